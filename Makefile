@@ -1,0 +1,66 @@
+# Every target sets up what it needs: `make demo` and `make test` work in a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test test-slow lint format types docs all clean
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo       a private release from real data (NHEFS)"
+	@echo "make test       the default tests"
+	@echo "make test-slow  the slow tests as well"
+	@echo "make lint       ruff check and ruff format --check; make format mends"
+	@echo "make types      mypy --strict over both package folders"
+	@echo "make docs       the pages, in docs/_build/html"
+	@echo "make clean      remove the virtual environment and everything built"
+	@echo "PYTHON=python3.12 make test   chooses the interpreter (3.11, 3.12 or 3.13)"
+
+demo: $(VENV)/.demo
+	$(BIN)/dp2erm demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy --strict dp2erm_cvx problems
+
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+all: $(VENV)/.all
+
+clean:
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+	  echo "$(PYTHON) is missing or is not Python 3.11, 3.12 or 3.13: try make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "$(PYTHON) cannot create a virtual environment: install its venv module" >&2; exit 1; }
+	@$(PIP) install --upgrade "pip>=24"
+	@touch $@
+
+$(VENV)/.demo: EXTRAS := data,plots
+$(VENV)/.dev: EXTRAS := data,plots,dev
+$(VENV)/.docs: EXTRAS := data,plots,docs
+$(VENV)/.all: EXTRAS := all
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.all: pyproject.toml $(VENV)/.created
+	@echo "installing dp2erm-cvx[$(EXTRAS)]"
+	@$(PIP) install --editable ".[$(EXTRAS)]"
+	@touch $@

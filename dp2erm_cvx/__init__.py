@@ -1,0 +1,45 @@
+"""Differentially private two-stage empirical risk minimization on CVXPY."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.domain_file import load_domain
+    from dp2erm_cvx.estimator import PrivateTwoStageERM, TwoStageERM
+    from dp2erm_cvx.privacy import Budget, Neighboring
+    from dp2erm_cvx.release import Release
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Budget": "privacy",
+    "Dataset": "data",
+    "Domain": "domain",
+    "Neighboring": "privacy",
+    "PrivateTwoStageERM": "estimator",
+    "Release": "release",
+    "TwoStageERM": "estimator",
+    "load_domain": "domain_file",
+}
+
+__all__ = [
+    "Budget",
+    "Dataset",
+    "Domain",
+    "Neighboring",
+    "PrivateTwoStageERM",
+    "Release",
+    "TwoStageERM",
+    "load_domain",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # on demand, because CVXPY and scikit-learn take most of a second to import
+    if name in _HOME:
+        return getattr(import_module(f"dp2erm_cvx.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'dp2erm_cvx' has no attribute {name!r}")

@@ -1,0 +1,209 @@
+"""The public record universe: what a record may look like, and the fixed rule that puts it there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Neighboring, public_number
+
+Array = NDArray[np.float64]
+
+#: Relative slack that keeps a clipped norm at or below its bound in floating point.
+_SLACK = 1.0 - 1e-12
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records inside a domain: what both stages compute on.
+
+    ``X`` is (n, p) with row norms at most ``domain.covariate_bound`` (its first column is the
+    intercept where the domain declares one), ``a`` is (n,) in {0, 1}, ``y`` is (n,) and already
+    centered, so ``|y| <= domain.outcome_bound``.
+    """
+
+    X: Array
+    a: NDArray[np.int64]
+    y: Array
+    domain: Domain
+
+    def __repr__(self) -> str:
+        # the records are private
+        return f"Records(n_samples={self.n_samples})"
+
+    @property
+    def n_samples(self) -> int:
+        """Number of records."""
+        return len(self.a)
+
+    @property
+    def covariates(self) -> Array:
+        """The (n, p) covariates without the intercept column."""
+        return self.X[:, 1:] if self.domain.intercept else self.X
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The public universe of records; everything here is declared before the data are seen.
+
+    Parameters
+    ----------
+    covariate_bound
+        ``M``: bound on the Euclidean norm of the scaled covariate vector, intercept included.
+    outcome_bound
+        ``M'``: bound on ``|y - treatment_cost * a - outcome_center|``, in units of the outcome.
+    outcome_center
+        ``c``, subtracted from the outcome.
+    treatment_cost
+        Public cost of treatment in units of the outcome. The net outcome is ``y - cost * a``.
+    ranges
+        One public ``(low, high)`` per covariate, which maps it linearly onto [-1, 1]. A mapping also names
+        the columns. Without ranges the covariates are taken as they are.
+    intercept
+        Value of a constant column put in front of the covariates; 0 means none. It counts in M.
+    arm_floor
+        Public lower bound on both arm sizes, if the universe is restricted to such datasets.
+    relation
+        The neighboring relation that the guarantee is stated for.
+
+    Raises DeclarationError naming the field. Values outside the universe are clipped by a fixed
+    rule (:meth:`records`): covariates radially after scaling, the net outcome to its interval.
+    """
+
+    covariate_bound: float
+    outcome_bound: float
+    outcome_center: float = 0.0
+    treatment_cost: float = 0.0
+    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None = None
+    intercept: float = 0.0
+    arm_floor: int | None = None
+    relation: Neighboring = Neighboring.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "covariate_bound", public_number("covariate_bound", self.covariate_bound, above=0))
+        put(self, "outcome_bound", public_number("outcome_bound", self.outcome_bound, above=0))
+        put(self, "outcome_center", public_number("outcome_center", self.outcome_center))
+        put(self, "treatment_cost", public_number("treatment_cost", self.treatment_cost))
+        put(self, "intercept", public_number("intercept", self.intercept, at_least=0))
+        if self.intercept >= self.covariate_bound:
+            raise DeclarationError(
+                f"intercept = {self.intercept:g}: must be below covariate_bound = {self.covariate_bound:g}, "
+                "which counts it"
+            )
+        if self.arm_floor is not None:
+            floor = public_number("arm_floor", self.arm_floor, at_least=1)
+            if floor != int(floor):
+                raise DeclarationError(f"arm_floor = {self.arm_floor!r}: must be a whole number")
+            put(self, "arm_floor", int(floor))
+        try:
+            put(self, "relation", Neighboring(self.relation))
+        except ValueError:
+            names = ", ".join(relation.value for relation in Neighboring)
+            raise DeclarationError(f"relation = {self.relation!r}: must be one of {names}") from None
+        put(self, "ranges", _checked_ranges(self.ranges))
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Covariate names, where the ranges name them."""
+        return tuple(self.ranges) if isinstance(self.ranges, Mapping) else None
+
+    @property
+    def features_bound(self) -> float:
+        """Bound on the scaled covariates without the intercept: ``sqrt(M^2 - intercept^2)``."""
+        return math.sqrt((self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept))
+
+    def features(self, X: ArrayLike) -> Array:
+        """Map raw covariates (n, k) to the (n, k + intercept) rows of the universe."""
+        scaled = np.array(X, dtype=np.float64, ndmin=2)
+        if self.ranges is not None:
+            pairs = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
+            low, high = np.array(list(pairs), dtype=np.float64).T
+            if len(low) != scaled.shape[1]:
+                raise DeclarationError(f"ranges: {len(low)} are declared for {scaled.shape[1]} covariates")
+            # halves first: high - low may overflow where the ends do not
+            with np.errstate(over="ignore"):  # an infinity is cut off below
+                scaled = (scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
+        scaled = clip_norm(np.clip(scaled, -1e300, 1e300), self.features_bound)
+        if self.intercept:
+            scaled = np.column_stack([np.full(len(scaled), self.intercept), scaled])
+        return scaled
+
+    def net_outcome(self, a: ArrayLike, y: ArrayLike) -> Array:
+        """Centered, cost-adjusted outcome clipped to ``[-M', M']``."""
+        with np.errstate(over="ignore"):  # an infinity is clipped like any other large value
+            net = np.asarray(y, dtype=np.float64) - self.treatment_cost * np.asarray(a) - self.outcome_center
+        return np.clip(net, -self.outcome_bound, self.outcome_bound)
+
+    def records(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Records:
+        """Map finite raw data into the universe by the fixed clipping rule."""
+        arm = np.asarray(a, dtype=np.int64)
+        return Records(self.features(X), arm, self.net_outcome(arm, y), self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declared constants as plain JSON types."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain["relation"] = self.relation.value
+        if isinstance(self.ranges, Mapping):
+            plain["ranges"] = {name: list(pair) for name, pair in self.ranges.items()}
+        elif self.ranges is not None:
+            plain["ranges"] = [list(pair) for pair in self.ranges]
+        return plain
+
+    @classmethod
+    def from_dict(cls, declared: Mapping[str, Any]) -> Domain:
+        """Build a domain from plain values; raises DeclarationError on an unknown or missing name."""
+        known = {field.name for field in fields(cls)}
+        for name in declared:
+            if name not in known:
+                raise DeclarationError(f"domain: unknown name {name!r}; known: {', '.join(sorted(known))}")
+        for name in ("covariate_bound", "outcome_bound"):
+            if name not in declared:
+                raise DeclarationError(f"domain: {name} is missing")
+        return cls(**declared)
+
+
+def clip_norm(X: Array, bound: float) -> Array:
+    """Shrink each row radially so that its Euclidean norm is at most ``bound``."""
+    largest = np.max(np.abs(X), axis=1, keepdims=True, initial=0.0)
+    safe = np.where(largest > 0, largest, 1.0)
+    unit = X / safe
+    length = np.linalg.norm(unit, axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        norm = safe * length
+    # a norm that rounds to the bound may exceed it: clip from just below
+    outside = norm > bound * (1.0 - 5e-13)
+    divisor = np.where(outside, length, 1.0)
+    return np.where(outside, unit * (bound * _SLACK / divisor), X)
+
+
+def _checked_ranges(
+    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None,
+) -> Mapping[str, tuple[float, float]] | tuple[tuple[float, float], ...] | None:
+    if ranges is None:
+        return None
+    if isinstance(ranges, Sized) and not len(ranges):
+        raise DeclarationError("ranges: declare at least one pair (low, high), or none at all")
+    if isinstance(ranges, Mapping):
+        return {str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()}
+    if isinstance(ranges, str) or not isinstance(ranges, Iterable):
+        raise DeclarationError(f"ranges = {ranges!r}: must be pairs (low, high), one per covariate")
+    return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))
+
+
+def _checked_pair(name: str, pair: Any) -> tuple[float, float]:
+    try:
+        low, high = pair
+    except (TypeError, ValueError):
+        raise DeclarationError(f"ranges[{name}] = {pair!r}: must be a pair (low, high)") from None
+    low = public_number(f"ranges[{name}] low", low)
+    high = public_number(f"ranges[{name}] high", high)
+    if not high / 4 - low / 4 > 0:
+        raise DeclarationError(f"ranges[{name}] = ({low:g}, {high:g}): low must be below high")
+    return low, high

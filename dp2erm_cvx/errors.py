@@ -1,0 +1,36 @@
+"""Typed errors, split by what the reader can do about them."""
+
+
+class Dp2ermError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class DeclarationError(Dp2ermError, ValueError):
+    """A public quantity (budget, domain, hyper-parameter) is invalid: change the declaration."""
+
+
+class DataError(Dp2ermError, ValueError):
+    """The data file or array is invalid: mend the named row or column.
+
+    Shown to the data holder only; its text may depend on private records.
+    """
+
+
+class ProgramError(Dp2ermError):
+    """A program is unknown, not DPP, or has no solution: choose or mend the program."""
+
+
+class InfeasibleError(ProgramError):
+    """The hard constraints of a program have no solution: add a ridge or drop constraints."""
+
+
+class SolverError(Dp2ermError):
+    """No solver reached a solution: choose another solver or looser settings."""
+
+
+class CertificateError(Dp2ermError):
+    """A solution was found but could not be certified to the tolerance asked for."""
+
+
+class CalibrationError(Dp2ermError):
+    """No noise calibration covers what was declared: change the program, bound or budget."""

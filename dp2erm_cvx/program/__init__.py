@@ -1,0 +1,56 @@
+"""What a problem file imports: the abstract stages, their building blocks and declarations."""
+
+from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
+from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound, public_number
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.composite import Composite, Penalty
+from dp2erm_cvx.program.declaration import Compiled, Declaration, Leaves, Value, parameter_cost
+from dp2erm_cvx.program.entropy import EntropyFirstStage
+from dp2erm_cvx.program.exponential import ExponentialModel, HardExponentialModel
+from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, public_radius, public_ridge
+from dp2erm_cvx.program.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.logistic import LogisticModel
+from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.program.second_stage import SecondStage, WeightedLeastSquares
+from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.program.stage import Instance, Program
+
+__all__ = [
+    "Array",
+    "BalanceFunctions",
+    "Box",
+    "ClosedFormWeights",
+    "Compiled",
+    "Composite",
+    "ConvexSet",
+    "Declaration",
+    "Domain",
+    "ElasticNet",
+    "EntropyFirstStage",
+    "ExponentialModel",
+    "FirstStage",
+    "HardExponentialModel",
+    "Instance",
+    "L1Ball",
+    "L2Ball",
+    "LeastSquaresModel",
+    "Leaves",
+    "LogisticModel",
+    "LossConstants",
+    "Moments",
+    "Neighboring",
+    "Penalty",
+    "Program",
+    "Records",
+    "SecondStage",
+    "StabilityBound",
+    "UserRegularizer",
+    "Value",
+    "WeightedLeastSquares",
+    "WholeSpace",
+    "clip_norm",
+    "parameter_cost",
+    "public_number",
+    "public_radius",
+    "public_ridge",
+]

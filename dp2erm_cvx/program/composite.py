@@ -1,0 +1,96 @@
+"""A smooth function plus a prox-friendly term: what every solve is judged against."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.program.sets import ConvexSet, WholeSpace
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """``h(v) = l1 ||v||_1 + indicator(v in set)``, the non-smooth part of a program."""
+
+    set: ConvexSet = WholeSpace()
+    l1: float = 0.0
+
+    def value(self, v: Array) -> float:
+        """``l1 ||v||_1`` at a point of the set."""
+        return self.l1 * float(np.sum(np.abs(v)))
+
+    def prox(self, v: Array, step: float) -> Array:
+        """argmin_u h(u) + ||u - v||^2 / (2 step).
+
+        Soft threshold, then projection: exact for the sets of this package because the l1 norm is
+        positively homogeneous (balls) or separable (box).
+        """
+        return self.set.project(self._shrink(v, step))
+
+    def jacobian(self, v: Array, step: float) -> Array:
+        """A symmetric element of the generalized Jacobian of :meth:`prox`."""
+        outer = self.set.jacobian(self._shrink(v, step))
+        if self.l1 == 0.0:
+            return outer
+        kept = (np.abs(v) > step * self.l1).astype(np.float64)
+        return outer * kept[None, :] * kept[:, None]
+
+    def _shrink(self, v: Array, step: float) -> Array:
+        if self.l1 == 0.0:
+            return v
+        return np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0)
+
+
+class Composite(abc.ABC):
+    """minimize f(v) + h(v) over R^d, f smooth and convex, h a :class:`Penalty`.
+
+    Attributes
+    ----------
+    dimension : d
+    ridge : exact quadratic coefficient m, i.e. ``f - m/2 ||.||^2`` is convex; a declared quantity
+    smoothness : upper bound on the Lipschitz constant of the gradient of f
+    self_concordance : c with ``|D^3 f[u, u, v]| <= c ||v|| D^2 f[u, u]`` (0 for a quadratic)
+    penalty : h
+    """
+
+    dimension: int
+    ridge: float
+    smoothness: float
+    self_concordance: float
+    penalty: Penalty = Penalty()
+
+    @abc.abstractmethod
+    def value(self, v: Array) -> float:
+        """f(v)."""
+
+    @abc.abstractmethod
+    def gradient(self, v: Array) -> Array:
+        """Gradient of f, (d,), summed in blocks."""
+
+    @abc.abstractmethod
+    def hessian(self, v: Array) -> Array:
+        """Hessian of f, (d, d)."""
+
+    @abc.abstractmethod
+    def rounding(self, v: Array) -> float:
+        """Bound on the 2-norm of the floating-point error of :meth:`gradient` at ``v``."""
+
+    def start(self) -> Array:
+        """Where a solver begins: the origin."""
+        return np.zeros(self.dimension)
+
+    def output(self, v: Array) -> Array:
+        """What the program is solved for: weights (n,) in a first stage, theta in a second."""
+        return v
+
+    def output_radius(self, v: Array, radius: float) -> float:
+        """Bound on the distance of ``output(v)`` to the exact output, given that of ``v``."""
+        return radius
+
+    def output_scale(self, v: Array) -> float:
+        """What a relative radius divides by: the norm of the output."""
+        norm = float(np.linalg.norm(v))
+        return norm if norm > 0 else 1.0

@@ -1,0 +1,105 @@
+"""One CVXPY declaration per program: its data as Parameters, checked to be DPP, compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import ProgramError
+
+#: Largest ``parameter_cost`` that is compiled: about 100 bytes each, so 1.5 GB.
+PARAMETER_LIMIT = 1.5e7
+
+Value = Array | float
+
+
+@dataclass
+class Declaration:
+    """A convex program: ``minimize objective`` subject to named constraints, over named variables."""
+
+    objective: Any
+    variables: dict[str, Any]
+    constraints: dict[str, Any] = field(default_factory=dict)
+
+
+class Leaves:
+    """Hands a declaration its data, by name, as Parameters (or as Constants, if ``embed``).
+
+    Scalars are Parameters in either case, so that hyper-parameters, noise and gamma re-solve.
+    """
+
+    def __init__(self, data: Mapping[str, Value], *, embed: bool) -> None:
+        self._data, self._embed = data, embed
+        self.parameters: dict[str, Any] = {}
+
+    def __call__(self, name: str, *, nonneg: bool = False) -> Any:
+        """The leaf called ``name``, shaped like its data."""
+        if name not in self._data:
+            raise ProgramError(f"the declaration asks for {name!r}, which its data do not contain")
+        value = np.asarray(self._data[name], dtype=np.float64)
+        if self._embed and value.ndim == 2:
+            return cp.Constant(value, name=name)
+        if name not in self.parameters:
+            self.parameters[name] = cp.Parameter(value.shape, name=name, nonneg=nonneg)
+        return self.parameters[name]
+
+
+class Compiled:
+    """A declaration compiled by CVXPY, to be loaded with new data and solved again.
+
+    Raises ProgramError if the problem is not DPP, or if its data are too large to be Parameters
+    and ``embed`` is False.
+    """
+
+    def __init__(
+        self, declare: Callable[[Leaves], Declaration], data: Mapping[str, Value], *, embed: bool = False
+    ) -> None:
+        if not embed and (cost := parameter_cost(data)) > PARAMETER_LIMIT:
+            raise ProgramError(
+                f"a data Parameter of this size would need about {cost * 100 / 1e9:.1f} GB to compile; "
+                "declare the data as constants (embed=True)"
+            )
+        leaves = Leaves(data, embed=embed)
+        self.declaration = declare(leaves)
+        self.parameters = leaves.parameters
+        self.problem = cp.Problem(
+            cp.Minimize(self.declaration.objective), list(self.declaration.constraints.values())
+        )
+        if not self.problem.is_dcp(dpp=True):
+            raise ProgramError("the declared problem is not DPP: a re-solve could silently use old data")
+
+    def load(self, data: Mapping[str, Value]) -> None:
+        """Set every Parameter from ``data``. Raises ProgramError on a shape that differs."""
+        for name, parameter in self.parameters.items():
+            value = np.asarray(data[name], dtype=np.float64)
+            if value.shape != parameter.shape:
+                raise ProgramError(f"parameter {name!r} has shape {parameter.shape}, not {value.shape}")
+            parameter.value = value
+
+    def values(self) -> dict[str, Array] | None:
+        """Values of the variables by name, or None where the solver left one without a finite value."""
+        found = {name: variable.value for name, variable in self.declaration.variables.items()}
+        if any(value is None or not np.all(np.isfinite(value)) for value in found.values()):
+            return None
+        return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+
+    def duals(self) -> dict[str, Array]:
+        """Dual values of the constraints by name, where the solver gave them."""
+        found = {name: constraint.dual_value for name, constraint in self.declaration.constraints.items()}
+        return {
+            name: np.asarray(value, dtype=np.float64) for name, value in found.items() if _is_array(value)
+        }
+
+
+def parameter_cost(data: Mapping[str, Value]) -> float:
+    """``n^2 p`` summed over the matrices among the data: what compiling them as Parameters costs."""
+    return float(sum(np.shape(value)[0] * np.size(value) for value in data.values() if np.ndim(value) == 2))
+
+
+def _is_array(value: object) -> bool:
+    return value is not None and not isinstance(value, list)

@@ -1,0 +1,93 @@
+"""What the three entropy-balancing programs share: the rows b_i and the targets t."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.first_stage import FirstStage
+
+ArmMass = Literal["equal", "proportional"]
+Scaling = Literal["public", "paper"]
+
+
+@dataclass(frozen=True)
+class EntropyFirstStage(FirstStage):
+    """Entropy balancing of ``g = (constant, balance(x))`` within each arm.
+
+    Parameters
+    ----------
+    arm_mass
+        "equal": both arms get weight n/2, which the regression of 2Y(2A-1) needs;
+        "proportional": arm a gets n_a, the printed form of the paper.
+    scaling
+        "public": ``b_i = e_{a_i} (x) g(x_i)``; "paper": ``b_i = (n / n_{a_i}) e_{a_i} (x) g(x_i)`` with
+        ``||b_i|| <= 1``, where the arm sizes are at least the domain's ``arm_floor`` (without a declared
+        floor they are read off the data, and no bound covers that).
+    balance
+        Balance functions of the scaled covariates, intercept excluded.
+    constant
+        c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
+    """
+
+    arm_mass: ArmMass = "equal"
+    scaling: Scaling = "public"
+    balance: Moments | BalanceFunctions = Moments()
+    constant: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.arm_mass not in ("equal", "proportional"):
+            raise DeclarationError(f"arm_mass = {self.arm_mass!r}: must be 'equal' or 'proportional'")
+        if self.scaling not in ("public", "paper"):
+            raise DeclarationError(f"scaling = {self.scaling!r}: must be 'public' or 'paper'")
+        if self.constant is not None:
+            object.__setattr__(self, "constant", public_number("constant", self.constant, above=0))
+
+    def bounds(self, domain: Domain) -> tuple[float, float]:
+        """(G_x, c_0): norm bound of the balance functions and value of the constant."""
+        balance_bound = self.balance.bound(domain.features_bound)
+        return balance_bound, balance_bound if self.constant is None else self.constant
+
+    def bound_arguments(self, domain: Domain) -> dict[str, Any]:
+        """What Theorem 4 needs of the domain. Raises CalibrationError where the theorem does not apply."""
+        if self.scaling != "public":
+            raise CalibrationError(
+                "entropy balancing with scaling='paper' divides by the arm sizes, which no theorem in force "
+                "covers: use scaling='public'"
+            )
+        balance_bound, constant = self.bounds(domain)
+        return {
+            "balance_bound": balance_bound,
+            "constant": constant,
+            "arm_mass": self.arm_mass,
+            "arm_floor": domain.arm_floor,
+        }
+
+    def moments(self, records: Records) -> tuple[Array, Array]:
+        """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""
+        balance_bound, constant = self.bounds(records.domain)
+        n = records.n_samples
+        g = np.column_stack([np.full(n, constant), self.balance(records.covariates)])
+        treated = int(np.sum(records.a))
+        size = np.array([n - treated, treated])
+        scale, share = np.ones(2), size / n
+        if self.scaling == "paper":
+            floor = records.domain.arm_floor or max(int(np.min(size)), 1)
+            g = g * (floor / n / np.hypot(constant, balance_bound))
+            # an arm below the floor counts as being at the floor, so that proportional targets stay
+            # (gbar, gbar)
+            scale, share = n / np.maximum(size, floor), np.maximum(size, floor) / n
+        if self.arm_mass == "equal":
+            share = np.full(2, 0.5)
+        mean = g.mean(axis=0)
+        B = np.zeros((n, 2 * g.shape[1]))
+        for arm in (0, 1):
+            rows = records.a == arm
+            B[rows, arm * g.shape[1] : (arm + 1) * g.shape[1]] = scale[arm] * g[rows]
+        return B, np.concatenate([scale[0] * share[0] * mean, scale[1] * share[1] * mean])

@@ -1,0 +1,104 @@
+"""Log-partition dual of entropy balancing: the composite that its weights are read from."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.program.composite import Composite, Penalty
+from dp2erm_cvx.program.sets import L2Ball, WholeSpace
+from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, sum_error
+
+
+class ExponentialModel(Composite):
+    """f(v) = n (log mean_i exp(<b_i, v>) - <target, v> + ridge/2 ||v||^2) over ``||v|| <= radius``.
+
+    ``B`` is (n, d), ``target`` (d,). The output is the weights ``w_i = n exp(<b_i, v>) / sum``
+    (Proposition entropy_weight_duality with a uniform base measure).
+    """
+
+    def __init__(self, B: Array, target: Array, ridge: float, radius: float) -> None:
+        self.n, self.dimension = len(B), int(B.shape[1])
+        # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen to lose
+        # no digits
+        self.center: Array = B.mean(axis=0)
+        self.B: Array = B - self.center
+        self.target: Array = target - self.center
+        self.row_norms: Array = np.linalg.norm(self.B, axis=1)
+        self.ridge = self.n * ridge
+        self.spread = float(np.max(self.row_norms, initial=0.0))
+        self.size = self.spread + 2 * float(np.linalg.norm(self.center))  # what centering rounds against
+        self.smoothness = self.n * self.spread**2 + self.ridge
+        # third central moments are at most the range 2 * spread * ||v|| times the variance
+        self.self_concordance = 2 * self.spread
+        self.penalty = Penalty(WholeSpace() if math.isinf(radius) else L2Ball(radius))
+
+    def _log_mean_exp(self, v: Array) -> tuple[float, Array]:
+        score = self.B @ v
+        top = float(np.max(score))
+        tilt = np.exp(score - top)
+        total = math.fsum(tilt)
+        return top + math.log(total / self.n), tilt / total
+
+    def value(self, v: Array) -> float:
+        log_mean, _ = self._log_mean_exp(v)
+        return self.n * (log_mean - float(self.target @ v)) + 0.5 * self.ridge * float(v @ v)
+
+    def gradient(self, v: Array) -> Array:
+        _, p = self._log_mean_exp(v)
+        return self.n * (blocked_rmatvec(self.B, p) - self.target) + self.ridge * v
+
+    def hessian(self, v: Array) -> Array:
+        _, p = self._log_mean_exp(v)
+        mean = self.B.T @ p
+        second = (self.B.T * p) @ self.B
+        covariance: Array = second - np.outer(mean, mean)
+        return self.n * covariance + self.ridge * np.eye(self.dimension)
+
+    def rounding(self, v: Array) -> float:
+        _, p = self._log_mean_exp(v)
+        norm = float(np.linalg.norm(v))
+        # a relative error in each exp(score) of at most the absolute error of the score, plus exp and sum
+        relative = math.expm1(2 * (dot_error(self.dimension) * self.size * norm + 4 * UNIT)) + 8 * UNIT
+        moment = float(np.sum(p * self.row_norms)) * (relative + sum_error(self.n))
+        shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size)
+        return self.n * (moment + shift) + 4 * UNIT * self.ridge * norm
+
+    def output(self, v: Array) -> Array:
+        return self.n * self._log_mean_exp(v)[1]
+
+    def output_radius(self, v: Array, radius: float) -> float:
+        # tilt lemma without a changed record: range of <b_i, error> is at most 2 size * error
+        error = radius + dot_error(self.dimension) * float(np.linalg.norm(v))
+        kappa = self.size * error
+        return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
+
+    def output_scale(self, v: Array) -> float:
+        return float(self.n)
+
+
+class HardExponentialModel(ExponentialModel):
+    """The dual without ridge, on the directions in which it is not flat.
+
+    ``v = basis @ u`` with ``basis`` an orthonormal basis of the span of ``b_i - mean(b)``. Along every other
+    direction the dual is constant where the targets can be met, so the weights do not depend on it.
+
+    Raises InfeasibleError where the target leaves the affine span of the b_i.
+    """
+
+    def __init__(self, B: Array, target: Array, *, rank_tolerance: float = 1e-10) -> None:
+        center = B.mean(axis=0)
+        _, singular, rows = np.linalg.svd(B - center, full_matrices=False)
+        largest = float(np.max(singular, initial=0.0))
+        self.basis = rows[singular > rank_tolerance * max(largest, 1e-300)].T
+        gap = target - center
+        missed = gap - self.basis @ (self.basis.T @ gap)
+        if np.linalg.norm(missed) > 1e-9 * (1.0 + np.linalg.norm(gap)):
+            raise InfeasibleError(
+                "the moment targets lie outside the span of the records: a balance function is constant "
+                "within an arm. Set a positive ridge or drop that balance function"
+            )
+        super().__init__(B @ self.basis, self.basis.T @ target, 0.0, math.inf)

@@ -1,0 +1,117 @@
+"""First stages: programs whose solution is a vector of sample weights."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.privacy import StabilityBound, public_number
+from dp2erm_cvx.program.composite import Composite
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.stage import Instance, Program
+from dp2erm_cvx.program.sums import UNIT
+
+
+class FirstStage(Program):
+    """Weights w(D) >= 0 with sum n, computed by a convex program from covariates and treatments."""
+
+    @abc.abstractmethod
+    def data(self, records: Records) -> dict[str, Value]:
+        """Leaves of the declaration."""
+
+    @abc.abstractmethod
+    def model(self, records: Records) -> Composite:
+        """Exact smooth-plus-prox form; its ``output`` is the weights (n,)."""
+
+    @abc.abstractmethod
+    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+        """Bound on the movement of the weights, from public quantities alone.
+
+        Raises CalibrationError where no theorem covers the declared program or domain.
+        """
+
+    def instance(self, records: Records) -> Instance:
+        """Bind the program to data."""
+        model = self.model(records)
+        return Instance(self, self.data(records), model, model.ridge)
+
+
+class ClosedFormWeights(FirstStage):
+    """Weights proportional to a function f > 0 of each record alone: ``w = n f / sum(f)``.
+
+    The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``: the weights of
+    least weighted second moment, whose stationarity condition ``2 w_i / f_i = nu`` is the closed form.
+    """
+
+    cone: ClassVar[str] = "QP"
+
+    @abc.abstractmethod
+    def unnormalized(self, records: Records) -> Array:
+        """The positive function f (n,) of each record."""
+
+    def data(self, records: Records) -> dict[str, Value]:
+        return {"cost": 1.0 / self.unnormalized(records)}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        cost = leaf("cost", nonneg=True)
+        n = cost.shape[0]
+        weights = cp.Variable(n, name="weights", nonneg=True)
+        objective = cp.sum(cp.multiply(cost, cp.square(weights)))
+        return Declaration(objective, {"weights": weights}, {"total": cp.sum(weights) == n})
+
+    def model(self, records: Records) -> Composite:
+        return _ScaleModel(self.unnormalized(records))
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        model = instance.model
+        assert isinstance(model, _ScaleModel)
+        return np.array([2 * float(np.sum(values["weights"])) / model.total])
+
+
+class _ScaleModel(Composite):
+    """Dual of the closed-form program in its one multiplier nu: f(nu) = nu^2 sum(f)/4 - n nu, w = nu f/2."""
+
+    dimension = 1
+    self_concordance = 0.0
+
+    def __init__(self, unnormalized: Array) -> None:
+        self.n, self.unnormalized = len(unnormalized), unnormalized
+        self.total = math.fsum(unnormalized)
+        self.ridge = self.smoothness = self.total / 2
+
+    def value(self, v: Array) -> float:
+        return 0.25 * self.total * float(v[0]) ** 2 - self.n * float(v[0])
+
+    def gradient(self, v: Array) -> Array:
+        return 0.5 * self.total * v - self.n
+
+    def hessian(self, v: Array) -> Array:
+        return np.array([[self.total / 2]])
+
+    def rounding(self, v: Array) -> float:
+        return 4 * UNIT * (self.total * abs(float(v[0])) + self.n)
+
+    def output(self, v: Array) -> Array:
+        return 0.5 * float(v[0]) * self.unnormalized
+
+    def output_radius(self, v: Array, radius: float) -> float:
+        return 0.5 * self.total * radius + 8 * UNIT * self.n
+
+    def output_scale(self, v: Array) -> float:
+        return float(self.n)
+
+
+def public_ridge(value: float) -> float:
+    """Check a ridge: a number of at least 0, declared in advance."""
+    return public_number("ridge", value, at_least=0)
+
+
+def public_radius(value: float) -> float:
+    """Check a radius: a number above 0, ``inf`` for no constraint."""
+    return public_number("radius", value, above=0, infinite=True)

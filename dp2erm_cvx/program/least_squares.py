@@ -1,0 +1,50 @@
+"""Perturbed weighted least squares: the composite of the second stage."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.program.composite import Composite, Penalty
+from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, sum_error
+
+
+class LeastSquaresModel(Composite):
+    """f(theta) = sum_i w_i (z_i - <x_i, theta>)^2 + ridge/2 ||theta||^2 + <noise, theta>.
+
+    ``X`` (n, p), ``z``, ``weights`` (n,), ``noise`` (p,), ``ridge = n (gamma + l2)``. The gradient
+    is taken record by record, not through the Gram matrix that solvers are given.
+    """
+
+    self_concordance = 0.0
+
+    def __init__(
+        self, X: Array, z: Array, weights: Array, ridge: float, noise: Array, penalty: Penalty
+    ) -> None:
+        self.X, self.z, self.weights, self.noise = X, z, weights, noise
+        self.n, self.dimension = len(X), int(X.shape[1])
+        self.ridge, self.penalty = ridge, penalty
+        self.gram = (X.T * weights) @ X
+        self._hessian = 2 * self.gram + ridge * np.eye(self.dimension)
+        self.smoothness = float(np.linalg.eigvalsh(self._hessian)[-1]) * (1 + 1e-9)
+        self.row_norms: Array = np.linalg.norm(X, axis=1)
+
+    def value(self, v: Array) -> float:
+        residual = self.z - self.X @ v
+        return float(self.weights @ residual**2) + 0.5 * self.ridge * float(v @ v) + float(self.noise @ v)
+
+    def gradient(self, v: Array) -> Array:
+        residual = self.X @ v - self.z
+        return 2 * blocked_rmatvec(self.X, self.weights * residual) + self.ridge * v + self.noise
+
+    def hessian(self, v: Array) -> Array:
+        return self._hessian
+
+    def rounding(self, v: Array) -> float:
+        norm = float(np.linalg.norm(v))
+        size = self.row_norms * norm + np.abs(self.z)
+        each = self.weights * self.row_norms * size
+        error = dot_error(self.dimension) + 4 * UNIT + sum_error(self.n)
+        return 2 * error * float(np.sum(each)) + 4 * UNIT * (
+            self.ridge * norm + float(np.linalg.norm(self.noise))
+        )

@@ -1,0 +1,55 @@
+"""Public convex regularizers R(theta) of the second stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.privacy import public_number
+
+
+@dataclass(frozen=True)
+class ElasticNet:
+    """``R(theta) = l1 ||theta||_1 + l2/2 ||theta||_2^2``; both 0 is no regularizer. mu_R = l2."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "l1", public_number("l1", self.l1, at_least=0))
+        object.__setattr__(self, "l2", public_number("l2", self.l2, at_least=0))
+
+    @property
+    def strong_convexity(self) -> float:
+        """mu_R."""
+        return self.l2
+
+
+@dataclass(frozen=True)
+class UserRegularizer:
+    """A user's own convex R: ``expression(theta)`` maps a CVXPY variable (p,) to a DCP scalar.
+
+    It must be closed, convex, proper and must not depend on the data (Theorem 1). Its strong
+    convexity is not credited (mu_R = 0), and its solutions are certified by the duality gap alone.
+    """
+
+    expression: Callable[[Any], Any]
+    name: str = "custom"
+
+    @property
+    def strong_convexity(self) -> float:
+        """mu_R, not credited: a wrong claim would be a wrong privacy claim."""
+        return 0.0
+
+    def declared(self, theta: Any) -> Any:
+        """The CVXPY expression. Raises ProgramError unless it is a convex scalar."""
+        expression = self.expression(theta)
+        if not (expression.is_scalar() and expression.is_convex()):
+            raise ProgramError(f"regularizer {self.name!r}: must be a convex scalar CVXPY expression")
+        return expression
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON types for a release."""
+        return {"custom": self.name}

@@ -1,0 +1,137 @@
+"""Second stages: perturbed weighted empirical risk minimization over theta."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.program.composite import Penalty
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.program.sets import ConvexSet
+from dp2erm_cvx.program.stage import Instance, Program
+
+
+class SecondStage(Program):
+    """Weighted empirical risk minimization with objective perturbation.
+
+    ``theta_priv = argmin over Theta of (1/n) sum w_i l(theta; d_i) + R + gamma/2 ||theta||^2 + <b, theta>/n``
+    (equation weighted_convex_opt_DP).
+    """
+
+    @abc.abstractmethod
+    def instance(
+        self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
+    ) -> Instance:
+        """Bind the program to data, first-stage weights (n,), ``gamma`` and ``noise`` b (p,)."""
+
+    @abc.abstractmethod
+    def constants(self, domain: Domain, n_features: int) -> LossConstants:
+        """zeta_c, trace bound and mu_R over the domain. Raises CalibrationError where one is infinite."""
+
+    @abc.abstractmethod
+    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
+        """Name of every coordinate of theta."""
+
+    @abc.abstractmethod
+    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
+        """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome."""
+
+
+@dataclass(frozen=True)
+class WeightedLeastSquares(SecondStage):
+    """Weighted least squares in Gram form, with any Theta and R of this package.
+
+    minimize  ||F theta||^2 + <linear, theta> + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
+    subject to  theta in Theta,
+
+    n times the objective of equation weighted_convex_opt_DP up to a constant: F'F = sum w_i x_i x_i',
+    linear = -2 sum w_i z_i x_i, curvature = n gamma. A concrete program states its design (x_i, z_i).
+    """
+
+    theta_set: ConvexSet | None = None
+    regularizer: ElasticNet | UserRegularizer = ElasticNet()
+    cone: ClassVar[str] = "QP (SOCP over an l2 ball)"
+    #: The kind of set that :meth:`default_set` returns; its size comes in as a Parameter.
+    default_kind: ClassVar[ConvexSet]
+
+    @abc.abstractmethod
+    def design(self, records: Records) -> tuple[Array, Array]:
+        """X (n, p) and z (n,) of the squared loss ``(z_i - <x_i, theta>)^2``."""
+
+    @abc.abstractmethod
+    def default_set(self, domain: Domain) -> ConvexSet:
+        """Theta where none is chosen: a public function of the domain."""
+
+    def feasible(self, domain: Domain) -> ConvexSet:
+        """Theta."""
+        return self.theta_set or self.default_set(domain)
+
+    @abc.abstractmethod
+    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+        """The constants, possibly infinite."""
+
+    def constants(self, domain: Domain, n_features: int) -> LossConstants:
+        found = self.loss_constants(domain, n_features)
+        if not np.isfinite(found.gradient_radius):
+            raise CalibrationError(
+                f"{self.name}: the gradient of the squared loss is unbounded over "
+                f"{type(self.feasible(domain)).__name__}; choose an l1 ball, an l2 ball or a box for theta"
+            )
+        return found
+
+    def instance(
+        self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
+    ) -> Instance:
+        X, z = self.design(records)
+        n, p = X.shape
+        b = np.zeros(p) if noise is None else np.asarray(noise, dtype=np.float64)
+        eigenvalues, vectors = np.linalg.eigh((X.T * weights) @ X)
+        factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
+        data: dict[str, Value] = {
+            "factor": factor,
+            "linear": -2 * (X.T @ (weights * z)),
+            "noise": b,
+            "curvature": n * gamma,
+            "n_samples": float(n),
+            **self.feasible(records.domain).bounds(),
+        }
+        if isinstance(self.regularizer, UserRegularizer):
+            return Instance(self, data, None, n * gamma)
+        data |= {"l1": n * self.regularizer.l1, "l2": n * self.regularizer.l2}
+        ridge = n * (gamma + self.regularizer.l2)
+        penalty = Penalty(self.feasible(records.domain), n * self.regularizer.l1)
+        return Instance(self, data, LeastSquaresModel(X, z, weights, ridge, b, penalty), ridge)
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        factor = leaf("factor")
+        theta = cp.Variable(factor.shape[1], name="theta")
+        objective = (
+            cp.sum_squares(factor @ theta)
+            + leaf("linear") @ theta
+            + leaf("noise") @ theta
+            + leaf("curvature", nonneg=True) / 2 * cp.sum_squares(theta)
+        )
+        if isinstance(self.regularizer, UserRegularizer):
+            objective += leaf("n_samples", nonneg=True) * self.regularizer.declared(theta)
+        else:
+            if self.regularizer.l1:
+                objective += leaf("l1", nonneg=True) * cp.norm(theta, 1)
+            if self.regularizer.l2:
+                objective += leaf("l2", nonneg=True) / 2 * cp.sum_squares(theta)
+        kind = self.theta_set or self.default_kind
+        bounds = [leaf(name, nonneg=True) for name in kind.parameters]
+        return Declaration(objective, {"theta": theta}, kind.constraints(theta, *bounds))
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        return values["theta"]

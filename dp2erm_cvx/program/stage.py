@@ -1,0 +1,73 @@
+"""What both kinds of program state, and a program bound to its data."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.program.composite import Composite
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+
+
+class Program(abc.ABC):
+    """A convex program, declared once. Concrete programs are frozen dataclasses of hyper-parameters."""
+
+    name: ClassVar[str]
+    formula: ClassVar[str]
+    cone: ClassVar[str]
+    citation: ClassVar[str]
+    theorem: ClassVar[str]
+    relations: ClassVar[frozenset[Neighboring]] = frozenset(Neighboring)
+
+    @abc.abstractmethod
+    def declare(self, leaf: Leaves) -> Declaration:
+        """The CVXPY problem; ``leaf(name)`` is a datum. Must be DPP."""
+
+    @abc.abstractmethod
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        """The point of the composite model that a solver's variables and duals stand for."""
+
+    def settings(self) -> dict[str, Any]:
+        """Hyper-parameters as plain JSON types; all of them are public."""
+        plain: dict[str, Any] = {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            plain[field.name] = _plain(getattr(self, field.name))
+        return plain
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A program bound to data: what a solver solves and what a certificate judges.
+
+    ``data`` are the leaves of the declaration; ``model`` is the exact smooth-plus-prox form of the same
+    program, or None where a program has no such form and only the duality gap can judge it.
+    ``strong_convexity`` is declared, in the units of the declared objective.
+    """
+
+    program: Program
+    data: Mapping[str, Value]
+    model: Composite | None
+    strong_convexity: float
+
+    def __repr__(self) -> str:
+        # the data are private
+        return f"Instance({self.program!r})"
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "describe"):
+        return value.describe()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        inner = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {type(value).__name__: inner} if inner else type(value).__name__
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,43 @@
+"""Sums in blocks, with a bound on their floating-point error."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+
+#: Unit roundoff of a double.
+UNIT = 2.0**-53
+_BLOCK = 128
+
+
+def blocked_rmatvec(X: Array, v: Array) -> Array:
+    """``X.T @ v`` for X (n, d), v (n,), summed in blocks of rows.
+
+    The error of each entry is at most ``sum_error(n) * |X|.T @ |v|`` in whatever order the linear
+    algebra library adds within a block (Higham, Accuracy and Stability, 3.5).
+    """
+    n = len(X) // _BLOCK * _BLOCK
+    head = np.einsum("kbd,kb->kd", X[:n].reshape(-1, _BLOCK, X.shape[1]), v[:n].reshape(-1, _BLOCK))
+    partial = np.vstack([head, X[n:].T @ v[n:]])
+    return _pairwise(partial)
+
+
+def sum_error(n: int) -> float:
+    """Relative error of :func:`blocked_rmatvec` over n rows, relative to the sum of magnitudes."""
+    operations = min(n, _BLOCK) + 1 + max(1, int(np.ceil(np.log2(max(n / _BLOCK, 1.0) + 1)))) + 1
+    return operations * UNIT / (1 - operations * UNIT)
+
+
+def dot_error(d: int) -> float:
+    """Relative error of an inner product of d terms, relative to the sum of magnitudes."""
+    return (d + 1) * UNIT / (1 - (d + 1) * UNIT)
+
+
+def _pairwise(rows: Array) -> Array:
+    while len(rows) > 1:
+        half = len(rows) // 2
+        paired = rows[:half] + rows[half : 2 * half]
+        rows = np.vstack([paired, rows[2 * half :]]) if len(rows) % 2 else paired
+    total: Array = rows[0]
+    return total

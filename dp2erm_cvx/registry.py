@@ -1,0 +1,72 @@
+"""Programs by name, found through entry points: this package's own and those of other distributions."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any, TypeVar
+
+from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.program import FirstStage, Program, SecondStage
+
+GROUP = "dp2erm_cvx.problems"
+
+Stage = TypeVar("Stage", bound=Program)
+
+
+@cache
+def programs() -> dict[str, type[Program]]:
+    """Every registered program class by name, sorted. Raises ProgramError if two share a name."""
+    found: dict[str, type[Program]] = {}
+    for entry in entry_points(group=GROUP):
+        for module in _modules(entry.load()):
+            for _, cls in inspect.getmembers(module, inspect.isclass):
+                if (
+                    not issubclass(cls, Program)
+                    or inspect.isabstract(cls)
+                    or cls.__module__ != module.__name__
+                ):
+                    continue
+                if found.setdefault(cls.name, cls) is not cls:
+                    raise ProgramError(f"two programs are named {cls.name!r}")
+    return dict(sorted(found.items()))
+
+
+def first_stages() -> dict[str, type[FirstStage]]:
+    """Registered first stages by name."""
+    return {name: cls for name, cls in programs().items() if issubclass(cls, FirstStage)}
+
+
+def second_stages() -> dict[str, type[SecondStage]]:
+    """Registered second stages by name."""
+    return {name: cls for name, cls in programs().items() if issubclass(cls, SecondStage)}
+
+
+def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
+    """The program called ``name`` with the given hyper-parameters.
+
+    Raises ProgramError on an unknown name and DeclarationError on an unknown hyper-parameter.
+    """
+    if name not in known:
+        raise ProgramError(f"unknown program {name!r}: choose one of {', '.join(known)}")
+    accepted = inspect.signature(known[name]).parameters
+    for setting in settings:
+        if setting not in accepted:
+            raise DeclarationError(
+                f"{name} has no setting {setting!r}; known: {', '.join(accepted) or 'none'}"
+            )
+    return known[name](**settings)
+
+
+def _modules(loaded: object) -> list[ModuleType]:
+    """A module, or every module of a package."""
+    if not isinstance(loaded, ModuleType):
+        raise ProgramError(f"entry point group {GROUP}: must name a module or package, not {loaded!r}")
+    if not hasattr(loaded, "__path__"):
+        return [loaded]
+    names = [info.name for info in pkgutil.iter_modules(loaded.__path__, prefix=loaded.__name__ + ".")]
+    return [importlib.import_module(name) for name in names]

@@ -1,0 +1,36 @@
+"""Solvers, certificates and the one function that joins them."""
+
+from dp2erm_cvx.solve.certificate import Certificate, certify
+from dp2erm_cvx.solve.solution import Solution, Stats
+from dp2erm_cvx.solve.solve import TOLERANCE, solve
+from dp2erm_cvx.solve.solvers import (
+    OSQP,
+    SCS,
+    SOLVERS,
+    Clarabel,
+    FirstCertified,
+    Newton,
+    ProjectedGradient,
+    Solver,
+    Status,
+    solver_by_name,
+)
+
+__all__ = [
+    "OSQP",
+    "SCS",
+    "SOLVERS",
+    "TOLERANCE",
+    "Certificate",
+    "Clarabel",
+    "FirstCertified",
+    "Newton",
+    "ProjectedGradient",
+    "Solution",
+    "Solver",
+    "Stats",
+    "Status",
+    "certify",
+    "solve",
+    "solver_by_name",
+]

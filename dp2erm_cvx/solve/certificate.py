@@ -1,0 +1,135 @@
+"""One judge for every solution: a bound on its distance to the exact minimizer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.program.composite import Composite, Penalty
+from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.solve.conic import conic_gap
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What was proved about one point, without asking the solver that found it.
+
+    Attributes
+    ----------
+    primal_residual : distance of the point to the feasible set
+    dual_residual : norm of the prox-gradient residual, in units of the declared gradient
+    duality_gap : Fenchel gap, or None where the quadratic part is 0 (the dual point is then not unique)
+    rounding : floating-point error allowed for in the residual
+    strong_convexity : the declared coefficient, or the curvature proved around the point if larger
+    radius : bound on the distance of the point to the exact minimizer (of lambda or theta)
+    output_radius : bound on the error of the output: ``||w_hat - w||_1``, or ``||theta_hat - theta||_2``
+    relative_radius : output_radius over n, or over the norm of theta
+    basis : "prox-gradient residual" or "duality gap"
+    """
+
+    primal_residual: float
+    dual_residual: float
+    duality_gap: float | None
+    rounding: float
+    strong_convexity: float
+    radius: float
+    output_radius: float
+    relative_radius: float
+    basis: str
+
+    def certifies(self, tolerance: float) -> bool:
+        """Whether the relative radius is at most ``tolerance``."""
+        return self.relative_radius <= tolerance
+
+
+def certify(instance: Instance, point: Array) -> Certificate:
+    """Judge a point (d,) of the instance.
+
+    One prox-gradient step x+ from the point of length 1/L leaves ``r = L (x - x+) + grad f(x+) - grad
+    f(x)``, an element of the subdifferential at x+; strong monotonicity then bounds ``||x+ - x*||`` by
+    ``||r|| / mu``. A program without a prox-friendly form is judged by a duality gap, which loses
+    half of the digits.
+    """
+    if instance.model is None:
+        return _by_gap(instance, point)
+    model = instance.model
+    gradient = model.gradient(point)
+    if model.penalty == Penalty():
+        forward, residual, rounding = point, gradient, model.rounding(point)
+    else:
+        # any step gives a subgradient at the prox point; the local curvature keeps its rounding small
+        curvature = max(float(np.linalg.eigvalsh(model.hessian(point))[-1]), 1e-300)
+        forward = model.penalty.prox(point - gradient / curvature, 1 / curvature)
+        residual = curvature * (point - forward) + model.gradient(forward) - gradient
+        rounding = model.rounding(point) + model.rounding(forward)
+        # the prox and the difference point - forward round at the size of the point and of the step taken
+        size = float(np.linalg.norm(point)) + float(np.linalg.norm(gradient)) / curvature
+        rounding += (8 + 2 * model.dimension) * UNIT * curvature * size
+    norm = float(np.linalg.norm(residual)) * (1 + 1e-12)
+    distance, strong_convexity = _distance(model, forward, norm + rounding)
+    radius = (float(np.linalg.norm(point - forward)) + distance) * (1 + 1e-12)
+    output_radius = model.output_radius(point, radius)
+    return Certificate(
+        primal_residual=float(np.linalg.norm(point - model.penalty.set.project(point))),
+        dual_residual=norm,
+        duality_gap=_fenchel_gap(model, model.penalty.set.project(point)),
+        rounding=float(rounding),
+        strong_convexity=strong_convexity,
+        radius=float(radius),
+        output_radius=float(output_radius),
+        relative_radius=float(output_radius) / model.output_scale(point),
+        basis="prox-gradient residual",
+    )
+
+
+def _distance(model: Composite, point: Array, residual: float) -> tuple[float, float]:
+    """Bound on the distance to the minimizer from a subgradient of norm ``residual`` at ``point``.
+
+    Either the declared ridge m gives ``residual / m``, or self-concordance does: along a step of length t the
+    Hessian falls at most by ``exp(-c t)``, hence ``h (1 - exp(-c t)) / c <= residual`` with h the
+    smallest eigenvalue at the point.
+    """
+    declared = residual / model.ridge if model.ridge > 0 else math.inf
+    eigenvalues = np.linalg.eigvalsh(model.hessian(point))
+    lowest = float(eigenvalues[0]) - 64 * model.dimension * UNIT * float(eigenvalues[-1])
+    local, c = math.inf, model.self_concordance
+    if lowest > 0:
+        ratio = c * residual / lowest
+        if c == 0.0:
+            local = residual / lowest
+        elif ratio < 1:
+            local = -math.log1p(-ratio) / c
+    return (declared, model.ridge) if declared <= local else (local, lowest)
+
+
+def _fenchel_gap(model: Composite, point: Array) -> float | None:
+    """Gap between f0 + g at ``point`` and its Fenchel dual at ``-grad f0(point)``, g = h + m/2 ||.||^2."""
+    m, penalty = model.ridge, model.penalty
+    if m <= 0:
+        return None
+    slope = model.gradient(point) - m * point
+    other = penalty.prox(-slope / m, 1 / m)
+    gap = penalty.value(point) - penalty.value(other) + float(slope @ (point - other))
+    gap += 0.5 * m * float((point - other) @ (point + other))
+    return max(gap, 0.0)
+
+
+def _by_gap(instance: Instance, point: Array) -> Certificate:
+    gap, violation = conic_gap(instance, point)
+    m = instance.strong_convexity
+    radius = math.sqrt(2 * gap / m) + violation if m > 0 else math.inf
+    return Certificate(
+        primal_residual=violation,
+        dual_residual=math.nan,
+        duality_gap=gap,
+        rounding=0.0,
+        strong_convexity=m,
+        radius=radius,
+        output_radius=radius,
+        relative_radius=radius / max(float(np.linalg.norm(point)), 1e-300),
+        basis="duality gap",
+    )

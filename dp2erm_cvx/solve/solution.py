@@ -1,0 +1,51 @@
+"""The outcome of a solve, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.solve.certificate import Certificate
+from dp2erm_cvx.solve.solvers import Status
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Who solved it and at what cost; ``raw`` judges the solver's own point before polishing."""
+
+    solver: str
+    iterations: int
+    seconds: float
+    polish_iterations: int = 0
+    raw: Certificate | None = None
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A point with its certificate.
+
+    ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the composite model. ``certified``
+    is what counts; ``status`` is only what the solver claimed. Values are private and do not appear in the
+    repr.
+    """
+
+    value: Array = field(repr=False)
+    point: Array = field(repr=False)
+    status: Status
+    certificate: Certificate = field(repr=False)
+    tolerance: float
+    stats: Stats = field(repr=False)
+
+    @property
+    def certified(self) -> bool:
+        """Whether the relative radius is within the tolerance asked for."""
+        return self.certificate.certifies(self.tolerance)
+
+    def advice(self) -> str:
+        """What to try next, in words that hold no private number."""
+        if self.certified:
+            return "certified"
+        return (
+            f"{self.stats.solver} ended with status {self.status.value} and the point is not certified to "
+            f"{self.tolerance:g} relative: raise the ridge, loosen the tolerance, or try another solver"
+        )

@@ -1,0 +1,204 @@
+"""Solve an instance with any solver, polish the point, certify it."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import cvxpy as cp
+import numpy as np
+from scipy.optimize import linprog
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import CertificateError, InfeasibleError, ProgramError, SolverError
+from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
+from dp2erm_cvx.program.exponential import HardExponentialModel
+from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.solve import gradient, newton
+from dp2erm_cvx.solve.certificate import certify
+from dp2erm_cvx.solve.solution import Solution, Stats
+from dp2erm_cvx.solve.solvers import (
+    CVXPY_STATUS,
+    ConicSolver,
+    FirstCertified,
+    Newton,
+    ProjectedGradient,
+    Solver,
+    Status,
+    solver_by_name,
+)
+
+#: Relative radius that a solution must be certified to.
+TOLERANCE = 1e-9
+#: The same where only a duality gap judges, which loses half of the digits.
+GAP_TOLERANCE = 1e-3
+
+_POLISH_ITERATIONS = 100
+
+
+@dataclass(frozen=True)
+class _Found:
+    point: Array
+    status: Status
+    iterations: int
+
+
+def solve(
+    instance: Instance,
+    *,
+    solver: str | Solver = "newton",
+    tolerance: float | None = None,
+    polish: bool = True,
+    throw: bool = True,
+) -> Solution:
+    """Solve, polish by Newton steps, and certify.
+
+    ``solver`` is a name or a settings object; no other solver is tried unless it is a
+    :class:`FirstCertified`. ``polish=False`` leaves and judges the solver's own point.
+
+    Raises ProgramError where the solver does not apply, InfeasibleError where hard constraints have no
+    solution, SolverError where no point was found, and, if ``throw``, CertificateError where the point is not
+    certified to the relative ``tolerance`` (default: TOLERANCE, or GAP_TOLERANCE without a prox-friendly
+    form).
+    """
+    settings = solver_by_name(solver)
+    if tolerance is None:
+        tolerance = GAP_TOLERANCE if instance.model is None else TOLERANCE
+    if isinstance(settings, FirstCertified):
+        solution = _first_certified(instance, settings, tolerance, polish)
+    else:
+        solution = _solve_one(instance, settings, tolerance, polish)
+    if throw and not solution.certified:
+        _raise_if_infeasible(instance)
+        raise CertificateError(solution.advice())
+    return solution
+
+
+def _first_certified(
+    instance: Instance, settings: FirstCertified, tolerance: float, polish: bool
+) -> Solution:
+    last: Solution | None = None
+    for candidate in settings.solvers:
+        try:
+            last = _solve_one(instance, candidate, tolerance, polish)
+        except SolverError:
+            continue
+        if last.certified:
+            return last
+    if last is None:
+        raise SolverError("none of the listed solvers returned a point")
+    return last
+
+
+def _solve_one(instance: Instance, settings: Solver, tolerance: float, polish: bool) -> Solution:
+    began = time.perf_counter()
+    found = _find(instance, settings)
+    raw = certify(instance, found.point)
+    point, certificate, polish_iterations = found.point, raw, 0
+    # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
+    if polish and instance.model is not None and not isinstance(settings, Newton):
+        polished = newton.minimize(instance.model, point, _POLISH_ITERATIONS)
+        after = certify(instance, polished.point)
+        if after.radius <= certificate.radius:
+            point, certificate, polish_iterations = polished.point, after, polished.iterations
+    value = point if instance.model is None else instance.model.output(point)
+    stats = Stats(settings.name, found.iterations, time.perf_counter() - began, polish_iterations, raw)
+    return Solution(value, point, found.status, certificate, tolerance, stats)
+
+
+def _find(instance: Instance, settings: Solver) -> _Found:
+    if isinstance(settings, ConicSolver):
+        return _through_cvxpy(instance, settings)
+    if instance.model is None:
+        raise ProgramError(
+            f"{settings.name} needs a prox-friendly program; choose a conic solver such as clarabel"
+        )
+    start = instance.model.start()
+    if isinstance(settings, Newton):
+        result = newton.minimize(instance.model, start, settings.max_iterations)
+        limit = settings.max_iterations
+    elif isinstance(settings, ProjectedGradient):
+        result = gradient.minimize(instance.model, start, settings.max_iterations)
+        limit = settings.max_iterations
+    else:
+        raise SolverError(f"no method for solver {settings.name!r}")
+    return _Found(
+        result.point, Status.LIMIT if result.iterations >= limit else Status.SOLVED, result.iterations
+    )
+
+
+def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
+    compiled = _compiled(instance, settings)
+    problem = compiled.problem
+    if settings.quadratic_only and not problem.is_qp():
+        raise ProgramError(
+            f"{settings.name} solves quadratic programs only; {instance.program.name} is not one"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # CVXPY warns of inaccuracy; the certificate measures it
+            # cold, because a warm start biases what a first-order method returns
+            problem.solve(solver=settings.cvxpy_name, warm_start=False, **settings.options())
+    except cp.SolverError:
+        raise SolverError(
+            f"{settings.name} failed on {instance.program.name}: choose another solver"
+        ) from None
+    status = CVXPY_STATUS.get(problem.status, Status.FAILED)
+    values = compiled.values()
+    if values is None:
+        _raise_if_infeasible(instance)
+        raise SolverError(
+            f"{settings.name} returned no point for {instance.program.name} (status {status.value}): "
+            "choose another solver"
+        )
+    point = instance.program.read(instance, values, compiled.duals())
+    iterations = problem.solver_stats.num_iters if problem.solver_stats is not None else None
+    return _Found(point, status, int(iterations or 0))
+
+
+_cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
+
+
+def _compiled(instance: Instance, settings: ConicSolver) -> Compiled:
+    """The compiled declaration with the instance's data loaded, kept per program, shape and solver."""
+    if parameter_cost(instance.data) > PARAMETER_LIMIT:
+        compiled = Compiled(instance.program.declare, instance.data, embed=True)
+        compiled.load(instance.data)
+        return compiled
+    # one problem per solver, because a change of solver recompiles it
+    shapes = tuple((name, np.shape(value)) for name, value in instance.data.items())
+    key = (type(instance.program), instance.program, shapes, settings.cvxpy_name)
+    if key not in _cache:
+        _cache[key] = Compiled(instance.program.declare, instance.data)
+        if len(_cache) > 16:
+            _cache.popitem(last=False)
+    _cache.move_to_end(key)
+    _cache[key].load(instance.data)
+    return _cache[key]
+
+
+def _raise_if_infeasible(instance: Instance) -> None:
+    """Prove infeasibility of hard moment targets by a separating direction, or return."""
+    model = instance.model
+    if not isinstance(model, HardExponentialModel):
+        return
+    n, d = model.B.shape
+    separating = linprog(
+        np.append(-model.target, 1.0),
+        A_ub=np.column_stack([model.B, -np.ones(n)]),
+        b_ub=np.zeros(n),
+        bounds=[(-1, 1)] * d + [(None, None)],
+        method="highs",
+    )
+    if separating.x is None:
+        return
+    direction = separating.x[:d]
+    margin = float(model.target @ direction) - float(np.max(model.B @ direction))
+    if margin > 1e-9 * max(model.spread, math.ulp(1.0)):
+        raise InfeasibleError(
+            "no weights meet the moment targets exactly: they lie outside the convex hull of an arm. "
+            "Set a positive ridge (entropy_balancing) or drop balance functions"
+        )

@@ -1,0 +1,140 @@
+"""Solver settings: frozen, chosen by name or object. None of them decides whether a solution is good."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import cvxpy as cp
+
+from dp2erm_cvx.errors import SolverError
+
+
+class Status(enum.StrEnum):
+    """What a solver claims. Only a certificate turns a claim into a solution."""
+
+    SOLVED = "solved"
+    INACCURATE = "inaccurate"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    LIMIT = "limit"
+    FAILED = "failed"
+
+
+#: CVXPY's statuses, compared by equality. Anything else is a failure.
+CVXPY_STATUS: dict[str, Status] = {
+    "optimal": Status.SOLVED,
+    "optimal_inaccurate": Status.INACCURATE,
+    "infeasible": Status.INFEASIBLE,
+    "infeasible_inaccurate": Status.INFEASIBLE,
+    "unbounded": Status.UNBOUNDED,
+    "unbounded_inaccurate": Status.UNBOUNDED,
+    "infeasible_or_unbounded": Status.INFEASIBLE,
+    "user_limit": Status.LIMIT,
+}
+
+
+@dataclass(frozen=True)
+class Solver:
+    """Base of all settings. ``name`` is what a user types."""
+
+    name: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class ConicSolver(Solver):
+    """A solver reached through the CVXPY declaration."""
+
+    cvxpy_name: ClassVar[str]
+    quadratic_only: ClassVar[bool] = False
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of ``cvxpy.Problem.solve``."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Clarabel(ConicSolver):
+    """Interior point, exact to ``tol`` where the cone allows."""
+
+    tol: float = 1e-10
+    max_iterations: int = 200
+    name = "clarabel"
+    cvxpy_name = cp.CLARABEL
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of ``cvxpy.Problem.solve``."""
+        return {
+            "tol_gap_abs": self.tol,
+            "tol_gap_rel": self.tol,
+            "tol_feas": self.tol,
+            "max_iter": self.max_iterations,
+        }
+
+
+@dataclass(frozen=True)
+class SCS(ConicSolver):
+    """First-order splitting; always started cold."""
+
+    eps: float = 1e-9
+    max_iterations: int = 100_000
+    name = "scs"
+    cvxpy_name = cp.SCS
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of ``cvxpy.Problem.solve``."""
+        return {"eps_abs": self.eps, "eps_rel": self.eps, "max_iters": self.max_iterations}
+
+
+@dataclass(frozen=True)
+class OSQP(ConicSolver):
+    """First-order splitting for quadratic programs."""
+
+    eps: float = 1e-9
+    max_iterations: int = 100_000
+    name = "osqp"
+    cvxpy_name = cp.OSQP
+    quadratic_only = True
+
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of ``cvxpy.Problem.solve``."""
+        return {"eps_abs": self.eps, "eps_rel": self.eps, "max_iter": self.max_iterations}
+
+
+@dataclass(frozen=True)
+class Newton(Solver):
+    """Semismooth Newton on the program's own smooth-plus-prox form; no CVXPY involved."""
+
+    max_iterations: int = 100
+    name = "newton"
+
+
+@dataclass(frozen=True)
+class ProjectedGradient(Solver):
+    """Accelerated projected (prox-) gradient descent with restarts; the paper solves its rules so."""
+
+    max_iterations: int = 20_000
+    name = "projected_gradient"
+
+
+@dataclass(frozen=True)
+class FirstCertified(Solver):
+    """Try ``solvers`` in order and take the first certified solution, which names who found it."""
+
+    solvers: tuple[Solver, ...] = field(default=(Newton(), Clarabel(), SCS()))
+    name = "first_certified"
+
+
+SOLVERS: dict[str, type[Solver]] = {
+    solver.name: solver for solver in (Newton, ProjectedGradient, Clarabel, SCS, OSQP, FirstCertified)
+}
+
+
+def solver_by_name(solver: str | Solver) -> Solver:
+    """Settings from a name or as they are. Raises SolverError naming the known solvers."""
+    if isinstance(solver, Solver):
+        return solver
+    if solver not in SOLVERS:
+        raise SolverError(f"unknown solver {solver!r}: choose one of {', '.join(SOLVERS)}")
+    return SOLVERS[solver]()

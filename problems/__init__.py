@@ -1,0 +1,1 @@
+"""One program per file. Everything else asks for them by name, through the registry."""

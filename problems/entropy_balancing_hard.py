@@ -1,0 +1,73 @@
+"""Entropy balancing weights with exact balance, recovered through the multipliers.
+
+minimize    sum_i w_i log(w_i)
+subject to  sum_i w_i = n
+            B'w/n = t
+
+equation entropy_weight_primal of the paper (n times, uniform base measure). Its dual is
+``entropy_balancing`` at ridge 0 and infinite radius, which is flat in at least one direction (the two
+constants), so lam is not unique; the weights are. Not private: no stability bound exists for hard,
+data-dependent constraints.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import cvxpy as cp
+
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.program import (
+    Array,
+    Declaration,
+    Domain,
+    EntropyFirstStage,
+    HardExponentialModel,
+    Instance,
+    Leaves,
+    Records,
+    StabilityBound,
+    Value,
+)
+
+
+@dataclass(frozen=True)
+class EntropyBalancingHard(EntropyFirstStage):
+    """Exact balance. Raises InfeasibleError where no weights meet the targets."""
+
+    name = "entropy_balancing_hard"
+    formula = "w = argmin sum w log w,  sum w = n,  B'w/n = t"
+    cone = "exponential"
+    citation = "Hainmueller (2012); Lee & Chen (2026), eq. entropy_weight_primal"
+    theorem = "none: not private"
+    relations = frozenset()
+
+    def data(self, records: Records) -> dict[str, Value]:
+        B, target = self.moments(records)
+        return {"B": B, "target": target}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        B = leaf("B")
+        n = B.shape[0]
+        weights = cp.Variable(n, name="weights")
+        balance = B.T @ weights / n == leaf("target")
+        return Declaration(
+            -cp.sum(cp.entr(weights)),
+            {"weights": weights},
+            {"total": cp.sum(weights) == n, "balance": balance},
+        )
+
+    def model(self, records: Records) -> HardExponentialModel:
+        return HardExponentialModel(*self.moments(records))
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        model = instance.model
+        assert isinstance(model, HardExponentialModel)
+        # stationarity: log w_i + 1 + total + <b_i, balance>/n = 0, so lam = -balance/n
+        point: Array = model.basis.T @ (-duals["balance"] / model.n)
+        return point
+
+    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+        raise CalibrationError(
+            "hard entropy balancing has no stability bound: its constraints depend on the data. "
+            "Use entropy_balancing with a positive ridge"
+        )

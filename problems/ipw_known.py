@@ -1,0 +1,50 @@
+"""Inverse propensity weights with a known, public logistic coefficient.
+
+minimize    sum_i w_i^2 / f_i,   f_i = min(1 + exp(-(2 a_i - 1) <x_i, coefficient>), trim)
+subject to  sum_i w_i = n,  w >= 0
+
+whose solution is w_i = n f_i / sum_j f_j (equation inverse_weight of the paper).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, public_number
+
+
+@dataclass(frozen=True)
+class KnownCoefficient(ClosedFormWeights):
+    """``coefficient`` has one public entry per column of the records (the intercept first, if any)."""
+
+    coefficient: tuple[float, ...] = ()
+    trim: float = float("inf")
+
+    name = "ipw_known"
+    formula = "w_i = n f_i / sum f,  f_i = min(1 + exp(-z_i'c), F)"
+    citation = "Lee & Chen (2026), Prop. IPW_known_beta"
+    theorem = "V = 2 w_max, H = M ||coefficient||"
+
+    def __post_init__(self) -> None:
+        checked = tuple(public_number("coefficient", value) for value in self.coefficient)
+        if not checked:
+            raise DeclarationError("coefficient: must have one entry per covariate")
+        object.__setattr__(self, "coefficient", checked)
+        public_number("trim", self.trim, at_least=1, infinite=True)
+
+    def unnormalized(self, records: Records) -> Array:
+        if len(self.coefficient) != records.X.shape[1]:
+            raise DeclarationError(
+                f"coefficient has {len(self.coefficient)} entries for {records.X.shape[1]} columns, "
+                "intercept included"
+            )
+        margin: Array = (2 * records.a - 1) * (records.X @ np.array(self.coefficient))
+        trimmed: Array = np.minimum(1 + np.exp(-np.maximum(margin, -690.0)), self.trim)
+        return trimmed
+
+    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+        norm = math.hypot(*self.coefficient) * (1 + 1e-12)
+        return stability.known_coefficient(n_samples, domain.covariate_bound, norm, trim=self.trim)

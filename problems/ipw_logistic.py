@@ -1,0 +1,78 @@
+"""Inverse propensity weights from a regularized logistic regression.
+
+minimize    sum_i log(1 + exp(-<z_i, lam>)) + n ridge/2 ||lam||^2,   z_i = (2 a_i - 1) x_i
+subject to  ||lam||_2 <= radius
+
+then w_i = n f_i / sum_j f_j with f_i = min(1 + exp(-<z_i, lam>), trim): equations IPW_beta_logistic_loss
+(n times) and IPW_weight_def of the paper. The public trim caps the unnormalized weight.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import cvxpy as cp
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.program import (
+    Array,
+    Declaration,
+    Domain,
+    FirstStage,
+    Instance,
+    Leaves,
+    LogisticModel,
+    Records,
+    StabilityBound,
+    Value,
+    public_number,
+    public_radius,
+    public_ridge,
+)
+
+
+@dataclass(frozen=True)
+class IPWLogistic(FirstStage):
+    """``ridge`` and ``radius`` regularize the propensity coefficient; ``trim`` >= 1 caps 1/propensity."""
+
+    ridge: float = 0.1
+    radius: float = float("inf")
+    trim: float = float("inf")
+
+    name = "ipw_logistic"
+    formula = (
+        "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2, |lam| <= R;  w_i ~ min(1+exp(-z_i'lam), F)"
+    )
+    cone = "exponential, second-order"
+    citation = "Rosenbaum & Rubin (1983); Lee & Chen (2026), Prop. IPW_estimated_stability"
+    theorem = "Theorem 3-IPW"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ridge", public_ridge(self.ridge))
+        object.__setattr__(self, "radius", public_radius(self.radius))
+        object.__setattr__(self, "trim", public_number("trim", self.trim, at_least=1, infinite=True))
+
+    def data(self, records: Records) -> dict[str, Value]:
+        data: dict[str, Value] = {
+            "Z": (2 * records.a - 1)[:, None] * records.X,
+            "curvature": records.n_samples * self.ridge,
+        }
+        return data if math.isinf(self.radius) else data | {"radius": self.radius}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        Z = leaf("Z")
+        lam = cp.Variable(Z.shape[1], name="coefficient")
+        objective = cp.sum(cp.logistic(-(Z @ lam))) + leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
+        ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)}
+        return Declaration(objective, {"coefficient": lam}, ball)
+
+    def model(self, records: Records) -> LogisticModel:
+        return LogisticModel((2 * records.a - 1)[:, None] * records.X, self.ridge, self.radius, self.trim)
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        return values["coefficient"]
+
+    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return stability.ipw_logistic(
+            n_samples, domain.covariate_bound, self.ridge, radius=self.radius, trim=self.trim
+        )

@@ -1,0 +1,41 @@
+"""Inverse propensity weights of a randomized trial with a known treatment probability.
+
+minimize    sum_i w_i^2 / f_i,   f_i = min(1 / p_{a_i}, trim)
+subject to  sum_i w_i = n,  w >= 0
+
+whose solution is w_i = n f_i / sum_j f_j (section "Stability of IPW under Randomized Trial" of the paper).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, public_number
+
+
+@dataclass(frozen=True)
+class RandomizedTrial(ClosedFormWeights):
+    """``propensity`` is the public probability of treatment, ``trim`` a public cap on 1/p."""
+
+    propensity: float = 0.5
+    trim: float = float("inf")
+
+    name = "ipw_randomized"
+    formula = "w_i = n f_i / sum f,  f_i = min(1/p_{a_i}, F)"
+    citation = "Lee & Chen (2026), Prop. stability_IPW_randomized_trial"
+    theorem = "V = 2 w_max, H = |log(p_1/p_0)|"
+
+    def __post_init__(self) -> None:
+        if public_number("propensity", self.propensity, above=0) >= 1:
+            raise DeclarationError(f"propensity = {self.propensity!r}: must be between 0 and 1")
+        public_number("trim", self.trim, at_least=1, infinite=True)
+
+    def unnormalized(self, records: Records) -> Array:
+        of_arm: Array = np.array([1 / (1 - self.propensity), 1 / self.propensity])
+        trimmed: Array = np.minimum(of_arm, self.trim)[records.a]
+        return trimmed
+
+    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return stability.randomized_trial(n_samples, self.propensity, trim=self.trim)

@@ -1,0 +1,106 @@
+"""Individualized treatment rule by weighted least squares.
+
+minimize    sum_i w_i (z_i - <x_i, theta>)^2 + n R(theta) + n gamma/2 ||theta||^2 + <b, theta>
+subject to  theta in Theta
+
+with z_i = 2 (2 a_i - 1) y_i, y the centered net outcome: n times equation weighted_convex_opt_itr of the
+paper with objective perturbation. The rule treats where <x, theta> > 0.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import (
+    Array,
+    ConvexSet,
+    Domain,
+    L1Ball,
+    LossConstants,
+    Records,
+    WeightedLeastSquares,
+    clip_norm,
+    public_number,
+)
+
+
+@dataclass(frozen=True)
+class TreatmentRule(WeightedLeastSquares):
+    """The linear rule over all covariates, or over a public choice of them.
+
+    ``features`` are names declared by the domain's ranges, or column numbers without the intercept; they
+    are shrunk radially to ``features_bound`` (default: the domain's own bound, which already holds).
+    Theta defaults to the l1 ball of radius M'/M, over which no predicted effect exceeds M'.
+    """
+
+    features: tuple[str | int, ...] | None = None
+    features_bound: float | None = None
+
+    name = "itr"
+    formula = (
+        "theta = argmin sum w_i (2(2a_i-1)y_i - x_i'theta)^2 + n R(theta) + n gamma/2 |theta|^2 + b'theta"
+    )
+    citation = "Tian et al. (2014); Chen et al. (2017); Lee & Chen (2026), Corollary ITR"
+    theorem = "Theorems 1 and 2: zeta_c = M^2 max|theta| + 4 M M', trace 2 M^2"
+    default_kind = L1Ball(1.0)
+
+    def __post_init__(self) -> None:
+        if self.features_bound is not None:
+            object.__setattr__(
+                self, "features_bound", public_number("features_bound", self.features_bound, above=0)
+            )
+        if self.features is not None and not self.features:
+            raise DeclarationError("features: must name at least one covariate")
+
+    def columns(self, domain: Domain, n_features: int) -> list[int]:
+        """Column numbers of the chosen features. Raises DeclarationError on an unknown one."""
+        if self.features is None:
+            return list(range(n_features))
+        known = domain.columns or ()
+        found = [known.index(f) if f in known else f for f in self.features]
+        for index in found:
+            if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
+                raise DeclarationError(
+                    f"features: unknown covariate {index!r}; known: {', '.join(known) or n_features}"
+                )
+        return [int(index) for index in found]
+
+    def covariates(self, domain: Domain, X: Array) -> Array:
+        """Rows of the design from records already in the domain (intercept column included)."""
+        constant = 1 if domain.intercept else 0
+        chosen = X[:, constant:][:, self.columns(domain, X.shape[1] - constant)]
+        if self.features_bound is not None:
+            chosen = clip_norm(chosen, self.features_bound)
+        return np.hstack([X[:, :constant], chosen])
+
+    def default_set(self, domain: Domain) -> ConvexSet:
+        return L1Ball(domain.outcome_bound / domain.covariate_bound)
+
+    def design(self, records: Records) -> tuple[Array, Array]:
+        z = 2.0 * (2 * records.a - 1) * records.y
+        return self.covariates(records.domain, records.X), z
+
+    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+        p = len(self.columns(domain, n_features)) + (1 if domain.intercept else 0)
+        bound = domain.features_bound if self.features_bound is None else self.features_bound
+        M = min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
+        size = self.feasible(domain).norm_bound(p)
+        # gradient 2(x'theta - z)x; subtracting M^2 theta centers it: |2xx' - M^2 I| <= M^2 and |z| <= 2M'
+        radius = M**2 * size + 4 * M * domain.outcome_bound
+        return LossConstants(
+            n_parameters=p,
+            gradient_radius=radius,
+            hessian_trace=2 * M**2,
+            strong_convexity=self.regularizer.strong_convexity,
+            theta_bound=size if np.isfinite(size) else None,
+            outcome_bound=domain.outcome_bound,
+        )
+
+    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
+        chosen = tuple(columns[index] for index in self.columns(domain, len(columns)))
+        return ("intercept", *chosen) if domain.intercept else chosen
+
+    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
+        return self.covariates(domain, domain.features(X)) @ theta

@@ -1,0 +1,30 @@
+"""Uniform weights: the strong baseline that every table should show.
+
+minimize    sum_i w_i^2
+subject to  sum_i w_i = n,  w >= 0
+
+so that w_i = 1: the second stage is then ordinary, unweighted empirical risk minimization.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound
+
+
+@dataclass(frozen=True)
+class Uniform(ClosedFormWeights):
+    """Weights 1 for every record."""
+
+    name = "uniform"
+    formula = "w_i = 1"
+    citation = "Chaudhuri, Monteleoni & Sarwate (2011)"
+    theorem = "V = 2 (weights do not depend on the data)"
+
+    def unnormalized(self, records: Records) -> Array:
+        return np.ones(records.n_samples)
+
+    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return stability.uniform_weights(n_samples)
