@@ -81,8 +81,9 @@ class _ScaleModel(Composite):
     self_concordance = 0.0
 
     def __init__(self, unnormalized: Array) -> None:
-        self.n, self.unnormalized = len(unnormalized), unnormalized
-        self.total = math.fsum(unnormalized)
+        # a common factor of f cancels in the weights; without it nothing over- or underflows
+        self.n, self.unnormalized = len(unnormalized), unnormalized / np.max(unnormalized)
+        self.total = math.fsum(self.unnormalized)
         self.ridge = self.smoothness = self.total / 2
 
     def value(self, v: Array) -> float:

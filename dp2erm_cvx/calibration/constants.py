@@ -1,0 +1,81 @@
+"""What a calibration returns, and checks on the public constants it consumes."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import LossConstants, public_number
+
+
+class Noise(enum.StrEnum):
+    """Law of the linear term ``b``.
+
+    ``GAMMA``: density proportional to ``exp(-||b|| / scale)``; pure differential privacy.
+    ``GAUSSIAN``: ``N(0, scale^2 I)``; approximate differential privacy, needs ``delta > 0``.
+    """
+
+    GAMMA = "gamma"
+    GAUSSIAN = "gaussian"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A calibrated mechanism: the noise law, the ridge, and the guarantee they give.
+
+    ``scale`` is 1/beta for gamma noise and the standard deviation sigma of one coordinate for
+    Gaussian noise, in units of ``n`` times the gradient of the averaged objective (the noise enters
+    it as ``<b, theta> / n``). ``gamma`` is the coefficient of ``||theta||^2 / 2`` on every coordinate.
+    ``split`` is the share q of epsilon that pays for the noise; the rest pays for the Jacobian.
+    ``sensitivity`` is ``zeta_c * V``, the bound on the movement of the summed gradient.
+    The guarantee is (``epsilon``, ``delta``); delta is 0 for gamma noise.
+    """
+
+    noise: Noise
+    scale: float
+    gamma: float
+    split: float
+    n_parameters: int
+    V: float
+    sensitivity: float
+    epsilon: float
+    delta: float
+    theorem: str
+
+    @property
+    def expected_noise(self) -> float:
+        """``E ||b||_2``, in the units of ``scale``."""
+        return self.scale * mean_norm(self.noise, self.n_parameters)
+
+
+def mean_norm(noise: Noise, n_parameters: int) -> float:
+    """``E ||b||_2`` at unit scale: p for gamma noise, the mean of chi_p for Gaussian noise."""
+    if noise is Noise.GAMMA:
+        return float(n_parameters)
+    half = n_parameters / 2
+    return math.sqrt(2.0) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
+
+
+def whole_number(name: str, value: object, *, at_least: int) -> int:
+    """Check a declared public count and return it as an int; raises DeclarationError."""
+    number = public_number(name, value, at_least=at_least)
+    if number != int(number):
+        raise DeclarationError(f"{name} = {value!r}: must be a whole number")
+    return int(number)
+
+
+def check_loss(loss: LossConstants) -> None:
+    """Refuse constants outside their range: DeclarationError naming the constant.
+
+    Positive: ``gradient_radius``, ``hessian_trace``, ``outcome_bound`` and ``theta_bound`` where there is
+    one; ``strong_convexity`` may be 0.
+    """
+    whole_number("n_parameters", loss.n_parameters, at_least=1)
+    public_number("gradient_radius", loss.gradient_radius, above=0.0)
+    public_number("hessian_trace", loss.hessian_trace, above=0.0)
+    public_number("strong_convexity", loss.strong_convexity, at_least=0.0)
+    public_number("outcome_bound", loss.outcome_bound, above=0.0)
+    if loss.theta_bound is not None:
+        public_number("theta_bound", loss.theta_bound, above=0.0)

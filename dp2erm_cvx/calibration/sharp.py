@@ -1,0 +1,130 @@
+"""Theorem 1 (pure) and Theorem 2 (approximate): smallest noise that a budget allows."""
+
+from __future__ import annotations
+
+import math
+
+from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, whole_number
+from dp2erm_cvx.calibration.curvature import MARGIN, jacobian_loss, required_gamma
+from dp2erm_cvx.calibration.gaussian import LARGEST_EPSILON, SMALLEST_DELTA, gaussian_delta, largest_ratio
+from dp2erm_cvx.calibration.split import default_split
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound, public_number
+
+#: Smallest epsilon that is calibrated; the noise leaves floating point near there.
+SMALLEST_EPSILON = 1e-100
+
+_THEOREM = {Noise.GAMMA: "Theorem 1 (pure)", Noise.GAUSSIAN: "Theorem 2 (approximate)"}
+
+
+def calibrate(
+    bound: StabilityBound,
+    loss: LossConstants,
+    n_samples: int,
+    budget: Budget,
+    *,
+    noise: Noise | str = Noise.GAMMA,
+    relation: Neighboring = Neighboring.REPLACE_ONE,
+    split: float | None = None,
+) -> Calibration:
+    """Calibrate objective perturbation to a budget.
+
+    With q the ``split`` and V the coupled variation of ``bound``:
+
+    - gamma noise, Theorem 1 (pure): ``scale = zeta_c V / (q epsilon)``. The guarantee is (epsilon, 0)
+      also where the budget allows a positive delta;
+    - Gaussian noise, Theorem 2 (approximate): the smallest ``scale`` sigma with
+      ``E[(1 - exp(q epsilon - s chi_p - s^2/2))_+] <= delta``, ``s = zeta_c V / sigma``;
+    - both: ``gamma + mu_R >= lam V / (2 p n (exp((1 - q) epsilon / p) - 1))``, and gamma at least
+      ``1e-8`` of the bound on trace Hess l.
+
+    Every rounding goes to more noise. Without ``split`` the share is chosen from public quantities by
+    the predicted error (:func:`dp2erm_cvx.calibration.split.default_split`).
+
+    Raises CalibrationError where the bound does not cover what is declared, or a quantity is out of
+    floating-point range; DeclarationError where an argument is not valid in itself.
+    """
+    kind = _noise(noise)
+    n = whole_number("n_samples", n_samples, at_least=2)
+    check_loss(loss)
+    _refuse(bound, relation, budget, kind)
+    if split is None:
+        q = default_split(bound.V, loss, n, budget.epsilon, budget.delta, kind)
+    else:
+        q = public_number("split", split, above=0.0)
+        if q >= 1.0:
+            raise DeclarationError(f"split = {split!r}: must be in (0, 1)")
+
+    gamma = required_gamma(bound.V, loss, n, (1.0 - q) * budget.epsilon)
+    sensitivity = loss.gradient_radius * bound.V
+    share = q * budget.epsilon
+    ratio = share if kind is Noise.GAMMA else float(largest_ratio(share, loss.n_parameters, budget.delta))
+    scale = sensitivity / ratio * (1.0 + MARGIN) if ratio > 0.0 else math.inf
+    for name, value in (("noise scale", scale), ("gamma", gamma)):
+        if not 1e-290 < value < 1e290:
+            raise CalibrationError(
+                f"{name} = {value:g} is out of floating-point range at epsilon = {budget.epsilon:g}, "
+                f"split = {q:g}, V = {bound.V:g}, gradient_radius = {loss.gradient_radius:g}, "
+                f"hessian_trace = {loss.hessian_trace:g}: rescale the outcome or change the budget"
+            )
+    return Calibration(
+        noise=kind,
+        scale=scale,
+        gamma=gamma,
+        split=q,
+        n_parameters=loss.n_parameters,
+        V=bound.V,
+        sensitivity=sensitivity,
+        epsilon=budget.epsilon,
+        delta=budget.delta if kind is Noise.GAUSSIAN else 0.0,
+        theorem=_THEOREM[kind],
+    )
+
+
+def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
+    """Upper bound on the delta at ``epsilon`` that a given scale and gamma guarantee.
+
+    Evaluates Theorem 1 or Theorem 2 at the calibration as it stands, whatever search found it:
+    0 for gamma noise from its pure epsilon on, and ``1 - exp(epsilon - pure epsilon)`` below.
+    Raises DeclarationError for an ``epsilon`` that is not a finite number of at least 0.
+    """
+    level = public_number("epsilon", epsilon, at_least=0.0)
+    n = whole_number("n_samples", n_samples, at_least=2)
+    ratio = max(loss.gradient_radius * calibration.V / calibration.scale, 1e-300)
+    left = level - jacobian_loss(calibration.V, loss, n, calibration.gamma)
+    if calibration.noise is Noise.GAMMA:
+        return max(0.0, -math.expm1(min(0.0, left - ratio)))
+    return float(gaussian_delta(ratio, left, loss.n_parameters))
+
+
+def _noise(noise: Noise | str) -> Noise:
+    try:
+        return Noise(noise)
+    except ValueError:
+        names = ", ".join(kind.value for kind in Noise)
+        raise DeclarationError(f"noise = {noise!r}: must be one of {names}") from None
+
+
+def _refuse(bound: StabilityBound, relation: Neighboring, budget: Budget, kind: Noise) -> None:
+    if not bound.private:
+        raise CalibrationError(
+            f"the stability bound of {bound.theorem} was read off the data: declare its constants publicly"
+        )
+    if relation not in bound.relations:
+        raise CalibrationError(
+            f"{bound.theorem} does not cover the neighboring relation {relation.value!r}: "
+            f"it covers {', '.join(sorted(known.value for known in bound.relations)) or 'none'}"
+        )
+    if not (math.isfinite(bound.V) and bound.V > 0.0):
+        raise CalibrationError(
+            f"{bound.theorem} gives V = {bound.V!r}: no finite noise covers it; use a larger ridge, "
+            "a smaller radius or a trim"
+        )
+    if not SMALLEST_EPSILON <= budget.epsilon <= LARGEST_EPSILON:
+        raise CalibrationError(
+            f"epsilon = {budget.epsilon!r}: must be between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}"
+        )
+    if kind is Noise.GAUSSIAN and budget.delta < SMALLEST_DELTA:
+        raise CalibrationError(
+            f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}; use noise = 'gamma'"
+        )

@@ -1,0 +1,46 @@
+"""The privacy noise. No other file draws it."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.calibration import Calibration, Noise
+
+
+def draw(calibration: Calibration, *, seed: int | None = None) -> NDArray[np.float64]:
+    """Draw the noise vector ``b`` of shape (p,) for one release.
+
+    Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere; its density is
+    proportional to ``exp(-||b|| / scale)``. Gaussian noise: independent ``N(0, scale^2)`` coordinates.
+
+    Without ``seed`` the operating system's entropy is used. With a seed anyone can repeat the draw and
+    subtract it: the result carries no privacy guarantee, and the caller must record it as not private.
+    Sampling is in floating point, as if arithmetic were exact.
+    """
+    source: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
+    p = calibration.n_parameters
+    if calibration.noise is Noise.GAUSSIAN:
+        return np.array([source.gauss(0.0, calibration.scale) for _ in range(p)])
+    norm = 0.0
+    while norm == 0.0:
+        direction = [source.gauss(0.0, 1.0) for _ in range(p)]
+        norm = math.hypot(*direction)
+    radius = source.gammavariate(p, calibration.scale)
+    return np.array([radius * (coordinate / norm) for coordinate in direction])
+
+
+def simulate(calibration: Calibration, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw ``size`` noise vectors, shape (size, p), to show publicly what the noise does.
+
+    For figures and predicted ranges only, never for a release: the generator is repeatable.
+    """
+    shape = (size, calibration.n_parameters)
+    if calibration.noise is Noise.GAUSSIAN:
+        return rng.normal(scale=calibration.scale, size=shape)
+    direction = rng.standard_normal(shape)
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    return direction * rng.gamma(calibration.n_parameters, calibration.scale, size=(size, 1))

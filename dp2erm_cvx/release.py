@@ -1,0 +1,148 @@
+"""A release: theta, its guarantee, and every public constant that the guarantee rests on."""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar
+
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Neighboring
+
+SCHEMA_VERSION = 1
+
+# what pydantic checks when a release is read from JSON
+_STRICT = {"extra": "forbid", "allow_inf_nan": False}
+
+
+class Standing(enum.StrEnum):
+    """Whether the guarantee holds for this release.
+
+    ``CONDITIONAL``: a solution was not certified, so the theorems' exact minimizer was not established.
+    ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it.
+    """
+
+    PRIVATE = "private"
+    CONDITIONAL = "conditional on certification"
+    NOT_PRIVATE = "not private: seeded noise"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(epsilon, delta)-differential privacy of one release under ``relation``, and what it rests on."""
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    epsilon: float
+    delta: float
+    relation: Neighboring
+    theorem: str
+    stability_theorem: str
+    assumptions: tuple[str, ...]
+    standing: Standing
+
+    @property
+    def private(self) -> bool:
+        """True only where the guarantee holds without a condition."""
+        return self.standing is Standing.PRIVATE
+
+    def __str__(self) -> str:
+        law = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else " (pure)")
+        theorems = f"{self.theorem}, {self.stability_theorem}"
+        return f"{law}; neighbors: {self.relation.value}; {theorems}; {self.standing}"
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """The calibrated objective perturbation, from public quantities alone.
+
+    ``scale`` is 1/beta (gamma) or sigma (gaussian), ``gamma`` the ridge on every coordinate, ``split``
+    the share of epsilon spent on noise, ``stability`` the bound V, ``sensitivity`` = ``gradient_radius`` * V.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    noise: Noise
+    scale: float
+    gamma: float
+    split: float
+    stability: float
+    weight_bound: float
+    sensitivity: float
+    gradient_radius: float
+    hessian_trace: float
+    strong_convexity: float
+
+
+@dataclass(frozen=True)
+class Release:
+    """What may be published. Weights, duals, residuals and noise are not in it.
+
+    ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
+    of the scaled covariates. ``domain``, ``first_stage`` and ``second_stage`` hold the declared constants.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    theta: tuple[float, ...]
+    parameters: tuple[str, ...]
+    columns: tuple[str, ...]
+    n_samples: int
+    guarantee: Guarantee
+    mechanism: Mechanism
+    domain: dict[str, Any]
+    first_stage: dict[str, Any]
+    second_stage: dict[str, Any]
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    @property
+    def private(self) -> bool:
+        """True only where the guarantee holds without a condition."""
+        return self.guarantee.private
+
+    def to_json(self) -> str:
+        """The release as JSON, with ``private`` spelled out."""
+        plain = _adapter().dump_python(self, mode="json")
+        return json.dumps({"private": self.private, **plain}, indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Release:
+        """Read a release back. Raises DeclarationError, in one line, if it does not fit the schema."""
+        from pydantic import ValidationError
+
+        try:
+            plain = json.loads(text)
+            stated = plain.pop("private", None) if isinstance(plain, dict) else None
+            release: Release = _adapter().validate_python(plain)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise DeclarationError(f"release JSON: {where}: {first['msg']}") from None
+        except (ValueError, UnicodeDecodeError) as error:
+            raise DeclarationError(f"release JSON: {error}") from None
+        if release.schema_version != SCHEMA_VERSION:
+            raise DeclarationError(
+                f"release JSON: schema_version {release.schema_version} is not {SCHEMA_VERSION}"
+            )
+        if stated is not release.private:
+            raise DeclarationError("release JSON: private does not agree with guarantee.standing")
+        return release
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of :meth:`Release.to_json`."""
+    schema: dict[str, Any] = _adapter().json_schema()
+    schema["properties"] = {"private": {"type": "boolean"}, **schema["properties"]}
+    schema["required"] = ["private", *schema["required"]]
+    return schema
+
+
+@cache
+def _adapter() -> Any:
+    # pydantic is imported when JSON is written or read, not at start-up
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Release)

@@ -1,0 +1,227 @@
+"""The guarantee of a calibration, evaluated again in mpmath and independent of the search that found it."""
+
+import dataclasses
+import functools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from dp2erm_cvx.calibration import Calibration, Noise, calibrate, privacy_loss
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+
+BOTH = frozenset(Neighboring)
+
+
+def bound_of(V):
+    return StabilityBound(V=V, theorem="a test", assumptions=(), relations=BOTH, w_max=V / 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One public declaration; everything that ``calibrate`` sees."""
+
+    V: float
+    loss: LossConstants
+    n: int
+    budget: Budget
+    noise: Noise
+    split: float | None
+
+    def calibrate(self, V=None):
+        bound = bound_of(self.V if V is None else V)
+        return calibrate(bound, self.loss, self.n, self.budget, noise=self.noise, split=self.split)
+
+
+def random_setting(rng, noise):
+    def log_uniform(low, high):
+        return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+    p = int(rng.choice([1, 2, 3, 5, 10, 40, 200, 1000]))
+    loss = LossConstants(
+        n_parameters=p,
+        gradient_radius=log_uniform(1e-3, 1e3),
+        hessian_trace=log_uniform(1e-3, 1e3),
+        strong_convexity=float(rng.choice([0.0, log_uniform(1e-6, 1e2)])),
+        theta_bound=[None, log_uniform(1e-2, 1e2)][rng.integers(2)],
+        outcome_bound=log_uniform(1e-2, 1e2),
+    )
+    epsilon = float(rng.choice([1e-6, 100.0, log_uniform(1e-3, 20.0), log_uniform(1e-6, 100.0)]))
+    delta = float(rng.choice([1e-300, 0.5, 1 / 400, log_uniform(1e-12, 1e-2), log_uniform(1e-300, 0.5)]))
+    n = int(rng.choice([2, 10**7, 400, int(log_uniform(2, 1e7))]))
+    split = [None, float(rng.uniform(0.01, 0.99))][rng.integers(2)]
+    return Setting(log_uniform(2.0, 1e4), loss, n, Budget(epsilon, delta), noise, split)
+
+
+def jacobian(setting, gamma):
+    """The exponent J of Theorem 1 at the true V."""
+    p, loss = setting.loss.n_parameters, setting.loss
+    curvature = mpmath.mpf(gamma) + mpmath.mpf(loss.strong_convexity)
+    return p * mpmath.log1p(mpmath.mpf(loss.hessian_trace) * setting.V / (2 * p * setting.n * curvature))
+
+
+def expectation(s, left, p):
+    """``E[(1 - exp(left - s chi_p - s^2/2))_+]`` by quadrature."""
+    c = left / s - s / 2
+    start = max(c, mpmath.mpf(0))
+    log_constant = (mpmath.mpf(p) / 2 - 1) * mpmath.log(2) + mpmath.loggamma(mpmath.mpf(p) / 2)
+
+    # the density lives within a few units of max(start, sqrt(p)), in the tail on a scale of 1 / start
+    scale = 1 / (1 + max(start - mpmath.sqrt(p), 0))
+    middle = max(start, mpmath.sqrt(p))
+
+    def log_density(x):
+        return (p - 1) * mpmath.log(x) - x * x / 2 - log_constant
+
+    # quad stops at an absolute error: bring the integrand to order one
+    unit = mpmath.exp(log_density(middle)) * min(1, s * (middle + scale - c))
+
+    def integrand(x):
+        density = mpmath.exp(log_density(x)) if x > 0 else 0
+        return -mpmath.expm1(-s * (x - c)) * density / unit
+
+    cuts = [middle + k * scale for k in (-8, -3, -1, 0, 1, 3, 8, 16)]
+    points = [start, *(cut for cut in cuts if cut > start), cuts[-1] + 24 * scale]
+    return unit * mpmath.quad(integrand, points, method="gauss-legendre", maxdegree=5)
+
+
+@pytest.mark.parametrize("p", [1, 3])
+def test_the_quadrature_agrees_with_the_closed_form(p):
+    # erfc for p = 1; for p = 3 the density 2 x^2 phi(x) leaves erfc and one Gaussian term
+    with mpmath.workdps(30):
+        for s, left in ((1e-8, 3e-7), (0.5, 1.0), (8.0, -3.0), (3.0, 100.0)):
+            s, left = mpmath.mpf(s), mpmath.mpf(left)
+            start = max(left / s - s / 2, mpmath.mpf(0))
+
+            def tail(u):
+                return mpmath.erfc(u / mpmath.sqrt(2)), mpmath.sqrt(2 / mpmath.pi) * mpmath.exp(-u * u / 2)
+
+            (flat, edge), (tilted, tilted_edge) = tail(start), tail(start + s)
+            if p == 1:
+                exact = flat - mpmath.exp(left) * tilted
+            else:
+                moment = (1 + s * s) * tilted + (start - s) * tilted_edge
+                exact = flat + start * edge - mpmath.exp(left) * moment
+            assert abs(expectation(s, left, p) / exact - 1) < 1e-13
+
+
+def exact_delta(setting, calibration):
+    left = mpmath.mpf(setting.budget.epsilon) - jacobian(setting, calibration.gamma)
+    s = mpmath.mpf(setting.loss.gradient_radius) * setting.V / mpmath.mpf(calibration.scale)
+    return expectation(s, left, setting.loss.n_parameters)
+
+
+def holds(setting, calibration):
+    """Whether the calibration keeps the budget, in 30-digit arithmetic."""
+    with mpmath.workdps(30):
+        if calibration.noise is Noise.GAUSSIAN:
+            return exact_delta(setting, calibration) <= mpmath.mpf(setting.budget.delta)
+        shift = mpmath.mpf(setting.loss.gradient_radius) * setting.V / mpmath.mpf(calibration.scale)
+        return shift + jacobian(setting, calibration.gamma) <= mpmath.mpf(setting.budget.epsilon)
+
+
+@functools.cache
+def settings(noise, count):
+    rng = np.random.default_rng(20260212)
+    return [random_setting(rng, noise) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("noise", "count"), [(Noise.GAMMA, 200), (Noise.GAUSSIAN, 120)])
+def test_guarantee_holds_in_exact_arithmetic(noise, count):
+    for setting in settings(noise, count):
+        calibration = setting.calibrate()
+        assert math.isfinite(calibration.expected_noise)
+        assert holds(setting, calibration), setting
+        stated = privacy_loss(calibration, setting.loss, setting.n, calibration.epsilon)
+        assert stated <= calibration.delta
+        assert calibration.delta == (setting.budget.delta if noise is Noise.GAUSSIAN else 0.0)
+
+
+@pytest.mark.slow
+def test_guarantee_holds_in_exact_arithmetic_widely():
+    for setting in settings(Noise.GAUSSIAN, 1000):
+        assert holds(setting, setting.calibrate()), setting
+
+
+def test_gamma_calibration_spends_all_of_epsilon():
+    spent = 0
+    for setting in settings(Noise.GAMMA, 200):
+        calibration = setting.calibrate()
+        ratio = setting.loss.gradient_radius * setting.V / calibration.scale
+        assert ratio == pytest.approx(calibration.split * setting.budget.epsilon, rel=1e-9)
+        if calibration.gamma > 1.001e-8 * setting.loss.hessian_trace:
+            share = (1 - calibration.split) * setting.budget.epsilon
+            assert float(jacobian(setting, calibration.gamma)) == pytest.approx(share, rel=1e-9)
+            spent += 1
+    assert spent > 50
+
+
+def test_gaussian_noise_is_within_half_a_percent_of_the_smallest():
+    # the share q epsilon is what the search had; at a floor of gamma the Jacobian may cost less
+    with mpmath.workdps(30):
+        for setting in settings(Noise.GAUSSIAN, 60):
+            calibration = setting.calibrate()
+            smaller = mpmath.mpf(calibration.scale) / mpmath.mpf("1.005")
+            s = mpmath.mpf(calibration.sensitivity) / smaller
+            share = mpmath.mpf(calibration.split) * setting.budget.epsilon
+            assert expectation(s, share, setting.loss.n_parameters) > setting.budget.delta, setting
+
+
+@pytest.mark.parametrize("noise", Noise)
+def test_the_check_catches_planted_bugs(noise):
+    loss = LossConstants(4, 14.0, 2.0, 0.0, 2.0, 1.0)
+    setting = Setting(5.0, loss, 400, Budget(1.0, 1e-5), noise, 0.7)
+    calibration = setting.calibrate()
+    assert holds(setting, calibration)
+    half = dataclasses.replace(calibration, scale=calibration.scale / 2)
+    flat = dataclasses.replace(calibration, gamma=calibration.gamma * 1e-3)
+    small = setting.calibrate(V=setting.V / math.sqrt(setting.n))
+    for wrong in (half, flat, small):
+        assert not holds(setting, wrong)
+    # the library's own evaluation sees the first two as well (it takes V from the calibration)
+    for wrong in (half, flat):
+        assert privacy_loss(wrong, loss, setting.n, 1.0) > calibration.delta
+
+
+def test_privacy_loss_of_gaussian_noise_bounds_the_exact_expectation_closely():
+    loss = LossConstants(3, 14.0, 2.0, 0.1, 2.0, 1.0)
+    setting = Setting(5.0, loss, 400, Budget(1.0, 1e-5), Noise.GAUSSIAN, None)
+    calibration = setting.calibrate()
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 3.0):
+        with mpmath.workdps(30):
+            exact = float(
+                exact_delta(dataclasses.replace(setting, budget=Budget(epsilon or 1e-30)), calibration)
+            )
+        assert exact <= privacy_loss(calibration, loss, 400, epsilon) <= exact * 1.003
+
+
+def test_privacy_loss_of_gamma_noise_below_its_pure_epsilon():
+    loss = LossConstants(3, 14.0, 2.0, 0.1, 2.0, 1.0)
+    calibration = calibrate(bound_of(5.0), loss, 400, Budget(1.0))
+    delta = privacy_loss(calibration, loss, 400, 0.4)
+    assert delta == pytest.approx(1 - math.exp(-0.6), rel=1e-6)
+    assert privacy_loss(calibration, loss, 400, 1.0) == 0.0
+
+
+def test_more_budget_means_less_noise():
+    loss = LossConstants(3, 14.0, 2.0, 0.0, 2.0, 1.0)
+
+    def scale(epsilon, delta, noise):
+        return calibrate(bound_of(5.0), loss, 400, Budget(epsilon, delta), noise=noise, split=0.5).scale
+
+    for noise in Noise:
+        assert scale(0.5, 1e-6, noise) > scale(1.0, 1e-6, noise) > scale(2.0, 1e-6, noise)
+    assert scale(1.0, 1e-8, "gaussian") > scale(1.0, 1e-6, "gaussian") > scale(1.0, 1e-3, "gaussian")
+
+
+def test_calibration_names_its_theorem_and_sensitivity():
+    loss = LossConstants(3, 14.0, 2.0, 0.0, 2.0, 1.0)
+    gamma = calibrate(bound_of(5.0), loss, 400, Budget(1.0, 1e-6))
+    gaussian = calibrate(bound_of(5.0), loss, 400, Budget(1.0, 1e-6), noise="gaussian")
+    assert (gamma.theorem, gaussian.theorem) == ("Theorem 1 (pure)", "Theorem 2 (approximate)")
+    assert (gamma.delta, gaussian.delta) == (0.0, 1e-6)
+    assert gamma.sensitivity == gaussian.sensitivity == 70.0
+    assert isinstance(gamma, Calibration)
+    assert gamma.expected_noise == pytest.approx(3 * gamma.scale)
+    assert gaussian.expected_noise == pytest.approx(gaussian.scale * math.sqrt(8 / math.pi))

@@ -1,0 +1,218 @@
+"""The estimator end to end: what a release holds, what it must not hold, and what it refuses."""
+
+import json
+import logging
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, Release, TwoStageERM
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
+from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.program import Box, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.release import Standing, json_schema
+from dp2erm_cvx.solve import Newton
+
+DOMAIN = Domain(
+    covariate_bound=2.0,
+    outcome_bound=3.0,
+    outcome_center=0.5,
+    ranges={"u": (0, 10), "v": (-1, 1)},
+    intercept=1.0,
+)
+
+
+def data(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(0, 10, n), rng.uniform(-1, 1, n)])
+    a = (rng.uniform(size=n) < 1 / (1 + np.exp(-X[:, 1]))).astype(int)
+    return X, a, 0.5 + (2 * a - 1) * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def fitted(**changes: object) -> PrivateTwoStageERM:
+    settings: dict = {"first_stage": IPWLogistic(ridge=0.5), "second_stage": "itr", "seed": 1, **changes}
+    return PrivateTwoStageERM(DOMAIN, Budget(2.0), **settings).fit(*data())
+
+
+def test_an_unseeded_release_is_private_and_random() -> None:
+    first, second = fitted(seed=None).release_, fitted(seed=None).release_
+    assert first.private
+    assert first.guarantee.standing is Standing.PRIVATE
+    assert first.theta != second.theta
+    assert (first.guarantee.epsilon, first.guarantee.delta) == (2.0, 0.0)
+    assert first.guarantee.relation is Neighboring.REPLACE_ONE
+    assert "exact arithmetic assumed" in first.guarantee.assumptions
+    assert first.parameters == ("intercept", "u", "v")
+
+
+def test_a_seeded_release_says_that_it_is_not_private() -> None:
+    release = fitted().release_
+    assert release.theta == fitted().release_.theta
+    assert not release.private
+    assert json.loads(release.to_json())["private"] is False
+
+
+def test_an_uncertified_solve_makes_the_guarantee_conditional() -> None:
+    release = fitted(seed=None, solver=Newton(max_iterations=1)).release_
+    assert release.guarantee.standing is Standing.CONDITIONAL
+    assert not release.private
+
+
+def test_the_release_survives_json_and_fits_its_schema() -> None:
+    release = fitted().release_
+    assert Release.from_json(release.to_json()) == release
+    assert set(json_schema()["required"]) <= set(json.loads(release.to_json()))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda plain: plain.pop("theta"), "theta"),
+        (lambda plain: plain.update(theta=["x"]), "theta"),
+        (lambda plain: plain.update(weights=[1.0]), "weights"),
+        (lambda plain: plain.update(private=True), "private"),
+        (lambda plain: plain.update(schema_version=99), "schema_version"),
+        (lambda plain: plain["guarantee"].update(epsilon=math.nan), "epsilon"),
+    ],
+)
+def test_a_release_that_was_tampered_with_is_refused(change, complaint) -> None:
+    plain = json.loads(fitted().release_.to_json())
+    change(plain)
+    with pytest.raises(DeclarationError, match=complaint):
+        Release.from_json(json.dumps(plain))
+    with pytest.raises(DeclarationError, match="release JSON"):
+        Release.from_json("not json")
+
+
+def test_nothing_private_leaves_through_json_repr_pickle_or_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        model = fitted()
+    workings = model.private_workings_
+    published = model.release_.to_json() + repr(model) + repr(model.release_) + repr(workings) + caplog.text
+    private = [
+        *workings.weights.value,
+        *workings.weights.point,
+        *workings.noise,
+        *workings.theta.certificate.__dict__.values(),
+    ]
+    for value in private:
+        if isinstance(value, float) and value not in (0.0, 1.0):
+            assert repr(float(value)) not in published
+            assert f"{value:.6g}" not in published
+    again = pickle.loads(pickle.dumps(model))
+    assert again.release_ == model.release_
+    assert not hasattr(again, "private_workings_")
+    np.testing.assert_array_equal(again.predict(data()[0]), model.predict(data()[0]))
+
+
+def test_scikit_learn_conventions() -> None:
+    model = PrivateTwoStageERM(DOMAIN, Budget(1.0), Uniform(), "arm_means", noise="gamma", seed=3)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    copy.set_params(split=0.5)
+    assert copy.fit(*data()) is copy
+    assert copy.release_.mechanism.split == 0.5
+
+
+def test_predict_scales_and_clips_as_the_fit_does() -> None:
+    model = fitted()
+    X = np.array([[5.0, 0.3], [1e9, 0.0], [-3.0, 8.0]])
+    np.testing.assert_allclose(model.predict_effect(X), DOMAIN.features(X) @ model.theta_)
+    np.testing.assert_array_equal(model.predict(X), (model.predict_effect(X) > 0).astype(int))
+    with pytest.raises(DataError, match="row 1, column 2"):
+        model.predict([[1.0, math.nan]])
+    with pytest.raises(DataError, match="shape"):
+        model.predict([[1.0]])
+
+
+def test_plenty_of_budget_recovers_the_non_private_fit() -> None:
+    # epsilon so large that noise and gamma vanish: the private path must then agree with the plain one
+    private = PrivateTwoStageERM(DOMAIN, Budget(1e5), IPWLogistic(ridge=0.5), "arm_means", seed=0).fit(
+        *data()
+    )
+    plain = TwoStageERM(DOMAIN, IPWLogistic(ridge=0.5), "arm_means").fit(*data())
+    np.testing.assert_allclose(private.theta_, plain.theta_, atol=2e-3)
+
+
+def test_less_noise_with_more_budget_and_gaussian_needs_delta() -> None:
+    def scale(budget: Budget, noise: str) -> float:
+        model = PrivateTwoStageERM(DOMAIN, budget, Uniform(), "arm_means", noise=noise)
+        return model.plan(100, 2).calibration.scale
+
+    assert scale(Budget(1.0), "gamma") > scale(Budget(2.0), "gamma")
+    assert scale(Budget(1.0, 1e-6), "gaussian") > scale(Budget(1.0, 1e-3), "gaussian")
+    with pytest.raises(CalibrationError, match="delta"):
+        scale(Budget(1.0), "gaussian")
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    n=st.integers(2, 12),
+    arms=st.integers(0, 3),
+    scale=st.sampled_from([0.0, 1e-300, 1.0, 1e6, 1e300]),
+    first=st.sampled_from([EntropyBalancing(ridge=0.5), IPWLogistic(ridge=0.1, trim=5.0), Uniform()]),
+    second=st.sampled_from([TreatmentRule(), ArmMeans(), "plug_in_ate"]),
+)
+def test_no_private_dataset_makes_a_fit_refuse(n, arms, scale, first, second) -> None:
+    """Empty arms, two records, constant or huge columns: clipped, solved, certified, released."""
+    rng = np.random.default_rng(n)
+    X = scale * rng.normal(size=(n, 2))
+    a = np.full(n, arms % 2) if arms < 2 else rng.integers(0, 2, n)
+    release = (
+        PrivateTwoStageERM(DOMAIN, Budget(1.0), first, second).fit(X, a, scale * rng.normal(size=n)).release_
+    )
+    assert release.private
+    assert np.all(np.isfinite(release.theta))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "complaint"),
+    [
+        ({"first_stage": "nonsense"}, ProgramError, "choose one of"),
+        ({"second_stage": "uniform"}, ProgramError, "choose one of"),
+        ({"first_stage": IPWLogistic(ridge=0.0)}, CalibrationError, "ridge"),
+        ({"first_stage": EntropyBalancingHard()}, CalibrationError, "hard"),
+        ({"first_stage": EntropyBalancing(scaling="paper")}, CalibrationError, "scaling"),
+        ({"second_stage": TreatmentRule(theta_set=WholeSpace())}, CalibrationError, "unbounded"),
+        ({"noise": "laplace"}, DeclarationError, "noise"),
+        ({"split": 1.5}, DeclarationError, "split"),
+        ({"second_stage": TreatmentRule(features=("w",))}, DeclarationError, "features"),
+    ],
+)
+def test_public_mistakes_are_refused_with_a_reason(changes, error, complaint) -> None:
+    with pytest.raises(error, match=complaint):
+        fitted(**changes)
+
+
+def test_columns_must_be_those_of_the_domain() -> None:
+    import pandas as pd
+
+    X, a, y = data()
+    with pytest.raises(DeclarationError, match="columns"):
+        PrivateTwoStageERM(DOMAIN, Budget(1.0)).fit(pd.DataFrame(X, columns=["v", "u"]), a, y)
+
+
+def test_a_user_regularizer_is_released_on_its_duality_gap() -> None:
+    import cvxpy as cp
+
+    second = TreatmentRule(
+        theta_set=L2Ball(1.0), regularizer=UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 1))
+    )
+    model = fitted(second_stage=second, solver="clarabel", seed=None)
+    assert model.private_workings_.theta.certificate.basis == "duality gap"
+    assert any("duality gap" in assumption for assumption in model.release_.guarantee.assumptions)
+
+
+def test_the_box_of_arm_means_holds_the_release() -> None:
+    model = fitted(second_stage=ArmMeans(theta_set=Box(0.25)))
+    assert np.all(np.abs(model.theta_) <= 0.25)
