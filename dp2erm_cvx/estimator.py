@@ -83,13 +83,13 @@ class _TwoStage(BaseEstimator):  # type: ignore[misc]
 
     def _first(self) -> FirstStage:
         if isinstance(self.first_stage, FirstStage):
-            return self.first_stage
-        return registry.build(registry.first_stages(), self.first_stage)
+            return self.first_stage.resolve(self.domain)
+        return registry.build(registry.first_stages(), self.first_stage).resolve(self.domain)
 
     def _second(self) -> SecondStage:
         if isinstance(self.second_stage, SecondStage):
-            return self.second_stage
-        return registry.build(registry.second_stages(), self.second_stage)
+            return self.second_stage.resolve(self.domain)
+        return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
 
     def _dataset(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
         if not isinstance(self.domain, Domain):

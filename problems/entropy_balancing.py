@@ -20,24 +20,18 @@ from dp2erm_cvx.program import (
     Array,
     Declaration,
     Domain,
-    EntropyFirstStage,
-    ExponentialModel,
     Instance,
     Leaves,
     Records,
+    RidgedEntropyFirstStage,
     StabilityBound,
     Value,
-    public_radius,
-    public_ridge,
 )
 
 
 @dataclass(frozen=True)
-class EntropyBalancing(EntropyFirstStage):
-    """``ridge`` relaxes exact balance, ``radius`` bounds the dual; both are public."""
-
-    ridge: float = 1.0
-    radius: float = float("inf")
+class EntropyBalancing(RidgedEntropyFirstStage):
+    """``ridge`` relaxes exact balance (default: the squared norm bound of g), ``radius`` bounds the dual."""
 
     name = "entropy_balancing"
     formula = "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
@@ -45,14 +39,13 @@ class EntropyBalancing(EntropyFirstStage):
     citation = "Hainmueller (2012); Lee & Chen (2026), Theorem entropy_weight_stability"
     theorem = "Theorem 4"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "ridge", public_ridge(self.ridge))
-        object.__setattr__(self, "radius", public_radius(self.radius))
-
     def data(self, records: Records) -> dict[str, Value]:
         B, target = self.moments(records)
-        data: dict[str, Value] = {"B": B, "target": target, "curvature": records.n_samples * self.ridge}
+        data: dict[str, Value] = {
+            "B": B,
+            "target": target,
+            "curvature": records.n_samples * self.mu,
+        }
         return data if math.isinf(self.radius) else data | {"radius": self.radius}
 
     def declare(self, leaf: Leaves) -> Declaration:
@@ -60,19 +53,13 @@ class EntropyBalancing(EntropyFirstStage):
         n, dimension = B.shape
         lam = cp.Variable(dimension, name="dual")
         log_mean = cp.log_sum_exp(B @ lam) - math.log(n)
-        objective = n * (log_mean - leaf("target") @ lam) + leaf(
-            "curvature", nonneg=True
-        ) / 2 * cp.sum_squares(lam)
+        ridge = leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
+        objective = n * (log_mean - leaf("target") @ lam) + ridge
         ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)}
         return Declaration(objective, {"dual": lam}, ball)
-
-    def model(self, records: Records) -> ExponentialModel:
-        return ExponentialModel(*self.moments(records), self.ridge, self.radius)
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["dual"]
 
-    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.entropy_balancing(
-            n_samples, **self.bound_arguments(domain), ridge=self.ridge, radius=self.radius
-        )
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return stability.entropy_balancing(n_samples, **self.bound_arguments(domain))

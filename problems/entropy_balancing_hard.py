@@ -66,7 +66,7 @@ class EntropyBalancingHard(EntropyFirstStage):
         point: Array = model.basis.T @ (-duals["balance"] / model.n)
         return point
 
-    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         raise CalibrationError(
             "hard entropy balancing has no stability bound: its constraints depend on the data. "
             "Use entropy_balancing with a positive ridge"

@@ -17,28 +17,24 @@ from dataclasses import dataclass
 import cvxpy as cp
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
     Domain,
-    EntropyFirstStage,
     ExponentialModel,
     Instance,
     Leaves,
     Records,
+    RidgedEntropyFirstStage,
     StabilityBound,
     Value,
-    public_number,
-    public_radius,
 )
 
 
 @dataclass(frozen=True)
-class EntropyBalancingPrimal(EntropyFirstStage):
+class EntropyBalancingPrimal(RidgedEntropyFirstStage):
     """``ridge`` > 0 and ``radius`` as in the dual; for ridge 0 see ``entropy_balancing_hard``."""
-
-    ridge: float = 1.0
-    radius: float = float("inf")
 
     name = "entropy_balancing_primal"
     formula = "w = argmin sum w log w + n huber(|B'w/n - t|, mu R) / (2 mu), sum w = n"
@@ -48,13 +44,15 @@ class EntropyBalancingPrimal(EntropyFirstStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "ridge", public_number("ridge", self.ridge, above=0))
-        object.__setattr__(self, "radius", public_radius(self.radius))
+        if self.ridge == 0:
+            raise DeclarationError(
+                "ridge = 0: must be greater than 0; for exact balance use entropy_balancing_hard"
+            )
 
     def data(self, records: Records) -> dict[str, Value]:
         B, target = self.moments(records)
         n = records.n_samples
-        data: dict[str, Value] = {"B": B, "target": target, "penalty": n / self.ridge}
+        data: dict[str, Value] = {"B": B, "target": target, "penalty": n / self.mu}
         return data if math.isinf(self.radius) else data | {"price": n * self.radius}
 
     def declare(self, leaf: Leaves) -> Declaration:
@@ -71,16 +69,11 @@ class EntropyBalancingPrimal(EntropyFirstStage):
         balance = B.T @ weights / n - leaf("target") == split
         return Declaration(objective, variables, {"total": cp.sum(weights) == n, "balance": balance})
 
-    def model(self, records: Records) -> ExponentialModel:
-        return ExponentialModel(*self.moments(records), self.ridge, self.radius)
-
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         model = instance.model
         assert isinstance(model, ExponentialModel)
         # the centered rows, because a solver meets sum(w) = n only approximately
-        return model.penalty.prox((model.target - model.B.T @ values["weights"] / model.n) / self.ridge, 1.0)
+        return model.penalty.prox((model.target - model.B.T @ values["weights"] / model.n) / self.mu, 1.0)
 
-    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.entropy_balancing(
-            n_samples, **self.bound_arguments(domain), ridge=self.ridge, radius=self.radius
-        )
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return stability.entropy_balancing(n_samples, **self.bound_arguments(domain))

@@ -45,6 +45,6 @@ class KnownCoefficient(ClosedFormWeights):
         trimmed: Array = np.minimum(1 + np.exp(-np.maximum(margin, -690.0)), self.trim)
         return trimmed
 
-    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         norm = math.hypot(*self.coefficient) * (1 + 1e-12)
         return stability.known_coefficient(n_samples, domain.covariate_bound, norm, trim=self.trim)

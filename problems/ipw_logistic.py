@@ -7,9 +7,11 @@ then w_i = n f_i / sum_j f_j with f_i = min(1 + exp(-<z_i, lam>), trim): equatio
 (n times) and IPW_weight_def of the paper. The public trim caps the unnormalized weight.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import cvxpy as cp
 
@@ -28,14 +30,18 @@ from dp2erm_cvx.program import (
     public_number,
     public_radius,
     public_ridge,
+    resolved,
 )
 
 
 @dataclass(frozen=True)
 class IPWLogistic(FirstStage):
-    """``ridge`` and ``radius`` regularize the propensity coefficient; ``trim`` >= 1 caps 1/propensity."""
+    """``ridge`` and ``radius`` regularize the propensity coefficient; ``trim`` >= 1 caps 1/propensity.
 
-    ridge: float = 0.1
+    ``ridge`` defaults to M^2/10, so that the stability bound does not depend on how covariates are scaled.
+    """
+
+    ridge: float | None = None
     radius: float = float("inf")
     trim: float = float("inf")
 
@@ -52,10 +58,20 @@ class IPWLogistic(FirstStage):
         object.__setattr__(self, "radius", public_radius(self.radius))
         object.__setattr__(self, "trim", public_number("trim", self.trim, at_least=1, infinite=True))
 
+    def resolve(self, domain: Domain) -> Self:
+        if self.ridge is not None:
+            return self
+        return dataclasses.replace(self, ridge=0.1 * domain.covariate_bound**2)
+
+    @property
+    def mu(self) -> float:
+        """The ridge. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
+
     def data(self, records: Records) -> dict[str, Value]:
         data: dict[str, Value] = {
             "Z": (2 * records.a - 1)[:, None] * records.X,
-            "curvature": records.n_samples * self.ridge,
+            "curvature": records.n_samples * self.mu,
         }
         return data if math.isinf(self.radius) else data | {"radius": self.radius}
 
@@ -67,12 +83,16 @@ class IPWLogistic(FirstStage):
         return Declaration(objective, {"coefficient": lam}, ball)
 
     def model(self, records: Records) -> LogisticModel:
-        return LogisticModel((2 * records.a - 1)[:, None] * records.X, self.ridge, self.radius, self.trim)
+        return LogisticModel((2 * records.a - 1)[:, None] * records.X, self.mu, self.radius, self.trim)
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["coefficient"]
 
-    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         return stability.ipw_logistic(
-            n_samples, domain.covariate_bound, self.ridge, radius=self.radius, trim=self.trim
+            n_samples,
+            domain.covariate_bound,
+            self.mu,
+            radius=self.radius,
+            trim=self.trim,
         )

@@ -37,5 +37,5 @@ class RandomizedTrial(ClosedFormWeights):
         trimmed: Array = np.minimum(of_arm, self.trim)[records.a]
         return trimmed
 
-    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         return stability.randomized_trial(n_samples, self.propensity, trim=self.trim)

@@ -26,5 +26,5 @@ class Uniform(ClosedFormWeights):
     def unnormalized(self, records: Records) -> Array:
         return np.ones(records.n_samples)
 
-    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         return stability.uniform_weights(n_samples)

@@ -5,9 +5,15 @@ from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound, publi
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.composite import Composite, Penalty
 from dp2erm_cvx.program.declaration import Compiled, Declaration, Leaves, Value, parameter_cost
-from dp2erm_cvx.program.entropy import EntropyFirstStage
+from dp2erm_cvx.program.entropy import EntropyFirstStage, RidgedEntropyFirstStage
 from dp2erm_cvx.program.exponential import ExponentialModel, HardExponentialModel
-from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, public_radius, public_ridge
+from dp2erm_cvx.program.first_stage import (
+    ClosedFormWeights,
+    FirstStage,
+    public_radius,
+    public_ridge,
+    resolved,
+)
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
@@ -42,6 +48,7 @@ __all__ = [
     "Penalty",
     "Program",
     "Records",
+    "RidgedEntropyFirstStage",
     "SecondStage",
     "StabilityBound",
     "UserRegularizer",
@@ -53,4 +60,5 @@ __all__ = [
     "public_number",
     "public_radius",
     "public_ridge",
+    "resolved",
 ]

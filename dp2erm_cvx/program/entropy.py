@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -11,7 +13,8 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
-from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
 
 ArmMass = Literal["equal", "proportional"]
 Scaling = Literal["public", "paper"]
@@ -54,20 +57,8 @@ class EntropyFirstStage(FirstStage):
         balance_bound = self.balance.bound(domain.features_bound)
         return balance_bound, balance_bound if self.constant is None else self.constant
 
-    def bound_arguments(self, domain: Domain) -> dict[str, Any]:
-        """What Theorem 4 needs of the domain. Raises CalibrationError where the theorem does not apply."""
-        if self.scaling != "public":
-            raise CalibrationError(
-                "entropy balancing with scaling='paper' divides by the arm sizes, which no theorem in force "
-                "covers: use scaling='public'"
-            )
-        balance_bound, constant = self.bounds(domain)
-        return {
-            "balance_bound": balance_bound,
-            "constant": constant,
-            "arm_mass": self.arm_mass,
-            "arm_floor": domain.arm_floor,
-        }
+    def resolve(self, domain: Domain) -> Self:
+        return dataclasses.replace(self, constant=self.bounds(domain)[1])
 
     def moments(self, records: Records) -> tuple[Array, Array]:
         """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""
@@ -85,9 +76,56 @@ class EntropyFirstStage(FirstStage):
             scale, share = n / np.maximum(size, floor), np.maximum(size, floor) / n
         if self.arm_mass == "equal":
             share = np.full(2, 0.5)
-        mean = g.mean(axis=0)
+        mean = np.array([math.fsum(column) for column in g.T]) / n
         B = np.zeros((n, 2 * g.shape[1]))
         for arm in (0, 1):
             rows = records.a == arm
             B[rows, arm * g.shape[1] : (arm + 1) * g.shape[1]] = scale[arm] * g[rows]
         return B, np.concatenate([scale[0] * share[0] * mean, scale[1] * share[1] * mean])
+
+
+@dataclass(frozen=True)
+class RidgedEntropyFirstStage(EntropyFirstStage):
+    """Entropy balancing relaxed by a ridge and a ball on the dual, in either of its two forms.
+
+    ``ridge`` (default: the squared norm bound of g, so that the stability bound does not depend on how the
+    covariates are scaled) relaxes exact balance; ``radius`` bounds the dual. Both are public.
+    """
+
+    ridge: float | None = None
+    radius: float = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "ridge", public_ridge(self.ridge))
+        object.__setattr__(self, "radius", public_radius(self.radius))
+
+    @property
+    def mu(self) -> float:
+        """The ridge. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
+
+    def resolve(self, domain: Domain) -> Self:
+        balance_bound, constant = self.bounds(domain)
+        ridge = constant**2 + balance_bound**2 if self.ridge is None else self.ridge
+        return dataclasses.replace(self, constant=constant, ridge=ridge)
+
+    def model(self, records: Records) -> ExponentialModel:
+        return ExponentialModel(*self.moments(records), self.mu, self.radius)
+
+    def bound_arguments(self, domain: Domain) -> dict[str, Any]:
+        """What Theorem 4 needs to know. Raises CalibrationError where the theorem does not apply."""
+        if self.scaling != "public":
+            raise CalibrationError(
+                "entropy balancing with scaling='paper' divides by the arm sizes, which no theorem in force "
+                "covers: use scaling='public'"
+            )
+        balance_bound, constant = self.bounds(domain)
+        return {
+            "balance_bound": balance_bound,
+            "constant": constant,
+            "ridge": self.mu,
+            "radius": self.radius,
+            "arm_mass": self.arm_mass,
+            "arm_floor": domain.arm_floor,
+        }

@@ -61,8 +61,10 @@ class ExponentialModel(Composite):
     def rounding(self, v: Array) -> float:
         _, p = self._log_mean_exp(v)
         norm = float(np.linalg.norm(v))
-        # a relative error in each exp(score) of at most the absolute error of the score, plus exp and sum
-        relative = math.expm1(2 * (dot_error(self.dimension) * self.size * norm + 4 * UNIT)) + 8 * UNIT
+        # a relative error in each exp(score) of at most the absolute error of the score, plus exp and sum;
+        # capped, because a dual that diverges for lack of a ridge would overflow here
+        score_error = min(dot_error(self.dimension) * self.size * norm, 300.0)
+        relative = math.expm1(2 * (score_error + 4 * UNIT)) + 8 * UNIT
         moment = float(np.sum(p * self.row_norms)) * (relative + sum_error(self.n))
         shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size)
         return self.n * (moment + shift) + 4 * UNIT * self.ridge * norm

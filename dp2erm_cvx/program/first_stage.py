@@ -11,6 +11,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.privacy import StabilityBound, public_number
 from dp2erm_cvx.program.composite import Composite
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
@@ -30,16 +31,21 @@ class FirstStage(Program):
         """Exact smooth-plus-prox form; its ``output`` is the weights (n,)."""
 
     @abc.abstractmethod
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        """What :meth:`stability` returns for a resolved program."""
+
     def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
         """Bound on the movement of the weights, from public quantities alone.
 
         Raises CalibrationError where no theorem covers the declared program or domain.
         """
+        return self.resolve(domain).bound(n_samples, domain)
 
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""
-        model = self.model(records)
-        return Instance(self, self.data(records), model, model.ridge)
+        program = self.resolve(records.domain)
+        model = program.model(records)
+        return Instance(program, program.data(records), model, model.ridge)
 
 
 class ClosedFormWeights(FirstStage):
@@ -108,9 +114,16 @@ class _ScaleModel(Composite):
         return float(self.n)
 
 
-def public_ridge(value: float) -> float:
-    """Check a ridge: a number of at least 0, declared in advance."""
-    return public_number("ridge", value, at_least=0)
+def public_ridge(value: float | None) -> float | None:
+    """Check a ridge: a number of at least 0, declared in advance; None leaves it to the domain."""
+    return None if value is None else public_number("ridge", value, at_least=0)
+
+
+def resolved(name: str, value: float | None) -> float:
+    """A hyper-parameter whose default depends on the domain. Raises ProgramError if it is still open."""
+    if value is None:
+        raise ProgramError(f"{name} is left to the domain: call resolve(domain) first")
+    return value
 
 
 def public_radius(value: float) -> float:

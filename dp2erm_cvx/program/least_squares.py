@@ -28,6 +28,9 @@ class LeastSquaresModel(Composite):
         self._hessian = 2 * self.gram + ridge * np.eye(self.dimension)
         self.smoothness = float(np.linalg.eigvalsh(self._hessian)[-1]) * (1 + 1e-9)
         self.row_norms: Array = np.linalg.norm(X, axis=1)
+        # theta itself may be 0: a relative radius is then stated in a gradient step from 0 within Theta
+        first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
+        self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
 
     def value(self, v: Array) -> float:
         residual = self.z - self.X @ v
@@ -48,3 +51,6 @@ class LeastSquaresModel(Composite):
         return 2 * error * float(np.sum(each)) + 4 * UNIT * (
             self.ridge * norm + float(np.linalg.norm(self.noise))
         )
+
+    def output_scale(self, v: Array) -> float:
+        return max(float(np.linalg.norm(v)), self.least_scale) or 1.0

@@ -41,8 +41,8 @@ class LogisticModel(Composite):
     def rounding(self, v: Array) -> float:
         norm = float(np.linalg.norm(v))
         margin = dot_error(self.dimension) * self.row_norms * norm  # error of <z_i, v>
-        # the sigmoid has slope at most 1/4 and is computed to a few units in the last place
-        terms = self.row_norms * (0.25 * margin + (8 * UNIT + sum_error(self.n)) * _expit(-(self.Z @ v)))
+        # the sigmoid has slope at most 1/4; through tanh its own error is absolute, not relative
+        terms = self.row_norms * (0.25 * margin + 4 * UNIT + sum_error(self.n) * _expit(-(self.Z @ v)))
         return float(np.sum(terms)) + 4 * UNIT * self.ridge * norm
 
     def output(self, v: Array) -> Array:

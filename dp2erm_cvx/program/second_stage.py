@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
@@ -77,6 +78,9 @@ class WeightedLeastSquares(SecondStage):
         """Theta."""
         return self.theta_set or self.default_set(domain)
 
+    def resolve(self, domain: Domain) -> Self:
+        return dataclasses.replace(self, theta_set=self.feasible(domain))
+
     @abc.abstractmethod
     def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
         """The constants, possibly infinite."""
@@ -107,7 +111,8 @@ class WeightedLeastSquares(SecondStage):
             **self.feasible(records.domain).bounds(),
         }
         if isinstance(self.regularizer, UserRegularizer):
-            return Instance(self, data, None, n * gamma)
+            smooth = LeastSquaresModel(X, z, weights, n * gamma, b, Penalty(self.feasible(records.domain)))
+            return Instance(self, data, None, n * gamma, smooth)
         data |= {"l1": n * self.regularizer.l1, "l2": n * self.regularizer.l2}
         ridge = n * (gamma + self.regularizer.l2)
         penalty = Penalty(self.feasible(records.domain), n * self.regularizer.l1)

@@ -7,9 +7,9 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.composite import Composite
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
@@ -33,6 +33,10 @@ class Program(abc.ABC):
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         """The point of the composite model that a solver's variables and duals stand for."""
 
+    def resolve(self, domain: Domain) -> Self:
+        """The same program with every default that depends on the public domain filled in."""
+        return self
+
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters as plain JSON types; all of them are public."""
         plain: dict[str, Any] = {}
@@ -47,13 +51,15 @@ class Instance:
 
     ``data`` are the leaves of the declaration; ``model`` is the exact smooth-plus-prox form of the same
     program, or None where a program has no such form and only the duality gap can judge it.
-    ``strong_convexity`` is declared, in the units of the declared objective.
+    ``strong_convexity`` is declared, in the units of the declared objective. ``smooth`` is the program less
+    its non-smooth term where that leaves no model: Theta and a scale for the gap certificate.
     """
 
     program: Program
     data: Mapping[str, Value]
     model: Composite | None
     strong_convexity: float
+    smooth: Composite | None = None
 
     def __repr__(self) -> str:
         # the data are private
