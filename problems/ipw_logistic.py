@@ -36,7 +36,7 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class IPWLogistic(FirstStage):
-    """``ridge`` and ``radius`` regularize the propensity coefficient; ``trim`` >= 1 caps 1/propensity.
+    """``ridge`` and ``radius`` regularize the propensity coefficient; ``trim`` > 1 caps 1/propensity.
 
     ``ridge`` defaults to M^2/10, so that the stability bound does not depend on how covariates are scaled.
     """
@@ -56,7 +56,7 @@ class IPWLogistic(FirstStage):
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", public_ridge(self.ridge))
         object.__setattr__(self, "radius", public_radius(self.radius))
-        object.__setattr__(self, "trim", public_number("trim", self.trim, at_least=1, infinite=True))
+        object.__setattr__(self, "trim", public_number("trim", self.trim, above=1, infinite=True))
 
     def resolve(self, domain: Domain) -> Self:
         if self.ridge is not None:

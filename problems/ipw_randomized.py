@@ -30,7 +30,7 @@ class RandomizedTrial(ClosedFormWeights):
     def __post_init__(self) -> None:
         if public_number("propensity", self.propensity, above=0) >= 1:
             raise DeclarationError(f"propensity = {self.propensity!r}: must be between 0 and 1")
-        public_number("trim", self.trim, at_least=1, infinite=True)
+        public_number("trim", self.trim, above=1, infinite=True)
 
     def unnormalized(self, records: Records) -> Array:
         of_arm: Array = np.array([1 / (1 - self.propensity), 1 / self.propensity])

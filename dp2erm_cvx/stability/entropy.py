@@ -1,0 +1,135 @@
+"""Entropy balancing weights with ridge and public scaling (Theorem 4)."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import StabilityBound, public_number
+from dp2erm_cvx.stability.declared import positive_ridge, sample_size
+from dp2erm_cvx.stability.entropy_weight import arm_cells, log_odds_excess
+from dp2erm_cvx.stability.one_sided import largest_minimum, last_true, outward
+from dp2erm_cvx.stability.tilt import EXACT, coupled_variation, largest_weight, stated_bound
+
+ArmMass = Literal["equal", "proportional"]
+
+
+def entropy_balancing(
+    n: int,
+    balance_bound: float,
+    constant: float,
+    ridge: float,
+    radius: float = math.inf,
+    arm_mass: ArmMass = "equal",
+    arm_floor: int | None = None,
+) -> StabilityBound:
+    """Bound for entropy balancing in its dual form (Theorem 4).
+
+    With ``g_i = (c_0, g~(x_i))`` placed in the block of the record's arm (b_i) and uniform base measure, lam
+    minimizes over ``||lam|| <= radius`` the function
+    ``log mean exp(<lam, b_i>) - <lam, t> + (ridge / 2) ||lam||^2``, and ``w_i`` is proportional to
+    ``exp(<lam, b_i>)`` with sum ``n``. The target t is ``(gbar/2, gbar/2)`` for ``arm_mass="equal"`` and
+    ``(pi_0 gbar, pi_1 gbar)`` for ``"proportional"``.
+
+    Parameters
+    ----------
+    n
+        Number of records, at least 2.
+    balance_bound
+        G_x > 0, ``||g~(x)|| <= G_x``, in the units of the balance functions.
+    constant
+        c_0 >= 0, the constant balance function, in the same units.
+    ridge
+        > 0, in squared units of the balance functions.
+    radius
+        Norm ball of lam, > 0 (``inf``: none), in their inverse units.
+    arm_floor
+        Public lower bound on the *number* of records in each arm, if the universe is so restricted.
+
+    No overlap assumption; arms may be empty without a floor. Treatment flips are covered. Raises
+    DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
+    """
+    n = sample_size(n)
+    balance = public_number("balance_bound", balance_bound, above=0.0)
+    first = public_number("constant", constant, at_least=0.0)
+    ball = public_number("radius", radius, above=0.0, infinite=True)
+    mu = positive_ridge(ridge)
+    if arm_mass not in ("equal", "proportional"):
+        raise DeclarationError(f"arm_mass = {arm_mass!r}: must be 'equal' or 'proportional'")
+    floor = 0 if arm_floor is None else sample_size(arm_floor, name="arm_floor", at_least=1)
+    if 2 * floor > n:
+        raise DeclarationError(f"arm_floor = {arm_floor}: must be at most n/2 = {n / 2:g}")
+
+    assumptions = [f"norm of the balance functions at most {balance:g}", f"{arm_mass} arm mass", EXACT]
+    if floor:
+        assumptions.append(f"each arm has at least {floor} records in every dataset of the universe")
+    # in units where the larger of G_x and c_0 is 1; a ridge rounded down, even to 0, only enlarges the bound
+    unit = max(balance, first)
+    V, w_max = _bound(
+        n,
+        min(mu / unit / unit, 1e280),
+        ball * unit,
+        balance / unit,
+        first / unit,
+        arm_mass == "equal",
+        floor,
+    )
+    return stated_bound(n, V, w_max, "Theorem 4 (entropy balancing)", tuple(assumptions))
+
+
+def _bound(
+    n: int, mu: float, radius: float, balance: float, constant: float, equal: bool, floor: int
+) -> tuple[float, float]:
+    if mu == 0.0 and math.isinf(radius):
+        return 2.0 * n, float(n)
+    xi = outward(log_odds_excess(n, mu, radius, balance, constant, equal, arm_cells(n, floor)))
+    w_max = largest_weight(n, xi)
+    rest = (n - 1) * math.exp(-xi) / (1.0 + (n - 1) * math.exp(-xi))
+    if rest == 0.0:
+        return 2.0 * n, float(n)
+    diameter, target = moment_diameter(balance, constant), target_movement(balance, constant, equal)
+    pull = (1.0 - rest) * diameter + target / n
+    return coupled_variation(n, w_max, entropy_law_change(mu, radius, diameter, pull, rest)), w_max
+
+
+def moment_diameter(balance: float, constant: float) -> float:
+    """D, the diameter of the arm-blocked balance vectors b."""
+    return max(2.0 * balance, math.sqrt(2.0) * math.hypot(balance, constant))
+
+
+def target_movement(balance: float, constant: float, equal: bool) -> float:
+    """T, a bound on n ||t - t'||."""
+    if equal:
+        return math.sqrt(2.0) * balance
+    return math.sqrt(8.0 * balance**2 + 2.0 * (balance**2 + constant**2))
+
+
+def entropy_law_change(mu: float, radius: float, diameter: float, pull: float, rest: float) -> float:
+    """Bound on ``||q - q'||_1``, the laws on the common records: ell of Theorem 4 (b).
+
+    Maximizes over the movement delta of lam the smaller of ``2 tanh(diameter delta / 4)`` and ``2 tau``,
+    tau the total variation with ``4 tau artanh(tau) = (pull delta - mu delta^2) / rest``, where ``pull`` =
+    e and ``rest`` = 1 - p. Both coefficients lie in the ball, so delta <= 2 radius as well.
+    """
+    reach = pull / mu if mu > 0.0 else math.inf
+    end = min(reach, 2.0 * radius)
+    if math.isinf(end):
+        return 2.0
+
+    def by_range(delta: float) -> float:
+        return 2.0 * math.tanh(diameter * delta / 4.0)
+
+    def by_divergence(delta: float) -> float:
+        return 2.0 * total_variation(delta * max(0.0, pull - mu * delta) / rest)
+
+    return largest_minimum(by_range, by_divergence, reach / 2.0, end)
+
+
+def total_variation(divergence: float) -> float:
+    """Largest total variation of two laws whose symmetrized KL divergence is ``divergence``.
+
+    It solves ``4 tau artanh(tau) = divergence``; with v = artanh(tau), ``4 v tanh(v)`` grows with v.
+    """
+    end = divergence / 4.0 + 1.0
+    return math.tanh(last_true(lambda v: 4.0 * v * math.tanh(v) <= divergence, 0.0, end))

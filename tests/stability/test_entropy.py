@@ -1,0 +1,162 @@
+"""Theorem 4: reference values and its ingredients."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.stability import entropy_balancing
+from dp2erm_cvx.stability.entropy import (
+    entropy_law_change,
+    moment_diameter,
+    target_movement,
+    total_variation,
+)
+from dp2erm_cvx.stability.entropy_weight import ArmCells, arm_cells, log_odds_excess
+
+G = math.sqrt(0.5)
+INF = math.inf
+
+
+@pytest.mark.parametrize(
+    ("mass", "n", "ridge", "radius", "floor", "V"),
+    [
+        ("proportional", 400, 3.0, INF, None, 3.24),
+        ("proportional", 400, 1.0, INF, None, 5.79),
+        ("proportional", 400, 0.3, INF, None, 21.9),
+        ("proportional", 400, 0.1, 1.0, None, 20.4),
+        ("equal", 400, 3.0, INF, None, 3.38),
+        ("equal", 400, 1.0, INF, None, 7.61),
+        ("equal", 400, 0.3, INF, None, 64.5),
+        ("equal", 400, 0.1, 1.0, None, 18.9),
+        ("equal", 100, 1.0, INF, None, 7.31),
+        ("equal", 400, 1.0, INF, 80, 6.07),
+    ],
+)
+def test_reference_values(mass, n, ridge, radius, floor, V):
+    assert pytest.approx(V, rel=0.01) == entropy_balancing(n, G, G, ridge, radius, mass, floor).V
+
+
+@pytest.mark.parametrize(("constant", "V"), [(0.1, 3.5), (0.7, 4.2), (3.0, 94.0)])
+def test_a_larger_constant_costs_stability(constant, V):
+    assert pytest.approx(V, rel=0.02) == entropy_balancing(200, 0.7, constant, 2.0).V
+
+
+@pytest.mark.parametrize("equal", [True, False])
+@pytest.mark.parametrize(("n", "mu", "radius"), [(7, 0.5, INF), (60, 0.05, 2.0), (100, 1.0, INF)])
+def test_weight_bound_is_the_largest_solution_for_each_arm_share(equal, n, mu, radius):
+    balance, constant = 0.8, 1.0
+    found = log_odds_excess(n, mu, radius, balance, constant, equal, arm_cells(n, 0))
+    xi = np.linspace(0, 40, 200_001)
+    gap = 1 / (1 + (n - 1) * np.exp(-xi)) - 1 / n
+    largest = 0.0
+    for k in range(1, n + 1):
+        p0, p1 = k / n, 1 - k / n
+        cf = math.sqrt(balance**2 * ((1 + p0) ** 2 + p1**2) + 2 * constant**2 * p1**2)
+        if equal:
+            ctr = (balance**2 + p1 * constant**2 * (p1 - p0)) / (2 * mu)
+            rad = (balance**2 + constant**2 * (p1 - p0) ** 2) / (8 * mu**2)
+        else:
+            rho = 2 * balance * p0 * p1 / mu
+            ctr, rad = rho * balance, rho**2 / 2
+        left = rad - gap * xi / mu
+        right = np.minimum(ctr + cf * np.sqrt(np.maximum(left, 0)), radius * cf) * n / (n - 1)
+        largest = max(largest, xi[(xi <= right) & (left >= 0)].max())
+    assert largest <= found <= largest + 3e-4
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_cells_bound_the_shares_inside_them(equal):
+    exact = arm_cells(3001, 100)
+    coarse = ArmCells(exact.low[:-1:20], np.append(exact.low[20:-1:20], exact.low[-1]))
+    arguments = (3001, 0.3, INF, 1.0, 0.7, equal)
+    fine = log_odds_excess(*arguments, exact)
+    assert fine <= log_odds_excess(*arguments, coarse) <= 1.05 * fine
+
+
+def test_cells_cover_every_share():
+    for n, floor in ((5, 0), (5, 2), (10**6, 0), (10**6, 10**5)):
+        cells = arm_cells(n, floor)
+        assert cells.low[0] == max(1, floor) / n
+        assert cells.high[-1] == (n - floor) / n
+        if len(cells.low) != n - 2 * floor + (floor > 0):
+            np.testing.assert_array_equal(cells.high[:-1], cells.low[1:])
+
+
+def test_diameter_and_target_movement_against_random_records():
+    rng = np.random.default_rng(2)
+    n, balance = 5, 1.3
+    for constant in (0.0, 0.4, 3.0):
+        widest = [0.0, 0.0, 0.0]
+        for _ in range(3000):
+            x = rng.normal(size=(n + 1, 2))
+            x *= balance / np.linalg.norm(x, axis=1, keepdims=True)
+            if rng.integers(2):
+                x[:n] = x[0]
+                x[n] = -x[0]
+            a = rng.integers(0, 2, n + 1) if rng.integers(2) else np.append(np.zeros(n, int), rng.integers(2))
+            g = np.column_stack([np.full(n + 1, constant), x])
+            b = np.column_stack([g * (1 - a)[:, None], g * a[:, None]])
+            before, after = np.arange(n), np.append(np.arange(n - 1), n)
+            mean = [g[i].mean(0) for i in (before, after)]
+            share = [a[i].mean() for i in (before, after)]
+            equal = np.concatenate([mean[0] - mean[1]] * 2) / 2
+            proportional = np.concatenate(
+                [(1 - share[0]) * mean[0] - (1 - share[1]) * mean[1], share[0] * mean[0] - share[1] * mean[1]]
+            )
+            seen = (
+                np.linalg.norm(b[0] - b[n]),
+                n * np.linalg.norm(equal),
+                n * np.linalg.norm(proportional),
+            )
+            widest = [max(pair) for pair in zip(widest, seen, strict=True)]
+        bounds = (
+            moment_diameter(balance, constant),
+            target_movement(balance, constant, True),
+            target_movement(balance, constant, False),
+        )
+        assert all(seen <= bound * (1 + 1e-12) for seen, bound in zip(widest, bounds, strict=True))
+        assert all(seen >= 0.75 * bound for seen, bound in zip(widest, bounds, strict=True))
+
+
+def test_total_variation_inverts_the_divergence_of_two_points():
+    for tau in (1e-6, 0.01, 0.5, 0.999):
+        assert total_variation(4 * tau * math.atanh(tau)) == pytest.approx(tau, rel=1e-9)
+    assert total_variation(0.0) <= 1e-15
+    assert total_variation(INF) == 1.0
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("rest", [0.999, 0.3])
+def test_law_change_against_closed_forms_and_a_dense_grid(mu, rest):
+    D, e, radius = 2.0, 0.02, 5.0
+    change = entropy_law_change(mu, radius, D, e, rest)
+    k = rest * D**2 / 4
+    closed = D * e / (2 * (mu + k)) if mu >= k else e / (2 * math.sqrt(mu * rest))
+    assert change <= closed * (1 + 1e-12)
+    assert change <= 2 * math.tanh(D * e / (4 * mu)) * (1 + 1e-12)
+    tau = np.linspace(0, 1, 20_001)[:-1]
+    delta = np.linspace(0, e / mu, 20_001)
+    by_divergence = 2 * np.interp((e * delta - mu * delta**2) / rest, 4 * tau * np.arctanh(tau), tau)
+    dense = np.max(np.minimum(2 * np.tanh(D * delta / 4), by_divergence))
+    assert change == pytest.approx(dense, rel=2e-2)
+    assert change >= dense * (1 - 2e-2)
+
+
+def test_an_arm_floor_only_helps():
+    free = entropy_balancing(400, 1.0, 1.0, 1.0)
+    values = [entropy_balancing(400, 1.0, 1.0, 1.0, arm_floor=floor).V for floor in (1, 40, 100, 200)]
+    assert all(b <= a for a, b in zip([free.V, *values], values, strict=False))
+    assert any(
+        "100 records" in text for text in entropy_balancing(400, 1.0, 1.0, 1.0, arm_floor=100).assumptions
+    )
+
+
+def test_large_samples_are_fast_and_continue_small_ones():
+    start = time.perf_counter()
+    values = [entropy_balancing(n, G, G, 1.0).V for n in (4000, 5000, 10**6, 10**7)]
+    assert time.perf_counter() - start < 2.0
+    assert max(values) / min(values) < 1.01
