@@ -17,13 +17,15 @@ from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import draw
-from dp2erm_cvx.privacy import Budget, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants, StabilityBound, public_number
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.release import Guarantee, Mechanism, Release, Standing
 from dp2erm_cvx.solve import Solution, Solver, solve
 
 #: Arithmetic is floating point, and the noise is sampled in it.
 EXACT_ARITHMETIC = "exact arithmetic assumed"
+#: Relative radius that the solutions behind a release are certified to.
+TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class _TwoStage(BaseEstimator):  # type: ignore[misc]
     second_stage: str | SecondStage
     domain: Domain
     solver: str | Solver
+    tolerance: float
 
     def predict_effect(self, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
@@ -106,9 +109,13 @@ class _TwoStage(BaseEstimator):  # type: ignore[misc]
 
     def _solve(self, dataset: Dataset, *, gamma: float, noise: Array | None) -> PrivateWorkings:
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
-        weights = solve(self._first().instance(records), solver=self.solver, throw=False)
+        tolerance = public_number("tolerance", self.tolerance, above=0)
+        first = self._first().instance(records)
+        weights = solve(first, solver=self.solver, tolerance=tolerance, throw=False)
         second = self._second().instance(records, weights.value, gamma=gamma, noise=noise)
-        theta = solve(second, solver=self.solver, throw=False)
+        # a duality gap alone cannot reach such a tolerance: the default of its own is then in force
+        within = None if second.model is None else tolerance
+        theta = solve(second, solver=self.solver, tolerance=within, throw=False)
         self.n_features_in_ = dataset.X.shape[1]
         self.theta_ = theta.value
         return PrivateWorkings(dataset, records, weights, theta, noise)
@@ -131,6 +138,9 @@ class PrivateTwoStageERM(_TwoStage):
         Share of epsilon that pays for the noise; None: chosen from public quantities.
     solver
         Name or settings of the solver of both stages.
+    tolerance
+        Relative radius that both solutions must be certified to; public, and looser than what the solvers
+        reach, so that whether it is met does not depend on the data.
     seed
         For tests and experiments only: a seeded fit is marked as not private.
 
@@ -162,6 +172,7 @@ class PrivateTwoStageERM(_TwoStage):
         noise: str = "gamma",
         split: float | None = None,
         solver: str | Solver = "newton",
+        tolerance: float = TOLERANCE,
         seed: int | None = None,
     ) -> None:
         self.domain = domain
@@ -171,6 +182,7 @@ class PrivateTwoStageERM(_TwoStage):
         self.noise = noise
         self.split = split
         self.solver = solver
+        self.tolerance = tolerance
         self.seed = seed
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
@@ -217,7 +229,8 @@ class PrivateTwoStageERM(_TwoStage):
             standing = Standing.PRIVATE
         else:
             standing = Standing.CONDITIONAL
-        assumptions = [*plan.bound.assumptions, EXACT_ARITHMETIC]
+        certified = f"solutions are certified to {self.tolerance:g} relative, which the noise does not count"
+        assumptions = [*plan.bound.assumptions, certified, EXACT_ARITHMETIC]
         if workings.theta.certificate.basis == "duality gap":
             assumptions.append("the second stage is certified by its duality gap alone")
         calibration, columns = plan.calibration, workings.dataset.columns
@@ -273,12 +286,14 @@ class TwoStageERM(_TwoStage):
         *,
         gamma: float = 1e-6,
         solver: str | Solver = "newton",
+        tolerance: float = TOLERANCE,
     ) -> None:
         self.domain = domain
         self.first_stage = first_stage
         self.second_stage = second_stage
         self.gamma = gamma
         self.solver = solver
+        self.tolerance = tolerance
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
         """Fit without privacy; ``gamma`` > 0 keeps theta unique."""

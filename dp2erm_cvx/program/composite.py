@@ -44,6 +44,25 @@ class Penalty:
         return np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0)
 
 
+@dataclass(frozen=True)
+class LocalError:
+    """The error of a point as ``e + s``: ``e'He <= energy^2`` for a Hessian H, and ``||s|| <= step``.
+
+    Sharper than a bound on the norm where the output hardly depends on the flat directions of H.
+    ``inverse_root`` (d, d) is ``H^(-1/2)``, not smaller than the exact one.
+    """
+
+    inverse_root: Array
+    energy: float
+    step: float
+
+    def largest(self, rows: Array) -> float:
+        """Bound on the largest ``|<row, error>|`` over rows (n, d)."""
+        steep = np.linalg.norm(rows @ self.inverse_root, axis=1)
+        lengths = np.linalg.norm(rows, axis=1)
+        return float(np.max(steep * self.energy + lengths * self.step, initial=0.0)) * (1 + 1e-9)
+
+
 class Composite(abc.ABC):
     """minimize f(v) + h(v) over R^d, f smooth and convex, h a :class:`Penalty`.
 
@@ -86,7 +105,7 @@ class Composite(abc.ABC):
         """What the program is solved for: weights (n,) in a first stage, theta in a second."""
         return v
 
-    def output_radius(self, v: Array, radius: float) -> float:
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
         """Bound on the distance of ``output(v)`` to the exact output, given that of ``v``."""
         return radius
 

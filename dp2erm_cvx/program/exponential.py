@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program.composite import Composite, Penalty
+from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.program.sets import L2Ball, WholeSpace
 from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, sum_error
 
@@ -20,7 +20,10 @@ class ExponentialModel(Composite):
     (Proposition entropy_weight_duality with a uniform base measure).
     """
 
-    def __init__(self, B: Array, target: Array, ridge: float, radius: float) -> None:
+    def __init__(
+        self, B: Array, target: Array, ridge: float, radius: float, *, row_error: float = 0.0
+    ) -> None:
+        self.row_error = row_error  # norm of the error with which the rows were computed
         self.n, self.dimension = len(B), int(B.shape[1])
         # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen to lose
         # no digits
@@ -60,22 +63,31 @@ class ExponentialModel(Composite):
 
     def rounding(self, v: Array) -> float:
         _, p = self._log_mean_exp(v)
-        norm = float(np.linalg.norm(v))
-        # a relative error in each exp(score) of at most the absolute error of the score, plus exp and sum;
-        # capped, because a dual that diverges for lack of a ridge would overflow here
-        score_error = min(dot_error(self.dimension) * self.size * norm, 300.0)
-        relative = math.expm1(2 * (score_error + 4 * UNIT)) + 8 * UNIT
-        moment = float(np.sum(p * self.row_norms)) * (relative + sum_error(self.n))
-        shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size)
-        return self.n * (moment + shift) + 4 * UNIT * self.ridge * norm
+        # an absolute error of a score is a relative one of its exponential, and of the sum of them; capped,
+        # because a dual that diverges for lack of a ridge would overflow here
+        error = np.minimum(self._score_error(v), 150.0)
+        relative = np.expm1(error + np.max(error) + 8 * UNIT) + 8 * UNIT
+        moment = float(np.sum(p * self.row_norms * relative)) + self.row_error
+        moment += sum_error(self.n) * float(np.linalg.norm(np.abs(self.B).T @ p))
+        shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size) + self.row_error
+        return self.n * (moment + shift) + 4 * UNIT * self.ridge * float(np.linalg.norm(v))
+
+    def _score_error(self, v: Array) -> Array:
+        """Bound on the error of every computed ``<b_i, v>`` less the largest, (n,)."""
+        score = self.B @ v
+        product = dot_error(self.dimension) * (np.abs(self.B) @ np.abs(v))
+        error: Array = product + self.row_error * np.linalg.norm(v) + UNIT * (np.max(score) - score)
+        return error
 
     def output(self, v: Array) -> Array:
         return self.n * self._log_mean_exp(v)[1]
 
-    def output_radius(self, v: Array, radius: float) -> float:
-        # tilt lemma without a changed record: range of <b_i, error> is at most 2 size * error
-        error = radius + dot_error(self.dimension) * float(np.linalg.norm(v))
-        kappa = self.size * error
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        # tilt lemma without a changed record: the range of <b_i, error> is at most 2 kappa
+        kappa = self.spread * radius
+        if local is not None:
+            kappa = min(kappa, local.largest(self.B))
+        kappa += float(np.max(self._score_error(v)))
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 
     def output_scale(self, v: Array) -> float:
@@ -103,4 +115,6 @@ class HardExponentialModel(ExponentialModel):
                 "the moment targets lie outside the span of the records: a balance function is constant "
                 "within an arm. Set a positive ridge or drop that balance function"
             )
-        super().__init__(B @ self.basis, self.basis.T @ target, 0.0, math.inf)
+        # B @ basis rounds entry by entry
+        row_error = dot_error(B.shape[1]) * math.sqrt(B.shape[1]) * float(np.max(np.linalg.norm(B, axis=1)))
+        super().__init__(B @ self.basis, self.basis.T @ target, 0.0, math.inf, row_error=row_error)

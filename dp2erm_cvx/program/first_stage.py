@@ -13,7 +13,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.privacy import StabilityBound, public_number
-from dp2erm_cvx.program.composite import Composite
+from dp2erm_cvx.program.composite import Composite, LocalError
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.program.sums import UNIT
@@ -107,7 +107,7 @@ class _ScaleModel(Composite):
     def output(self, v: Array) -> Array:
         return 0.5 * float(v[0]) * self.unnormalized
 
-    def output_radius(self, v: Array, radius: float) -> float:
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
         return 0.5 * self.total * radius + 8 * UNIT * self.n
 
     def output_scale(self, v: Array) -> float:

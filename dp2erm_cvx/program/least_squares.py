@@ -29,7 +29,7 @@ class LeastSquaresModel(Composite):
         self.smoothness = float(np.linalg.eigvalsh(self._hessian)[-1]) * (1 + 1e-9)
         self.row_norms: Array = np.linalg.norm(X, axis=1)
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0 within Theta
-        first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
+        first_step = -self.gradient(np.zeros(self.dimension)) / (self.smoothness or 1.0)
         self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
 
     def value(self, v: Array) -> float:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.composite import Composite, Penalty
+from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.program.sets import L2Ball, WholeSpace
 from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, sum_error
 
@@ -50,10 +50,12 @@ class LogisticModel(Composite):
             weight: Array = np.minimum(1.0 + np.exp(-(self.Z @ v)), min(self.trim, 1e300 / self.n))
         return weight * (self.n / math.fsum(weight))
 
-    def output_radius(self, v: Array, radius: float) -> float:
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
         # log f is 1-Lipschitz in the margin, trimmed or not: the tilt lemma without a changed record
-        margin = radius + dot_error(self.dimension) * float(np.linalg.norm(v))
-        kappa = self.self_concordance * margin
+        kappa = self.self_concordance * radius
+        if local is not None:
+            kappa = min(kappa, local.largest(self.Z))
+        kappa += self.self_concordance * dot_error(self.dimension) * float(np.linalg.norm(v))
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 
     def output_scale(self, v: Array) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.composite import Composite, Penalty
+from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.solve.conic import conic_gap
@@ -27,7 +27,7 @@ class Certificate:
     strong_convexity : the declared coefficient, or the curvature proved around the point if larger
     radius : bound on the distance of the point to the exact minimizer (of lambda or theta)
     output_radius : bound on the error of the output: ``||w_hat - w||_1``, or ``||theta_hat - theta||_2``
-    relative_radius : output_radius over n, or over the norm of theta
+    relative_radius : output_radius over n, or over the norm of theta (a gradient step from 0, if longer)
     basis : "prox-gradient residual" or "duality gap"
     """
 
@@ -72,7 +72,8 @@ def certify(instance: Instance, point: Array) -> Certificate:
     norm = float(np.linalg.norm(residual)) * (1 + 1e-12)
     distance, strong_convexity = _distance(model, forward, norm + rounding)
     radius = (float(np.linalg.norm(point - forward)) + distance) * (1 + 1e-12)
-    output_radius = model.output_radius(point, radius)
+    local = _local_error(model, forward, residual, rounding, distance, float(np.linalg.norm(point - forward)))
+    output_radius = model.output_radius(point, radius, local)
     return Certificate(
         primal_residual=float(np.linalg.norm(point - model.penalty.set.project(point))),
         dual_residual=norm,
@@ -106,6 +107,26 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
     return (declared, model.ridge) if declared <= local else (local, lowest)
 
 
+def _local_error(
+    model: Composite, point: Array, residual: Array, rounding: float, distance: float, step: float
+) -> LocalError | None:
+    """The same bound in the metric of the Hessian H at ``point``, within ``distance`` of the minimizer.
+
+    On the way there the Hessian stays above ``q H``, ``q = exp(-c distance)``, so that the error e obeys
+    ``q e'He <= <r, e> <= ||r||_{H^-1} (e'He)^(1/2)``.
+    """
+    exponent = model.self_concordance * distance
+    if not exponent <= 10.0:
+        return None
+    eigenvalues, vectors = np.linalg.eigh(model.hessian(point))
+    eigenvalues = eigenvalues - 64 * model.dimension * UNIT * eigenvalues[-1]
+    if eigenvalues[0] <= 0:
+        return None
+    inverse_root = vectors / np.sqrt(eigenvalues)
+    size = float(np.linalg.norm(residual @ inverse_root)) + rounding / math.sqrt(eigenvalues[0])
+    return LocalError(inverse_root, size * math.exp(exponent) * (1 + 1e-9), step)
+
+
 def _fenchel_gap(model: Composite, point: Array) -> float | None:
     """Gap between f0 + g at ``point`` and its Fenchel dual at ``-grad f0(point)``, g = h + m/2 ||.||^2."""
     m, penalty = model.ridge, model.penalty
@@ -119,7 +140,11 @@ def _fenchel_gap(model: Composite, point: Array) -> float | None:
 
 
 def _by_gap(instance: Instance, point: Array) -> Certificate:
-    gap, violation = conic_gap(instance, point)
+    assert instance.smooth is not None
+    # outside Theta the objective may lie below the optimum, so the gap is measured at the projection
+    inside = instance.smooth.penalty.set.project(point)
+    violation = float(np.linalg.norm(point - inside))
+    gap = conic_gap(instance, inside)
     m = instance.strong_convexity
     radius = math.sqrt(2 * gap / m) + violation if m > 0 else math.inf
     return Certificate(
@@ -130,6 +155,6 @@ def _by_gap(instance: Instance, point: Array) -> Certificate:
         strong_convexity=m,
         radius=radius,
         output_radius=radius,
-        relative_radius=radius / max(float(np.linalg.norm(point)), 1e-300),
+        relative_radius=radius / instance.smooth.output_scale(point),
         basis="duality gap",
     )

@@ -1,0 +1,232 @@
+"""Minimizers to 50 digits, from the records alone: nothing here uses the package's models or solvers.
+
+Every minimizer is accepted only after its own optimality conditions hold to 40 digits; the program is
+strictly convex, so the point found is the one minimizer. A double-precision start only says which bounds
+are active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.program import Box, EntropyFirstStage, L1Ball, L2Ball, WeightedLeastSquares, WholeSpace
+
+mp.mp.dps = 50
+
+Vector = list[Any]
+_TINY = mp.mpf(10) ** -40
+
+
+def to_mp(values: Any) -> Any:
+    """Doubles as exact rationals of 50 digits: a list, or a list of lists."""
+    array = np.asarray(values, dtype=np.float64)
+    return [to_mp(row) for row in array] if array.ndim > 1 else [mp.mpf(float(value)) for value in array]
+
+
+def distance(first: Vector, second: Any, order: int = 2) -> float:
+    """Norm of ``first - second``, the second in doubles."""
+    gaps = [mp.fabs(a - mp.mpf(float(b))) for a, b in zip(first, second, strict=True)]
+    return float(mp.fsum(gaps) if order == 1 else mp.sqrt(mp.fsum(g * g for g in gaps)))
+
+
+def logistic(
+    records: Records, ridge: float, radius: float, trim: float, start: Array
+) -> tuple[Vector, Vector]:
+    """(lambda, weights) of the logistic propensity program."""
+    rows = to_mp((2 * records.a - 1)[:, None] * records.X)
+    n, m = len(rows), len(rows) * mp.mpf(ridge)
+
+    def derivatives(v: Vector) -> tuple[Vector, Any]:
+        slopes = [1 / (1 + mp.exp(_dot(z, v))) for z in rows]
+        gradient = [
+            m * v[k] - mp.fsum(s * z[k] for s, z in zip(slopes, rows, strict=True)) for k in range(len(v))
+        ]
+        return gradient, _second_moment(rows, [s * (1 - s) for s in slopes], m)
+
+    found = _minimize(derivatives, to_mp(start), radius)
+    factors = [1 + mp.exp(-_dot(z, found)) for z in rows]
+    factors = [min(f, mp.mpf(trim)) for f in factors]
+    total = mp.fsum(factors)
+    return found, [n * f / total for f in factors]
+
+
+def entropy_rows(program: EntropyFirstStage, records: Records) -> tuple[list[Vector], Vector]:
+    """Rows b_i and target t in exact arithmetic from the balance functions of every record."""
+    bound, constant = program.bounds(records.domain)
+    g = [[mp.mpf(constant), *row] for row in to_mp(program.balance(records.covariates))]
+    n, treated = len(g), int(np.sum(records.a))
+    size = [n - treated, treated]
+    scale, share = [mp.mpf(1)] * 2, [mp.mpf(s) / n for s in size]
+    if program.scaling == "paper":
+        norm = mp.sqrt(mp.mpf(constant) ** 2 + mp.mpf(bound) ** 2)
+        floor = min(size)
+        g = [[value * floor / n / norm for value in row] for row in g]
+        scale = [mp.mpf(n) / s for s in size]
+    if program.arm_mass == "equal":
+        share = [mp.mpf(1) / 2] * 2
+    k = len(g[0])
+    mean = [mp.fsum(row[j] for row in g) / n for j in range(k)]
+    zero = [mp.mpf(0)] * k
+    scaled = [[scale[arm] * value for value in row] for row, arm in zip(g, records.a, strict=True)]
+    rows = [zero + row if arm else row + zero for row, arm in zip(scaled, records.a, strict=True)]
+    return rows, [scale[arm] * share[arm] * value for arm in (0, 1) for value in mean]
+
+
+def entropy(
+    program: EntropyFirstStage, records: Records, ridge: float, radius: float, start: Array
+) -> tuple[Vector, Vector]:
+    """(lambda, weights) of the entropy-balancing dual."""
+    rows, target = entropy_rows(program, records)
+    return entropy_dual(rows, target, mp.mpf(ridge), radius, to_mp(start))
+
+
+def entropy_dual(
+    rows: list[Vector], target: Vector, ridge: Any, radius: float, start: Vector
+) -> tuple[Vector, Vector]:
+    """The same for given rows and target."""
+    n = len(rows)
+
+    def law(v: Vector) -> Vector:
+        tilts = [mp.exp(_dot(b, v)) for b in rows]
+        total = mp.fsum(tilts)
+        return [tilt / total for tilt in tilts]
+
+    def derivatives(v: Vector) -> tuple[Vector, Any]:
+        p = law(v)
+        mean = [mp.fsum(q * b[k] for q, b in zip(p, rows, strict=True)) for k in range(len(v))]
+        second = _second_moment(rows, p, ridge)
+        for i in range(len(v)):
+            for j in range(len(v)):
+                second[i, j] -= mean[i] * mean[j]
+        return [n * (mean[k] - target[k] + ridge * v[k]) for k in range(len(v))], n * second
+
+    found = _minimize(derivatives, start, radius)
+    return found, [n * q for q in law(found)]
+
+
+def least_squares(
+    program: WeightedLeastSquares, records: Records, weights: Array, gamma: float, noise: Array, near: Array
+) -> Vector:
+    """Theta of the second stage; ``near`` tells its zero coordinates and active bounds."""
+    X, z = program.design(records)
+    n, p = X.shape
+    regularizer: Any = program.regularizer
+    rows, outcomes, w = to_mp(X), to_mp(z), to_mp(weights)
+    curvature = n * (mp.mpf(gamma) + mp.mpf(regularizer.l2))
+    hessian = 2 * _second_moment(rows, w, curvature / 2)
+    linear = [
+        -2 * mp.fsum(w[i] * outcomes[i] * rows[i][k] for i in range(n)) + mp.mpf(float(noise[k]))
+        for k in range(p)
+    ]
+    price = n * mp.mpf(regularizer.l1)
+    theta_set = program.feasible(records.domain)
+    sign = [0 if abs(t) < 1e-9 and price + isinstance(theta_set, L1Ball) else int(np.sign(t)) for t in near]
+    fixed = {}
+    if isinstance(theta_set, Box):
+        fixed = {
+            k: sign[k] * mp.mpf(theta_set.bound)
+            for k in range(p)
+            if abs(near[k]) > theta_set.bound * (1 - 1e-9)
+        }
+    free = [k for k in range(p) if k not in fixed and sign[k] != 0]
+    active = isinstance(theta_set, L1Ball | L2Ball) and theta_set.radius * (1 - 1e-9) < np.linalg.norm(
+        near, 1 if isinstance(theta_set, L1Ball) else 2
+    )
+    theta = [fixed.get(k, mp.mpf(float(near[k])) if k in free else mp.mpf(0)) for k in range(p)]
+    nu = mp.mpf(0)
+
+    def slope(k: int) -> Any:
+        return linear[k] + mp.fsum(hessian[k, j] * theta[j] for j in range(p))
+
+    def normal(k: int) -> Any:
+        return (sign[k] if isinstance(theta_set, L1Ball) else theta[k]) if active else mp.mpf(0)
+
+    for _ in range(60):
+        residual = [slope(k) + price * sign[k] + nu * normal(k) for k in free]
+        matrix = mp.matrix(len(free) + active, len(free) + active)
+        for i, k in enumerate(free):
+            for j, other in enumerate(free):
+                matrix[i, j] = hessian[k, other] + (nu if k == other and isinstance(theta_set, L2Ball) else 0)
+            if active:
+                matrix[i, len(free)] = matrix[len(free), i] = normal(k)
+        if active:
+            assert isinstance(theta_set, L1Ball | L2Ball)
+            length = mp.fsum(theta[k] * normal(k) for k in free)
+            if isinstance(theta_set, L1Ball):
+                residual.append(length - mp.mpf(theta_set.radius))
+            else:
+                residual.append((length - mp.mpf(theta_set.radius) ** 2) / 2)
+        if not residual or max(mp.fabs(r) for r in residual) < _TINY * (1 + curvature):
+            break
+        step = mp.lu_solve(matrix, mp.matrix(residual))
+        for i, k in enumerate(free):
+            theta[k] -= step[i]
+        if active:
+            nu -= step[len(free)]
+    else:
+        raise AssertionError("the exact second stage did not converge")
+    # optimality: the multipliers have the right sign and the signs and bounds were guessed right
+    assert nu >= 0
+    cap = price + (nu if isinstance(theta_set, L1Ball) else 0)
+    for k in range(p):
+        if k in fixed:
+            assert -(slope(k) + price * sign[k]) * sign[k] >= 0
+        elif k in free:
+            assert theta[k] * sign[k] > 0
+        else:
+            assert mp.fabs(slope(k)) <= cap
+    if isinstance(theta_set, Box):
+        assert all(mp.fabs(value) <= theta_set.bound for value in theta)
+    elif not isinstance(theta_set, WholeSpace) and not active:
+        norm = 1 if isinstance(theta_set, L1Ball) else 2
+        assert mp.norm(theta, norm) <= theta_set.radius  # type: ignore[attr-defined]
+    return theta
+
+
+def _dot(first: Vector, second: Vector) -> Any:
+    return mp.fdot(zip(first, second, strict=True))
+
+
+def _second_moment(rows: list[Vector], weights: Vector, ridge: Any) -> Any:
+    d = len(rows[0])
+    matrix = mp.matrix(d, d)
+    for i in range(d):
+        for j in range(i, d):
+            matrix[i, j] = matrix[j, i] = mp.fsum(w * r[i] * r[j] for w, r in zip(weights, rows, strict=True))
+        matrix[i, i] += ridge
+    return matrix
+
+
+def _minimize(derivatives: Callable[[Vector], tuple[Vector, Any]], v: Vector, radius: float) -> Vector:
+    """Newton's method, on the conditions of the ball if it is active at the start."""
+    active = mp.norm(v) > mp.mpf(radius) * (1 - mp.mpf(10) ** -9)
+    nu = mp.mpf(0)
+    d = len(v)
+    if active:
+        gradient, _ = derivatives(v)
+        nu = -_dot(gradient, v) / _dot(v, v)
+    for _ in range(60):
+        gradient, hessian = derivatives(v)
+        residual = [gradient[k] + nu * v[k] for k in range(d)]
+        matrix = mp.matrix(d + active, d + active)
+        for i in range(d):
+            for j in range(d):
+                matrix[i, j] = hessian[i, j] + (nu if i == j else 0)
+            if active:
+                matrix[i, d] = matrix[d, i] = v[i]
+        if active:
+            residual.append((_dot(v, v) - mp.mpf(radius) ** 2) / 2)
+        if max(mp.fabs(r) for r in residual) < _TINY:
+            assert nu >= 0
+            assert mp.norm(v) <= mp.mpf(radius) * (1 + _TINY)
+            return v
+        step = mp.lu_solve(matrix, mp.matrix(residual))
+        v = [v[k] - step[k] for k in range(d)]
+        if active:
+            nu -= step[d]
+    raise AssertionError("the exact minimizer did not converge")

@@ -1,0 +1,51 @@
+"""Data makers shared by the tests of programs, solvers and certificates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
+
+
+def make_domain(p: int = 10, *, outcome_bound: float = 5.0, intercept: float = 1.0, **changes: Any) -> Domain:
+    """A universe for p covariates in [-1, 1] and an intercept."""
+    return Domain(math.hypot(math.sqrt(p), intercept), outcome_bound, intercept=intercept, **changes)
+
+
+def make_records(n: int, p: int = 10, seed: int = 0, **changes: Any) -> Records:
+    """Confounded records: propensity and outcome both depend on the first covariates."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n, p))
+    propensity = 1 / (1 + np.exp(-(0.6 * X[:, 0] - 0.8 * X[:, -1] + 0.1)))
+    a = (rng.uniform(size=n) < propensity).astype(int)
+    y = X[:, 0] * (2 * a - 1) + 0.5 * X[:, -1] + rng.normal(size=n)
+    return make_domain(p, **changes).records(X, a, y)
+
+
+def make_weights(records: Records, seed: int = 1) -> Array:
+    """Unequal weights with sum n."""
+    raw = np.random.default_rng(seed).uniform(0.2, 3.0, records.n_samples)
+    weights: Array = raw * (records.n_samples / math.fsum(raw))
+    return weights
+
+
+def bind(
+    program: Program, records: Records, *, gamma: float = 0.05, noise: float = 1.0, seed: int = 2
+) -> Instance:
+    """A first or second stage bound to records; a second stage gets unequal weights and random noise."""
+    if isinstance(program, FirstStage):
+        return program.instance(records)
+    assert isinstance(program, SecondStage)
+    columns = tuple(f"x{k}" for k in range(records.covariates.shape[1]))
+    p = len(program.parameter_names(columns, records.domain))
+    b = noise * np.random.default_rng(seed).normal(size=p)
+    return program.instance(records, make_weights(records), gamma=gamma, noise=b)
+
+
+def output_distance(program: Program, first: Array, second: Array) -> float:
+    """The norm that ``output_radius`` is stated in: l1 for weights, l2 for theta."""
+    return float(np.linalg.norm(first - second, 1 if isinstance(program, FirstStage) else 2))

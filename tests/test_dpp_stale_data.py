@@ -1,0 +1,125 @@
+"""A reused problem must give the solution of the new data, even where only the sparsity pattern changed.
+
+Solvers that keep a workspace may return "optimal" for the old constraint matrix when its pattern changes
+at an equal count of nonzeros. An arm flip does this: it moves the entries of one row from one block to the
+other.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Records
+from dp2erm_cvx.program import Box, Compiled
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import solve
+from tests.helpers import make_records, make_weights, output_distance
+
+PROGRAMS: dict[str, Any] = dict(programs())
+FLIPPED = 7
+
+
+@pytest.fixture
+def cache(monkeypatch):
+    """An empty store of compiled problems, put aside afterwards."""
+    store: OrderedDict[Any, Compiled] = OrderedDict()
+    monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.solve"], "_cache", store)
+    return store
+
+
+def _flip(records: Records) -> Records:
+    """Two records trade arms, so that arm sizes and the count of nonzeros stay the same."""
+    a = records.a.copy()
+    other = int(np.nonzero(a != a[FLIPPED])[0][0])
+    a[FLIPPED], a[other] = a[other], a[FLIPPED]
+    return Records(records.X, a, records.y, records.domain)
+
+
+@pytest.mark.parametrize("solver", ["clarabel", "scs"])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("ipw_logistic", {"ridge": 0.05, "radius": 0.3}),
+        ("entropy_balancing", {"ridge": 0.1}),
+        ("entropy_balancing_primal", {"ridge": 0.1}),
+        ("entropy_balancing_primal", {"ridge": 0.1, "radius": 0.1}),
+        ("entropy_balancing_hard", {}),
+    ],
+)
+def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):
+    records = make_records(60, 3)
+    flipped = _flip(records)
+    program = PROGRAMS[name](**changes)
+    old, new = program.instance(records), program.instance(flipped)
+    for key, value in old.data.items():
+        assert np.count_nonzero(value) == np.count_nonzero(new.data[key])
+    if name != "ipw_logistic":
+        assert np.any((np.asarray(old.data["B"]) != 0) != (np.asarray(new.data["B"]) != 0))
+    solve(old, solver=solver, polish=False, throw=False)
+    assert len(cache) == 1
+    again = solve(new, solver=solver, polish=False, throw=False)
+    assert len(cache) == 1, "the compiled problem was not reused, so this test shows nothing"
+    truth = solve(new).value
+    stale = solve(old).value
+    assert output_distance(program, again.value, truth) < 0.01 * output_distance(program, stale, truth)
+    # and back
+    back = solve(old, solver=solver, polish=False, throw=False).value
+    assert output_distance(program, back, stale) < 0.01 * output_distance(program, stale, truth)
+
+
+@pytest.mark.parametrize("solver", ["clarabel", "scs", "osqp"])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("itr", {}), ("itr", {"theta_set": Box(0.3)}), ("arm_means", {}), ("plug_in_ate", {})],
+)
+def test_a_flipped_arm_gives_the_new_theta(cache, name, changes, solver):
+    records = make_records(60, 3)
+    weights = make_weights(records)
+    program = PROGRAMS[name](**changes)
+    old, new = (program.instance(r, weights, gamma=0.02) for r in (records, _flip(records)))
+    solve(old, solver=solver, polish=False, throw=False)
+    again = solve(new, solver=solver, polish=False, throw=False)
+    assert len(cache) == 1
+    truth, stale = solve(new).value, solve(old).value
+    assert output_distance(program, again.value, truth) < 0.01 * output_distance(program, stale, truth)
+
+
+@pytest.mark.parametrize("solver", ["clarabel", "scs", "osqp"])
+def test_a_moved_zero_in_the_design_gives_the_new_theta(cache, solver):
+    """The factor of a diagonal Gram matrix has one entry a row: permuting it keeps the count of nonzeros."""
+    records = make_records(60, 3, intercept=0.0)
+    program = PROGRAMS["itr"]()
+    instances = []
+    for order in ([0, 1, 2], [2, 0, 1]):
+        # one covariate at a time is nonzero, with unequal sizes
+        X = np.eye(3)[np.arange(60) % 3] * np.array([1.0, 0.5, 0.25])
+        moved = Records(X[:, order], records.a, records.y, records.domain)
+        instances.append(program.instance(moved, np.ones(60), gamma=0.02))
+    old, new = instances
+    patterns = [np.asarray(instance.data["factor"]) != 0 for instance in instances]
+    assert patterns[0].sum() == patterns[1].sum()
+    assert np.any(patterns[0] != patterns[1])
+    solve(old, solver=solver, polish=False, throw=False)
+    again = solve(new, solver=solver, polish=False, throw=False)
+    assert len(cache) == 1
+    truth, stale = solve(new).value, solve(old).value
+    assert output_distance(program, again.value, truth) < 0.01 * output_distance(program, stale, truth)
+
+
+@pytest.mark.parametrize("solver", ["clarabel", "scs", "osqp"])
+def test_noise_gamma_and_radius_are_not_stale(cache, solver):
+    records = make_records(60, 3)
+    weights = make_weights(records)
+    program = PROGRAMS["itr"]()
+    rng = np.random.default_rng(0)
+    for gamma in (0.01, 0.1, 1.0):
+        instance = program.instance(records, weights, gamma=gamma, noise=20 * rng.normal(size=4))
+        raw = solve(instance, solver=solver, polish=False, throw=False)
+        truth = solve(instance)
+        assert output_distance(program, raw.value, truth.value) < 1e-4
+    assert len(cache) == 1

@@ -1,0 +1,289 @@
+"""The conformance suite: every registered program inherits all of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import warnings
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.program import ClosedFormWeights, Compiled, Moments, SecondStage, UserRegularizer
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import SCS, Clarabel, Newton, solve
+from tests.conformance import (
+    EXTREMES,
+    SETTINGS,
+    build,
+    cases,
+    check_weights,
+    declared_at,
+    edge_records,
+    label,
+    lift,
+    solver_names,
+    standard_records,
+)
+from tests.helpers import bind, make_domain, make_records, output_distance
+
+every_case = pytest.mark.parametrize(("name", "settings"), cases(), ids=label)
+RECORDS = edge_records()
+MOMENTS = [{"balance": Moments(1)}, {"balance": Moments(2)}]
+
+
+def test_every_program_is_in_the_table():
+    assert set(SETTINGS) == set(programs())
+    assert set(EXTREMES) <= set(programs())
+
+
+@pytest.mark.parametrize("name", programs())
+def test_describes_itself(name):
+    cls = programs()[name]
+    for fact in ("name", "formula", "cone", "citation", "theorem"):
+        assert isinstance(getattr(cls, fact), str)
+        assert getattr(cls, fact).strip()
+    text = sys.modules[cls.__module__].__doc__ or ""
+    assert "minimize" in text
+    assert cls.__doc__
+
+
+@every_case
+def test_declaration_is_dpp_with_named_parts(name, settings):
+    instance = bind(build(name, settings), standard_records())
+    compiled = Compiled(instance.program.declare, instance.data)
+    assert compiled.problem.is_dcp(dpp=True)
+    assert compiled.declaration.variables
+    for leaf_name, parameter in compiled.parameters.items():
+        assert parameter.name() == leaf_name
+    for variable_name, variable in compiled.declaration.variables.items():
+        assert variable.name() == variable_name
+    # every datum enters the problem: one that did not would go stale unseen
+    assert set(compiled.parameters) == {p.name() for p in compiled.problem.parameters()}
+
+
+@every_case
+def test_settings_are_plain_json(name, settings):
+    program = build(name, settings)
+    assert json.loads(json.dumps(program.settings())) == program.settings()
+
+
+@every_case
+def test_solvers_agree_within_their_certificates(name, settings):
+    records = standard_records()
+    instance = bind(build(name, settings), records)
+    found = []
+    for solver in solver_names(instance):
+        for polish in (False, True):
+            solution = solve(instance, solver=solver, polish=polish, throw=False)
+            check_weights(instance.program, solution.value, records.n_samples)
+            assert np.isfinite(solution.certificate.output_radius)
+            if polish:
+                assert solution.certified, (solver, solution.status)
+            found.append((solver, polish, solution))
+    for solver, polish, first in found:
+        for other, also, second in found:
+            distance = output_distance(instance.program, first.value, second.value)
+            allowed = first.certificate.output_radius + second.certificate.output_radius
+            assert distance <= allowed, (solver, polish, other, also)
+
+
+@every_case
+def test_declared_objective_is_least_at_the_certified_point(name, settings):
+    instance = bind(build(name, settings), standard_records())
+    own = "clarabel" if instance.model is None else "newton"
+    solution = solve(instance, solver=own)
+    lifted = lift(instance, solution)
+    values = solution.point if lifted is None else lifted
+    _, objective, violation = declared_at(instance, values)
+    assert violation <= 1e-7
+    for settings_object in (Clarabel(), SCS()):
+        compiled = Compiled(instance.program.declare, instance.data)
+        compiled.load(instance.data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # inaccurate is good enough for the tolerance below
+            optimum = compiled.problem.solve(solver=settings_object.cvxpy_name, **settings_object.options())
+        assert objective == pytest.approx(optimum, rel=2e-6, abs=2e-6 * 60)
+
+
+@every_case
+def test_declared_gradient_agrees_with_the_model(name, settings):
+    """CVXPY differentiates the declaration; the model's gradient is written by hand."""
+    program = build(name, settings)
+    instance = bind(program, standard_records())
+    if (
+        instance.model is None
+        or isinstance(program, ClosedFormWeights)
+        or name
+        in (
+            "entropy_balancing_hard",
+            "entropy_balancing_primal",
+        )
+    ):
+        pytest.skip("the declaration is over other variables than the model; optimality is compared instead")
+    rng = np.random.default_rng(3)
+    for scale in (1e-3, 0.1, 1.0):
+        point = scale * rng.normal(size=instance.model.dimension)
+        compiled, objective, _ = declared_at(instance, point)
+        (variable,) = compiled.declaration.variables.values()
+        raw = compiled.problem.objective.args[0].grad[variable]
+        declared = np.asarray(raw.todense() if hasattr(raw, "todense") else raw).ravel()
+        model = instance.model.gradient(point) + instance.model.penalty.l1 * np.sign(point)
+        np.testing.assert_allclose(declared, model, rtol=1e-9, atol=1e-9 * np.linalg.norm(model))
+        # and the values, up to the constant that a declaration may drop
+        at_zero = declared_at(instance, np.zeros_like(point))[1]
+        difference = instance.model.value(point) + instance.model.penalty.value(point)
+        difference -= instance.model.value(np.zeros_like(point))
+        assert objective - at_zero == pytest.approx(difference, rel=1e-9, abs=1e-9)
+
+
+@every_case
+def test_model_derivatives_agree_with_differences(name, settings):
+    instance = bind(build(name, settings), standard_records())
+    if instance.model is None:
+        pytest.skip("judged by the duality gap alone")
+    model, rng = instance.model, np.random.default_rng(4)
+    point = model.start() + 0.3 * rng.normal(size=model.dimension)
+    direction = rng.normal(size=model.dimension)
+    step = 1e-5
+    slope = (model.value(point + step * direction) - model.value(point - step * direction)) / (2 * step)
+    assert slope == pytest.approx(float(model.gradient(point) @ direction), rel=1e-6, abs=1e-5)
+    bend = (model.gradient(point + step * direction) - model.gradient(point - step * direction)) / (2 * step)
+    np.testing.assert_allclose(bend, model.hessian(point) @ direction, rtol=1e-5, atol=1e-5)
+    eigenvalues = np.linalg.eigvalsh(model.hessian(point))
+    assert eigenvalues[0] >= model.ridge * (1 - 1e-9) - 1e-9
+    assert eigenvalues[-1] <= model.smoothness * (1 + 1e-9)
+
+
+@every_case
+def test_resolve_with_new_parameters_equals_a_fresh_solve(name, settings, monkeypatch):
+    instances = [
+        bind(build(name, settings), standard_records(seed=seed), gamma=0.05 * (seed + 1)) for seed in (0, 7)
+    ]
+    solves = sys.modules["dp2erm_cvx.solve.solve"]
+    for solver in solver_names(instances[0]):
+        monkeypatch.setattr(solves, "_cache", OrderedDict())
+        solve(instances[0], solver=solver, polish=False, throw=False)
+        again = solve(instances[1], solver=solver, polish=False, throw=False)
+        monkeypatch.setattr(solves, "_cache", OrderedDict())
+        fresh = solve(instances[1], solver=solver, polish=False, throw=False)
+        distance = output_distance(instances[1].program, again.value, fresh.value)
+        # the radii alone would not do: a stale point has a large one
+        assert distance <= again.certificate.output_radius + fresh.certificate.output_radius
+        assert distance <= 1e-6 * np.linalg.norm(fresh.value)
+
+
+@pytest.mark.parametrize("data", RECORDS, ids=str)
+@pytest.mark.parametrize("name", programs())
+def test_edge_datasets_are_solved_and_certified(name, data):
+    """No dataset of the universe may make a fit refuse: a refusal would depend on private records."""
+    records = RECORDS[data]
+    for settings in SETTINGS[name]:
+        program = build(name, settings)
+        if isinstance(getattr(program, "regularizer", None), UserRegularizer):
+            solution = solve(bind(program, records), solver="clarabel")
+        elif not program.relations:
+            # hard constraints may have no solution, which has its own error
+            try:
+                solution = solve(bind(program, records))
+            except InfeasibleError:
+                continue
+        else:
+            solution = solve(bind(program, records))
+        check_weights(program, solution.value, records.n_samples)
+        assert solution.certified
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [(name, settings) for name, rows in EXTREMES.items() for settings in rows],
+    ids=label,
+)
+def test_extreme_settings_are_certified(name, settings):
+    records = standard_records()
+    instance = bind(build(name, settings), records)
+    # polishing starts from wherever the splitting method has come
+    for solver in (Newton(), Clarabel(), SCS(max_iterations=2000)):
+        solution = solve(instance, solver=solver)
+        check_weights(instance.program, solution.value, records.n_samples)
+
+
+@pytest.mark.parametrize(("gamma", "noise"), [(1e-4, 0.0), (1e-4, 1e3), (1.0, 1e6), (1e4, 1e-3), (1e4, 1e6)])
+@pytest.mark.parametrize("name", ["itr", "arm_means", "plug_in_ate"])
+def test_second_stage_is_certified_for_any_noise(name, gamma, noise):
+    """The noise is unbounded, so the certificate has to hold far beyond what is likely to be drawn."""
+    for settings in SETTINGS[name]:
+        program = build(name, settings)
+        if isinstance(getattr(program, "regularizer", None), UserRegularizer):
+            continue
+        instance = bind(program, standard_records(), gamma=gamma, noise=noise)
+        assert isinstance(program, SecondStage)
+        assert solve(instance).certificate.relative_radius <= 1e-9
+
+
+@pytest.mark.parametrize("ridge", [0.1, 0.003])
+@pytest.mark.parametrize("radius", [math.inf, 1.0])
+@pytest.mark.parametrize(
+    ("name", "more"), [("ipw_logistic", {}), *(("entropy_balancing", m) for m in MOMENTS)], ids=str
+)
+def test_worst_datasets_are_certified_at_a_small_ridge(name, more, radius, ridge):
+    """One treated record, separated arms, an empty arm: as large as the radius gets at this size."""
+    program = build(name, {"ridge": ridge, "radius": radius, **more})
+    rng = np.random.default_rng(0)
+    X, half = rng.uniform(-1, 1, (400, 10)), np.arange(400) % 2
+    one = (np.arange(400) == 0).astype(int)
+    far, separated = X.copy(), np.zeros((400, 10))
+    far[0] = -50 * X.mean(axis=0)
+    separated[:, 0] = 9.0 * (2 * half - 1)
+    domain = make_domain(10)
+    for rows, arms in (
+        (X, one),
+        (far, one),
+        (separated, half),
+        (np.sign(separated + 0.5), half),
+        (X, 0 * half),
+    ):
+        solution = solve(program.instance(domain.records(rows, arms, np.zeros(400))), tolerance=1e-6)
+        check_weights(program, solution.value, 400)
+
+
+def _targets(n: int) -> list[Any]:
+    """Name, settings and solver of every solve that the target is stated for."""
+    return [
+        pytest.param(n, name, settings, id=f"{n}-{name}-{label(settings)}")
+        for name, settings in cases()
+        if not isinstance(settings.get("regularizer"), UserRegularizer)
+    ]
+
+
+def _ten_covariates(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    if name == "ipw_known":
+        return settings | {"coefficient": settings["coefficient"] + (0.1,) * 7}
+    return settings
+
+
+def _check_target(n: int, name: str, settings: dict[str, Any]) -> None:
+    instance = bind(build(name, _ten_covariates(name, settings)), make_records(n, 10))
+    solvers = ["newton", "projected_gradient", "clarabel", "scs"]
+    if not isinstance(instance.program, SecondStage):
+        solvers += ["osqp"] * isinstance(instance.program, ClosedFormWeights)
+    elif Compiled(instance.program.declare, instance.data, embed=True).problem.is_qp():
+        solvers.append("osqp")
+    for solver in solvers:
+        solution = solve(instance, solver=solver, throw=False)
+        assert solution.certificate.relative_radius <= 1e-9, solver
+
+
+@pytest.mark.parametrize(("n", "name", "settings"), _targets(400))
+def test_radius_target_at_400(n, name, settings):
+    _check_target(n, name, settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "name", "settings"), _targets(4000))
+def test_radius_target_at_4000(n, name, settings):
+    _check_target(n, name, settings)

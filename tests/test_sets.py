@@ -1,0 +1,98 @@
+"""Projections, proximal maps and their generalized Jacobians against CVXPY and differences."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import Box, L1Ball, L2Ball, Penalty, WholeSpace
+
+SETS: list[Any] = [WholeSpace(), L2Ball(1.3), L1Ball(0.8), Box(0.6)]
+every_set = pytest.mark.parametrize("chosen", SETS, ids=lambda s: type(s).__name__)
+vectors = st.lists(st.floats(-5, 5, allow_subnormal=False), min_size=1, max_size=6).map(np.array)
+
+
+def _declared_prox(penalty: Penalty, v: np.ndarray, step: float) -> np.ndarray:
+    x = cp.Variable(len(v))
+    objective = penalty.l1 * cp.norm(x, 1) + cp.sum_squares(x - v) / (2 * step)
+    bounds = penalty.set.bounds().values()
+    problem = cp.Problem(cp.Minimize(objective), list(penalty.set.constraints(x, *bounds).values()))
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+    return np.asarray(x.value)
+
+
+@every_set
+@pytest.mark.parametrize("l1", [0.0, 0.7])
+def test_prox_is_the_declared_minimizer(chosen, l1):
+    rng = np.random.default_rng(0)
+    penalty = Penalty(chosen, l1)
+    for scale in (0.1, 1.0, 10.0):
+        v = scale * rng.normal(size=5)
+        np.testing.assert_allclose(penalty.prox(v, 0.4), _declared_prox(penalty, v, 0.4), atol=3e-5)
+
+
+@every_set
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(v=vectors, other=vectors)
+def test_projection_is_feasible_idempotent_and_nearest(chosen, v, other):
+    inside = chosen.project(v)
+    again = chosen.project(inside)
+    np.testing.assert_allclose(again, inside, atol=1e-15)
+    assert np.linalg.norm(inside) <= chosen.norm_bound(len(v)) * (1 + 1e-15)
+    # the variational inequality of a projection
+    size = min(len(v), len(other))
+    feasible = np.zeros(len(v))
+    feasible[:size] = other[:size]
+    feasible = chosen.project(feasible)
+    assert (v - inside) @ (feasible - inside) <= 1e-12
+
+
+@every_set
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(v=vectors, w=vectors, l1=st.floats(0, 3), step=st.floats(1e-3, 10))
+def test_prox_is_firmly_nonexpansive(chosen, v, w, l1, step):
+    penalty = Penalty(chosen, l1)
+    other = np.resize(w, len(v))
+    first, second = penalty.prox(v, step), penalty.prox(other, step)
+    move = first - second
+    assert move @ move <= move @ (v - other) + 1e-12
+
+
+@every_set
+@pytest.mark.parametrize("l1", [0.0, 0.7])
+def test_jacobian_is_the_derivative_of_the_prox(chosen, l1):
+    rng = np.random.default_rng(1)
+    penalty = Penalty(chosen, l1)
+    for scale in (0.1, 1.0, 3.0):
+        v, direction = scale * rng.normal(size=6), rng.normal(size=6)
+        h = 1e-7
+        slope = (penalty.prox(v + h * direction, 0.4) - penalty.prox(v - h * direction, 0.4)) / (2 * h)
+        jacobian = penalty.jacobian(v, 0.4)
+        np.testing.assert_allclose(jacobian @ direction, slope, atol=1e-6)
+        np.testing.assert_allclose(jacobian, jacobian.T, atol=1e-15)
+        eigenvalues = np.linalg.eigvalsh(jacobian)
+        assert eigenvalues[0] >= -1e-12
+        assert eigenvalues[-1] <= 1 + 1e-12
+
+
+@every_set
+def test_norm_bound_is_attained(chosen):
+    if isinstance(chosen, WholeSpace):
+        assert math.isinf(chosen.norm_bound(4))
+        return
+    corner = 100.0 * (np.ones(4) if isinstance(chosen, Box) else np.eye(4)[2])
+    assert np.linalg.norm(chosen.project(corner)) == pytest.approx(chosen.norm_bound(4), rel=1e-14)
+
+
+@pytest.mark.parametrize("kind", [L1Ball, L2Ball, Box])
+@pytest.mark.parametrize("size", [0.0, -1.0, math.nan, math.inf, "abc", None, True])
+def test_a_set_needs_a_positive_finite_size(kind, size):
+    with pytest.raises(DeclarationError, match="must be"):
+        kind(size)

@@ -1,0 +1,303 @@
+"""Every way a solve can fail, once: a typed error that says what to do, and never a silent wrong answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Records
+from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
+from dp2erm_cvx.program import Compiled, Declaration, L1Ball, UserRegularizer, parameter_cost
+from dp2erm_cvx.registry import build, first_stages, programs
+from dp2erm_cvx.solve import (
+    OSQP,
+    SCS,
+    Clarabel,
+    FirstCertified,
+    Newton,
+    ProjectedGradient,
+    Solution,
+    Status,
+    solve,
+)
+from tests.helpers import bind, make_domain, make_records, output_distance
+
+PROGRAMS: dict[str, Any] = dict(programs())
+RECORDS = make_records(60, 3)
+
+
+def user(expression: Any) -> Any:
+    return PROGRAMS["itr"](regularizer=UserRegularizer(expression))
+
+
+def separable() -> Records:
+    records = make_records(60, 3)
+    X = records.X.copy()
+    X[:, 1] = np.where(records.a == 1, 0.9, -0.9)
+    return Records(X, records.a, records.y, records.domain)
+
+
+def test_unknown_solver_is_named_with_the_known_ones():
+    with pytest.raises(SolverError, match=r"'gurobi'.*newton.*clarabel"):
+        solve(bind(PROGRAMS["uniform"](), RECORDS), solver="gurobi")
+
+
+def test_unknown_program_and_setting_are_named_with_the_known_ones():
+    with pytest.raises(ProgramError, match=r"'ebw'.*entropy_balancing"):
+        build(first_stages(), "ebw")
+    with pytest.raises(DeclarationError, match=r"'lambda'.*ridge"):
+        build(first_stages(), "entropy_balancing", **{"lambda": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ipw_logistic", {}),
+        ("entropy_balancing", {}),
+        ("entropy_balancing_primal", {}),
+        ("entropy_balancing_hard", {}),
+    ],
+)
+def test_osqp_refuses_what_is_not_a_quadratic_program(name, settings):
+    with pytest.raises(ProgramError, match="quadratic"):
+        solve(bind(PROGRAMS[name](**settings), RECORDS), solver=OSQP())
+
+
+@pytest.mark.parametrize("solver", [Newton(), ProjectedGradient()])
+def test_a_user_regularizer_needs_a_conic_solver(solver):
+    with pytest.raises(ProgramError, match="clarabel"):
+        solve(bind(user(lambda theta: cp.norm(theta, 2)), RECORDS), solver=solver)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        lambda theta: cp.sqrt(cp.norm(theta, 2)),  # not convex
+        lambda theta: -cp.sum_squares(theta),  # concave
+        lambda theta: cp.abs(theta),  # a vector
+        lambda theta: cp.norm(theta, 1) * cp.norm(theta, 2),  # convex or not, not DCP
+    ],
+    ids=["quasi", "concave", "vector", "product"],
+)
+def test_a_regularizer_that_is_not_a_convex_scalar_is_refused(expression):
+    with pytest.raises(ProgramError, match="convex scalar"):
+        solve(bind(user(expression), RECORDS), solver="clarabel")
+
+
+def test_a_regularizer_whose_dual_cone_cannot_be_checked_is_refused():
+    with pytest.raises(CertificateError, match="exponential"):
+        solve(bind(user(lambda theta: cp.log_sum_exp(theta)), RECORDS), solver="clarabel")
+
+
+def test_a_declaration_that_is_not_dpp_is_refused():
+    """``logistic(-(X @ theta))`` weighted by a Parameter is convex but would re-solve with old data."""
+
+    def declare(leaf):
+        theta = cp.Variable(3)
+        return Declaration(leaf("w", nonneg=True) @ cp.logistic(-(leaf("X") @ theta)), {"theta": theta})
+
+    with pytest.raises(ProgramError, match="not DPP"):
+        Compiled(declare, {"w": np.ones(5), "X": np.ones((5, 3))})
+
+
+def test_a_declaration_must_ask_for_data_it_was_given():
+    def declare(leaf):
+        theta = cp.Variable(3)
+        return Declaration(cp.sum_squares(leaf("X") @ theta), {"theta": theta})
+
+    with pytest.raises(ProgramError, match="'X'"):
+        Compiled(declare, {"Z": np.ones((5, 3))})
+    compiled = Compiled(declare, {"X": np.ones((5, 3))})
+    with pytest.raises(ProgramError, match="shape"):
+        compiled.load({"X": np.ones((4, 3))})
+
+
+def test_data_too_large_for_a_parameter_are_refused_or_embedded():
+    records = make_records(1300, 10)
+    program = PROGRAMS["ipw_logistic"](ridge=0.1)
+    instance = program.instance(records)
+    assert parameter_cost(instance.data) > 1.5e7
+    with pytest.raises(ProgramError, match="GB"):
+        Compiled(program.declare, instance.data)
+    embedded = Compiled(program.declare, instance.data, embed=True)
+    assert set(embedded.parameters) == {"curvature"}
+    # a solve chooses to embed by itself, and does not keep the data afterwards
+    kept = len(sys.modules["dp2erm_cvx.solve.solve"]._cache)
+    raw = solve(instance, solver="clarabel", polish=False, throw=False)
+    assert len(sys.modules["dp2erm_cvx.solve.solve"]._cache) == kept
+    truth = solve(instance)
+    distance = output_distance(program, raw.value, truth.value)
+    assert distance <= raw.certificate.output_radius + truth.certificate.output_radius
+
+
+def test_one_iteration_is_not_enough_and_says_so():
+    instance = bind(PROGRAMS["entropy_balancing"](ridge=0.01), RECORDS)
+    solution = solve(instance, solver=Newton(max_iterations=1), throw=False)
+    assert not solution.certified
+    assert solution.status is Status.LIMIT
+    assert solution.certificate.relative_radius > solution.tolerance
+    truth = solve(instance)
+    assert (
+        output_distance(instance.program, solution.value, truth.value) <= solution.certificate.output_radius
+    )
+    with pytest.raises(CertificateError, match="newton ended with status limit"):
+        solve(instance, solver=Newton(max_iterations=1))
+
+
+@pytest.mark.parametrize("solver", [Clarabel(max_iterations=3), SCS(max_iterations=3), ProjectedGradient(3)])
+def test_a_solver_cut_short_is_uncertified_until_polished(solver):
+    instance = bind(PROGRAMS["ipw_logistic"](ridge=0.01), RECORDS)
+    try:
+        raw = solve(instance, solver=solver, polish=False, throw=False)
+    except SolverError:
+        return
+    assert not raw.certified
+    polished = solve(instance, solver=solver)
+    assert polished.certified
+    assert polished.stats.raw is not None
+    assert polished.stats.raw.radius == raw.certificate.radius
+    assert polished.stats.polish_iterations > 0
+
+
+def _with_status(monkeypatch, status: str) -> None:
+    """CVXPY reports ``status`` whatever the solver did."""
+    monkeypatch.setattr(cp.Problem, "status", property(lambda self: status))
+
+
+@pytest.mark.parametrize(
+    ("claim", "status"),
+    [("optimal_inaccurate", Status.INACCURATE), ("user_limit", Status.LIMIT), ("new", Status.FAILED)],
+)
+def test_a_claimed_status_neither_certifies_nor_refuses(monkeypatch, claim, status):
+    instance = bind(PROGRAMS["ipw_logistic"](ridge=0.05), RECORDS)
+    _with_status(monkeypatch, claim)
+    good = solve(instance, solver="clarabel")
+    assert good.status is status
+    assert good.certified
+    _with_status(monkeypatch, "optimal")
+    poor = solve(instance, solver=SCS(eps=1e-2), polish=False, throw=False)
+    assert poor.status is Status.SOLVED
+    assert not poor.certified
+    with pytest.raises(CertificateError):
+        solve(instance, solver=SCS(eps=1e-2), polish=False)
+
+
+def test_a_solver_that_raises_becomes_a_typed_error(monkeypatch):
+    def fail(self, *arguments, **settings):
+        raise cp.SolverError("private numbers inside")
+
+    monkeypatch.setattr(cp.Problem, "solve", fail)
+    with pytest.raises(SolverError, match="another solver") as caught:
+        solve(bind(PROGRAMS["ipw_logistic"](), RECORDS), solver="clarabel")
+    assert "private numbers" not in str(caught.value)
+    assert caught.value.__suppress_context__
+    fallback = FirstCertified((Clarabel(), Newton()))
+    assert solve(bind(PROGRAMS["ipw_logistic"](), RECORDS), solver=fallback).stats.solver == "newton"
+    with pytest.raises(SolverError, match="none of the listed"):
+        solve(bind(PROGRAMS["ipw_logistic"](), RECORDS), solver=FirstCertified((Clarabel(), SCS())))
+
+
+def test_first_certified_falls_through_and_names_the_solver():
+    instance = bind(PROGRAMS["entropy_balancing"](ridge=0.01), RECORDS)
+    wrapper = FirstCertified((Newton(max_iterations=1), ProjectedGradient(2), Clarabel()))
+    solution = solve(instance, solver=wrapper)
+    assert solution.stats.solver in ("projected_gradient", "clarabel")
+    assert solution.certified
+    hopeless = solve(
+        instance, solver=FirstCertified((Newton(1), ProjectedGradient(1))), polish=False, throw=False
+    )
+    assert hopeless.stats.solver == "projected_gradient"
+    assert not hopeless.certified
+    with pytest.raises(CertificateError):
+        solve(instance, solver=FirstCertified((Newton(1), ProjectedGradient(1))), polish=False)
+    assert solve(instance, solver="first_certified").stats.solver == "newton"
+
+
+@pytest.mark.parametrize("solver", ["newton", "projected_gradient", "clarabel", "scs"])
+def test_separable_arms_without_a_ridge_are_not_certified(solver):
+    instance = bind(PROGRAMS["ipw_logistic"](ridge=0.0), separable())
+    solver = {"projected_gradient": ProjectedGradient(200), "scs": SCS(max_iterations=500)}.get(
+        solver, solver
+    )
+    try:
+        solution = solve(instance, solver=solver, throw=False)
+    except SolverError:
+        return
+    assert not solution.certified
+    assert solve(bind(PROGRAMS["ipw_logistic"](ridge=0.01), separable())).certified
+
+
+def test_no_repr_or_message_holds_data():
+    secret = 0.123456789012
+    y = RECORDS.y.copy()
+    y[0] = secret
+    X = RECORDS.X.copy()
+    X[0, 1] = secret
+    records = Records(X, RECORDS.a, y, make_domain(3))
+    for name in ("ipw_logistic", "itr"):
+        instance = bind(PROGRAMS[name](), records)
+        solution = solve(instance)
+        texts = [
+            repr(records),
+            repr(instance),
+            str(instance),
+            repr(solution),
+            str(solution),
+            solution.advice(),
+        ]
+        for text in texts:
+            assert "0.1234" not in text
+            assert "array" not in text
+            for value in (*solution.value[:3], *solution.point):
+                assert f"{value:.6g}" not in text
+    short = solve(bind(PROGRAMS["ipw_logistic"](), records), solver=Newton(1), throw=False)
+    assert not any(character.isdigit() for character in short.advice().replace("1e-09", ""))
+
+
+def test_settings_and_results_are_frozen():
+    for frozen in (Clarabel(), PROGRAMS["itr"](), solve(bind(PROGRAMS["uniform"](), RECORDS))):
+        assert isinstance(frozen, Solution) or dataclasses.is_dataclass(frozen)
+        field = dataclasses.fields(frozen)[0].name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(frozen, field, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ipw_logistic", {"ridge": -1.0}),
+        ("ipw_logistic", {"ridge": float("nan")}),
+        ("ipw_logistic", {"radius": 0.0}),
+        ("ipw_logistic", {"trim": 0.5}),
+        ("ipw_randomized", {"propensity": 1.0}),
+        ("ipw_randomized", {"propensity": "abc"}),
+        ("ipw_known", {}),
+        ("ipw_known", {"coefficient": (float("inf"),)}),
+        ("entropy_balancing", {"ridge": float("inf")}),
+        ("entropy_balancing", {"arm_mass": "half"}),
+        ("entropy_balancing", {"scaling": "none"}),
+        ("entropy_balancing", {"constant": 0.0}),
+        ("entropy_balancing_primal", {"ridge": 0.0}),
+        ("itr", {"features": ()}),
+        ("itr", {"features_bound": -1.0}),
+    ],
+)
+def test_bad_hyper_parameters_are_refused_in_one_line(name, settings):
+    with pytest.raises(DeclarationError) as caught:
+        PROGRAMS[name](**settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_coefficient_of_the_wrong_length_is_refused():
+    with pytest.raises(DeclarationError, match="3 entries for 4 columns"):
+        bind(PROGRAMS["ipw_known"](coefficient=(0.1, 0.2, 0.3)), RECORDS)
+
+
+def test_an_unknown_feature_is_refused():
+    with pytest.raises(DeclarationError, match="unknown covariate 9"):
+        bind(PROGRAMS["itr"](features=(9,), theta_set=L1Ball(1.0)), RECORDS)
