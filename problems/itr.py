@@ -55,7 +55,7 @@ class TreatmentRule(WeightedLeastSquares):
             raise DeclarationError("features: must name at least one covariate")
 
     def columns(self, domain: Domain, n_features: int) -> list[int]:
-        """Column numbers of the chosen features. Raises DeclarationError on an unknown one."""
+        """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
         if self.features is None:
             return list(range(n_features))
         known = domain.columns or ()
@@ -65,6 +65,9 @@ class TreatmentRule(WeightedLeastSquares):
                 raise DeclarationError(
                     f"features: unknown covariate {index!r}; known: {', '.join(known) or n_features}"
                 )
+        if len(set(found)) < len(found):
+            # a column counted twice would leave the ball that the constants are derived for
+            raise DeclarationError("features: a covariate is named twice")
         return [int(index) for index in found]
 
     def covariates(self, domain: Domain, X: Array) -> Array:

@@ -209,6 +209,7 @@ def test_no_private_dataset_makes_a_fit_refuse(n, arms, scale, first, second) ->
         ({"noise": "laplace"}, DeclarationError, "noise"),
         ({"split": 1.5}, DeclarationError, "split"),
         ({"second_stage": TreatmentRule(features=("w",))}, DeclarationError, "features"),
+        ({"second_stage": TreatmentRule(features=("u", 0))}, DeclarationError, "twice"),
     ],
 )
 def test_public_mistakes_are_refused_with_a_reason(changes, error, complaint) -> None:

@@ -1,0 +1,76 @@
+"""The command group and what it does with errors."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from dp2erm_cvx import __version__
+from dp2erm_cvx.cli.certify import certify
+from dp2erm_cvx.cli.demo import demo
+from dp2erm_cvx.cli.fit import fit
+from dp2erm_cvx.cli.predict import predict
+from dp2erm_cvx.cli.programs import programs
+from dp2erm_cvx.errors import Dp2ermError
+
+USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
+
+
+class Guarded(click.Group):
+    """A group that ends every error in one line on stderr and an exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run, and exit with 0, 2, 70 or 130."""
+        kwargs["standalone_mode"] = False
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(
+                stream, io.TextIOWrapper
+            ):  # a terminal without UTF-8 gets question marks, not an error
+                stream.reconfigure(errors="replace")
+        sys.exit(self._code(*args, **kwargs))
+
+    def _code(self, *args: Any, **kwargs: Any) -> int:
+        try:
+            returned = super().main(*args, **kwargs)
+        except click.ClickException as error:
+            return _fail(error.format_message(), USAGE)
+        except Dp2ermError as error:
+            return _fail(str(error), USAGE)
+        except (click.Abort, KeyboardInterrupt):
+            return _fail("interrupted", INTERRUPTED)
+        except Exception as error:
+            if os.environ.get("DP2ERM_DEBUG") == "1":
+                traceback.print_exc()
+                return INTERNAL
+            # neither the message nor a traceback: both could hold values of private records
+            name = type(error).__name__
+            return _fail(f"internal error: {name}; run with DP2ERM_DEBUG=1 for the traceback", INTERNAL)
+        return returned if isinstance(returned, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    click.echo(line if code == INTERNAL else f"error: {line}", err=True)
+    return code
+
+
+@click.group(
+    cls=Guarded,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="dp2erm")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Differentially private two-stage estimation: balancing weights, then a private weighted fit."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for command in (fit, predict, programs, certify, demo):
+    main.add_command(command)

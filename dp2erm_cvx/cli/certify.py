@@ -1,0 +1,147 @@
+"""``dp2erm certify``: solvers against programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number, data_options, setting_options
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dp2erm_cvx.experiments.certify import Row
+
+
+@click.command(short_help="Solvers against programs: what is proved about each solution.")
+@click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
+@data_options
+@click.option("--n", "n_samples", type=Number(), default=400, show_default=True, help="Simulated records.")
+@click.option("--program", "programs", multiple=True, help="Only this program; repeatable [all registered].")
+@setting_options
+@click.option("--solver", "solvers", multiple=True, help="Only this solver; repeatable [all].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def certify(
+    data: str | None, programs: Sequence[str], solvers: Sequence[str], as_json: bool, **options: Any
+) -> None:
+    """Solve every program with every solver and print what is proved about each solution.
+
+    Without DATA the records are simulated (seeded). With DATA the numbers depend on private records: they
+    are for the data holder only. Settings apply where exactly one --program is named.
+    """
+    from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, progress
+
+    with progress("building the programs") as bar:
+        from dp2erm_cvx.experiments.certify import DEFAULT_SOLVERS, certificates, instances
+        from dp2erm_cvx.solve import solver_by_name
+
+        names = tuple(solvers) or DEFAULT_SOLVERS
+        for name in names:
+            solver_by_name(name)
+        dataset, domain, built = _prepare(data, programs, options)
+        (task,) = bar.task_ids
+        bar.update(task, total=len(built))
+        rows: list[Row] = []
+        for name, instance in instances(built, dataset, domain):
+            bar.update(task, description=name)
+            rows += certificates(name, instance, names)
+            advance(bar)
+    if data is not None:
+        click.echo(f"{NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
+    if as_json:
+        click.echo(json.dumps([_finite(row) for row in rows], indent=2))
+        return
+    screen = console()
+    source = (
+        f"the {dataset.n_samples} records of {data}" if data else f"{dataset.n_samples} simulated records"
+    )
+    screen.print(f"Certificates on {source}" + (f" ({NOT_PRIVATE})" if data else ""), style="bold")
+    screen.print(certificate_table(rows))
+    screen.print(
+        "raw, final: bound on the relative distance of the weights (l1 over n) or of theta to the exact "
+        "minimizer, before and after Newton polishing; apart: distance to the best certified solution; "
+        "gap: Fenchel duality gap. The objective is that of the form that is certified (for entropy "
+        "balancing the dual); n/a: the solver does not apply."
+    )
+
+
+def certificate_table(rows: Sequence[Row]) -> Table:
+    """One line per solver under the name of its program; fits 80 columns."""
+    from dp2erm_cvx.cli.screen import grid
+
+    table = grid("program, solver", "status", "objective", "gap", "raw", "final", "apart", "time", left=2)
+    for column in table.columns:
+        column.no_wrap = True
+    previous = None
+    for row in rows:
+        if row.program != previous:
+            table.add_row(row.program, style="bold")
+        shown = "n/a" if row.status == "does not apply" else row.status
+        table.add_row(
+            f"  {row.solver}",
+            shown if row.certified or math.isnan(row.radius) else "UNPROVED",
+            _number(row.objective, ".5g"),
+            *(_number(value, ".0e") for value in (row.duality_gap, row.raw_radius, row.radius, row.distance)),
+            _number(row.seconds, ".2f"),
+        )
+        previous = row.program
+    return table
+
+
+def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:
+    from dp2erm_cvx import registry
+    from dp2erm_cvx.cli.options import read_data, read_domain, read_settings
+    from dp2erm_cvx.experiments.certify import default_programs, simulated
+
+    if data is None:
+        given = [
+            name
+            for name in (
+                "treatment",
+                "outcome",
+                "covariates",
+                "domain",
+                "covariate_bound",
+                "outcome_bound",
+                "ranges",
+            )
+            if options[name]
+        ]
+        if given:
+            raise DeclarationError(
+                f"--{given[0].replace('_', '-')} describes data: name the data file as well"
+            )
+        dataset, domain = simulated(options["n_samples"])
+    else:
+        domain = read_domain(options)
+        dataset = read_data(data, options, domain)
+    settings = read_settings(options)
+    if settings and len(programs) != 1:
+        raise DeclarationError("settings belong to one program: name exactly one --program")
+    n_columns = len(dataset.columns) + (1 if domain.intercept else 0)
+    built = default_programs(n_columns)
+    if programs:
+        by_name = {program.name: program for program in built}
+        known = registry.programs()
+        built = [
+            registry.build(known, name, **settings) if settings or name not in by_name else by_name[name]  # type: ignore[misc]
+            for name in programs
+        ]
+    return dataset, domain, built
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else format(value, form)
+
+
+def _finite(row: Row) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in dataclasses.asdict(row).items()
+    }

@@ -1,0 +1,97 @@
+"""``dp2erm demo``: the whole method on embedded real data, as a short text with tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.experiments.nhefs_demo import Comparison
+
+
+@click.command(short_help="Private effects and rules from real data, in half a minute.")
+@click.option(
+    "--output-dir",
+    default="output",
+    show_default=True,
+    metavar="FOLDER",
+    help="For the figure and the release.",
+)
+@click.option("--solver", "solvers", multiple=True, help="Solver of the certificate table; repeatable.")
+@click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
+def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
+    """Private effects and treatment rules from NHEFS, beside non-private comparisons.
+
+    NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten years.
+    """  # fmt: skip
+    from pathlib import Path
+
+    from dp2erm_cvx.cli import demo_text as text
+    from dp2erm_cvx.cli.certify import certificate_table
+    from dp2erm_cvx.cli.report import show_balance
+    from dp2erm_cvx.cli.screen import advance, console, progress, write_text
+
+    if seed is not None and not isinstance(seed, int):
+        raise DeclarationError(f"seed = {seed!r}: must be a whole number")
+    folder = Path(output_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DeclarationError(f"{output_dir}: cannot be made: {error.strerror or error}") from None
+    with progress("loading", total=15) as bar:
+        from dp2erm_cvx.datasets import load_nhefs
+        from dp2erm_cvx.experiments import nhefs_demo
+        from dp2erm_cvx.plots import love_plot
+        from dp2erm_cvx.solve import solver_by_name
+
+        chosen = tuple(solvers) or ("newton", "clarabel", "scs")
+        for name in chosen:
+            solver_by_name(name)
+        data, seeds = load_nhefs(), nhefs_demo.Seeds(seed)
+        rows, effects, rules = [], [], []
+        for group in nhefs_demo.certificate_rows(data, chosen):
+            rows += group
+            advance(bar, "certifying")
+        for effect in nhefs_demo.effects(data, seeds):
+            effects.append(effect)
+            advance(bar, "releasing effects")
+        for rule in nhefs_demo.rules(data, seeds):
+            rules.append(rule)
+            advance(bar, "releasing rules")
+        naive, textbook = nhefs_demo.naive_effect(data), nhefs_demo.textbook_effect(data)
+        advance(bar, "drawing")
+        best = _best_balance(effects)
+        love_plot(best.balance, folder / "love_nhefs.png")
+        # the rule that can be read: entropy balancing at the larger budget
+        kept = rules[1].published[-1].release
+        write_text(folder / "release_nhefs.json", kept.to_json() + "\n")
+        advance(bar)
+
+    screen = console()
+    if seed is not None:
+        screen.print("NOT PRIVATE: the noise is seeded, for tests only.", style="bold")
+    for block in text.data_section(data):
+        screen.print(block)
+    for block in text.certificate_section(certificate_table(rows)):
+        screen.print(block)
+    for block in text.effect_section(effects, naive, textbook):
+        screen.print(block)
+    for block in text.rule_section(rules):
+        screen.print(block)
+    screen.print(text.heading("5. Balance, for the data holder only"))
+    screen.print(f"First stage: {best.scheme.label} ({best.scheme.reason}).")
+    show_balance(best.balance, stderr=False)
+    screen.print(f"Love plot (not private): {folder / 'love_nhefs.png'}")
+    for block in text.guarantee_section([*effects, *rules], kept, str(folder / "release_nhefs.json")):
+        screen.print(block)
+
+
+def _best_balance(effects: list[Comparison]) -> Comparison:
+    import numpy as np
+
+    return min(effects, key=lambda one: float(np.mean(np.abs(one.balance.smd_after))))

@@ -1,0 +1,125 @@
+"""``dp2erm fit``: one private release from a data file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number, data_options, setting_options
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.estimator import PrivateWorkings
+
+# \b keeps click from filling the lines
+_EXAMPLE = """\b
+Example:
+dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:45 \\
+    --covariate-bound 1.4 --outcome-bound 10 --second-stage arm_means --epsilon 1
+"""
+
+
+@click.command(short_help="One private release from a data file.", epilog=_EXAMPLE)
+@click.argument("data", metavar="DATA.csv|.parquet")
+@data_options
+@click.option(
+    "--program", default="entropy_balancing", show_default=True, help="First stage; see dp2erm programs."
+)
+@setting_options
+@click.option("--second-stage", default="itr", show_default=True, help="itr, arm_means or plug_in_ate.")
+@click.option(
+    "--theta-set", metavar="KIND:SIZE", help="l1:2, l2:2 or box:5 [default: that of the second stage]."
+)
+@click.option("--l1", type=Number(), help="Weight of the l1 norm in the regularizer [0].")
+@click.option("--l2", type=Number(), help="Weight of half the squared l2 norm in the regularizer [0].")
+@click.option(
+    "--features", metavar="A,B,...", help="itr: the public choice of covariates for the rule [all]."
+)
+@click.option("--features-bound", type=Number(), help="itr: norm that these features are shrunk to.")
+@click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release.")
+@click.option("--delta", type=Number(), default=0.0, help="Needed by Gaussian noise [0].")
+@click.option("--noise", default="gamma", show_default=True, help="gamma (pure) or gaussian.")
+@click.option("--split", type=Number(), help="Share of epsilon that pays for the noise [chosen publicly].")
+@click.option(
+    "--solver",
+    default="newton",
+    show_default=True,
+    help="newton, projected_gradient, clarabel, scs, osqp, ...",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the release as JSON and nothing else on stdout.")
+@click.option("--output", metavar="FILE", help="Write the release as JSON.")
+@click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private.")
+@click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private.")
+@click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE.")
+def fit(data: str, **options: Any) -> None:
+    """Release a private treatment rule or effect from DATA.
+
+    Everything about the domain, the programs and the budget is public and must be declared without
+    looking at the data. Covariates are scaled by their public ranges and clipped to the covariate bound; the
+    outcome is centered and clipped to the outcome bound.
+    """
+    from dp2erm_cvx.cli.report import show_release
+    from dp2erm_cvx.cli.screen import advance, progress, writable, write_text
+    from dp2erm_cvx.errors import DeclarationError
+
+    for path in (options["output"], options["love_plot"]):
+        writable(path)
+    seed = options["seed"]
+    if seed is not None and not isinstance(seed, int):
+        raise DeclarationError(f"seed = {seed!r}: must be a whole number")
+    with progress("reading the data", total=3) as bar:
+        from dp2erm_cvx.cli.options import named, read_data, read_domain
+        from dp2erm_cvx.cli.stages import first_stage, second_stage
+        from dp2erm_cvx.estimator import PrivateTwoStageERM
+        from dp2erm_cvx.privacy import Budget
+        from dp2erm_cvx.solve import solver_by_name
+
+        # everything that is declared is judged before the data are read
+        budget = Budget(options["epsilon"], options["delta"])
+        solver = solver_by_name(options["solver"])
+        domain = read_domain(options)
+        first = first_stage(options["program"], options)
+        dataset = read_data(data, options, domain)
+        second = second_stage(options["second_stage"], options, dataset.columns, domain)
+        advance(bar, "calibrating and solving")
+        model = PrivateTwoStageERM(
+            domain,
+            budget,
+            first,
+            second,
+            noise=options["noise"],
+            split=options["split"],
+            solver=solver,
+            seed=seed,
+        )
+        model.fit(named(dataset), dataset.a, dataset.y)
+        advance(bar, "predicting the noise")
+        workings, release = model.private_workings_, model.release_
+        if options["love_plot"]:
+            from dp2erm_cvx.plots import love_plot
+
+            love_plot(workings.balance(), options["love_plot"])
+        if options["output"]:
+            write_text(options["output"], release.to_json() + "\n")
+        plan = model.plan(dataset.n_samples, len(dataset.columns))
+    _for_the_data_holder(workings, options)
+    if not release.private:
+        click.echo(f"{release.guarantee.standing.upper()}: do not publish this release", err=True)
+    if options["as_json"]:
+        click.echo(release.to_json())
+    else:
+        show_release(release, second, domain, plan.calibration)
+
+
+def _for_the_data_holder(workings: PrivateWorkings, options: dict[str, Any]) -> None:
+    for solution in (workings.weights, workings.theta):
+        if not solution.certified:
+            click.echo(f"warning: {solution.advice()}", err=True)
+    if options["delta"] and options["noise"] == "gamma":
+        click.echo("note: gamma noise is pure; --delta is not used (--noise gaussian uses it)", err=True)
+    if options["balance"]:
+        from dp2erm_cvx.cli.report import show_balance
+
+        show_balance(workings.balance(), stderr=True)
+    if options["love_plot"]:
+        click.echo(f"NOT PRIVATE: love plot written to {options['love_plot']}", err=True)

@@ -1,0 +1,72 @@
+"""``dp2erm programs``: what is registered, and which theorem covers it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.program import Program
+
+
+@click.command(short_help="Registered programs, their settings and theorems.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def programs(as_json: bool) -> None:
+    """List every registered program: formula, cone, settings, theorem in force."""
+    from rich.table import Table
+
+    from dp2erm_cvx import registry
+    from dp2erm_cvx.cli.screen import console, progress
+
+    with progress("collecting programs"):
+        listed = [describe(cls) for cls in registry.programs().values()]
+    if as_json:
+        click.echo(json.dumps(listed, indent=2))
+        return
+    screen = console()
+    for stage in ("first", "second"):
+        screen.print(f"{stage.capitalize()} stage\n", style="bold")
+        for program in listed:
+            if program["stage"] != stage:
+                continue
+            screen.print(program["name"], style="bold")
+            table = Table.grid(padding=(0, 2))
+            settings = [f"{name}={text}" for name, text in program["settings"].items()]
+            table.add_row("  formula", program["formula"])
+            table.add_row("  cone", program["cone"])
+            table.add_row("  settings", ", ".join(settings) or "none")
+            table.add_row("  theorem", program["theorem"])
+            table.add_row("  neighbors", ", ".join(program["relations"]) or "none: not private")
+            table.add_row("  source", program["citation"])
+            screen.print(table)
+            screen.print()
+    screen.print("Settings with defaults: dp2erm fit ... --program NAME --set SETTING=VALUE")
+
+
+def describe(cls: type[Program]) -> dict[str, Any]:
+    """What a program class declares about itself, as plain JSON types."""
+    from dp2erm_cvx.program import FirstStage
+
+    defaults = {name: known.default for name, known in inspect.signature(cls).parameters.items()}
+    return {
+        "name": cls.name,
+        "stage": "first" if issubclass(cls, FirstStage) else "second",
+        "formula": cls.formula,
+        "cone": cls.cone,
+        "settings": {name: _plain(value) for name, value in defaults.items()},
+        "theorem": cls.theorem,
+        "relations": sorted(relation.value for relation in cls.relations),
+        "citation": cls.citation,
+    }
+
+
+def _plain(value: object) -> object:
+    if value is inspect.Parameter.empty or value == ():
+        return "required"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, str | int | float) else repr(value)

@@ -1,0 +1,119 @@
+"""A release and a balance table for human readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, grid
+from dp2erm_cvx.experiments.noise_range import SHARE, NoiseRange, noise_range
+from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dp2erm_cvx.calibration import Calibration
+    from dp2erm_cvx.diagnostics import BalanceTable
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.release import Release
+
+
+def show_release(release: Release, second: SecondStage, domain: Domain, calibration: Calibration) -> None:
+    """Print theta, the effect, the guarantee and the noise, all from the release and public quantities."""
+    screen = console()
+    standing = "" if release.private else f": {release.guarantee.standing.upper()}"
+    first = release.first_stage["name"]
+    screen.print(f"Release{standing}", style="bold")
+    screen.print(f"{first}, then {second.name}, on {release.n_samples} records")
+    for block in _estimates(release, second, domain, calibration):
+        screen.print(block)
+    screen.print()
+    screen.print(_guarantee(release))
+    if not release.private:
+        screen.print(f"{release.guarantee.standing.upper()}: do not publish this release", style="bold")
+
+
+def show_balance(table: BalanceTable, *, stderr: bool) -> None:
+    """Print a balance table, marked as not private."""
+    screen = console(stderr=stderr)
+    screen.print(f"Balance before and after weighting: {NOT_PRIVATE}, for the data holder only", style="bold")
+    covariates = grid("covariate", "SMD before", "SMD after")
+    for row in table.rows():
+        covariates.add_row(*row)
+    arms = grid("arm", "records", "mass before", "mass after", "ESS before", "ESS after")
+    for arm in table.arm_rows():
+        arms.add_row(*arm)
+    screen.print(covariates)
+    screen.print()
+    screen.print(arms)
+    for note in table.notes:
+        screen.print(f"note: {note}")
+
+
+def noise_sentences(moved: NoiseRange) -> list[str]:
+    """What the predicted range of the noise means, in words."""
+    assumed = (
+        "half of the weight in each arm (an arm with a quarter of it has twice the noise)"
+        if moved.coefficients is not None
+        else "ranges 6 standard deviations wide, with the mean one off the middle"
+    )
+    lines = [
+        f"The noise is predicted from public quantities, for {assumed}: no bound, as the true curvature is "
+        f"private. gamma also pulls theta toward 0, by about {moved.shrinkage:.0%}."
+    ]
+    if moved.dominates:
+        lines.append(
+            f"NOISE DOMINATES: it reaches beyond {SHARE:.0%} of the largest value that theta may take "
+            f"({moved.bound:.3g}); this release says little about the data."
+        )
+    return lines
+
+
+def _estimates(
+    release: Release, second: SecondStage, domain: Domain, calibration: Calibration
+) -> Iterator[Table | str]:
+    if not isinstance(second, WeightedLeastSquares):
+        table = grid("parameter", "theta")
+        for name, value in zip(release.parameters, release.theta, strict=True):
+            table.add_row(name, f"{value:+.4g}")
+        yield table
+        return
+    n, k = release.n_samples, len(release.columns)
+    moved = noise_range(second, domain, calibration, n_samples=n, n_features=k)
+    table = grid("parameter", "theta", "2.5-97.5 % of the noise")
+    for name, value, width in zip(release.parameters, release.theta, moved.half_width, strict=True):
+        table.add_row(name, f"{value:+.4g}", f"±{width:.3g}")
+    if moved.coefficients is not None and len(release.theta) > 1:
+        net = ", net of the treatment cost" if domain.treatment_cost else ""
+        effect = float(moved.coefficients @ np.array(release.theta))
+        table.add_section()
+        table.add_row(f"effect (units of the outcome{net})", f"{effect:+.4g}", f"±{moved.effect:.3g}")
+    yield table
+    if moved.coefficients is None:
+        yield "theta is in units of the outcome per unit of the scaled covariates; treat where x'theta > 0."
+    elif second.name == "arm_means" and domain.outcome_center:
+        yield f"The arm means are relative to the public center {domain.outcome_center:g}."
+    yield from noise_sentences(moved)
+
+
+def _guarantee(release: Release) -> Table:
+    from rich.table import Table
+
+    guarantee, mechanism = release.guarantee, release.mechanism
+    delta = f"delta = {guarantee.delta:g}" if guarantee.delta else "pure"
+    rows = [
+        ("guarantee", f"epsilon = {guarantee.epsilon:g} ({delta}); neighbors: {guarantee.relation}"),
+        ("standing", str(guarantee.standing)),
+        ("theorems", f"{guarantee.theorem}; {guarantee.stability_theorem}"),
+        ("assuming", "; ".join(guarantee.assumptions)),
+        ("noise", f"{mechanism.noise}, scale {mechanism.scale:.6g}, {mechanism.split:.0%} of epsilon"),
+        ("gamma", f"{mechanism.gamma:.6g}"),
+        ("stability V", f"{mechanism.stability:.6g} (largest weight {mechanism.weight_bound:.4g})"),
+        ("sensitivity", f"{mechanism.sensitivity:.6g} = {mechanism.gradient_radius:.6g} x V"),
+    ]
+    table = Table.grid(padding=(0, 2))
+    for name, text in rows:
+        table.add_row(name, text)
+    return table

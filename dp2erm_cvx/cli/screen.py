@@ -1,0 +1,87 @@
+"""Consoles, progress and files: what every command shares to reach the reader."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+#: Width of what is written to a file or a pipe.
+WIDTH = 100
+
+NOT_PRIVATE = "NOT PRIVATE"
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that takes text as it is: column names may hold brackets."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH
+    return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+
+def grid(*headers: str, left: int = 1) -> Table:
+    """A plain table; the first ``left`` columns are text, the others are numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for place, header in enumerate(headers):
+        table.add_column(header, justify="left" if place < left else "right")
+    return table
+
+
+@contextmanager
+def progress(description: str, total: int | None = None) -> Iterator[Progress]:
+    """A progress bar on stderr while the block runs, on terminals only; it vanishes when done."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    screen = console(stderr=True)
+    bar = Bar(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+    )
+    with bar:
+        bar.add_task(description, total=total)
+        yield bar
+
+
+def advance(bar: Progress, description: str | None = None) -> None:
+    """One step further, with what comes next."""
+    for task in bar.task_ids:
+        bar.update(task, advance=1)
+        if description is not None:
+            bar.update(task, description=description)
+
+
+def writable(path: str | None) -> None:
+    """Raise DeclarationError before any work is done, where a file could not be written later."""
+    if path is None:
+        return
+    folder = Path(path).parent
+    if Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise DeclarationError(f"{path}: cannot be written: choose a file in a folder that exists")
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a file. Raises DeclarationError in one line."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DeclarationError(f"{path}: cannot be written: {error.strerror or error}") from None

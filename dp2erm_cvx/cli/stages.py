@@ -1,0 +1,88 @@
+"""Programs from command-line texts, and back from the JSON of a release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dp2erm_cvx.cli.options import names, number_or_text, read_settings
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.program import ConvexSet, FirstStage, SecondStage
+    from dp2erm_cvx.release import Release
+
+
+def first_stage(name: str, options: dict[str, Any]) -> FirstStage:
+    """The first stage called ``name`` with the settings given as flags."""
+    from dp2erm_cvx import registry
+
+    return registry.build(registry.first_stages(), name, **read_settings(options))
+
+
+def second_stage(name: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain) -> SecondStage:
+    """The second stage called ``name`` with Theta, R and features given as flags."""
+    from dp2erm_cvx import registry
+    from dp2erm_cvx.program import ElasticNet
+
+    settings: dict[str, Any] = {}
+    if options["theta_set"] is not None:
+        settings["theta_set"] = theta_set(options["theta_set"])
+    penalty = {kind: options[kind] for kind in ("l1", "l2") if options[kind] is not None}
+    if penalty:
+        settings["regularizer"] = ElasticNet(**penalty)
+    features = names(options["features"])
+    if features is not None:
+        settings["features"] = tuple(_feature(feature, columns, domain) for feature in features)
+    if options["features_bound"] is not None:
+        settings["features_bound"] = options["features_bound"]
+    return registry.build(registry.second_stages(), name, **settings)
+
+
+def theta_set(text: str) -> ConvexSet:
+    """``l1:2``, ``l2:2``, ``box:5`` or ``whole``."""
+    from dp2erm_cvx.program import Box, L1Ball, L2Ball, WholeSpace
+
+    kind, separator, size = text.strip().lower().partition(":")
+    if kind == "whole" and not separator:
+        return WholeSpace()
+    kinds: dict[str, Any] = {"l1": L1Ball, "l2": L2Ball, "box": Box}
+    if kind not in kinds or not size:
+        raise DeclarationError(f"--theta-set {text!r}: must be l1:RADIUS, l2:RADIUS, box:BOUND or whole")
+    made: ConvexSet = kinds[kind](number_or_text(size))
+    return made
+
+
+def from_release(release: Release) -> tuple[SecondStage, Domain]:
+    """What is needed to predict, from the release alone: Theta and R have done their work in the fit.
+
+    Raises DeclarationError where the JSON was changed into something that is no release.
+    """
+    from dp2erm_cvx import registry
+    from dp2erm_cvx.domain import Domain
+
+    try:
+        settings = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in dict(release.second_stage["settings"]).items()
+            if name not in ("theta_set", "regularizer")
+        }
+        domain = Domain.from_dict(release.domain)
+        second = registry.build(registry.second_stages(), str(release.second_stage["name"]), **settings)
+        expected = second.parameter_names(release.columns, domain)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise DeclarationError(f"release JSON: second_stage or domain is damaged ({error!r})") from None
+    if not len(release.theta) == len(release.parameters) == len(expected):
+        raise DeclarationError(
+            f"release JSON: theta has {len(release.theta)} values, the program {len(expected)} parameters"
+        )
+    return second, domain
+
+
+def _feature(text: str, columns: tuple[str, ...], domain: Domain) -> str | int:
+    # without named ranges the domain knows columns by number only
+    if domain.columns is None and text in columns:
+        return columns.index(text)
+    number = number_or_text(text)
+    known = text in columns or not isinstance(number, int)
+    return text if known else int(number)

@@ -1,0 +1,15 @@
+"""Embedded real data with its public domain, and the simulations of the paper."""
+
+from dp2erm_cvx.datasets.nhefs import NHEFS_RANGES, PublicRange, load_nhefs, nhefs_domain
+from dp2erm_cvx.datasets.simulation import SCENARIOS, Scenario, Simulation, simulate
+
+__all__ = [
+    "NHEFS_RANGES",
+    "SCENARIOS",
+    "PublicRange",
+    "Scenario",
+    "Simulation",
+    "load_nhefs",
+    "nhefs_domain",
+    "simulate",
+]

@@ -1,0 +1,136 @@
+"""The three scenarios of Lee & Chen (arXiv 2602.12604), section "Simulation Studies"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, ndtr, ndtri
+
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import public_number
+
+Array = NDArray[np.float64]
+
+#: Number of covariates in every scenario.
+N_COVARIATES = 10
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """The outcome mechanism: Y = main_effect(X) + (A - 1/2) contrast(X) + noise of the given variance.
+
+    ``main_effect`` and ``contrast`` map (n, 10) to (n,); ``variance`` maps (n, 10) and (n,) to (n,).
+    """
+
+    name: str
+    main_effect: Callable[[Array], Array]
+    contrast: Callable[[Array], Array]
+    variance: Callable[[Array, NDArray[np.int64]], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Simulated records and what is unknown in real data; all arrays are (n,).
+
+    ``propensity`` is P(A = 1 | X), ``contrast`` the effect E[Y(1) - Y(0) | X], ``main_effect`` the mean of
+    the two potential outcomes given X.
+    """
+
+    scenario: Scenario
+    dataset: Dataset
+    propensity: Array
+    contrast: Array
+    main_effect: Array
+
+    @property
+    def optimal_rule(self) -> NDArray[np.int64]:
+        """Treat where the contrast is positive (n,)."""
+        return (self.contrast > 0).astype(np.int64)
+
+    def accuracy(self, rule: ArrayLike) -> float:
+        """Share of records where ``rule`` (n,) in {0, 1} is the optimal rule."""
+        return float(np.mean(np.asarray(rule) == self.optimal_rule))
+
+    def value(self, rule: ArrayLike) -> float:
+        """Mean outcome if everyone were treated by ``rule`` (n,) in {0, 1}, without noise."""
+        return float(np.mean(self.main_effect + (np.asarray(rule) - 0.5) * self.contrast))
+
+
+def simulate(scenario: str, n_samples: int, *, rng: np.random.Generator | int) -> Simulation:
+    """Draw ``n_samples`` records from ``"linear"``, ``"tree"`` or ``"nonlinear"``.
+
+    The ten covariates are standard normals truncated to [-1, 1]; logit P(A = 1 | X) is 0.3 X_1 - 0.5 X_2 + 0.05.
+    The paper gives only the variance of the noise; here it is Gaussian. ``rng`` is a generator or a seed.
+
+    Raises
+    ------
+    DeclarationError
+        The scenario is unknown or ``n_samples`` is below 2.
+    """
+    if scenario not in SCENARIOS:
+        raise DeclarationError(f"scenario = {scenario!r}: must be one of {', '.join(SCENARIOS)}")
+    if public_number("n_samples", n_samples, at_least=2) != int(n_samples):
+        raise DeclarationError(f"n_samples = {n_samples!r}: must be a whole number")
+    drawn = SCENARIOS[scenario]
+    generator = np.random.default_rng(rng)
+    X = ndtri(generator.uniform(ndtr(-1.0), ndtr(1.0), (int(n_samples), N_COVARIATES)))
+    X = np.clip(X, -1.0, 1.0)  # rounding in the inverse may step over the end
+    propensity = expit(0.3 * X[:, 0] - 0.5 * X[:, 1] + 0.05)
+    a = (generator.uniform(size=len(X)) < propensity).astype(np.int64)
+    main_effect, contrast = drawn.main_effect(X), drawn.contrast(X)
+    noise = generator.standard_normal(len(X)) * np.sqrt(drawn.variance(X, a))
+    y = main_effect + (a - 0.5) * contrast + noise
+    return Simulation(drawn, Dataset.from_arrays(X, a, y), propensity, contrast, main_effect)
+
+
+def _quadratic(X: Array) -> Array:
+    total: Array = np.sum(X[:, :5] + (2.0 / 3.0) * (2.0 * X[:, :5] ** 2 - 1.0), axis=1)
+    return total
+
+
+def _tree_contrast(X: Array) -> Array:
+    first, fourth = X[:, 0], X[:, 3]
+    by_first = 6.0 * (first > -0.5) * np.sign(first - 0.5)
+    by_fourth = 5.0 * (2.0 * first < -0.5) * np.sign(fourth + 0.5)
+    contrast: Array = by_first + by_fourth + 1.0
+    return contrast
+
+
+def _nonlinear_main_effect(X: Array) -> Array:
+    x1, x2, x3, x4, x5 = X[:, :5].T
+    polynomial = 2.0 + 3.0 * x1 + 2.0 * x2 + 3.0 * x4 - 2.5 * x4**2 - 1.5 * x5**2 + 2.0 * x1 * x2
+    effect: Array = polynomial + 2.0 * np.exp(-x1 * x2) + np.sin(x3)
+    return effect
+
+
+def _nonlinear_variance(X: Array, a: NDArray[np.int64]) -> Array:
+    x2, x3, x4 = np.maximum(X[:, 1:4], 0.0).T
+    return 0.25 + 2.0 * x2 + x3 * (a == 1) + x4 * (a == 0)
+
+
+def _two(X: Array, a: NDArray[np.int64]) -> Array:
+    return np.full(len(X), 2.0)
+
+
+SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
+    {
+        "linear": Scenario(
+            "linear",
+            lambda X: -0.1 * _quadratic(X),
+            lambda X: 8.0 * X[:, 0] - 8.0 * X[:, 1] + 4.0 * X[:, 2] + 8.0 * X[:, 3],
+            _two,
+        ),
+        "tree": Scenario("tree", lambda X: -3.0 * _quadratic(X), _tree_contrast, _two),
+        "nonlinear": Scenario(
+            "nonlinear",
+            _nonlinear_main_effect,
+            lambda X: -0.5 - 2.0 * X[:, 3] + X[:, 3] ** 2 + 2.5 * X[:, 4] ** 2,
+            _nonlinear_variance,
+        ),
+    }
+)

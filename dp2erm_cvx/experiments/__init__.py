@@ -1,0 +1,1 @@
+"""Experiments: functions that return plain tables. Nothing is printed or drawn here."""

@@ -1,0 +1,115 @@
+"""What the demonstration on NHEFS declares before the data are seen, and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.datasets import nhefs_domain
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import Box, FirstStage, L2Ball, WeightedLeastSquares
+
+#: Norm of the ten scaled covariates; the constant 1 in front of them comes on top.
+COVARIATES_BOUND = 2.5
+#: In kg: who would gain more than this by giving up is flagged by the rule.
+TREATMENT_COST = 3.0
+#: In kg: an arm's mean change of weight lies between -5 and 10 kg, one person's between -17.5 and 22.5 kg.
+ARM_MEAN_BOUND = 7.5
+#: The rule looks at these alone: few parameters, little noise.
+FEATURES = ("age", "wt71")
+#: Largest norm of the rule's coefficients, in kg.
+RULE_BOUND = 5.0
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A first stage with its short name in the tables and the public reason for its settings."""
+
+    label: str
+    program: FirstStage
+    reason: str
+
+
+@dataclass(frozen=True)
+class Spending:
+    """A budget and the noise law that spends it."""
+
+    budget: Budget
+    noise: str
+
+
+EFFECT_SPENDING = (
+    Spending(Budget(1.0), "gamma"),
+    Spending(Budget(2.0), "gamma"),
+    Spending(Budget(1.0, 1e-6), "gaussian"),
+)
+RULE_SPENDING = (Spending(Budget(1.0), "gamma"), Spending(Budget(8.0), "gamma"))
+
+
+def effect_domain() -> Domain:
+    """The public domain of the effect: the data set's default, and a constant for the propensity model."""
+    return nhefs_domain(covariate_bound=math.hypot(COVARIATES_BOUND, 1.0), intercept=1.0)
+
+
+def rule_domain() -> Domain:
+    """The same with the public cost of treatment; the center of the net outcome falls by half of it."""
+    return nhefs_domain(
+        covariate_bound=math.hypot(COVARIATES_BOUND, 1.0),
+        intercept=1.0,
+        treatment_cost=TREATMENT_COST,
+        outcome_center=2.5 - TREATMENT_COST / 2,
+    )
+
+
+def schemes() -> tuple[Scheme, ...]:
+    """First stages, from none to stronger balance within each family."""
+    first = registry.first_stages()
+    squared = effect_domain().covariate_bound ** 2
+    balance = 2 * COVARIATES_BOUND**2
+    return (
+        Scheme("uniform", registry.build(first, "uniform"), "no weighting: the baseline"),
+        Scheme(
+            "entropy",
+            registry.build(first, "entropy_balancing", ridge=balance),
+            f"entropy balancing; ridge {balance:g} = G^2, the squared norm bound of the balance functions",
+        ),
+        Scheme(
+            "entropy, ridge/4",
+            registry.build(first, "entropy_balancing", ridge=balance / 4),
+            f"ridge {balance / 4:g}: a quarter, for better balance",
+        ),
+        Scheme(
+            "IPW",
+            registry.build(first, "ipw_logistic", ridge=squared / 10, trim=4.0),
+            f"logistic propensity; ridge {squared / 10:g} = M^2/10; no 1/propensity above 4",
+        ),
+        Scheme(
+            "IPW, ridge/10",
+            registry.build(first, "ipw_logistic", ridge=squared / 100, trim=4.0),
+            f"ridge {squared / 100:g}: a tenth, for better balance",
+        ),
+    )
+
+
+def arm_means() -> WeightedLeastSquares:
+    """The effect as the difference of two arm means, each within :data:`ARM_MEAN_BOUND` of the center."""
+    return _least_squares("arm_means", theta_set=Box(ARM_MEAN_BOUND))
+
+
+def rule() -> WeightedLeastSquares:
+    """The linear rule over :data:`FEATURES`, whose two scaled values cannot exceed the norm sqrt(2)."""
+    return _least_squares(
+        "itr",
+        features=FEATURES,
+        features_bound=math.sqrt(len(FEATURES)),
+        theta_set=L2Ball(RULE_BOUND),
+    )
+
+
+def _least_squares(name: str, **given: Any) -> WeightedLeastSquares:
+    built = registry.build(registry.second_stages(), name, **given)
+    assert isinstance(built, WeightedLeastSquares)
+    return built

@@ -1,0 +1,167 @@
+"""Columns of numbers out of files and data frames, with the place of whatever is not a number.
+
+Row 1 is the first record; for a CSV file the line is named as well.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.errors import DataError, DeclarationError
+
+_BOOLEANS = {"true": 1.0, "false": 0.0}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns that are read one at a time; ``place`` turns a 0-based row into words."""
+
+    source: str
+    names: tuple[str, ...]
+    column: Callable[[str], Any]
+    place: Callable[[int], str] = lambda row: f"row {row + 1}"
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise DataError(f"{self.source} has two columns named {name!r}: rename one")
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """One column as finite float64; raises DataError naming the row and the column otherwise."""
+        if name not in self.names:
+            known = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
+            raise DataError(f"{self.source} has no column {name!r}; it has: {known}")
+        return to_numbers(self.column(name), name, self.place)
+
+
+def to_numbers(
+    values: Any, name: str, place: Callable[[int], str] = lambda row: f"row {row + 1}"
+) -> NDArray[np.float64]:
+    """A new (n,) float64 array of finite numbers; raises DataError at the first value that is not one."""
+    array = np.asarray(values)
+    if array.dtype.kind in "buif":
+        numbers = array.astype(np.float64)
+        wrong = np.flatnonzero(~np.isfinite(numbers))
+        if wrong.size:
+            row = int(wrong[0])
+            raise DataError(f"{place(row)}, column {name!r}: {_complaint(array[row].item())}")
+        return numbers
+    if array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
+        raise DataError(f"column {name!r}: holds dates or durations, not numbers")
+    if array.dtype.kind != "O":
+        array = array.astype(object)
+    return np.array([_number(value, name, row, place) for row, value in enumerate(array)], dtype=np.float64)
+
+
+def read_frame(frame: Any) -> Table:
+    """Columns of a pandas data frame (or of anything with ``columns`` and ``[name].to_numpy()``)."""
+    if not hasattr(frame, "columns") or not hasattr(frame, "__getitem__"):
+        raise DataError(f"{type(frame).__name__} is not a data frame")
+    keys = {str(key): key for key in frame.columns}
+    names = tuple(str(key) for key in frame.columns)
+    return Table("the data frame", names, lambda name: frame[keys[name]].to_numpy())
+
+
+def read_csv(path: str | Path) -> Table:
+    """Rows of a CSV file with a header, kept as text; blank lines are skipped."""
+    source = str(path)
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, strict=True)
+            lines = [(reader.line_num, cells) for cells in reader if cells]
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{source}: is not UTF-8 text, so not a CSV file this reader knows") from None
+    except csv.Error as error:
+        raise DataError(f"{source}: is not a CSV file: line {reader.line_num}: {error}") from None
+    if not lines:
+        raise DataError(f"{source}: is empty: a header line is needed")
+    names = tuple(name.strip() for name in lines[0][1])
+    records = lines[1:]
+    for row, (line, cells) in enumerate(records):
+        if len(cells) != len(names):
+            raise DataError(
+                f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(names)}"
+            )
+
+    def column(name: str) -> NDArray[np.object_]:
+        where = names.index(name)
+        return np.array([_cell(cells[where]) for _, cells in records], dtype=object)
+
+    return Table(source, names, column, lambda row: f"row {row + 1} (line {records[row][0]})")
+
+
+def read_parquet(path: str | Path) -> Table:
+    """Columns of a Parquet file, read when asked for."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise DeclarationError("reading Parquet needs pyarrow: pip install 'dp2erm-cvx[data]'") from None
+    source = str(path)
+    try:
+        names = tuple(parquet.read_schema(source).names)
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}") from None
+    except pa.ArrowException:
+        raise DataError(f"{source}: is not a Parquet file") from None
+
+    def column(name: str) -> Any:
+        try:
+            return parquet.read_table(source, columns=[name]).column(name).to_numpy()
+        except (OSError, KeyError, pa.ArrowException) as error:
+            raise DataError(f"{source}: column {name!r} cannot be read: {_first_line(error)}") from None
+
+    return Table(source, names, column)
+
+
+def _cell(text: str) -> float | str:
+    """A cell of a CSV file as a number where it is one, else as it stands."""
+    stripped = text.strip()
+    if stripped.lower() in _BOOLEANS:
+        return _BOOLEANS[stripped.lower()]
+    if "_" in stripped:  # float("1_000") is 1000.0, which no CSV file means
+        return stripped
+    try:
+        return float(stripped)
+    except ValueError:
+        return stripped
+
+
+def _number(value: Any, name: str, row: int, place: Callable[[int], str]) -> float:
+    number = math.nan
+    if not isinstance(value, str | bytes):
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+    if not math.isfinite(number):
+        raise DataError(f"{place(row)}, column {name!r}: {_complaint(value)}")
+    return number
+
+
+def _complaint(value: Any) -> str:
+    if isinstance(value, str | bytes):
+        if not value.strip():
+            return "the cell is empty; nothing is imputed"
+        shown = repr(value)
+        return f"{shown if len(shown) <= 40 else shown[:37] + '...'} is text, not a number"
+    # compared as text because pandas' NA refuses to be compared
+    if value is None or str(value).lower() in ("nan", "<na>", "nat"):
+        return "the value is missing (NaN); nothing is imputed"
+    if isinstance(value, float) and math.isinf(value):
+        return f"{value} is not finite"
+    return f"a value of type {type(value).__name__} is not a number"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,42 @@
+"""A folder with data and a domain, and one good command line, for the tests of the command line."""
+
+import csv
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.datasets import simulate
+
+COLUMNS = ("x1", "x2", "x3")
+FIT = ["fit", "data.csv", "--treatment", "a", "--outcome", "y", "--domain", "domain.toml", "--epsilon", "1"]
+
+
+def write_files():
+    """Write data and a domain file to the current folder, with the columns that bad input is about."""
+    data = simulate("linear", 200, rng=0).dataset
+    with open("data.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("who", "gap", *COLUMNS, "a", "y"))
+        for k in range(data.n_samples):
+            writer.writerow(
+                ("ann", "" if k == 6 else 1.0, *data.X[k, :3].tolist(), data.a[k], float(data.y[k]))
+            )
+    Path("domain.toml").write_text(
+        "covariate_bound = 2.0\noutcome_bound = 8.0\nintercept = 1.0\n"
+        "[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\nx3 = [-1, 1]\n"
+    )
+    Path("bad.toml").write_text("covariate_bound = = 2\n")
+
+
+def run(*args, **kwargs):
+    return CliRunner().invoke(main, [str(arg) for arg in args], **kwargs)
+
+
+def replaced(flag, value):
+    """The good command with the value of one flag replaced, or with the flag added."""
+    words = list(FIT)
+    if flag in words:
+        words[words.index(flag) + 1] = value
+        return words
+    return [*words, flag, value]

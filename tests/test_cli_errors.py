@@ -1,0 +1,111 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dp2erm_cvx.estimator import PrivateTwoStageERM
+from tests.command_line import FIT, replaced, run, write_files
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files()
+    return tmp_path
+
+
+BAD = {
+    "missing file": (["fit", "no.csv", *FIT[2:]], "no.csv"),
+    "no treatment named": ([*FIT[:2], *FIT[4:]], "--treatment"),
+    "wrong column": (replaced("--treatment", "nope"), "nope"),
+    "text in the treatment": (replaced("--treatment", "who"), "ann"),
+    "missing value": ([*FIT, "--range", "gap=0:1"], "row 7"),
+    "epsilon 0": (replaced("--epsilon", "0"), "epsilon"),
+    "epsilon -1": (replaced("--epsilon", "-1"), "epsilon"),
+    "epsilon nan": (replaced("--epsilon", "nan"), "epsilon"),
+    "epsilon inf": (replaced("--epsilon", "inf"), "epsilon"),
+    "epsilon abc": (replaced("--epsilon", "abc"), "epsilon = 'abc'"),
+    "no epsilon": (FIT[:-2], "--epsilon"),
+    "delta 1": (replaced("--delta", "1"), "delta"),
+    "gaussian without delta": (replaced("--noise", "gaussian"), "delta"),
+    "unknown noise": (replaced("--noise", "laplace"), "laplace"),
+    "unknown program": (replaced("--program", "nope"), "nope"),
+    "a second stage as program": (replaced("--program", "itr"), "itr"),
+    "program without a bound": (replaced("--program", "entropy_balancing_hard"), "no stability bound"),
+    "unknown second stage": (replaced("--second-stage", "nope"), "nope"),
+    "unknown solver": (replaced("--solver", "nope"), "nope"),
+    "solver that does not apply": (replaced("--solver", "osqp"), "quadratic"),
+    "unknown setting": (replaced("--set", "ridgee=1"), "ridgee"),
+    "setting without value": (replaced("--set", "ridge"), "NAME=VALUE"),
+    "setting twice": ([*FIT, "--set", "ridge=1", "--ridge", "2"], "twice"),
+    "negative ridge": (replaced("--ridge", "-1"), "ridge"),
+    "ridge of text": (replaced("--ridge", "big"), "ridge"),
+    "degree of text": (replaced("--degree", "two"), "degree"),
+    "balance of text": (replaced("--set", "balance=two"), "degree"),
+    "unknown arm mass": (replaced("--arm-mass", "half"), "arm_mass"),
+    "M = 0": (replaced("--covariate-bound", "0"), "covariate_bound"),
+    "no domain": ([*FIT[:6], *FIT[8:]], "--covariate-bound"),
+    "bad TOML": (replaced("--domain", "bad.toml"), "bad.toml"),
+    "missing TOML": (replaced("--domain", "no.toml"), "no.toml"),
+    "bad range": (replaced("--range", "x1=1"), "COLUMN=LOW:HIGH"),
+    "range of text": (replaced("--range", "x1=a:b"), "COLUMN=LOW:HIGH"),
+    "empty range": (replaced("--range", "x1=1:1"), "x1"),
+    "covariate without range": (replaced("--covariates", "x1,gap"), "gap"),
+    "unknown relation": (replaced("--relation", "add-remove"), "relation"),
+    "bad theta set": (replaced("--theta-set", "ball:2"), "--theta-set"),
+    "theta set of text": (replaced("--theta-set", "l1:x"), "radius"),
+    "unbounded theta": (replaced("--theta-set", "whole"), "unbounded"),
+    "unknown feature": (replaced("--features", "age"), "age"),
+    "seed of text": (replaced("--seed", "abc"), "seed"),
+    "split 2": (replaced("--split", "2"), "split"),
+    "unwritable output": (replaced("--output", "no/where.json"), "no/where.json"),
+    "unwritable plot": (replaced("--love-plot", "no/where.png"), "no/where.png"),
+    "plot of unknown kind": (replaced("--love-plot", "plot.xyz"), "plot.xyz"),
+    "unknown option": ([*FIT, "--nope"], "--nope"),
+    "unknown command": (["nope"], "nope"),
+    "certify: unknown solver": (["certify", "--solver", "nope"], "nope"),
+    "certify: n = 0": (["certify", "--n", "0"], "n_samples"),
+    "certify: domain without data": (["certify", "--domain", "domain.toml"], "data file"),
+    "certify: settings for many": (["certify", "--ridge", "1"], "--program"),
+    "predict: no release": (["predict", "no.json", "data.csv"], "no.json"),
+    "predict: no JSON": (["predict", "bad.toml", "data.csv"], "release JSON"),
+    "demo: unwritable folder": (["demo", "--output-dir", "data.csv"], "data.csv"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_and_exit_code_2(folder, case):
+    args, told = BAD[case]
+    result = run(*args)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stderr.startswith("error: ")
+    assert told in result.stderr
+
+
+def test_unexpected_errors_show_no_values(folder, monkeypatch):
+    def fail(self, *args):
+        raise RuntimeError("secret 42")
+
+    monkeypatch.setattr(PrivateTwoStageERM, "fit", fail)
+    result = run(*FIT)
+    assert result.exit_code == 70
+    assert result.stderr == "internal error: RuntimeError; run with DP2ERM_DEBUG=1 for the traceback\n"
+    assert "secret 42" in run(*FIT, env={"DP2ERM_DEBUG": "1"}).stderr
+
+
+def test_interrupt_ends_with_130(folder, monkeypatch):
+    def interrupt(self, *args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivateTwoStageERM, "fit", interrupt)
+    assert run(*FIT).exit_code == 130
+
+
+def test_a_stream_without_unicode_is_no_error(folder):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-c", "from dp2erm_cvx.cli import main; main()", *FIT]
+    done = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert b"theta" in done.stdout

@@ -1,0 +1,177 @@
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, TwoStageERM, registry
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.datasets import load_nhefs
+from dp2erm_cvx.experiments import nhefs_demo
+from dp2erm_cvx.experiments import nhefs_settings as settings
+from dp2erm_cvx.experiments.noise_range import noise_range, public_covariates
+from dp2erm_cvx.mechanism import simulate
+from dp2erm_cvx.program import Box
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load_nhefs()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    words = ["demo", "--seed", "1", "--solver", "newton", "--output-dir", str(folder)]
+    return CliRunner().invoke(main, words), folder
+
+
+@pytest.fixture(scope="module")
+def effects(data):
+    return list(nhefs_demo.effects(data, nhefs_demo.Seeds(1)))
+
+
+@pytest.fixture(scope="module")
+def rules(data):
+    return list(nhefs_demo.rules(data, nhefs_demo.Seeds(1)))
+
+
+def test_the_demo_runs_and_is_readable(demo):
+    result, folder = demo
+    assert result.exit_code == 0, result.output
+    for number in range(1, 7):
+        assert f"\n{number}. " in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= max(100, len(str(folder)) + 60)
+    assert "naive difference of means 2.54 kg" in result.stdout
+    assert "textbook 3.36 kg" in result.stdout
+    assert "Noise dominates" in result.stdout
+    assert result.stdout.startswith("NOT PRIVATE")
+
+
+def test_no_number_is_cut_off_on_a_narrow_terminal(tmp_path):
+    words = ["demo", "--seed", "1", "--solver", "newton", "--output-dir", str(tmp_path)]
+    text = CliRunner().invoke(main, words, env={"COLUMNS": "80"}).stdout
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+
+
+def test_the_demo_states_the_whole_price(demo, effects, rules):
+    spent = [one.release.guarantee for each in (*effects, *rules) for one in each.published]
+    epsilon, delta = sum(one.epsilon for one in spent), sum(one.delta for one in spent)
+    text = " ".join(demo[0].stdout.split())
+    assert f"Publishing all {len(spent)} would cost epsilon = {epsilon:g}, delta = {delta:g}" in text
+
+
+def test_the_demo_writes_a_figure_and_a_release(demo):
+    _, folder = demo
+    assert (folder / "love_nhefs.png").read_bytes().startswith(b"\x89PNG")
+    release = Release.from_json((folder / "release_nhefs.json").read_bytes())
+    assert not release.private
+    plain = json.loads((folder / "release_nhefs.json").read_bytes())
+    assert not {"weights", "b", "dual"} & set(plain)
+
+
+def test_the_release_of_the_demo_predicts(demo, tmp_path):
+    _, folder = demo
+    header = ",".join(settings.effect_domain().columns)
+    (tmp_path / "one.csv").write_text(f"{header}\n0,60,0,3,20,30,1,1,110,175\n")
+    result = CliRunner().invoke(
+        main, ["predict", str(folder / "release_nhefs.json"), str(tmp_path / "one.csv")]
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[0] == "row,treatment,effect"
+
+
+def test_without_a_seed_every_release_is_private_and_new(data):
+    scheme, spending = settings.schemes()[:1], settings.EFFECT_SPENDING[:1]
+    drawn = [
+        next(
+            nhefs_demo.compare(data, settings.effect_domain(), scheme, settings.arm_means(), spending, seeds)
+        )
+        for seeds in (nhefs_demo.Seeds(None), nhefs_demo.Seeds(None))
+    ]
+    one, other = (each.published[0].release for each in drawn)
+    assert one.private
+    assert other.private
+    assert one.theta != other.theta
+
+
+def test_seeds_differ_between_releases(effects):
+    thetas = {one.release.theta for each in effects for one in each.published}
+    assert len(thetas) == sum(len(each.published) for each in effects)
+
+
+def test_comparisons_on_nhefs(data, effects):
+    assert nhefs_demo.naive_effect(data) == pytest.approx(2.54, abs=0.01)
+    assert nhefs_demo.textbook_effect(data) == pytest.approx(3.4, abs=0.1)
+    # ridge bias: every scheme lies between no adjustment and the textbook
+    for one in effects[1:]:
+        assert effects[0].effect < one.effect < nhefs_demo.textbook_effect(data)
+
+
+def test_better_balance_costs_noise(effects):
+    imbalance = [np.mean(np.abs(one.balance.smd_after)) for one in effects]
+    for mild, strong in ((1, 2), (3, 4)):
+        assert imbalance[strong] < imbalance[mild]
+        assert effects[strong].stability > effects[mild].stability
+        for weak, noisy in zip(effects[mild].published, effects[strong].published, strict=True):
+            assert noisy.noise.effect > weak.noise.effect
+
+
+def test_the_best_rule_is_not_constant(rules):
+    for one in rules:
+        assert 0.05 < one.recommended.mean() < 0.95
+
+
+def test_every_scheme_is_certified_by_every_solver(data):
+    for rows in nhefs_demo.certificate_rows(data, ("newton", "clarabel")):
+        for row in rows:
+            assert row.certified
+            assert row.distance <= 1e-9
+
+
+def test_noise_range_of_arm_means_in_closed_form():
+    domain = Domain(covariate_bound=1.0, outcome_bound=2.0)
+    second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(1.0))
+    model = PrivateTwoStageERM(domain, Budget(1.0), "uniform", second)
+    calibration = model.plan(500, 3).calibration
+    found = noise_range(second, domain, calibration, n_samples=500, n_features=3)
+    b = simulate(calibration, 200_000, np.random.default_rng(9))
+    scale = 500 * (1 + calibration.gamma)
+    np.testing.assert_allclose(found.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03)
+    assert found.effect == pytest.approx(np.quantile(np.abs(b[:, 1] - b[:, 0]), 0.95) / scale, rel=0.03)
+    assert found.shrinkage == pytest.approx(calibration.gamma / (1 + calibration.gamma))
+    assert found.bound == 1.0
+
+
+@pytest.mark.parametrize(
+    ("program", "ranges"), [("itr", ((0.0, 10.0), (-3.0, 5.0))), ("itr", None), ("arm_means", None)]
+)
+def test_noise_range_covers_what_releases_do(program, ranges):
+    """On records like the assumed ones, 95 % of the releases fall in the range."""
+    domain = Domain(covariate_bound=1.5, outcome_bound=1.0, ranges=ranges)
+    rng = np.random.default_rng(4)
+    n = 2000
+    X = public_covariates(domain, 2, n, rng)
+    a, y = np.arange(n) % 2, rng.uniform(-0.2, 0.2, n)
+    second = registry.build(registry.second_stages(), program, theta_set=Box(50.0))
+    plan = PrivateTwoStageERM(domain, Budget(4.0), "uniform", second).plan(n, 2)
+    found = noise_range(second, domain, plan.calibration, n_samples=n, n_features=2)
+    plain = TwoStageERM(domain, "uniform", second, gamma=plan.calibration.gamma).fit(X, a, y).theta_
+    moved = np.array(
+        [
+            PrivateTwoStageERM(domain, Budget(4.0), "uniform", second, seed=seed).fit(X, a, y).theta_ - plain
+            for seed in range(300)
+        ]
+    )
+    inside = np.mean(np.abs(moved) <= found.half_width, axis=0)
+    assert np.all((inside > 0.90) & (inside < 0.99)), inside
+    assert not found.dominates
+
+
+def test_dominates_compares_with_the_declared_bound():
+    domain = Domain(covariate_bound=1.0, outcome_bound=2.0)
+    second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(1.0))
+    for epsilon, expected in ((0.001, True), (100.0, False)):
+        calibration = PrivateTwoStageERM(domain, Budget(epsilon), "uniform", second).plan(500, 3).calibration
+        found = noise_range(second, domain, calibration, n_samples=500, n_features=3)
+        assert found.dominates is expected
