@@ -223,15 +223,16 @@ class PrivateTwoStageERM(_TwoStage):
         return self
 
     def _release(self, plan: Plan, workings: PrivateWorkings) -> Release:
+        by_gap = workings.theta.certificate.basis == "duality gap"
         if self.seed is not None:
             standing = Standing.NOT_PRIVATE
-        elif workings.weights.certified and workings.theta.certified:
+        elif workings.weights.certified and workings.theta.certified and not by_gap:
             standing = Standing.PRIVATE
         else:
             standing = Standing.CONDITIONAL
         certified = f"solutions are certified to {self.tolerance:g} relative, which the noise does not count"
         assumptions = [*plan.bound.assumptions, certified, EXACT_ARITHMETIC]
-        if workings.theta.certificate.basis == "duality gap":
+        if by_gap:
             assumptions.append("the second stage is certified by its duality gap alone")
         calibration, columns = plan.calibration, workings.dataset.columns
         first, second = self._first(), self._second()

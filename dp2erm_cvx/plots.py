@@ -65,7 +65,7 @@ def love_plot(
         label="before",
         zorder=2,
     )
-    ax.scatter(after[order], places, s=42, color=_AFTER, label="after weighting", zorder=3)
+    ax.scatter(after[order], places, s=42, color=_AFTER, label="after weighting", clip_on=False, zorder=3)
     ax.axvline(threshold, color="0.4", linewidth=1, linestyle="--", label=f"{threshold:g}")
     ax.set_yticks(places, [table.columns[k] for k in order])
     ax.set_xlim(left=0.0)

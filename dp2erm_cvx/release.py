@@ -21,7 +21,8 @@ _STRICT = {"extra": "forbid", "allow_inf_nan": False}
 class Standing(enum.StrEnum):
     """Whether the guarantee holds for this release.
 
-    ``CONDITIONAL``: a solution was not certified, so the theorems' exact minimizer was not established.
+    ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not
+    certified or because a regularizer of the user's own leaves only a duality gap to judge by.
     ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it.
     """
 

@@ -233,6 +233,8 @@ def test_a_user_regularizer_is_released_on_its_duality_gap() -> None:
     )
     model = fitted(second_stage=second, solver="clarabel", seed=None)
     assert model.private_workings_.theta.certificate.basis == "duality gap"
+    assert model.private_workings_.theta.certified
+    assert model.release_.guarantee.standing is Standing.CONDITIONAL
     assert any("duality gap" in assumption for assumption in model.release_.guarantee.assumptions)
 
 

@@ -64,8 +64,9 @@ class Simulation:
 def simulate(scenario: str, n_samples: int, *, rng: np.random.Generator | int) -> Simulation:
     """Draw ``n_samples`` records from ``"linear"``, ``"tree"`` or ``"nonlinear"``.
 
-    The ten covariates are standard normals truncated to [-1, 1]; logit P(A = 1 | X) is 0.3 X_1 - 0.5 X_2 + 0.05.
-    The paper gives only the variance of the noise; here it is Gaussian. ``rng`` is a generator or a seed.
+    The ten covariates are standard normals truncated to [-1, 1], and the logit of P(A = 1 | X) is
+    0.3 X_1 - 0.5 X_2 + 0.05. The paper gives only the variance of the noise; here it is Gaussian.
+    ``rng`` is a generator or a seed.
 
     Raises
     ------
@@ -110,7 +111,8 @@ def _nonlinear_main_effect(X: Array) -> Array:
 
 def _nonlinear_variance(X: Array, a: NDArray[np.int64]) -> Array:
     x2, x3, x4 = np.maximum(X[:, 1:4], 0.0).T
-    return 0.25 + 2.0 * x2 + x3 * (a == 1) + x4 * (a == 0)
+    variance: Array = 0.25 + 2.0 * x2 + x3 * (a == 1) + x4 * (a == 0)
+    return variance
 
 
 def _two(X: Array, a: NDArray[np.int64]) -> Array:

@@ -1,0 +1,177 @@
+"""The pages: their code runs, their tables hold, and no program is missing."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+import sys
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dp2erm_cvx import Domain, release, stability
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.domain_file import load_domain
+from dp2erm_cvx.program import Box, Program
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import SOLVERS, Certificate, solve
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page(name), flags=re.MULTILINE | re.DOTALL)
+
+
+def run(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Execute code blocks one after the other in one module, as a reader would paste them."""
+    module = ModuleType("pasted_from_docs")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look their module up
+    for number, source in enumerate(sources):
+        exec(compile(source, f"block {number}", "exec"), module.__dict__)
+    return module
+
+
+@pytest.mark.parametrize(
+    "name", ["quickstart.md", "domain.md", "guarantee.md", "solving.md", "adding_a_program.md"]
+)
+def test_python_blocks_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = blocks(name, "python")
+    assert found
+    run(found, monkeypatch)
+
+
+def test_added_programs_are_complete(monkeypatch):
+    module = run(blocks("adding_a_program.md", "python")[:2], monkeypatch)
+    for cls in (module.StratifiedTrial, module.SubgroupMeans):
+        assert issubclass(cls, Program)
+        for fact in ("name", "formula", "cone", "citation", "theorem"):
+            assert getattr(cls, fact)
+        assert json.dumps(cls().settings())
+
+
+def test_added_programs_are_solved_and_certified(monkeypatch):
+    module = run(blocks("adding_a_program.md", "python")[:2], monkeypatch)
+    rng = np.random.default_rng(0)
+    X, a, y = rng.uniform(-1, 1, (50, 2)), rng.integers(0, 2, 50), rng.uniform(-1, 1, 50)
+    records = Domain(1.5, 1.0).records(X, a, y)
+    first = module.StratifiedTrial(0.3, 0.6).instance(records)
+    weights = solve(first).value
+    second = module.SubgroupMeans().instance(records, weights, gamma=0.01, noise=rng.normal(size=4))
+    for instance in (first, second):
+        values = [solve(instance, solver=name).value for name in ("newton", "clarabel", "scs", "osqp")]
+        for value in values[1:]:
+            np.testing.assert_allclose(value, values[0], rtol=1e-8, atol=1e-8)
+
+
+def test_added_second_stage_constants_hold(monkeypatch):
+    module = run(blocks("adding_a_program.md", "python")[1:2], monkeypatch)
+    domain, theta_bound = Domain(1.0, 1.5), 0.8
+    constants = module.SubgroupMeans(theta_set=Box(theta_bound)).constants(domain, 1)
+    worst = 0.0
+    for signs in np.ndindex(2, 2, 2, 2):
+        theta = theta_bound * (2.0 * np.array(signs) - 1)
+        cells, outcomes = np.repeat(np.arange(4), 2), np.tile([-1.5, 1.5], 4)
+        gradients = 2 * np.eye(4)[cells] * (theta[cells] - outcomes)[:, None]
+        worst = max(worst, float(np.max(np.linalg.norm(gradients[:, None] - gradients[None], axis=2))) / 2)
+    assert worst == pytest.approx(constants.gradient_radius)
+
+
+def test_added_first_stage_moves_as_stated(monkeypatch):
+    module = run(blocks("adding_a_program.md", "python")[:1], monkeypatch)
+    program, domain = module.StratifiedTrial(0.3, 0.8), Domain(1.0, 1.0)
+    n = 20
+    X = np.full((n, 1), 0.5)
+    X[0] = -0.5
+    # probabilities 0.8 for everyone but record 0, whose treatment has probability 0.3 or 0.2
+    most = np.ones(n, dtype=int)
+    heavy = solve(program.instance(domain.records(X, most, np.zeros(n)))).value
+    flipped = most.copy()
+    flipped[0] = 0
+    X[0] = 0.5
+    heavier = solve(program.instance(domain.records(X, flipped, np.zeros(n)))).value
+    moved = float(np.sum(np.abs(heavy - heavier)) + 2 * min(heavy[0], heavier[0]))
+    bound = program.stability(n, domain).V
+    assert moved <= bound
+    assert moved == pytest.approx(bound, rel=1e-6)
+
+
+def test_domain_file_loads(tmp_path):
+    (source,) = blocks("quickstart.md", "toml")
+    path = tmp_path / "domain.toml"
+    path.write_text(source, encoding="utf-8")
+    assert load_domain(path).columns == ("dose", "severity")
+
+
+def test_commands_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("domain.toml").write_text(blocks("quickstart.md", "toml")[0], encoding="utf-8")
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=(200, 2)), rng.integers(0, 2, 200), rng.normal(size=200)])
+    for name in ("data.csv", "new.csv"):
+        np.savetxt(name, rows, delimiter=",", header="dose,severity,a,y", comments="")
+    text = "\n".join(blocks("quickstart.md", "sh")).replace("\\\n", " ")
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
+    assert [command[1] for command in commands] == ["fit", "predict", "programs", "certify"]
+    for command in commands:
+        result = CliRunner().invoke(main, command[1:])
+        assert result.exit_code == 0, (command, result.output)
+    assert release.Release.from_json(Path("release.json").read_text(encoding="utf-8")).private
+
+
+def test_every_program_has_a_section():
+    headings = set(re.findall(r"^### `(\w+)`$", page("programs.md"), flags=re.MULTILINE))
+    assert headings == set(programs())
+
+
+def test_settings_in_the_tables_exist():
+    for name, section in re.findall(
+        r"^### `(\w+)`$(.*?)(?=^##)", page("programs.md"), flags=re.MULTILINE | re.DOTALL
+    ):
+        listed = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
+        assert not listed or set(listed) == {field.name for field in fields(programs()[name])}
+
+
+def test_every_field_is_explained():
+    quickstart, solving = page("quickstart.md"), page("solving.md")
+    for field in [field.name for field in fields(release.Release)]:
+        assert f"`{field}`" in quickstart or f"`{field}." in quickstart
+    for field in [field.name for part in (release.Guarantee, release.Mechanism) for field in fields(part)]:
+        assert f".{field}`" in quickstart, field
+    for field in [field.name for field in fields(Certificate)]:
+        assert f"| `{field}` |" in solving, field
+    for solver in SOLVERS:
+        assert f"| `{solver}` |" in solving
+    for standing in release.Standing:
+        assert f"`{standing.value}`" in page("guarantee.md")
+
+
+def _reference_rows() -> list[list[str]]:
+    rows = re.findall(r"^\| ((?:logistic|equal|proportional) .*) \|$", page("theory.md"), flags=re.MULTILINE)
+    return [[cell.strip() for cell in row.split("|")] for row in rows]
+
+
+def test_there_are_reference_rows():
+    assert len(_reference_rows()) >= 14
+
+
+@pytest.mark.parametrize("row", _reference_rows(), ids="-".join)
+def test_reference_values(row):
+    kind, n, ridge, radius, trim, stated = row
+    if kind == "logistic":
+        bound = stability.ipw_logistic(int(n), 1.0, float(ridge), float(radius), float(trim))
+    else:
+        size = math.sqrt(0.5)
+        bound = stability.entropy_balancing(int(n), size, size, float(ridge), float(radius), kind)
+    assert pytest.approx(float(stated), rel=0.01) == bound.V

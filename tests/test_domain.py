@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp2erm_cvx.domain import Domain, clip_norm
+from dp2erm_cvx.domain_file import load_domain
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Neighboring
+
+ANY = st.floats(allow_nan=False, allow_infinity=False)
+POSITIVE = st.floats(min_value=1e-150, max_value=1e150)
+
+
+def exact_norm(row: np.ndarray) -> float:
+    """Scaled, so that nothing under- or overflows, and summed without rounding."""
+    scale = float(np.max(np.abs(row)))
+    if scale == 0.0:
+        return 0.0
+    return scale * math.sqrt(math.fsum((float(value) / scale) ** 2 for value in row))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(ANY, min_size=1, max_size=5), POSITIVE)
+def test_clipped_rows_are_inside_and_keep_their_direction(row: list[float], bound: float) -> None:
+    X = np.clip(np.array([row]), -1e300, 1e300)
+    clipped = clip_norm(X, bound)
+    assert exact_norm(clipped[0]) <= bound
+    if exact_norm(X[0]) <= bound * (1 - 1e-12):
+        np.testing.assert_array_equal(clipped, X)
+    else:
+        assert exact_norm(clipped[0]) >= bound * (1 - 1e-11)
+        unit = X[0] / np.max(np.abs(X))
+        np.testing.assert_allclose(clipped[0] / np.max(np.abs(clipped)), unit, rtol=1e-12, atol=1e-150)
+    np.testing.assert_allclose(clip_norm(clipped, bound), clipped, rtol=2e-12)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(st.tuples(ANY, ANY, st.integers(0, 1), ANY), min_size=1, max_size=4), POSITIVE, POSITIVE)
+def test_every_finite_record_lands_in_the_universe(
+    rows: list[tuple[float, float, int, float]], covariate_bound: float, outcome_bound: float
+) -> None:
+    domain = Domain(
+        covariate_bound, outcome_bound, outcome_center=3.0, treatment_cost=-1.5, ranges=[(0, 2), (-1e9, 1e9)]
+    )
+    x1, x2, a, y = (np.array(column) for column in zip(*rows, strict=True))
+    records = domain.records(np.column_stack([x1, x2]), a, y)
+    assert np.isfinite(records.X).all()
+    assert all(exact_norm(row) <= covariate_bound for row in records.X)
+    assert np.all(np.abs(records.y) <= outcome_bound)
+    np.testing.assert_array_equal(records.a, a)
+
+
+def test_scaling_centering_and_clipping_by_hand() -> None:
+    domain = Domain(
+        2.0,
+        5.0,
+        outcome_center=1.0,
+        treatment_cost=3.0,
+        ranges={"age": (20, 60), "dose": (0, 1)},
+        intercept=1.2,
+    )
+    records = domain.records([[20, 0.5], [50, 1.0], [40, 99.5]], [0, 1, 1], [2.0, 11.0, -4.0])
+    assert domain.columns == ("age", "dose")
+    assert domain.features_bound == pytest.approx(1.6)
+    np.testing.assert_array_equal(records.X[:, 0], 1.2)
+    np.testing.assert_allclose(records.covariates, [[-1, 0], [0.5, 1], [0, 1.6]], atol=1e-11)
+    np.testing.assert_allclose(records.y, [1.0, 5.0, -5.0])
+    assert repr(records) == "Records(n_samples=3)"
+
+
+def test_the_intercept_counts_in_the_bound() -> None:
+    records = Domain(1.0, 1.0, intercept=0.6).records([[100.0]], [0], [0.0])
+    assert exact_norm(records.X[0]) <= 1.0
+    np.testing.assert_allclose(records.X, [[0.6, 0.8]])
+
+
+def test_without_ranges_covariates_are_taken_as_they_are() -> None:
+    domain = Domain(10.0, 1.0)
+    assert domain.columns is None
+    np.testing.assert_array_equal(domain.features([[3.0, 4.0]]), [[3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"covariate_bound": 0}, "covariate_bound = 0: must be greater than 0"),
+        ({"covariate_bound": float("inf")}, "covariate_bound = inf: must be a finite number"),
+        ({"outcome_bound": -1}, "outcome_bound = -1: must be greater than 0"),
+        ({"outcome_center": "abc"}, "outcome_center = 'abc': must be a number"),
+        ({"treatment_cost": float("nan")}, "treatment_cost = nan: must be a finite number"),
+        ({"intercept": -0.5}, "intercept = -0.5: must be at least 0"),
+        ({"intercept": 2.0}, "intercept = 2: must be below covariate_bound = 2, which counts it"),
+        ({"arm_floor": 0}, "arm_floor = 0: must be at least 1"),
+        ({"arm_floor": 2.5}, "arm_floor = 2.5: must be a whole number"),
+        ({"arm_floor": "many"}, "arm_floor = 'many': must be a number"),
+        ({"arm_floor": True}, "arm_floor = True: must be a number"),
+        (
+            {"relation": "add-one"},
+            "relation = 'add-one': must be one of replace-one, replace-one-keep-treatment",
+        ),
+        ({"ranges": 5}, r"ranges = 5: must be pairs \(low, high\)"),
+        ({"ranges": "ab"}, r"ranges = 'ab': must be pairs \(low, high\)"),
+        ({"ranges": []}, "ranges: declare at least one pair"),
+        ({"ranges": {"age": 3}}, r"ranges\[age\] = 3: must be a pair"),
+        ({"ranges": {"age": (1, 2, 3)}}, r"ranges\[age\] = \(1, 2, 3\): must be a pair"),
+        ({"ranges": {"age": (2, 2)}}, r"ranges\[age\] = \(2, 2\): low must be below high"),
+        ({"ranges": [(0, 1), (0, float("inf"))]}, r"ranges\[1\] high = inf: must be a finite number"),
+        ({"bound": 3}, "domain: unknown name 'bound'; known: arm_floor, covariate_bound"),
+    ],
+)
+def test_an_invalid_declaration_is_one_line(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(DeclarationError, match=message) as caught:
+        Domain.from_dict({"covariate_bound": 2.0, "outcome_bound": 1.0, **changed})
+    assert "\n" not in str(caught.value)
+
+
+def test_bounds_have_no_default() -> None:
+    with pytest.raises(DeclarationError, match="outcome_bound is missing"):
+        Domain.from_dict({"covariate_bound": 2.0})
+
+
+def test_the_number_of_ranges_is_checked() -> None:
+    with pytest.raises(DeclarationError, match="1 are declared for 2 covariates"):
+        Domain(1.0, 1.0, ranges=[(0, 1)]).features([[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("ranges", [None, [(0, 1), (2, 3)], {"age": (0, 1), "dose": (2.5, 3)}])
+def test_json_round_trip(ranges: object) -> None:
+    domain = Domain(2.0, 1.0, 0.5, -1.0, ranges, 0.25, 7, Neighboring.REPLACE_ONE_KEEP_TREATMENT)  # type: ignore[arg-type]
+    again = Domain.from_dict(json.loads(json.dumps(domain.to_dict())))
+    assert again == domain
+    assert again.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+
+
+TOP = """
+covariate_bound = 2
+outcome_bound = 8.5
+relation = "replace-one"
+[ranges]
+age = [25, 74]
+sex = [0, 1]
+"""
+
+
+@pytest.mark.parametrize("text", [TOP, "[domain]\n" + TOP.replace("[ranges]", "[domain.ranges]")])
+def test_a_toml_file_declares_a_domain(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "domain.toml"
+    path.write_text(text)
+    assert load_domain(path) == Domain(2.0, 8.5, ranges={"age": (25, 74), "sex": (0, 1)})
+    assert load_domain(str(path)).columns == ("age", "sex")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("covariate_bound = = 2", "is not a TOML file: Invalid value"),
+        ("covariate_bound = 2", "domain: outcome_bound is missing"),
+        ("covariate_bound = 0\noutcome_bound = 1", "covariate_bound = 0: must be greater than 0"),
+        ("covariate_bound = 2\noutcome_bound = 1\nranges = 3", r"ranges = 3: must be pairs"),
+        ("covariate_bound = 2\noutcome_bound = 1\nrelation = [1]", r"relation = \[1\]: must be one of"),
+        ("covariate_bound = 2\noutcome_bound = 1\nM = 1", "unknown name 'M'"),
+        ("domain = 3", r"domain = 3: must be a table \[domain\]"),
+        ("seed = 1\n[domain]\ncovariate_bound = 2", r"'seed' stands outside the table \[domain\]"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+    ],
+)
+def test_a_bad_toml_file_is_one_line(tmp_path: Path, text: str | bytes, message: str) -> None:
+    path = tmp_path / "domain.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(DeclarationError, match=message) as caught:
+        load_domain(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_toml_file(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent.toml", tmp_path):
+        with pytest.raises(DeclarationError, match="cannot be read"):
+            load_domain(path)
