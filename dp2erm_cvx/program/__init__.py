@@ -14,11 +14,15 @@ from dp2erm_cvx.program.first_stage import (
     public_ridge,
     resolved,
 )
+from dp2erm_cvx.program.kernel_model import KernelModel
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.second_stage import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance, Program
 
 __all__ = [
@@ -35,12 +39,18 @@ __all__ = [
     "EntropyFirstStage",
     "ExponentialModel",
     "FirstStage",
+    "Gaussian",
     "HardExponentialModel",
     "Instance",
+    "Kernel",
+    "KernelFirstStage",
+    "KernelModel",
     "L1Ball",
     "L2Ball",
+    "Laplace",
     "LeastSquaresModel",
     "Leaves",
+    "Linear",
     "LogisticModel",
     "LossConstants",
     "Moments",
@@ -50,12 +60,14 @@ __all__ = [
     "Records",
     "RidgedEntropyFirstStage",
     "SecondStage",
+    "Simplices",
     "StabilityBound",
     "UserRegularizer",
     "Value",
     "WeightedLeastSquares",
     "WholeSpace",
     "clip_norm",
+    "factor",
     "parameter_cost",
     "public_number",
     "public_radius",

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.sets import ConvexSet, WholeSpace
+from dp2erm_cvx.program.sets import Projectable, WholeSpace
+from dp2erm_cvx.program.sums import UNIT
 
 
 @dataclass(frozen=True)
 class Penalty:
     """``h(v) = l1 ||v||_1 + indicator(v in set)``, the non-smooth part of a program."""
 
-    set: ConvexSet = WholeSpace()
+    set: Projectable = WholeSpace()
     l1: float = 0.0
 
     def value(self, v: Array) -> float:
@@ -92,6 +93,12 @@ class Composite(abc.ABC):
     @abc.abstractmethod
     def hessian(self, v: Array) -> Array:
         """Hessian of f, (d, d)."""
+
+    def spectrum(self, v: Array) -> tuple[float, float]:
+        """Lower and upper bound on the eigenvalues of the Hessian at ``v``."""
+        eigenvalues = np.linalg.eigvalsh(self.hessian(v))
+        error = 64 * self.dimension * UNIT * float(eigenvalues[-1])
+        return float(eigenvalues[0]) - error, float(eigenvalues[-1]) + error
 
     @abc.abstractmethod
     def rounding(self, v: Array) -> float:

@@ -45,7 +45,7 @@ class FirstStage(Program):
         """Bind the program to data."""
         program = self.resolve(records.domain)
         model = program.model(records)
-        return Instance(program, program.data(records), model, model.ridge)
+        return Instance(program, lambda: program.data(records), model, model.ridge)
 
 
 class ClosedFormWeights(FirstStage):

@@ -112,11 +112,11 @@ class WeightedLeastSquares(SecondStage):
         }
         if isinstance(self.regularizer, UserRegularizer):
             smooth = LeastSquaresModel(X, z, weights, n * gamma, b, Penalty(self.feasible(records.domain)))
-            return Instance(self, data, None, n * gamma, smooth)
+            return Instance(self, lambda: data, None, n * gamma, smooth)
         data |= {"l1": n * self.regularizer.l1, "l2": n * self.regularizer.l2}
         ridge = n * (gamma + self.regularizer.l2)
         penalty = Penalty(self.feasible(records.domain), n * self.regularizer.l1)
-        return Instance(self, data, LeastSquaresModel(X, z, weights, ridge, b, penalty), ridge)
+        return Instance(self, lambda: data, LeastSquaresModel(X, z, weights, ridge, b, penalty), ridge)
 
     def declare(self, leaf: Leaves) -> Declaration:
         factor = leaf("factor")

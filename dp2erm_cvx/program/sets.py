@@ -14,15 +14,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import public_number
 
 
-class ConvexSet(abc.ABC):
-    """A closed convex subset of R^p that contains 0 on the axis directions used here."""
-
-    #: Names of the scalar parameters that :meth:`constraints` asks for, in order.
-    parameters: tuple[str, ...] = ()
-
-    @abc.abstractmethod
-    def norm_bound(self, dimension: int) -> float:
-        """Largest Euclidean norm of a point of the set in R^dimension (``inf`` if unbounded)."""
+class Projectable(abc.ABC):
+    """A closed convex set with a projection."""
 
     @abc.abstractmethod
     def project(self, v: Array) -> Array:
@@ -31,6 +24,21 @@ class ConvexSet(abc.ABC):
     @abc.abstractmethod
     def jacobian(self, v: Array) -> Array:
         """A symmetric element (p, p) of the generalized Jacobian of the projection at ``v``."""
+
+    def rounding(self, dimension: int) -> float:
+        """Error of a computed projection, in units of roundoff times the norm of what is projected."""
+        return 8.0 + 2.0 * dimension
+
+
+class ConvexSet(Projectable):
+    """A choice of Theta: a set of R^p that a second stage may be constrained to."""
+
+    #: Names of the scalar parameters that :meth:`constraints` asks for, in order.
+    parameters: tuple[str, ...] = ()
+
+    @abc.abstractmethod
+    def norm_bound(self, dimension: int) -> float:
+        """Largest Euclidean norm of a point of the set in R^dimension (``inf`` if unbounded)."""
 
     @abc.abstractmethod
     def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from dp2erm_cvx.domain import Array, Domain
@@ -56,10 +57,15 @@ class Instance:
     """
 
     program: Program
-    data: Mapping[str, Value]
+    load: Callable[[], Mapping[str, Value]]
     model: Composite | None
     strong_convexity: float
     smooth: Composite | None = None
+
+    @cached_property
+    def data(self) -> Mapping[str, Value]:
+        """The leaves, made when a solver that goes through CVXPY asks for them."""
+        return self.load()
 
     def __repr__(self) -> str:
         # the data are private

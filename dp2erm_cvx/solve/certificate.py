@@ -62,13 +62,13 @@ def certify(instance: Instance, point: Array) -> Certificate:
         forward, residual, rounding = point, gradient, model.rounding(point)
     else:
         # any step gives a subgradient at the prox point; the local curvature keeps its rounding small
-        curvature = max(float(np.linalg.eigvalsh(model.hessian(point))[-1]), 1e-300)
+        curvature = max(model.spectrum(point)[1], 1e-300)
         forward = model.penalty.prox(point - gradient / curvature, 1 / curvature)
         residual = curvature * (point - forward) + model.gradient(forward) - gradient
         rounding = model.rounding(point) + model.rounding(forward)
         # the prox and the difference point - forward round at the size of the point and of the step taken
         size = float(np.linalg.norm(point)) + float(np.linalg.norm(gradient)) / curvature
-        rounding += (8 + 2 * model.dimension) * UNIT * curvature * size
+        rounding += model.penalty.set.rounding(model.dimension) * UNIT * curvature * size
     norm = float(np.linalg.norm(residual)) * (1 + 1e-12)
     distance, strong_convexity = _distance(model, forward, norm + rounding)
     radius = (float(np.linalg.norm(point - forward)) + distance) * (1 + 1e-12)
@@ -95,8 +95,7 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
     smallest eigenvalue at the point.
     """
     declared = residual / model.ridge if model.ridge > 0 else math.inf
-    eigenvalues = np.linalg.eigvalsh(model.hessian(point))
-    lowest = float(eigenvalues[0]) - 64 * model.dimension * UNIT * float(eigenvalues[-1])
+    lowest, _ = model.spectrum(point)
     local, c = math.inf, model.self_concordance
     if lowest > 0:
         ratio = c * residual / lowest
@@ -116,7 +115,7 @@ def _local_error(
     ``q e'He <= <r, e> <= ||r||_{H^-1} (e'He)^(1/2)``.
     """
     exponent = model.self_concordance * distance
-    if not exponent <= 10.0:
+    if exponent == 0.0 or not exponent <= 10.0:
         return None
     eigenvalues, vectors = np.linalg.eigh(model.hessian(point))
     eigenvalues = eigenvalues - 64 * model.dimension * UNIT * eigenvalues[-1]

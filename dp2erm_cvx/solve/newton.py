@@ -60,8 +60,11 @@ def _direction(model: Composite, state: _State, step: float) -> Array:
     P = model.penalty.jacobian(state.trial, step)
     identity = np.eye(model.dimension)
     jacobian = identity - P @ (identity - step * model.hessian(state.v))
+    move = state.forward - state.v
+    if model.ridge > 0:
+        return np.asarray(np.linalg.solve(jacobian, move), dtype=np.float64)
     # least squares, because without a ridge the Hessian may be singular
-    solution: Array = lstsq(jacobian, state.forward - state.v, lapack_driver="gelsy", cond=1e-15)[0]
+    solution: Array = lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
     return solution
 
 

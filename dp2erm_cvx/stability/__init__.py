@@ -1,23 +1,46 @@
-"""Sharp stability bounds: how far the weights can move between two neighboring datasets.
+"""Stability bounds: how far the weights can move between two neighboring datasets.
 
 Every function maps public numbers to a :class:`~dp2erm_cvx.privacy.StabilityBound`; none of them sees
-data. What is bounded is the coupled variation ``V = ||w - w'||_1 + 2 min(w_j, w'_j)`` of two weight vectors
-that sum to ``n``, for datasets that differ in record ``j``.
+data. The sharp ones bound the coupled variation ``V = ||w - w'||_1 + 2 min(w_j, w'_j)`` of two weight vectors
+that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper_``, the two corollaries and
+the general principle are printed results: they bound W1 >= V and W2.
 """
 
 from dp2erm_cvx.stability.entropy import entropy_balancing
+from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_scaling
 from dp2erm_cvx.stability.fixed import known_coefficient, randomized_trial, uniform_weights
+from dp2erm_cvx.stability.general_principle import general_principle
+from dp2erm_cvx.stability.kernel import kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.stability.logistic import ipw_logistic
 from dp2erm_cvx.stability.overlap_constant import overlap_constant
+from dp2erm_cvx.stability.paper_entropy import paper_entropy_balancing
+from dp2erm_cvx.stability.paper_ipw import paper_ipw_logistic, paper_known_coefficient, paper_randomized_trial
+from dp2erm_cvx.stability.paper_kernel import paper_kernel_balancing
+from dp2erm_cvx.stability.separable import coefficient_radius, separable, separable_lipschitz
 from dp2erm_cvx.stability.tilt import largest_weight, tilt_lemma
+from dp2erm_cvx.stability.universal import fixed_weights, universal_corollary
 
 __all__ = [
+    "coefficient_radius",
     "entropy_balancing",
+    "entropy_balancing_paper_scaling",
+    "fixed_weights",
+    "general_principle",
     "ipw_logistic",
+    "kernel_balancing",
     "known_coefficient",
     "largest_weight",
     "overlap_constant",
+    "paper_entropy_balancing",
+    "paper_ipw_logistic",
+    "paper_kernel_balancing",
+    "paper_known_coefficient",
+    "paper_randomized_trial",
+    "pooled_kernel_balancing",
     "randomized_trial",
+    "separable",
+    "separable_lipschitz",
     "tilt_lemma",
     "uniform_weights",
+    "universal_corollary",
 ]

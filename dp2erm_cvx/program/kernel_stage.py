@@ -1,0 +1,52 @@
+"""What the kernel (maximum mean discrepancy) programs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.program.declaration import Leaves, Value
+from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.kernels import Gaussian, Kernel, factor
+
+
+@dataclass(frozen=True)
+class KernelFirstStage(FirstStage):
+    """Direct weights by a quadratic balance of kernel features.
+
+    ``alpha`` in [0, 1] weighs balance to the sample against balance between the arms. ``ridge`` > 0 is
+    lambda_MMD over n: at a fixed ridge the stability bound stays bounded in n. ``kernel`` is public.
+    """
+
+    alpha: float = 0.5
+    ridge: float = 1.0
+    kernel: Kernel = Gaussian()
+
+    def __post_init__(self) -> None:
+        if public_number("alpha", self.alpha, at_least=0) > 1:
+            raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
+        public_number("ridge", self.ridge, above=0)
+
+    def features(self, records: Records) -> dict[str, Value]:
+        """Leaves F0, F1 (n, n): the kernel's factor with the rows of one arm, and the ridge times n."""
+        F = factor(self.kernel.matrix(records.covariates))
+        treated = records.a[:, None]
+        return {"F0": (1 - treated) * F, "F1": treated * F, "curvature": records.n_samples * self.ridge}
+
+    def imbalance(self, leaf: Leaves, v: cp.Variable) -> cp.Expression:
+        """``alpha sum_c ||F_c'v - target||^2 + (1-alpha) ||F_0'v - F_1'v||^2 + curvature ||v||^2``."""
+        control, treated, target = leaf("F0").T @ v, leaf("F1").T @ v, leaf("target")
+        to_sample = cp.sum_squares(control - target) + cp.sum_squares(treated - target)
+        ridge = leaf("curvature", nonneg=True) * cp.sum_squares(v)
+        return self.alpha * to_sample + (1 - self.alpha) * cp.sum_squares(control - treated) + ridge
+
+    def quadratic(self, records: Records) -> tuple[Array, Array]:
+        """Q (n, n) and the row sums of the kernel matrix (n,), without the ridge."""
+        K = self.kernel.matrix(records.covariates)
+        same = records.a[:, None] == records.a[None, :]
+        return np.where(same, 1.0, self.alpha - 1.0) * K, K.sum(axis=1)

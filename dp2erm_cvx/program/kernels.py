@@ -1,0 +1,85 @@
+"""Kernels with public parameters: a median bandwidth would be read off the data."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.privacy import public_number
+
+
+class Kernel(abc.ABC):
+    """A positive semidefinite kernel on the scaled covariates."""
+
+    #: Whether K(x, x') may be negative, which costs a factor in the stability bounds.
+    signed: bool = False
+
+    @abc.abstractmethod
+    def matrix(self, X: Array) -> Array:
+        """Gram matrix (n, n) of the rows of X (n, p)."""
+
+    @abc.abstractmethod
+    def bound(self, features_bound: float) -> float:
+        """Number C with ``|K| <= C`` over covariates of norm at most ``features_bound``."""
+
+
+def factor(gram: Array) -> Array:
+    """F (n, n) with ``F F' = gram`` for a positive semidefinite Gram matrix."""
+    eigenvalues, vectors = np.linalg.eigh(gram)
+    root: Array = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    return root
+
+
+@dataclass(frozen=True)
+class Gaussian(Kernel):
+    """``exp(-||x - x'||^2 / (2 bandwidth^2))``; C = 1."""
+
+    bandwidth: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bandwidth", public_number("bandwidth", self.bandwidth, above=0))
+
+    def matrix(self, X: Array) -> Array:
+        gram: Array = np.exp(-0.5 * cdist(X, X, "sqeuclidean") / self.bandwidth**2)
+        return gram
+
+    def bound(self, features_bound: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Laplace(Kernel):
+    """``exp(-||x - x'||_2 / bandwidth)``; C = 1."""
+
+    bandwidth: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bandwidth", public_number("bandwidth", self.bandwidth, above=0))
+
+    def matrix(self, X: Array) -> Array:
+        gram: Array = np.exp(-cdist(X, X) / self.bandwidth)
+        return gram
+
+    def bound(self, features_bound: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """``offset + <x, x'>``, signed unless ``offset`` is at least M^2; C = offset + M^2."""
+
+    offset: float = 0.0
+    signed = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offset", public_number("offset", self.offset, at_least=0))
+
+    def matrix(self, X: Array) -> Array:
+        return self.offset + X @ X.T
+
+    def bound(self, features_bound: float) -> float:
+        return self.offset + features_bound**2

@@ -1,0 +1,198 @@
+"""MMD weights by a ridged quadratic program, per arm (Theorem 5) and pooled (Theorem 6)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.privacy import Neighboring, StabilityBound, public_number
+from dp2erm_cvx.stability.declared import positive_ridge, sample_size
+from dp2erm_cvx.stability.kernel_cells import Cells, size_cells
+from dp2erm_cvx.stability.one_sided import outward
+from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
+from dp2erm_cvx.stability.universe import declared_floor, treatment_may_flip
+
+Array = NDArray[np.float64]
+
+
+def kernel_balancing(
+    n: int,
+    kernel_bound: float,
+    ridge: float,
+    arm_floor: int | None,
+    alpha: float = 0.5,
+    signed: bool = False,
+    weight_cap: float = math.inf,
+    relation: Neighboring = Neighboring.REPLACE_ONE,
+) -> StabilityBound:
+    """Bound for three-way MMD weights with one simplex per arm (Theorem 5).
+
+    With m_c the mean of the features under the law p_c on arm c and mu_S their mean over all records, p
+    minimizes ``alpha sum_c ||m_c - mu_S||^2 + (1 - alpha) ||m_0 - m_1||^2 + ridge ||p||^2``, and
+    ``w = (n / 2) p``.
+
+    Parameters
+    ----------
+    n
+        Number of records, at least 4.
+    kernel_bound
+        C > 0: ``0 <= K <= C``, or ``|K| <= C`` if ``signed``.
+    ridge
+        lambda > 0, in the units of K; V is of order 1 from ``ridge`` of order n on.
+    arm_floor
+        n_min, public, from 2 to n/2: both arms have as many records in every dataset of the universe.
+    alpha
+        In [0, 1].
+    signed
+        Whether the kernel may be negative, as a linear kernel is.
+    weight_cap
+        Public cap on the weights, if the program has one. Covered only where it can never bind.
+    relation
+        Under REPLACE_ONE a treatment may flip; without flips the bound is smaller.
+
+    Raises CalibrationError without an arm floor, for ``ridge = 0`` and for a cap that can bind;
+    DeclarationError for an invalid number.
+    """
+    n = sample_size(n, at_least=4)
+    constants = _Constants.checked(n, kernel_bound, ridge, alpha, signed)
+    floor = declared_floor(n, arm_floor, at_least=2)
+    k = constants.displacement(n - floor)
+
+    cells = size_cells(floor, n - floor)
+    t, q = constants.arm_weight(cells.low), constants.spread(cells.high)
+    w_max = outward(n / 2.0 * float(np.max(t)))
+    _refuse_binding_cap(weight_cap, w_max)
+    change = math.sqrt(2.0) * constants.alpha / n
+    pull = constants.record_change * (t * math.hypot(1.0, 1.0 - constants.alpha) + change)
+    largest = np.max(math.sqrt(n - 1.0) * constants.law_movement(pull, t * q, k) + 2.0 * t)
+
+    flips = treatment_may_flip(relation)
+    if flips and floor + 1 <= n - floor:
+        largest = max(largest, np.max(_flips(constants, size_cells(floor + 1, n - floor), k)))
+    lower = -constants.bound if signed else 0.0
+    return StabilityBound(
+        V=min(2.0 * n, outward(n / 2.0 * float(largest))),
+        theorem="Theorem 5 (MMD per arm)",
+        assumptions=(
+            f"kernel values in [{lower:g}, {constants.bound:g}]",
+            f"each arm has at least {floor} records in every dataset of the universe",
+            EXACT,
+        ),
+        relations=BOTH_RELATIONS if flips else frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT}),
+        w_max=w_max,
+    )
+
+
+def pooled_kernel_balancing(
+    n: int,
+    kernel_bound: float,
+    ridge: float,
+    alpha: float = 0.5,
+    signed: bool = False,
+    weight_cap: float = math.inf,
+) -> StabilityBound:
+    """Bound for MMD weights on one simplex over all records (Theorem 6).
+
+    With m_c the sum of ``p_i`` times the features over arm c and mu_S their mean over all records, p
+    minimizes ``alpha sum_c ||m_c - mu_S / 2||^2 + (1 - alpha) ||m_0 - m_1||^2 + ridge ||p||^2`` over the
+    simplex, and ``w = n p``. No arm floor is needed; a constant in the kernel balances the arm masses softly.
+
+    Parameters are those of :func:`kernel_balancing`; ``n`` is at least 2. Treatment flips are covered. Raises
+    CalibrationError for ``ridge = 0`` and for a cap that can bind; DeclarationError for an invalid number.
+    """
+    n = sample_size(n)
+    constants = _Constants.checked(n, kernel_bound, ridge, alpha, signed)
+    a = 1.0 - constants.alpha
+    # extremes of <phi_i, G> over laws on the simplex, in units of C
+    excess, omega = (2.0 + constants.alpha,) * 2 if signed else (1.0 + a, 2.0 - constants.alpha / 2.0)
+    tau = np.minimum(1.0, np.array([1.0 / n + excess / constants.ridge]))
+    w_max = outward(n * float(tau[0]))
+    _refuse_binding_cap(weight_cap, w_max)
+    spread = _spread(omega / constants.ridge, np.array([float(n)]))
+    pull = constants.record_change * ((1.0 + a) * tau + constants.alpha / (math.sqrt(2.0) * n))
+    d = constants.law_movement(pull, tau * spread, constants.displacement(n))
+    lower = -constants.bound if signed else 0.0
+    return StabilityBound(
+        V=min(2.0 * n, outward(n * float((math.sqrt(n - 1.0) * d + 2.0 * tau)[0]))),
+        theorem="Theorem 6 (pooled MMD)",
+        assumptions=(f"kernel values in [{lower:g}, {constants.bound:g}]", EXACT),
+        relations=BOTH_RELATIONS,
+        w_max=w_max,
+    )
+
+
+@dataclass(frozen=True)
+class _Constants:
+    """Public constants in units where the kernel bound is 1."""
+
+    n: int
+    bound: float
+    ridge: float
+    alpha: float
+    signed: bool
+
+    @classmethod
+    def checked(cls, n: int, kernel_bound: float, ridge: float, alpha: float, signed: bool) -> _Constants:
+        bound = public_number("kernel_bound", kernel_bound, above=0.0)
+        share = public_number("alpha", alpha, at_least=0.0)
+        public_number("1 - alpha", 1.0 - share, at_least=0.0)
+        # a smaller ridge only enlarges the bound; the floor keeps it out of underflow, where V is 2n anyway
+        scaled = min(max(positive_ridge(ridge) / bound, 1e-100), 1e100)
+        # so does leaving out a tiny alpha, which divides below
+        return cls(n, bound, scaled, share if share > 1e-100 else 0.0, bool(signed))
+
+    @property
+    def record_change(self) -> float:
+        """Bound on ``||phi - phi'||``."""
+        return 2.0 if self.signed else math.sqrt(2.0)
+
+    def displacement(self, records: int) -> float:
+        """k: a signed law of total mass 0 on as many records moves the mean feature by k times its norm."""
+        return math.sqrt(records if self.signed else records / 2.0)
+
+    def arm_weight(self, size: Array) -> Array:
+        """t_c, a bound on each p_i in an arm of ``size`` records; it falls with the size."""
+        y = self.alpha * size / self.n
+        excess = np.where(y <= 0.5, 2.0 - y, 1.0 + 0.25 / np.maximum(y, 0.5))
+        return np.asarray(np.minimum(1.0, 1.0 / size + (4.0 if self.signed else excess) / self.ridge))
+
+    def spread(self, size: Array) -> Array:
+        """Q_c, a bound on the distance of an arm's law from its mean; it grows with the size."""
+        return _spread((4.0 if self.signed else 2.0) / self.ridge, size)
+
+    def law_movement(self, g: Array, q: Array, k: float) -> Array:
+        """Largest d with ``alpha X^2 - g X + ridge (d^2 - q d) <= 0`` for some X in [0, k d]."""
+        linear = (q + g * k / self.ridge) / (1.0 + self.alpha * k**2 / self.ridge)
+        if self.alpha == 0.0:
+            return np.asarray(linear)
+        free = (q + np.sqrt(q**2 + g**2 / (self.alpha * self.ridge))) / 2.0
+        return np.where(k * free >= g / (2.0 * self.alpha), free, linear)
+
+
+def _flips(constants: _Constants, cells: Cells, k: float) -> Array:
+    """The bound in units of n/2 where the record leaves an arm of ``cells`` records for the other one."""
+    n, a = constants.n, 1.0 - constants.alpha
+    t, q = constants.arm_weight(cells.low), constants.spread(cells.high)
+    t_other, q_other = constants.arm_weight(n + 1 - cells.high), constants.spread(n + 1 - cells.low)
+    moved = np.hypot(t + a * t_other, t_other + a * t)
+    pull = constants.record_change * (moved + math.sqrt(2.0) * constants.alpha / n)
+    d = constants.law_movement(pull, np.hypot(t * q, t_other * q_other), k)
+    return np.asarray(math.sqrt(n - 1.0) * d + 2.0 * (t + t_other))
+
+
+def _spread(omega: float, size: Array) -> Array:
+    """Largest norm of a centered law of ``size`` points whose values range over omega."""
+    return np.asarray(np.minimum(math.sqrt(omega), np.sqrt(size) * (omega / 2.0)))
+
+
+def _refuse_binding_cap(weight_cap: float, w_max: float) -> None:
+    cap = public_number("weight_cap", weight_cap, above=0.0, infinite=True)
+    if cap < w_max:
+        raise CalibrationError(
+            f"weight_cap = {cap:g}: it can bind, as weights reach up to {w_max:g} without it, and no sharp "
+            "bound covers that; raise the cap or the ridge"
+        )
