@@ -1,11 +1,46 @@
 """From a stability bound to a noise calibration: pure functions of public quantities.
 
-``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate). Another family of calibrations is one
-more module beside it that returns a :class:`Calibration`.
+``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8
+and ``paper`` the paper's own formulas; ``auto`` compares those that are valid. Another family of
+calibrations is one more module beside them that returns a :class:`Calibration`.
 """
 
+from dp2erm_cvx.calibration.auto import Candidate, Comparison, Family, Option, compare
 from dp2erm_cvx.calibration.constants import Calibration, Noise
+from dp2erm_cvx.calibration.output import OutputCalibration, calibrate_output
+from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
+from dp2erm_cvx.calibration.planning import PlanRow, plan, predicted_error
+from dp2erm_cvx.calibration.renyi import (
+    RenyiCalibration,
+    SquaredLoss,
+    calibrate_renyi,
+    renyi_divergence,
+    renyi_epsilon,
+)
 from dp2erm_cvx.calibration.sharp import calibrate, privacy_loss
 from dp2erm_cvx.calibration.utility import utility_bound
 
-__all__ = ["Calibration", "Noise", "calibrate", "privacy_loss", "utility_bound"]
+__all__ = [
+    "Calibration",
+    "Candidate",
+    "Comparison",
+    "Family",
+    "Noise",
+    "Option",
+    "OutputCalibration",
+    "PaperCalibration",
+    "PlanRow",
+    "RenyiCalibration",
+    "SquaredLoss",
+    "calibrate",
+    "calibrate_output",
+    "calibrate_paper",
+    "calibrate_renyi",
+    "compare",
+    "plan",
+    "predicted_error",
+    "privacy_loss",
+    "renyi_divergence",
+    "renyi_epsilon",
+    "utility_bound",
+]

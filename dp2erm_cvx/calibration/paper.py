@@ -1,0 +1,125 @@
+"""The calibration of the paper (Theorem DP_guarnatee, arXiv 2602.12604), as printed and corrected."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, whole_number
+from dp2erm_cvx.calibration.curvature import MARGIN
+from dp2erm_cvx.calibration.limits import in_range
+from dp2erm_cvx.calibration.sharp import _noise, _refuse, privacy_loss
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound, public_number
+
+
+@dataclass(frozen=True)
+class PaperCalibration(Calibration):
+    """A calibration by the paper's formulas; ``sensitivity`` is ``zeta W1``.
+
+    ``private`` is True where Theorem 1 or Theorem 2 certifies the declared budget for its scale and gamma.
+    Where it is False, for experiments only, ``delta`` is not the declared one but what Theorem 2 proves.
+    """
+
+    private: bool = True
+
+
+def calibrate_paper(
+    bound: StabilityBound,
+    loss: LossConstants,
+    n_samples: int,
+    budget: Budget,
+    *,
+    gradient_bound: float,
+    noise: Noise | str = Noise.GAMMA,
+    relation: Neighboring = Neighboring.REPLACE_ONE,
+    corrected: bool = False,
+    unsound_ok: bool = False,
+) -> PaperCalibration:
+    """Calibrate by Theorem DP_guarnatee, equations beta_gamma_choice and sigma_Gaussian_choice.
+
+    With zeta = ``gradient_bound``, the uncentered bound ``||grad l|| <= zeta`` in units of the gradient of
+    the loss, ``W1`` and ``W2`` of ``bound``, and lam the bound on trace Hess l:
+
+    - ``gamma = 2 lam W2 / (epsilon n)`` for both laws;
+    - gamma noise: ``1/beta = 2 zeta W1 / epsilon``;
+    - Gaussian noise as printed: ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon / W1))``, where
+      ``L^2 = (sqrt(p) + sqrt(log 1/delta))^2 + log 1/delta``;
+    - Gaussian noise, ``corrected``: ``sigma = (zeta W1 / epsilon)(L + sqrt(L^2 + epsilon))``.
+
+    The printed exponent has ``zeta^2 W1`` where the argument gives ``zeta^2 W1^2``, so the printed Gaussian
+    proof does not hold. Whatever the formula, the result is returned as private only where Theorem 1 or
+    Theorem 2, with ``V = min(W1, sqrt(2) W2)`` or the bound's own V if that is smaller, certifies it.
+    Every rounding goes to more noise.
+
+    Raises CalibrationError where it is not certified (unless ``unsound_ok``, which marks it as not
+    private), where the bound states no W1 and W2 or does not cover what is declared, or where a quantity is
+    out of floating-point range; DeclarationError for an invalid argument.
+    """
+    kind = _noise(noise)
+    n = whole_number("n_samples", n_samples, at_least=2)
+    check_loss(loss)
+    _refuse(bound, relation, budget, kind)
+    zeta = public_number("gradient_bound", gradient_bound, above=0.0)
+    if zeta < loss.gradient_radius:
+        raise DeclarationError(
+            f"gradient_bound = {zeta:g}: must be at least the centered gradient radius "
+            f"{loss.gradient_radius:g}"
+        )
+    W1, W2 = _movement(bound)
+
+    epsilon = budget.epsilon
+    if kind is Noise.GAMMA:
+        scale = 2.0 * zeta * W1 / epsilon
+    else:
+        tail = _tail(loss.n_parameters, budget.delta)
+        root = math.hypot(tail, math.sqrt(epsilon if corrected else epsilon / W1))
+        scale = zeta * W1 / epsilon * (tail + root)
+    gamma = 2.0 * loss.hessian_trace / n * (W2 / epsilon)
+    setting = f"epsilon = {epsilon:g}, W1 = {W1:g}, W2 = {W2:g}, gradient_bound = {zeta:g}"
+    calibration = PaperCalibration(
+        noise=kind,
+        scale=in_range("noise scale", scale * (1.0 + MARGIN), setting),
+        gamma=in_range("gamma", gamma * (1.0 + MARGIN), setting),
+        split=0.5,
+        n_parameters=loss.n_parameters,
+        V=min(bound.V, W1, math.sqrt(2.0) * W2 * (1.0 + MARGIN)),
+        sensitivity=zeta * W1,
+        epsilon=epsilon,
+        delta=budget.delta if kind is Noise.GAUSSIAN else 0.0,
+        theorem=_statement(kind, corrected),
+    )
+    proven = privacy_loss(calibration, loss, n, epsilon)
+    if proven <= calibration.delta:
+        return calibration
+    if not unsound_ok:
+        raise CalibrationError(
+            f"{calibration.theorem}: its {kind.value} noise is not certified at epsilon = {epsilon:g}: "
+            f"delta {proven:.3g} is proven, {calibration.delta:.3g} is declared; "
+            "use the corrected or the sharp calibration"
+        )
+    return replace(calibration, private=False, delta=proven)
+
+
+def _statement(kind: Noise, corrected: bool) -> str:
+    if kind is Noise.GAMMA:
+        return "paper, Theorem DP_guarnatee (i)"
+    return f"paper, Theorem DP_guarnatee (ii), {'corrected' if corrected else 'as printed'}"
+
+
+def _movement(bound: StabilityBound) -> tuple[float, float]:
+    if bound.W1 is None or bound.W2 is None:
+        raise CalibrationError(
+            f"{bound.theorem} states no W1 and W2, which the paper's calibration needs: "
+            "use the sharp calibration"
+        )
+    for name, value in (("W1", bound.W1), ("W2", bound.W2)):
+        if not (math.isfinite(value) and value > 0.0):
+            raise CalibrationError(f"{bound.theorem} gives {name} = {value!r}: no finite noise covers it")
+    return bound.W1, bound.W2
+
+
+def _tail(n_parameters: int, delta: float) -> float:
+    """L: a standard normal vector is longer with probability at most delta (rounded up)."""
+    log_delta = max(-math.log(delta), 0.0)
+    return math.hypot(math.sqrt(n_parameters) + math.sqrt(log_delta), math.sqrt(log_delta)) * (1.0 + MARGIN)

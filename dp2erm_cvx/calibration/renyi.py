@@ -1,0 +1,239 @@
+"""Theorem 7 (Renyi): Gaussian noise for an unconstrained squared loss, by a one-dimensional calibration.
+
+Without a constraint the released theta is exactly Gaussian, so the divergence between neighbors has a
+closed form; projecting theta onto any public set afterwards is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp2erm_cvx.calibration.constants import Calibration, Noise, mean_norm, whole_number
+from dp2erm_cvx.calibration.curvature import MARGIN
+from dp2erm_cvx.calibration.limits import in_range
+from dp2erm_cvx.calibration.sharp import _refuse
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound, public_number
+
+Array = NDArray[np.float64]
+
+#: Public grid of tau = M^2 V / (n gamma), from which gamma is chosen.
+TAU_GRID = np.geomspace(1e-8, 1e2, 201)
+
+# Orders are kept where h is at least this: nearer to 0 rounding would eat the digits of h.
+_LEAST_H = 1e-3
+_LARGEST_ORDER = 1e15
+# Relative slack on every term whose rounding is at most 1e-12 of it.
+_SLACK = 1e-11
+
+
+@dataclass(frozen=True)
+class SquaredLoss:
+    """``l(theta) = (z - <x, theta>)^2`` over all of R^p, without regularizer besides gamma.
+
+    ``||x||_2 <= covariate_bound`` = M; ``|z| <= response_bound``, in units of z: 2M' for the weighted
+    regression of ``2 (2a - 1) y``, M' for arm means (M = 1). Raises DeclarationError.
+    """
+
+    n_parameters: int
+    covariate_bound: float
+    response_bound: float
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "n_parameters", whole_number("n_parameters", self.n_parameters, at_least=1))
+        put(self, "covariate_bound", public_number("covariate_bound", self.covariate_bound, above=0.0))
+        put(self, "response_bound", public_number("response_bound", self.response_bound, above=0.0))
+
+
+@dataclass(frozen=True)
+class RenyiCalibration(Calibration):
+    """Calibration of Theorem 7: valid for an unconstrained :class:`SquaredLoss` only.
+
+    ``sensitivity`` is S, ``split`` is 1 (no share is set aside), ``order`` the order that gave the scale
+    and ``tau`` the bound ``M^2 V / (n gamma)`` on the relative movement of the Hessian.
+    """
+
+    order: float
+    tau: float
+
+
+def renyi_divergence(
+    order: ArrayLike, V: float, loss: SquaredLoss, n_samples: int, scale: float, gamma: float
+) -> Array:
+    """Upper bound on the Renyi divergence of every ``order`` > 1 between neighbors (Theorem 7).
+
+    ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``,
+    ``h = alpha - (alpha - 1)(1 + tau)^2``, ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))``
+    and S of :func:`gradient_movement`; infinite where h <= 0.001. Over several releases the bounds add at
+    equal orders. Both directions of the divergence are covered. Raises DeclarationError.
+    """
+    orders = np.asarray(order, dtype=np.float64)
+    if not (np.isfinite(orders).all() and (orders > 1.0).all()):
+        raise DeclarationError("order: must be finite and greater than 1")
+    movement = public_number("V", V, above=0.0)
+    n = whole_number("n_samples", n_samples, at_least=2)
+    sigma = public_number("scale", scale, above=0.0)
+    ridge = public_number("gamma", gamma, above=0.0)
+    noise_cost, hessian_cost = _costs(orders, _tau(movement, loss, n, ridge))
+    ratio = gradient_movement(movement, loss, ridge) / sigma * (1.0 + MARGIN)
+    with np.errstate(over="ignore"):
+        result: Array = noise_cost * np.square(ratio) * (1.0 + _SLACK) + hessian_cost
+    return result
+
+
+def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> float:
+    """Smallest epsilon, rounded up, that a curve of Renyi divergences proves at ``delta`` in (0, 1).
+
+    Minimum over the orders of ``D + log((alpha - 1)/alpha) - (log delta + log alpha)/(alpha - 1)``
+    (Canonne, Kamath and Steinke, 2020, Proposition 12), and at least 0. Raises DeclarationError.
+    """
+    level = public_number("delta", delta, above=0.0)
+    if level >= 1.0:
+        raise DeclarationError(f"delta = {delta!r}: must be in (0, 1)")
+    orders, costs = np.asarray(order, dtype=np.float64), np.asarray(divergence, dtype=np.float64)
+    if not ((orders > 1.0).all() and (costs >= 0.0).all()):
+        raise DeclarationError("order must be greater than 1 and divergence at least 0 everywhere")
+    return max(0.0, float(np.min(costs * (1.0 + MARGIN) + _conversion(orders, level))))
+
+
+def gradient_movement(V: float, loss: SquaredLoss, gamma: float) -> float:
+    """``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)``, rounded up.
+
+    It bounds the movement of the summed gradient at the noiseless theta, whose norm is at most
+    ``Z / sqrt(2 gamma)``. Z is ``response_bound``: with Z = 2M' this is
+    ``V (M^2 M' sqrt(2/gamma) + 4 M M')`` of Theorem 7.
+    """
+    M, Z = loss.covariate_bound, loss.response_bound
+    return V * M * Z * (M / math.sqrt(2.0 * gamma) + 2.0) * (1.0 + MARGIN)
+
+
+def calibrate_renyi(
+    bound: StabilityBound,
+    loss: SquaredLoss,
+    n_samples: int,
+    budget: Budget,
+    *,
+    gamma: float | None = None,
+    relation: Neighboring = Neighboring.REPLACE_ONE,
+    theta_bound: float | None = None,
+) -> RenyiCalibration:
+    """Calibrate Gaussian objective perturbation of an unconstrained squared loss (Theorem 7).
+
+    The smallest sigma, minimized over a grid of orders, whose Renyi bound converts to the budget; every
+    rounding goes to more noise. Without ``gamma`` it is chosen among ``M^2 V / (n tau)``, tau in
+    ``TAU_GRID``, by the predicted excess ``(E||b||/n + gamma a)^2 / (4 gamma)``, where a is ``theta_bound``,
+    the public size of the parameter sought, or ``Z / sqrt(2 gamma)``. ``theta_bound`` affects that choice
+    only.
+
+    Raises CalibrationError where no order fits the budget or the bound does not cover what is declared;
+    DeclarationError for an invalid argument.
+    """
+    n = whole_number("n_samples", n_samples, at_least=2)
+    _refuse(bound, relation, budget, Noise.GAUSSIAN)
+    size = None if theta_bound is None else public_number("theta_bound", theta_bound, above=0.0)
+    M, p, V = loss.covariate_bound, loss.n_parameters, bound.V
+    if gamma is None:
+        candidates = M * M * V / n / TAU_GRID
+    else:
+        candidates = np.array([public_number("gamma", gamma, above=0.0)])
+    setting = f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, V = {V:g}, M = {M:g}"
+    for value in candidates:
+        in_range("gamma", float(value), setting)
+
+    taus = np.array([_tau(V, loss, n, float(value)) for value in candidates])
+    unit, orders = _unit_noise(taus, budget, np.full_like(taus, 1e-6), _top(taus))
+    best = _best(unit, candidates, loss, V, n, size, mean_norm(Noise.GAUSSIAN, p))
+    if not math.isfinite(unit[best]):
+        where = "any gamma" if gamma is None else f"gamma = {gamma:g}"
+        raise CalibrationError(
+            f"Theorem 7 (Renyi): no order fits epsilon = {budget.epsilon:g}, delta = {budget.delta:g} "
+            f"at {where}: raise gamma or the budget, or use another calibration"
+        )
+    near = orders[best] - 1.0
+    fine, fine_orders = _unit_noise(
+        taus[[best]], budget, np.array([near / 1.3]), np.minimum(near * 1.3, _top(taus[[best]]))
+    )
+    if fine[0] > unit[best]:
+        fine, fine_orders = unit[[best]], orders[[best]]
+    chosen = float(candidates[best])
+    sensitivity = gradient_movement(V, loss, chosen)
+    return RenyiCalibration(
+        noise=Noise.GAUSSIAN,
+        scale=in_range("noise scale", sensitivity * float(fine[0]) * (1.0 + MARGIN), setting),
+        gamma=chosen,
+        split=1.0,
+        n_parameters=p,
+        V=V,
+        sensitivity=sensitivity,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        theorem="Theorem 7 (Renyi)",
+        order=float(fine_orders[0]),
+        tau=float(taus[best]),
+    )
+
+
+def _best(
+    unit: Array, gammas: Array, loss: SquaredLoss, V: float, n: int, size: float | None, norm: float
+) -> int:
+    """Index of the smallest predicted excess, compared in logarithms."""
+
+    def cost(noise: float, gamma: float) -> float:
+        if not math.isfinite(noise):
+            return math.inf
+        theta = loss.response_bound / math.sqrt(2.0 * gamma) if size is None else size
+        total = noise * gradient_movement(V, loss, gamma) * norm / n + gamma * theta
+        return 2.0 * math.log(total) - math.log(gamma)
+
+    return int(np.argmin([cost(float(u), float(g)) for u, g in zip(unit, gammas, strict=True)]))
+
+
+def _tau(V: float, loss: SquaredLoss, n: int, gamma: float) -> float:
+    return loss.covariate_bound / gamma * (loss.covariate_bound * V / n) * (1.0 + MARGIN)
+
+
+def _top(tau: Array) -> Array:
+    """Largest order minus one that is tried: h stays above ``_LEAST_H``."""
+    return np.minimum((1.0 - 1.01 * _LEAST_H) / (tau * (2.0 + tau)), _LARGEST_ORDER)
+
+
+def _unit_noise(tau: Array, budget: Budget, low: Array, high: Array) -> tuple[Array, Array]:
+    """Smallest sigma / S over a grid of orders for each tau, and the order that gives it."""
+    orders = 1.0 + np.geomspace(np.minimum(low, high), high, 400, axis=-1)
+    noise_cost, hessian_cost = _costs(orders, tau[:, None])
+    conversion = _conversion(orders, budget.delta)
+    left = budget.epsilon - hessian_cost - conversion
+    left = left - 1e-15 * (budget.epsilon + hessian_cost + np.abs(conversion))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        unit = np.where(left > 0.0, np.sqrt(noise_cost / left) * (1.0 + _SLACK), np.inf)
+    unit = np.where(np.isnan(unit), np.inf, unit)
+    best = np.argmin(unit, axis=-1)
+    rows = np.arange(len(tau))
+    return unit[rows, best], orders[rows, best]
+
+
+def _costs(order: Array, tau: float | Array) -> tuple[Array, Array]:
+    """``alpha / (2 h)``, the cost of a unit squared shift, and ``2 f(1 + tau)``; both rounded up."""
+    k = order - 1.0
+    loss_of_h = k * tau * (2.0 + tau) * (1.0 + 1e-14)
+    h = 1.0 - loss_of_h
+    valid = h > _LEAST_H
+    safe = np.where(valid, loss_of_h, 0.0)
+    gain, pay = np.log1p(tau), -np.log1p(-safe) / (2.0 * k)
+    hessian = 2.0 * np.maximum(pay - gain + _SLACK * 1e-1 * (pay + gain), 0.0)
+    noise = order / (2.0 * np.where(valid, h, 1.0)) * (1.0 + _SLACK)
+    return np.where(valid, noise, np.inf), np.where(valid, hessian, np.inf)
+
+
+def _conversion(order: Array, delta: float) -> Array:
+    """What the conversion from order alpha to (epsilon, delta) adds to the divergence, rounded up."""
+    k = order - 1.0
+    terms = np.log1p(1.0 / k), np.log1p(k) / k, math.log(delta) / k
+    rounding = 1e-13 * (terms[0] + terms[1] + np.abs(terms[2]))
+    result: Array = -terms[0] - terms[1] - terms[2] + rounding
+    return result

@@ -1,0 +1,116 @@
+"""Theorem 8: Laplace noise for a weighted mean, against exact movements and exact privacy losses."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp2erm_cvx.calibration import calibrate_output
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.mechanism import draw
+from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
+from dp2erm_cvx.stability import randomized_trial
+
+M_OUT = 3.0
+
+
+def bound_of(V):
+    return StabilityBound(
+        V=V, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=V / 2
+    )
+
+
+def effect(a, y, w):
+    return float(np.mean(w * 2 * (2 * a - 1) * y))
+
+
+def trial_weights(a, propensity):
+    f = np.where(a == 1, 1 / propensity, 1 / (1 - propensity))
+    return len(a) * f / f.sum()
+
+
+def test_scale_is_the_stated_formula():
+    found = calibrate_output(bound_of(8.0), M_OUT, 400, Budget(0.5, 1e-6))
+    assert found.scale == pytest.approx(2 * M_OUT * 8.0 / (400 * 0.5), rel=1e-9)
+    assert found.scale >= 2 * M_OUT * 8.0 / (400 * 0.5)
+    assert found.sensitivity == pytest.approx(2 * M_OUT * 8.0 / 400)
+    assert (found.epsilon, found.delta, found.expected_noise) == (0.5, 0.0, found.scale)
+
+
+def largest_loss(weaken=1.0):
+    """Largest exact privacy loss of the released mean over neighboring randomized trials, over epsilon."""
+    rng = np.random.default_rng(2)
+    epsilon, n, propensity, worst = 1.0, 12, 0.2, 0.0
+    found = calibrate_output(randomized_trial(n, propensity), M_OUT, n, Budget(epsilon))
+    law = stats.laplace(scale=found.scale * weaken)
+    for _ in range(3000):
+        a = (rng.random(n) < rng.choice([0.0, 0.2, 1.0])).astype(int)
+        y = M_OUT * (rng.choice([-1, 1], n) if rng.random() < 0.5 else np.ones(n)) * (2 * a - 1)
+        a_new, y_new = a.copy(), y.copy()
+        a[0], a_new[0] = rng.integers(2, size=2)
+        y[0], y_new[0] = M_OUT * rng.choice([-1, 1], 2)
+        first, second = (
+            effect(*pair, trial_weights(pair[0], propensity)) for pair in ((a, y), (a_new, y_new))
+        )
+        points = np.array([first, second])
+        worst = max(worst, np.abs(law.logpdf(points - first) - law.logpdf(points - second)).max())
+    return worst / epsilon
+
+
+def test_exact_privacy_loss_keeps_the_budget_and_nearly_spends_it():
+    assert 0.8 < largest_loss() <= 1.0
+    # the same neighbors tell half of the noise
+    assert largest_loss(weaken=0.5) > 1.0
+
+
+def test_movement_is_attained_by_free_weights():
+    rng = np.random.default_rng(4)
+    n, closest = 6, 0.0
+    for _ in range(500):
+        w, w_new = n * rng.dirichlet(np.ones(n), size=2)
+        V = float(np.abs(w - w_new).sum() + 2 * min(w[0], w_new[0]))
+        t = 2 * M_OUT * np.where(w > w_new, 1.0, -1.0)
+        t_new = t.copy()
+        t[0], t_new[0] = 2 * M_OUT, -2 * M_OUT
+        movement = abs(np.mean(w * t) - np.mean(w_new * t_new))
+        sensitivity = calibrate_output(bound_of(V), M_OUT, n, Budget(1.0)).sensitivity
+        assert movement <= sensitivity
+        closest = max(closest, movement / sensitivity)
+    assert closest > 1 - 1e-9
+
+
+def test_noise_has_the_laplace_law():
+    found = calibrate_output(bound_of(8.0), M_OUT, 400, Budget(1.0))
+    sample = [float(draw(found.law, seed=seed)[0]) for seed in range(3000)]
+    assert stats.kstest(sample, stats.laplace(scale=found.scale).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("error", "change", "message"),
+    [
+        (CalibrationError, {"bound": bound_of(math.inf)}, "V = inf"),
+        (CalibrationError, {"bound": dataclasses.replace(bound_of(4.0), private=False)}, "read off the data"),
+        (
+            CalibrationError,
+            {"bound": dataclasses.replace(bound_of(4.0), relations=frozenset())},
+            "replace-one",
+        ),
+        (CalibrationError, {"budget": Budget(1e-320)}, "epsilon = 1e-320"),
+        (CalibrationError, {"outcome_bound": 1e295}, "out of floating-point range"),
+        (DeclarationError, {"outcome_bound": 0.0}, "outcome_bound"),
+        (DeclarationError, {"n_samples": 1}, "n_samples"),
+    ],
+)
+def test_refusals(error, change, message):
+    arguments = {
+        "bound": bound_of(4.0),
+        "outcome_bound": M_OUT,
+        "n_samples": 400,
+        "budget": Budget(1.0),
+        **change,
+    }
+    with pytest.raises(error, match=message) as caught:
+        calibrate_output(**arguments)
+    assert "\n" not in str(caught.value)
