@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import load_domain
-    from dp2erm_cvx.estimator import PrivateTwoStageERM, TwoStageERM
+    from dp2erm_cvx.estimator import PrivateTwoStageERM
     from dp2erm_cvx.privacy import Budget, Neighboring
     from dp2erm_cvx.release import Release
+    from dp2erm_cvx.two_stage import TwoStageERM
 
 __version__ = "0.1.0"
 
@@ -22,7 +23,7 @@ _HOME = {
     "Neighboring": "privacy",
     "PrivateTwoStageERM": "estimator",
     "Release": "release",
-    "TwoStageERM": "estimator",
+    "TwoStageERM": "two_stage",
     "load_domain": "domain_file",
 }
 

@@ -1,127 +1,26 @@
-"""The two-stage estimator: public calibration first, then the two certified solves, then the release."""
+"""The private two-stage estimator: public calibration, two certified solves, one release."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
 
-from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Calibration, calibrate
+from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.diagnostics import BalanceTable, balance_table
-from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw
-from dp2erm_cvx.privacy import Budget, LossConstants, StabilityBound, public_number
-from dp2erm_cvx.program import FirstStage, SecondStage
-from dp2erm_cvx.release import Guarantee, Mechanism, Release, Standing
-from dp2erm_cvx.solve import Solution, Solver, solve
-
-#: Arithmetic is floating point, and the noise is sampled in it.
-EXACT_ARITHMETIC = "exact arithmetic assumed"
-#: Relative radius that the solutions behind a release are certified to.
-TOLERANCE = 1e-6
+from dp2erm_cvx.plan import Plan, make_plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.release import Release
+from dp2erm_cvx.solve import Solver
+from dp2erm_cvx.statement import make_release
+from dp2erm_cvx.two_stage import TOLERANCE, PrivateWorkings, TwoStageBase
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything that is fixed before the data are touched."""
-
-    bound: StabilityBound
-    loss: LossConstants
-    calibration: Calibration
-
-
-@dataclass(frozen=True, repr=False)
-class PrivateWorkings:
-    """What the release must not hold: for the data holder only, never to be shared or stored with it."""
-
-    dataset: Dataset
-    records: Records
-    weights: Solution
-    theta: Solution
-    noise: Array | None = field(default=None)
-
-    def __repr__(self) -> str:
-        return "PrivateWorkings(private: not to be shared)"
-
-    def balance(self) -> BalanceTable:
-        """Covariate balance before and after weighting, on the scaled covariates. Not private."""
-        return balance_table(
-            self.records.covariates, self.records.a, self.weights.value, self.dataset.columns
-        )
-
-
-class _TwoStage(BaseEstimator):  # type: ignore[misc]
-    """Common to the private and the non-private estimator."""
-
-    first_stage: str | FirstStage
-    second_stage: str | SecondStage
-    domain: Domain
-    solver: str | Solver
-    tolerance: float
-
-    def predict_effect(self, X: ArrayLike) -> Array:
-        """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
-
-        Covariates are scaled and clipped as in the fit. Raises DataError on a wrong shape, nan or inf.
-        """
-        check_is_fitted(self)
-        table = np.asarray(X, dtype=np.float64)
-        if table.ndim != 2 or table.shape[1] != self.n_features_in_:
-            raise DataError(f"X has shape {table.shape}: must be (m, {self.n_features_in_})")
-        wrong = np.argwhere(~np.isfinite(table))
-        if len(wrong):
-            raise DataError(f"row {wrong[0][0] + 1}, column {wrong[0][1] + 1} of X: not a finite number")
-        return self._second().effect(self.theta_, self.domain, table)
-
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
-        return (self.predict_effect(X) > 0).astype(np.int64)
-
-    def _first(self) -> FirstStage:
-        if isinstance(self.first_stage, FirstStage):
-            return self.first_stage.resolve(self.domain)
-        return registry.build(registry.first_stages(), self.first_stage).resolve(self.domain)
-
-    def _second(self) -> SecondStage:
-        if isinstance(self.second_stage, SecondStage):
-            return self.second_stage.resolve(self.domain)
-        return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
-
-    def _dataset(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
-        if not isinstance(self.domain, Domain):
-            raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
-        named = getattr(X, "columns", None)
-        columns = self.domain.columns
-        dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
-        if columns is not None and dataset.columns != columns:
-            raise DeclarationError(
-                f"the domain declares the columns {', '.join(columns)}; "
-                f"the data have {', '.join(dataset.columns)}"
-            )
-        return dataset
-
-    def _solve(self, dataset: Dataset, *, gamma: float, noise: Array | None) -> PrivateWorkings:
-        records = self.domain.records(dataset.X, dataset.a, dataset.y)
-        tolerance = public_number("tolerance", self.tolerance, above=0)
-        first = self._first().instance(records)
-        weights = solve(first, solver=self.solver, tolerance=tolerance, throw=False)
-        second = self._second().instance(records, weights.value, gamma=gamma, noise=noise)
-        # a duality gap alone cannot reach such a tolerance: the default of its own is then in force
-        within = None if second.model is None else tolerance
-        theta = solve(second, solver=self.solver, tolerance=within, throw=False)
-        self.n_features_in_ = dataset.X.shape[1]
-        self.theta_ = theta.value
-        return PrivateWorkings(dataset, records, weights, theta, noise)
-
-
-class PrivateTwoStageERM(_TwoStage):
+class PrivateTwoStageERM(TwoStageBase):
     """Differentially private two-stage empirical risk minimization (Algorithm 1, DP-2ERM).
 
     Parameters
@@ -132,8 +31,11 @@ class PrivateTwoStageERM(_TwoStage):
         (epsilon, delta) of this release.
     first_stage, second_stage
         Programs, or their registered names for their default settings.
+    calibration
+        How noise is calibrated, see :class:`~dp2erm_cvx.plan.Method`: "sharp", "paper", "paper-corrected",
+        "renyi", "output" or "auto".
     noise
-        "gamma" (pure) or "gaussian" (needs delta > 0).
+        "gamma" (pure) or "gaussian" (needs delta > 0), where the calibration leaves the choice.
     split
         Share of epsilon that pays for the noise; None: chosen from public quantities.
     solver
@@ -152,8 +54,7 @@ class PrivateTwoStageERM(_TwoStage):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+    >>>     >>> from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
     >>> rng = np.random.default_rng(0)
     >>> X, a, y = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200), rng.uniform(-1, 1, 200)
     >>> domain = Domain(covariate_bound=1.0, outcome_bound=1.0)
@@ -169,6 +70,7 @@ class PrivateTwoStageERM(_TwoStage):
         first_stage: str | FirstStage = "entropy_balancing",
         second_stage: str | SecondStage = "itr",
         *,
+        calibration: str = "sharp",
         noise: str = "gamma",
         split: float | None = None,
         solver: str | Solver = "newton",
@@ -179,6 +81,7 @@ class PrivateTwoStageERM(_TwoStage):
         self.budget = budget
         self.first_stage = first_stage
         self.second_stage = second_stage
+        self.calibration = calibration
         self.noise = noise
         self.split = split
         self.solver = solver
@@ -194,18 +97,17 @@ class PrivateTwoStageERM(_TwoStage):
             raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
-        bound = self._first().stability(n_samples, self.domain)
-        loss = self._second().constants(self.domain, n_features)
-        calibration = calibrate(
-            bound,
-            loss,
+        return make_plan(
+            self._first(),
+            self._second(),
+            self.domain,
             n_samples,
+            n_features,
             self.budget,
+            method=self.calibration,
             noise=self.noise,
-            relation=self.domain.relation,
             split=self.split,
         )
-        return Plan(bound, loss, calibration)
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateTwoStageERM:
         """Release theta from X (n, k), a (n,) in {0, 1} and y (n,).
@@ -216,87 +118,56 @@ class PrivateTwoStageERM(_TwoStage):
         """
         dataset = self._dataset(X, a, y)
         plan = self.plan(dataset.n_samples, dataset.X.shape[1])
-        noise = draw(plan.calibration, seed=self.seed)
-        workings = self._solve(dataset, gamma=plan.calibration.gamma, noise=noise)
+        workings, theta = self._perturb(plan, dataset)
         self.private_workings_ = workings
+        self.n_features_in_, self.theta_ = dataset.X.shape[1], theta
         self.release_ = self._release(plan, workings)
         return self
 
-    def _release(self, plan: Plan, workings: PrivateWorkings) -> Release:
-        by_gap = workings.theta.certificate.basis == "duality gap"
-        if self.seed is not None:
-            standing = Standing.NOT_PRIVATE
-        elif workings.weights.certified and workings.theta.certified and not by_gap:
-            standing = Standing.PRIVATE
-        else:
-            standing = Standing.CONDITIONAL
-        certified = f"solutions are certified to {self.tolerance:g} relative, which the noise does not count"
-        assumptions = [*plan.bound.assumptions, certified, EXACT_ARITHMETIC]
-        if by_gap:
-            assumptions.append("the second stage is certified by its duality gap alone")
-        calibration, columns = plan.calibration, workings.dataset.columns
+    def _perturb(self, plan: Plan, dataset: Dataset) -> tuple[PrivateWorkings, Array]:
+        """Both stages and the noise; theta (p,) is what may be released."""
+        records = self.domain.records(dataset.X, dataset.a, dataset.y)
         first, second = self._first(), self._second()
-        guarantee = Guarantee(
-            epsilon=calibration.epsilon,
-            delta=calibration.delta,
-            relation=self.domain.relation,
-            theorem=calibration.theorem,
-            stability_theorem=plan.bound.theorem,
-            assumptions=tuple(assumptions),
-            standing=standing,
-        )
-        mechanism = Mechanism(
-            noise=calibration.noise,
-            scale=calibration.scale,
-            gamma=calibration.gamma,
-            split=calibration.split,
-            stability=plan.bound.V,
-            weight_bound=plan.bound.w_max,
-            sensitivity=calibration.sensitivity,
-            gradient_radius=plan.loss.gradient_radius,
-            hessian_trace=plan.loss.hessian_trace,
-            strong_convexity=plan.loss.strong_convexity,
-        )
-        return Release(
-            theta=tuple(float(value) for value in workings.theta.value),
-            parameters=second.parameter_names(columns, self.domain),
-            columns=columns,
-            n_samples=workings.dataset.n_samples,
-            guarantee=guarantee,
-            mechanism=mechanism,
-            domain=self.domain.to_dict(),
-            first_stage={"name": first.name, "settings": first.settings()},
-            second_stage={"name": second.name, "settings": second.settings()},
+        propensity_noise = None
+        if plan.propensity is None:
+            instance = first.instance(records)
+        else:
+            assert isinstance(first, PrivateFirstStage)
+            # a seed must not give both stages the same draw
+            propensity_noise = draw(plan.propensity, seed=None if self.seed is None else -1 - self.seed)
+            instance = first.perturbed(records, plan.propensity.gamma, propensity_noise)
+        weights = self._weights(instance)
+        calibration = plan.calibration
+        if isinstance(calibration, OutputCalibration):
+            solution = self._theta(second.unconstrained().instance(records, weights.value, gamma=0.0))
+            noise = draw(calibration.law, seed=self.seed)
+            theta = solution.value + noise
+        else:
+            noise = draw(calibration, seed=self.seed)
+            program = second.unconstrained() if plan.unconstrained else second
+            solution = self._theta(
+                program.instance(records, weights.value, gamma=calibration.gamma, noise=noise)
+            )
+            theta = solution.value
+        if plan.unconstrained:
+            theta = second.feasible(self.domain).project(theta)  # post-processing
+        return PrivateWorkings(dataset, records, weights, solution, noise, propensity_noise), theta
+
+    def _release(self, plan: Plan, workings: PrivateWorkings) -> Release:
+        return make_release(
+            plan,
+            self._first(),
+            self._second(),
+            self.domain,
+            self.theta_,
+            workings.dataset.columns,
+            workings.dataset.n_samples,
+            certified=workings.weights.certified and workings.theta.certified,
+            by_gap=workings.theta.certificate.basis == "duality gap",
+            tolerance=self.tolerance,
+            seeded=self.seed is not None,
         )
 
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings
         return {name: value for name, value in super().__getstate__().items() if name != "private_workings_"}
-
-
-class TwoStageERM(_TwoStage):
-    """The same two stages without noise and gamma. NOT private: for public data and comparisons only."""
-
-    private = False
-
-    def __init__(
-        self,
-        domain: Domain,
-        first_stage: str | FirstStage = "entropy_balancing",
-        second_stage: str | SecondStage = "itr",
-        *,
-        gamma: float = 1e-6,
-        solver: str | Solver = "newton",
-        tolerance: float = TOLERANCE,
-    ) -> None:
-        self.domain = domain
-        self.first_stage = first_stage
-        self.second_stage = second_stage
-        self.gamma = gamma
-        self.solver = solver
-        self.tolerance = tolerance
-
-    def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
-        """Fit without privacy; ``gamma`` > 0 keeps theta unique."""
-        self.workings_ = self._solve(self._dataset(X, a, y), gamma=self.gamma, noise=None)
-        return self

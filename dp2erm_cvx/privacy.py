@@ -39,6 +39,13 @@ class Budget:
         object.__setattr__(self, "delta", delta)
 
 
+class BoundFamily(enum.StrEnum):
+    """Whose stability bound is in force: the sharp theorems, or the paper's statements as printed."""
+
+    SHARP = "sharp"
+    PAPER = "paper"
+
+
 @dataclass(frozen=True)
 class StabilityBound:
     """A proven bound on how far the weights move between neighboring datasets.
@@ -93,7 +100,9 @@ class LossConstants:
     ``gradient_radius`` is the centered gradient radius zeta_c of Theorem 1, ``hessian_trace`` bounds
     the trace of the loss Hessian, ``strong_convexity`` is mu_R of the public regularizer,
     ``theta_bound`` bounds ||theta||_2 over the feasible set (None if unbounded) and
-    ``outcome_bound`` is M'.
+    ``outcome_bound`` is M'. ``gradient_bound`` is the paper's uncentered zeta, and a squared loss
+    ``(z - <x, theta>)^2`` states bounds on ||x|| (``covariate_bound``) and on z (``response_bound``) and
+    whether ``x = 1`` (``is_mean``), where its unconstrained minimizer is a weighted mean.
     """
 
     n_parameters: int
@@ -102,3 +111,7 @@ class LossConstants:
     strong_convexity: float
     theta_bound: float | None
     outcome_bound: float
+    gradient_bound: float | None = None
+    covariate_bound: float | None = None
+    response_bound: float | None = None
+    is_mean: bool = False

@@ -56,16 +56,42 @@ class Guarantee:
         return f"{law}; neighbors: {self.relation.value}; {theorems}; {self.standing}"
 
 
+class Perturbed(enum.StrEnum):
+    """What the noise was added to."""
+
+    OBJECTIVE = "objective"
+    UNCONSTRAINED = "unconstrained objective, theta projected afterwards"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True)
+class PropensityMechanism:
+    """Objective perturbation of a private first stage: what it spent, and its noise."""
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    epsilon: float
+    delta: float
+    noise: Noise
+    scale: float
+    gamma: float
+    theorem: str
+
+
 @dataclass(frozen=True)
 class Mechanism:
-    """The calibrated objective perturbation, from public quantities alone.
+    """The calibrated perturbation, from public quantities alone.
 
-    ``scale`` is 1/beta (gamma) or sigma (gaussian), ``gamma`` the ridge on every coordinate, ``split``
-    the share of epsilon spent on noise, ``stability`` the bound V, ``sensitivity`` = ``gradient_radius`` * V.
+    ``scale`` is 1/beta (gamma) or sigma (gaussian), in units of n times the gradient, or of the outcome where
+    the output is perturbed; ``gamma`` the ridge on every coordinate, ``split`` the share of epsilon spent on
+    noise, ``stability`` the bound V, ``weight_bound`` that on one weight, ``sensitivity`` what the noise
+    covers, ``gradient_radius`` zeta_c (None where infinite). ``reason`` says why this calibration was taken;
+    ``propensity`` is the mechanism of a private first stage.
     """
 
     __pydantic_config__: ClassVar = _STRICT
 
+    perturbed: Perturbed
     noise: Noise
     scale: float
     gamma: float
@@ -73,9 +99,11 @@ class Mechanism:
     stability: float
     weight_bound: float
     sensitivity: float
-    gradient_radius: float
+    gradient_radius: float | None
     hessian_trace: float
     strong_convexity: float
+    reason: str
+    propensity: PropensityMechanism | None = None
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,9 @@ class ArmMeans(WeightedLeastSquares):
             strong_convexity=self.regularizer.strong_convexity,
             theta_bound=theta_set.norm_bound(2) if math.isfinite(largest) else None,
             outcome_bound=domain.outcome_bound,
+            gradient_bound=2 * (largest + domain.outcome_bound),
+            covariate_bound=1.0,
+            response_bound=domain.outcome_bound,
         )
 
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

@@ -62,4 +62,9 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         return values["dual"]
 
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        if self.scaling == "paper":
+            return stability.entropy_balancing_paper_scaling(n_samples, **self.paper_arguments(domain))
         return stability.entropy_balancing(n_samples, **self.bound_arguments(domain))
+
+    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return stability.paper_entropy_balancing(n_samples, **self.paper_arguments(domain))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, public_number
 
 
@@ -48,3 +48,9 @@ class KnownCoefficient(ClosedFormWeights):
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         norm = math.hypot(*self.coefficient) * (1 + 1e-12)
         return stability.known_coefficient(n_samples, domain.covariate_bound, norm, trim=self.trim)
+
+    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        if math.isfinite(self.trim):
+            raise CalibrationError("the paper's bound for a known coefficient is for untrimmed weights")
+        norm = math.hypot(*self.coefficient) * (1 + 1e-12)
+        return stability.paper_known_coefficient(n_samples, domain.covariate_bound, norm)

@@ -16,6 +16,7 @@ from typing import Self
 import cvxpy as cp
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
@@ -96,3 +97,8 @@ class IPWLogistic(FirstStage):
             radius=self.radius,
             trim=self.trim,
         )
+
+    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        if math.isfinite(self.trim):
+            raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
+        return stability.paper_ipw_logistic(n_samples, domain.covariate_bound, self.mu, self.radius)

@@ -6,12 +6,13 @@ subject to  sum_i w_i = n,  w >= 0
 whose solution is w_i = n f_i / sum_j f_j (section "Stability of IPW under Randomized Trial" of the paper).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, public_number
 
 
@@ -39,3 +40,8 @@ class RandomizedTrial(ClosedFormWeights):
 
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         return stability.randomized_trial(n_samples, self.propensity, trim=self.trim)
+
+    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        if math.isfinite(self.trim):
+            raise CalibrationError("the paper's bound for a randomized trial is for untrimmed weights")
+        return stability.paper_randomized_trial(n_samples, self.propensity)

@@ -99,6 +99,9 @@ class TreatmentRule(WeightedLeastSquares):
             strong_convexity=self.regularizer.strong_convexity,
             theta_bound=size if np.isfinite(size) else None,
             outcome_bound=domain.outcome_bound,
+            gradient_bound=2 * M**2 * size + 4 * M * domain.outcome_bound,
+            covariate_bound=M,
+            response_bound=2 * domain.outcome_bound,
         )
 
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

@@ -94,3 +94,12 @@ class MMD(KernelFirstStage):
             weight_cap=self.cap,
             relation=domain.relation,
         )
+
+    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return stability.paper_kernel_balancing(
+            n_samples,
+            self.kernel.bound(domain.features_bound),
+            n_samples * self.ridge,
+            self.cap,
+            relation=domain.relation,
+        )

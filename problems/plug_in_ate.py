@@ -50,6 +50,10 @@ class PlugInATE(WeightedLeastSquares):
             strong_convexity=self.regularizer.strong_convexity,
             theta_bound=bound if math.isfinite(bound) else None,
             outcome_bound=domain.outcome_bound,
+            gradient_bound=2 * (bound + 2 * domain.outcome_bound),
+            covariate_bound=1.0,
+            response_bound=2 * domain.outcome_bound,
+            is_mean=True,
         )
 
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

@@ -28,3 +28,6 @@ class Uniform(ClosedFormWeights):
 
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         return stability.uniform_weights(n_samples)
+
+    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return stability.fixed_weights(n_samples, 1.0)

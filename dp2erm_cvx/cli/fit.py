@@ -9,7 +9,7 @@ import click
 from dp2erm_cvx.cli.options import Number, data_options, setting_options
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.estimator import PrivateWorkings
+    from dp2erm_cvx.two_stage import PrivateWorkings
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b

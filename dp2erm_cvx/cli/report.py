@@ -14,13 +14,15 @@ from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dp2erm_cvx.calibration import Calibration
+    from dp2erm_cvx.calibration import Calibration, OutputCalibration
     from dp2erm_cvx.diagnostics import BalanceTable
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.release import Release
 
 
-def show_release(release: Release, second: SecondStage, domain: Domain, calibration: Calibration) -> None:
+def show_release(
+    release: Release, second: SecondStage, domain: Domain, calibration: Calibration | OutputCalibration
+) -> None:
     """Print theta, the effect, the guarantee and the noise, all from the release and public quantities."""
     screen = console()
     standing = "" if release.private else f": {release.guarantee.standing.upper()}"
@@ -72,7 +74,7 @@ def noise_sentences(moved: NoiseRange) -> list[str]:
 
 
 def _estimates(
-    release: Release, second: SecondStage, domain: Domain, calibration: Calibration
+    release: Release, second: SecondStage, domain: Domain, calibration: Calibration | OutputCalibration
 ) -> Iterator[Table | str]:
     if not isinstance(second, WeightedLeastSquares):
         table = grid("parameter", "theta")

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.estimator import PrivateTwoStageERM, TwoStageERM
+from dp2erm_cvx.estimator import PrivateTwoStageERM
 from dp2erm_cvx.experiments import nhefs_settings as settings
 from dp2erm_cvx.experiments.certify import Row, certificates
 from dp2erm_cvx.experiments.nhefs_settings import Scheme, Spending
 from dp2erm_cvx.experiments.noise_range import NoiseRange, noise_range
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.release import Release
+from dp2erm_cvx.two_stage import TwoStageERM
 
 #: Covariates whose squares the textbook adds.
 SQUARED = ("age", "wt71", "smokeintensity", "smokeyrs")

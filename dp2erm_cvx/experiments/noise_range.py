@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.calibration import Calibration
+from dp2erm_cvx.calibration import Calibration, OutputCalibration
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.mechanism import simulate
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
@@ -46,7 +46,7 @@ class NoiseRange:
 def noise_range(
     second: WeightedLeastSquares,
     domain: Domain,
-    calibration: Calibration,
+    calibration: Calibration | OutputCalibration,
     *,
     n_samples: int,
     n_features: int,
@@ -66,15 +66,20 @@ def noise_range(
     design, _ = second.design(domain.records(X, arm, np.zeros(len(X))))
     p = design.shape[1]
     curvature = 2 * design.T @ design / len(X) + second.regularizer.strong_convexity * np.eye(p)
-    hessian = curvature + calibration.gamma * np.eye(p)
-    theta = -np.linalg.solve(hessian, simulate(calibration, draws, rng).T).T / n_samples
+    if isinstance(calibration, OutputCalibration):
+        gamma, hessian = 0.0, curvature
+        theta = simulate(calibration.law, draws, rng)
+    else:
+        gamma = calibration.gamma
+        hessian = curvature + gamma * np.eye(p)
+        theta = -np.linalg.solve(hessian, simulate(calibration, draws, rng).T).T / n_samples
     coefficients = _coefficients(second, domain, X, p)
     return NoiseRange(
         half_width=np.quantile(np.abs(theta), 0.95, axis=0),
         effect=None if coefficients is None else float(np.quantile(np.abs(theta @ coefficients), 0.95)),
         coefficients=coefficients,
         bound=second.feasible(domain).norm_bound(1),
-        shrinkage=calibration.gamma * float(np.trace(np.linalg.inv(hessian))) / p,
+        shrinkage=gamma * float(np.trace(np.linalg.inv(hessian))) / p,
     )
 
 

@@ -10,6 +10,7 @@ from dp2erm_cvx.program.exponential import ExponentialModel, HardExponentialMode
 from dp2erm_cvx.program.first_stage import (
     ClosedFormWeights,
     FirstStage,
+    PrivateFirstStage,
     public_radius,
     public_ridge,
     resolved,
@@ -56,6 +57,7 @@ __all__ = [
     "Moments",
     "Neighboring",
     "Penalty",
+    "PrivateFirstStage",
     "Program",
     "Records",
     "RidgedEntropyFirstStage",

@@ -107,19 +107,16 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
 
     def resolve(self, domain: Domain) -> Self:
         balance_bound, constant = self.bounds(domain)
-        ridge = constant**2 + balance_bound**2 if self.ridge is None else self.ridge
+        # the paper's scaling has rows of norm at most 1
+        squared = 1.0 if self.scaling == "paper" else constant**2 + balance_bound**2
+        ridge = squared if self.ridge is None else self.ridge
         return dataclasses.replace(self, constant=constant, ridge=ridge)
 
     def model(self, records: Records) -> ExponentialModel:
         return ExponentialModel(*self.moments(records), self.mu, self.radius)
 
     def bound_arguments(self, domain: Domain) -> dict[str, Any]:
-        """What Theorem 4 needs to know. Raises CalibrationError where the theorem does not apply."""
-        if self.scaling != "public":
-            raise CalibrationError(
-                "entropy balancing with scaling='paper' divides by the arm sizes, which no theorem in force "
-                "covers: use scaling='public'"
-            )
+        """What Theorem 4 needs to know: the public scaling."""
         balance_bound, constant = self.bounds(domain)
         return {
             "balance_bound": balance_bound,
@@ -129,3 +126,15 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
             "arm_mass": self.arm_mass,
             "arm_floor": domain.arm_floor,
         }
+
+    def paper_arguments(self, domain: Domain) -> dict[str, Any]:
+        """What Theorem 4' and the paper's theorem need to know: rows scaled by arm sizes.
+
+        Raises CalibrationError for the public scaling and for equal arm mass, which they do not cover.
+        """
+        if self.scaling != "paper" or self.arm_mass != "proportional":
+            raise CalibrationError(
+                "the paper's entropy balancing has scaling='paper' and arm_mass='proportional': declare both "
+                "or use scaling='public' under the sharp theorems"
+            )
+        return {"ridge": self.mu, "radius": self.radius, "arm_floor": domain.arm_floor}

@@ -11,8 +11,8 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import ProgramError
-from dp2erm_cvx.privacy import StabilityBound, public_number
+from dp2erm_cvx.errors import CalibrationError, ProgramError
+from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound, public_number
 from dp2erm_cvx.program.composite import Composite, LocalError
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.stage import Instance, Program
@@ -34,18 +34,62 @@ class FirstStage(Program):
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         """What :meth:`stability` returns for a resolved program."""
 
-    def stability(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        """The paper's statement for a resolved program. Raises CalibrationError where it makes none."""
+        raise CalibrationError(f"the paper states no stability bound for {self.name}")
+
+    def stability(
+        self, n_samples: int, domain: Domain, family: BoundFamily = BoundFamily.SHARP
+    ) -> StabilityBound:
         """Bound on the movement of the weights, from public quantities alone.
 
-        Raises CalibrationError where no theorem covers the declared program or domain.
+        Raises CalibrationError where no theorem of the family covers the declared program or domain.
         """
-        return self.resolve(domain).bound(n_samples, domain)
+        program = self.resolve(domain)
+        if family is BoundFamily.PAPER:
+            return program.paper_bound(n_samples, domain)
+        return program.bound(n_samples, domain)
 
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""
         program = self.resolve(records.domain)
         model = program.model(records)
         return Instance(program, lambda: program.data(records), model, model.ridge)
+
+
+class PrivateFirstStage(FirstStage):
+    """Weights read from a coefficient that is itself differentially private (Theorem 9).
+
+    The coefficient is fitted under objective perturbation with a ``share`` of the budget. Given the
+    coefficient each weight depends on its own record and one global normalization only, which
+    :meth:`bound` relies on.
+    """
+
+    share: float
+
+    @abc.abstractmethod
+    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+        """Constants of the first-stage loss, for Theorems 1 and 2 at uniform weights."""
+
+    @abc.abstractmethod
+    def perturbed_data(self, records: Records, gamma: float, noise: Array) -> dict[str, Value]:
+        """Leaves of the declaration."""
+
+    @abc.abstractmethod
+    def perturbed_model(self, records: Records, gamma: float, noise: Array) -> Composite:
+        """Exact form of the perturbed program; its ``output`` is the weights (n,)."""
+
+    def data(self, records: Records) -> dict[str, Value]:
+        return self.perturbed_data(records, 0.0, np.zeros(records.X.shape[1]))
+
+    def model(self, records: Records) -> Composite:
+        return self.perturbed_model(records, 0.0, np.zeros(records.X.shape[1]))
+
+    def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
+        """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b (p,)."""
+        program = self.resolve(records.domain)
+        model = program.perturbed_model(records, gamma, noise)
+        return Instance(program, lambda: program.perturbed_data(records, gamma, noise), model, model.ridge)
 
 
 class ClosedFormWeights(FirstStage):

@@ -13,14 +13,17 @@ from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, sum_error
 
 
 class LogisticModel(Composite):
-    """f(v) = sum_i log(1 + exp(-<z_i, v>)) + n ridge/2 ||v||^2 over ``||v|| <= radius``.
+    """f(v) = sum_i log(1 + exp(-<z_i, v>)) + n ridge/2 ||v||^2 + <noise, v> over ``||v|| <= radius``.
 
     ``Z`` is (n, d) with rows ``z_i = (2 a_i - 1) x_i``. The output is the weights
     ``w = n f / sum(f)``, ``f_i = min(1 + exp(-<z_i, v>), trim)`` (equation IPW_weight_def).
     """
 
-    def __init__(self, Z: Array, ridge: float, radius: float, trim: float) -> None:
+    def __init__(
+        self, Z: Array, ridge: float, radius: float, trim: float, noise: Array | None = None
+    ) -> None:
         self.Z, self.trim = Z, trim
+        self.noise: Array = np.zeros(Z.shape[1]) if noise is None else noise
         self.n, self.dimension = len(Z), int(Z.shape[1])
         self.row_norms: Array = np.linalg.norm(Z, axis=1)
         self.ridge = self.n * ridge
@@ -29,10 +32,11 @@ class LogisticModel(Composite):
         self.penalty = Penalty(WholeSpace() if math.isinf(radius) else L2Ball(radius))
 
     def value(self, v: Array) -> float:
-        return float(np.sum(np.logaddexp(0.0, -(self.Z @ v)))) + 0.5 * self.ridge * float(v @ v)
+        loss = float(np.sum(np.logaddexp(0.0, -(self.Z @ v))))
+        return loss + 0.5 * self.ridge * float(v @ v) + float(self.noise @ v)
 
     def gradient(self, v: Array) -> Array:
-        return -blocked_rmatvec(self.Z, _expit(-(self.Z @ v))) + self.ridge * v
+        return self.noise - blocked_rmatvec(self.Z, _expit(-(self.Z @ v))) + self.ridge * v
 
     def hessian(self, v: Array) -> Array:
         slope = _expit(self.Z @ v)
@@ -43,7 +47,8 @@ class LogisticModel(Composite):
         margin = dot_error(self.dimension) * self.row_norms * norm  # error of <z_i, v>
         # the sigmoid has slope at most 1/4; through tanh its own error is absolute, not relative
         terms = self.row_norms * (0.25 * margin + 4 * UNIT + sum_error(self.n) * _expit(-(self.Z @ v)))
-        return float(np.sum(terms)) + 4 * UNIT * self.ridge * norm
+        linear = self.ridge * norm + float(np.linalg.norm(self.noise))
+        return float(np.sum(terms)) + 4 * UNIT * linear
 
     def output(self, v: Array) -> Array:
         with np.errstate(over="ignore"):

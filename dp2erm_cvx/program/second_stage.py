@@ -19,7 +19,7 @@ from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
-from dp2erm_cvx.program.sets import ConvexSet
+from dp2erm_cvx.program.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.program.stage import Instance, Program
 
 
@@ -37,8 +37,31 @@ class SecondStage(Program):
         """Bind the program to data, first-stage weights (n,), ``gamma`` and ``noise`` b (p,)."""
 
     @abc.abstractmethod
+    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+        """zeta_c, trace bound and mu_R over the domain; zeta_c may be infinite over an unbounded Theta."""
+
+    @abc.abstractmethod
+    def feasible(self, domain: Domain) -> ConvexSet:
+        """Theta."""
+
+    def refuse_unbounded(self, loss: LossConstants, domain: Domain) -> None:
+        """Raise CalibrationError where zeta_c is infinite, as Theorems 1 and 2 need it finite."""
+        if not np.isfinite(loss.gradient_radius):
+            raise CalibrationError(
+                f"{self.name}: the gradient of the squared loss is unbounded over "
+                f"{type(self.feasible(domain)).__name__}; choose an l1 ball, an l2 ball or a box for theta, "
+                "or calibration = 'renyi'"
+            )
+
     def constants(self, domain: Domain, n_features: int) -> LossConstants:
-        """zeta_c, trace bound and mu_R over the domain. Raises CalibrationError where one is infinite."""
+        """The constants, all finite. Raises CalibrationError where zeta_c is not."""
+        found = self.loss_constants(domain, n_features)
+        self.refuse_unbounded(found, domain)
+        return found
+
+    def unconstrained(self) -> Self:
+        """The same loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
+        raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
 
     @abc.abstractmethod
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
@@ -75,24 +98,15 @@ class WeightedLeastSquares(SecondStage):
         """Theta where none is chosen: a public function of the domain."""
 
     def feasible(self, domain: Domain) -> ConvexSet:
-        """Theta."""
         return self.theta_set or self.default_set(domain)
 
     def resolve(self, domain: Domain) -> Self:
         return dataclasses.replace(self, theta_set=self.feasible(domain))
 
-    @abc.abstractmethod
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
-        """The constants, possibly infinite."""
-
-    def constants(self, domain: Domain, n_features: int) -> LossConstants:
-        found = self.loss_constants(domain, n_features)
-        if not np.isfinite(found.gradient_radius):
-            raise CalibrationError(
-                f"{self.name}: the gradient of the squared loss is unbounded over "
-                f"{type(self.feasible(domain)).__name__}; choose an l1 ball, an l2 ball or a box for theta"
-            )
-        return found
+    def unconstrained(self) -> Self:
+        if self.regularizer != ElasticNet():
+            raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
+        return dataclasses.replace(self, theta_set=WholeSpace())
 
     def instance(
         self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None

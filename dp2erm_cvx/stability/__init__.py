@@ -11,7 +11,7 @@ from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_s
 from dp2erm_cvx.stability.fixed import known_coefficient, randomized_trial, uniform_weights
 from dp2erm_cvx.stability.general_principle import general_principle
 from dp2erm_cvx.stability.kernel import kernel_balancing, pooled_kernel_balancing
-from dp2erm_cvx.stability.logistic import ipw_logistic
+from dp2erm_cvx.stability.logistic import gradient_diameter, ipw_logistic
 from dp2erm_cvx.stability.overlap_constant import overlap_constant
 from dp2erm_cvx.stability.paper_entropy import paper_entropy_balancing
 from dp2erm_cvx.stability.paper_ipw import paper_ipw_logistic, paper_known_coefficient, paper_randomized_trial
@@ -26,6 +26,7 @@ __all__ = [
     "entropy_balancing_paper_scaling",
     "fixed_weights",
     "general_principle",
+    "gradient_diameter",
     "ipw_logistic",
     "kernel_balancing",
     "known_coefficient",

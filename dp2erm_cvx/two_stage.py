@@ -1,0 +1,136 @@
+"""What the private and the non-private two-stage estimator share, and the non-private one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.diagnostics import BalanceTable, balance_table
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.program import FirstStage, Instance, SecondStage
+from dp2erm_cvx.solve import Solution, Solver, solve
+
+#: Relative radius that the solutions behind a release are certified to.
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, repr=False)
+class PrivateWorkings:
+    """What the release must not hold: for the data holder only, never to be shared or stored with it."""
+
+    dataset: Dataset
+    records: Records
+    weights: Solution
+    theta: Solution
+    noise: Array | None = None
+    propensity_noise: Array | None = None
+
+    def __repr__(self) -> str:
+        return "PrivateWorkings(private: not to be shared)"
+
+    def balance(self) -> BalanceTable:
+        """Covariate balance before and after weighting, on the scaled covariates. Not private."""
+        return balance_table(
+            self.records.covariates, self.records.a, self.weights.value, self.dataset.columns
+        )
+
+
+class TwoStageBase(BaseEstimator):  # type: ignore[misc]
+    """Common to the private and the non-private estimator."""
+
+    first_stage: str | FirstStage
+    second_stage: str | SecondStage
+    domain: Domain
+    solver: str | Solver
+    tolerance: float
+
+    def predict_effect(self, X: ArrayLike) -> Array:
+        """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
+
+        Covariates are scaled and clipped as in the fit. Raises DataError on a wrong shape, nan or inf.
+        """
+        check_is_fitted(self)
+        table = np.asarray(X, dtype=np.float64)
+        if table.ndim != 2 or table.shape[1] != self.n_features_in_:
+            raise DataError(f"X has shape {table.shape}: must be (m, {self.n_features_in_})")
+        wrong = np.argwhere(~np.isfinite(table))
+        if len(wrong):
+            raise DataError(f"row {wrong[0][0] + 1}, column {wrong[0][1] + 1} of X: not a finite number")
+        return self._second().effect(self.theta_, self.domain, table)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
+        return (self.predict_effect(X) > 0).astype(np.int64)
+
+    def _first(self) -> FirstStage:
+        if isinstance(self.first_stage, FirstStage):
+            return self.first_stage.resolve(self.domain)
+        return registry.build(registry.first_stages(), self.first_stage).resolve(self.domain)
+
+    def _second(self) -> SecondStage:
+        if isinstance(self.second_stage, SecondStage):
+            return self.second_stage.resolve(self.domain)
+        return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
+
+    def _dataset(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+        if not isinstance(self.domain, Domain):
+            raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
+        named = getattr(X, "columns", None)
+        columns = self.domain.columns
+        dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
+        if columns is not None and dataset.columns != columns:
+            raise DeclarationError(
+                f"the domain declares the columns {', '.join(columns)}; "
+                f"the data have {', '.join(dataset.columns)}"
+            )
+        return dataset
+
+    def _weights(self, instance: Instance) -> Solution:
+        tolerance = public_number("tolerance", self.tolerance, above=0)
+        return solve(instance, solver=self.solver, tolerance=tolerance, throw=False)
+
+    def _theta(self, instance: Instance) -> Solution:
+        # a duality gap alone cannot reach such a tolerance: the default of its own is then in force
+        within = None if instance.model is None else self.tolerance
+        return solve(instance, solver=self.solver, tolerance=within, throw=False)
+
+
+class TwoStageERM(TwoStageBase):
+    """The same two stages without noise and gamma. NOT private: for public data and comparisons only."""
+
+    private = False
+
+    def __init__(
+        self,
+        domain: Domain,
+        first_stage: str | FirstStage = "entropy_balancing",
+        second_stage: str | SecondStage = "itr",
+        *,
+        gamma: float = 1e-6,
+        solver: str | Solver = "newton",
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        self.domain = domain
+        self.first_stage = first_stage
+        self.second_stage = second_stage
+        self.gamma = gamma
+        self.solver = solver
+        self.tolerance = tolerance
+
+    def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
+        """Fit without privacy; ``gamma`` > 0 keeps theta unique."""
+        dataset = self._dataset(X, a, y)
+        records = self.domain.records(dataset.X, dataset.a, dataset.y)
+        weights = self._weights(self._first().instance(records))
+        theta = self._theta(self._second().instance(records, weights.value, gamma=self.gamma))
+        self.workings_ = PrivateWorkings(dataset, records, weights, theta)
+        self.n_features_in_, self.theta_ = dataset.X.shape[1], theta.value
+        return self

@@ -1,0 +1,116 @@
+"""Inverse propensity weights from a differentially private logistic regression.
+
+minimize    sum_i log(1 + exp(-<z_i, lam>)) + n (ridge + gamma)/2 ||lam||^2 + <b, lam>,   z_i = (2 a_i -
+1) x_i subject to  ||lam||_2 <= radius
+
+then w_i = n f_i / sum_j f_j with f_i = min(1 + exp(-<z_i, lam>), trim). Objective perturbation makes lam
+private; given lam, each weight depends on its own record and the normalization only, so the second stage
+needs no more than a bound on the largest weight.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import cvxpy as cp
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.program import (
+    Array,
+    Declaration,
+    Domain,
+    Instance,
+    Leaves,
+    LogisticModel,
+    LossConstants,
+    PrivateFirstStage,
+    Records,
+    StabilityBound,
+    Value,
+    public_number,
+    public_radius,
+    public_ridge,
+    resolved,
+)
+
+
+@dataclass(frozen=True)
+class PrivateLogistic(PrivateFirstStage):
+    """``share`` of the budget buys the coefficient. At least one of ``radius`` and ``trim`` must be finite.
+
+    ``ridge`` defaults to M^2/100; ``radius`` bounds the coefficient; ``trim`` > 1 caps 1/propensity.
+    """
+
+    share: float = 0.3
+    ridge: float | None = None
+    radius: float = float("inf")
+    trim: float = 10.0
+
+    name = "ipw_private"
+    formula = "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2 + b'lam;  w_i ~ min(1+exp(-z_i'lam), F)"
+    cone = "exponential, second-order"
+    citation = "Chaudhuri, Monteleoni & Sarwate (2011)"
+    theorem = "Theorem 9: V = 2 w_max, given lam"
+
+    def __post_init__(self) -> None:
+        if public_number("share", self.share, above=0) >= 1:
+            raise DeclarationError(f"share = {self.share!r}: must be between 0 and 1")
+        object.__setattr__(self, "ridge", public_ridge(self.ridge))
+        object.__setattr__(self, "radius", public_radius(self.radius))
+        object.__setattr__(self, "trim", public_number("trim", self.trim, above=1, infinite=True))
+
+    def resolve(self, domain: Domain) -> Self:
+        if self.ridge is not None:
+            return self
+        return dataclasses.replace(self, ridge=0.01 * domain.covariate_bound**2)
+
+    @property
+    def mu(self) -> float:
+        """The ridge. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
+
+    def perturbed_data(self, records: Records, gamma: float, noise: Array) -> dict[str, Value]:
+        data: dict[str, Value] = {
+            "Z": (2 * records.a - 1)[:, None] * records.X,
+            "curvature": records.n_samples * (self.mu + gamma),
+            "noise": noise,
+        }
+        return data if math.isinf(self.radius) else data | {"radius": self.radius}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        Z = leaf("Z")
+        lam = cp.Variable(Z.shape[1], name="coefficient")
+        ridge = leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
+        objective = cp.sum(cp.logistic(-(Z @ lam))) + ridge + leaf("noise") @ lam
+        ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)}
+        return Declaration(objective, {"coefficient": lam}, ball)
+
+    def perturbed_model(self, records: Records, gamma: float, noise: Array) -> LogisticModel:
+        Z = (2 * records.a - 1)[:, None] * records.X
+        return LogisticModel(Z, self.mu + gamma, self.radius, self.trim, noise)
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        return values["coefficient"]
+
+    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+        M = domain.covariate_bound
+        diameter = M * stability.gradient_diameter(min(M * self.radius, 1e300))
+        return LossConstants(
+            n_parameters=n_features + (1 if domain.intercept else 0),
+            gradient_radius=diameter / 2,
+            hessian_trace=M**2 / 4,
+            strong_convexity=self.mu,
+            theta_bound=self.radius if math.isfinite(self.radius) else math.sqrt(2 * math.log(2) / self.mu),
+            outcome_bound=1.0,
+        )
+
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        if math.isinf(self.radius) and math.isinf(self.trim):
+            raise CalibrationError("ipw_private: declare a finite radius or trim, or no weight is bounded")
+        if math.isinf(self.radius):
+            # exp(-700) is lost against 1: any margin whatever
+            return stability.known_coefficient(n_samples, 1.0, 700.0, trim=self.trim)
+        return stability.known_coefficient(n_samples, domain.covariate_bound, self.radius, trim=self.trim)
