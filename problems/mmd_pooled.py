@@ -67,4 +67,5 @@ class PooledMMD(KernelFirstStage):
             self.kernel.bound(domain.features_bound),
             n_samples * self.ridge,
             alpha=self.alpha,
+            signed=self.kernel.signed,
         )

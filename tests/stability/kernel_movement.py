@@ -1,0 +1,109 @@
+"""Measured movement of MMD weights: an active-set solution of the quadratic program, without the package.
+
+A dataset is a list of groups of equal records with multiplicities; by strict convexity equal records have
+equal weights, so the variables are the masses of the groups. The changed record is the last group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Feature vectors (k, d), arms (k,) and multiplicities (k,) of k groups."""
+
+    features: Array
+    arm: NDArray[np.int64]
+    count: Array
+
+    @classmethod
+    def from_gram(cls, K: Array, arm: NDArray[np.int64], count: Array | None = None) -> Groups:
+        value, vector = np.linalg.eigh(K)
+        rows = vector * np.sqrt(np.maximum(value, 0.0))
+        return cls(rows, np.asarray(arm), np.ones(len(K)) if count is None else count)
+
+
+def weights(data: Groups, ridge: float, alpha: float, pooled: bool = False, cap: float = np.inf) -> Array:
+    """Weights per record of each group, summing to n over the records."""
+    K = data.features @ data.features.T
+    n = data.count.sum()
+    same = data.arm[:, None] == data.arm[None, :]
+    A = np.where(same, 1.0, alpha - 1.0) * K + np.diag(ridge / data.count)
+    b = (0.5 if pooled else 1.0) * alpha * K @ (data.count / n)
+    rows = (
+        np.ones((1, len(b)))
+        if pooled
+        else np.array([data.arm == 0, data.arm == 1], dtype=np.float64)[np.unique(data.arm)]
+    )
+    scale = n if pooled else n / 2
+    return scale * minimize_on_simplices(A, b, rows, cap * data.count / scale) / data.count
+
+
+def minimize_on_simplices(A: Array, b: Array, rows: Array, upper: Array) -> Array:
+    """Minimize ``u'Au - 2b'u`` subject to ``rows u = 1``, ``0 <= u <= upper``; primal active set.
+
+    ``rows`` are indicators of disjoint blocks that cover all variables. The optimality conditions of the
+    result are asserted, so that a wrong solution cannot pass.
+    """
+    k = len(b)
+    block = np.argmax(rows, axis=0)
+    if np.isinf(upper).all():
+        u = 1.0 / rows.sum(axis=1)[block]
+    else:
+        u = upper / (rows @ upper)[block]
+        assert (rows @ upper >= 1.0).all()
+    fixed = np.zeros(k, dtype=np.int64)  # -1 at zero, +1 at its upper bound
+    magnitude = max(1.0, float(np.abs(A).max()))
+    for _ in range(50 * k + 50):
+        free = np.flatnonzero(fixed == 0)
+        used = np.flatnonzero(rows[:, free].sum(axis=1) > 0)
+        E = rows[np.ix_(used, free)]
+        hard = np.flatnonzero(fixed)
+        right = np.concatenate(
+            [b[free] - A[np.ix_(free, hard)] @ u[hard], (1.0 - rows[used] @ np.where(fixed == 0, 0.0, u))]
+        )
+        system = np.block([[A[np.ix_(free, free)], E.T], [E, np.zeros((len(used), len(used)))]])
+        solution = np.linalg.solve(system, right)
+        solution += np.linalg.solve(system, right - system @ solution)
+        target = solution[: len(free)]
+        step = target - u[free]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(
+                step < 0, -u[free] / step, np.where(step > 0, (upper[free] - u[free]) / step, np.inf)
+            )
+        stop = int(np.argmin(room))
+        if room[stop] < 1.0 - 1e-13:
+            u[free] += max(0.0, room[stop]) * step
+            index = free[stop]
+            fixed[index] = -1 if step[stop] < 0 else 1
+            u[index] = 0.0 if step[stop] < 0 else upper[index]
+            continue
+        u[free] = target
+        slope = A @ u - b
+        nu = np.full(len(rows), np.nan)
+        nu[used] = -solution[len(free) :]
+        excess = np.where(fixed == 0, 0.0, -fixed * (slope - nu[block]))
+        excess = np.where(np.isnan(excess), 0.0, excess)
+        worst = int(np.argmin(excess))
+        if excess[worst] >= -1e-12 * magnitude:
+            assert np.allclose(rows @ u, 1.0, rtol=0, atol=1e-11)
+            assert (u >= -1e-15).all()
+            assert np.abs(slope[free] - nu[block[free]]).max() <= 1e-10 * magnitude
+            return np.maximum(u, 0.0)
+        fixed[worst] = 0
+    raise AssertionError("the active set did not settle")
+
+
+def movement(
+    before: Groups, after: Groups, ridge: float, alpha: float, pooled: bool = False
+) -> tuple[float, Array, Array]:
+    """Coupled variation and both weight vectors per record; the last group is the changed record."""
+    w, v = weights(before, ridge, alpha, pooled), weights(after, ridge, alpha, pooled)
+    count = before.count[:-1]
+    return float(count @ np.abs(w[:-1] - v[:-1]) + w[-1] + v[-1]), w, v
