@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -33,6 +33,13 @@ class Records:
     y: Array
     domain: Domain
 
+    def __post_init__(self) -> None:
+        # whatever reads records must not be able to move them out of the universe
+        for name in ("X", "a", "y"):
+            view = getattr(self, name).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
     def __repr__(self) -> str:
         # the records are private
         return f"Records(n_samples={self.n_samples})"
@@ -46,6 +53,28 @@ class Records:
     def covariates(self) -> Array:
         """The (n, p) covariates without the intercept column."""
         return self.X[:, 1:] if self.domain.intercept else self.X
+
+
+class Ranges(Mapping[str, tuple[float, float]]):
+    """Named public ranges, which cannot be changed once they are declared."""
+
+    def __init__(self, pairs: Mapping[str, tuple[float, float]]) -> None:
+        self._pairs = tuple(pairs.items())
+
+    def __getitem__(self, name: str) -> tuple[float, float]:
+        return dict(self._pairs)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __hash__(self) -> int:
+        return hash(self._pairs)
+
+    def __repr__(self) -> str:
+        return repr(dict(self._pairs))
 
 
 @dataclass(frozen=True)
@@ -191,7 +220,7 @@ def _checked_ranges(
     if isinstance(ranges, Sized) and not len(ranges):
         raise DeclarationError("ranges: declare at least one pair (low, high), or none at all")
     if isinstance(ranges, Mapping):
-        return {str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()}
+        return Ranges({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
     if isinstance(ranges, str) or not isinstance(ranges, Iterable):
         raise DeclarationError(f"ranges = {ranges!r}: must be pairs (low, high), one per covariate")
     return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
@@ -15,6 +16,18 @@ def load_domain(path: str | Path) -> Domain:
     The names are those of the Domain's fields, at the top level or in a table ``[domain]``; ``ranges``
     may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``.
     Raises DeclarationError, in one line, for a file that cannot be read and for any invalid value.
+    """
+    declared = read_declared(path)
+    try:
+        return Domain.from_dict(declared)
+    except DeclarationError as error:
+        raise DeclarationError(f"{path}: {error}") from None
+
+
+def read_declared(path: str | Path) -> dict[str, Any]:
+    """What the file declares, by the names of the Domain's fields; the values are not judged yet.
+
+    Raises DeclarationError for a file that cannot be read.
     """
     try:
         with open(path, "rb") as file:
@@ -32,7 +45,4 @@ def load_domain(path: str | Path) -> Domain:
         declared = declared["domain"]
         if not isinstance(declared, dict):
             raise DeclarationError(f"{path}: domain = {declared!r}: must be a table [domain]")
-    try:
-        return Domain.from_dict(declared)
-    except DeclarationError as error:
-        raise DeclarationError(f"{path}: {error}") from None
+    return declared

@@ -12,7 +12,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw
 from dp2erm_cvx.plan import Plan, make_plan
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.privacy import Budget, public_number
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.solve import Solver
@@ -41,8 +41,9 @@ class PrivateTwoStageERM(TwoStageBase):
     solver
         Name or settings of the solver of both stages.
     tolerance
-        Relative radius that both solutions must be certified to; public, and looser than what the solvers
-        reach, so that whether it is met does not depend on the data.
+        Relative radius that both solutions must be certified to, at most 1e-6; public, and looser than what
+        the solvers reach, so that whether it is met does not depend on the data. That of the weights is
+        counted in the stability bound.
     seed
         For tests and experiments only: a seeded fit is marked as not private.
 
@@ -97,6 +98,13 @@ class PrivateTwoStageERM(TwoStageBase):
             raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
+        tolerance = public_number("tolerance", self.tolerance, above=0)
+        if tolerance > TOLERANCE:
+            raise DeclarationError(
+                f"tolerance = {tolerance:g}: must be at most {TOLERANCE:g} in a private fit"
+            )
+        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
+            raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return make_plan(
             self._first(),
             self._second(),
@@ -107,6 +115,7 @@ class PrivateTwoStageERM(TwoStageBase):
             method=self.calibration,
             noise=self.noise,
             split=self.split,
+            weight_error=tolerance * n_samples,
         )
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateTwoStageERM:
@@ -120,7 +129,7 @@ class PrivateTwoStageERM(TwoStageBase):
         plan = self.plan(dataset.n_samples, dataset.X.shape[1])
         workings, theta = self._perturb(plan, dataset)
         self.private_workings_ = workings
-        self.n_features_in_, self.theta_ = dataset.X.shape[1], theta
+        self._remember(dataset, theta)
         self.release_ = self._release(plan, workings)
         return self
 
@@ -162,8 +171,8 @@ class PrivateTwoStageERM(TwoStageBase):
             self.theta_,
             workings.dataset.columns,
             workings.dataset.n_samples,
-            certified=workings.weights.certified and workings.theta.certified,
-            by_gap=workings.theta.certificate.basis == "duality gap",
+            certified=workings.certified(),
+            by_gap=workings.by_gap(),
             tolerance=self.tolerance,
             seeded=self.seed is not None,
         )

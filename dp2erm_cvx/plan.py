@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from dp2erm_cvx.calibration import (
     Calibration,
@@ -93,8 +94,12 @@ def make_plan(
     method: Method | str = Method.SHARP,
     noise: Noise | str = Noise.GAMMA,
     split: float | None = None,
+    weight_error: float = 0.0,
 ) -> Plan:
     """Calibrate a release from public quantities alone.
+
+    ``weight_error`` is a public bound on ``||w_hat - w||_1``, the error of computed weights on every
+    dataset: it adds twice itself to V.
 
     Raises DeclarationError for an invalid argument, CalibrationError where the method does not cover what
     is declared.
@@ -115,6 +120,11 @@ def make_plan(
         )
     printed = chosen in (Method.PAPER, Method.PAPER_CORRECTED)
     bound = first.stability(n_samples, domain, BoundFamily.PAPER if printed else BoundFamily.SHARP)
+    if bound.V < 2.0:
+        raise CalibrationError(
+            f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
+        )
+    bound = _with_error(bound, weight_error, n_samples)
     loss = second.loss_constants(domain, n_features)
     if chosen is Method.AUTO:
         calibration, reason = _automatic(first.name, bound, second, loss, n_samples, left, domain)
@@ -122,6 +132,21 @@ def make_plan(
         calibration = _calibrated(chosen, bound, second, loss, n_samples, left, domain, noise, split)
         reason = f"calibration = {chosen.value!r} was declared"
     return Plan(bound, loss, budget, calibration, propensity, reason)
+
+
+def _with_error(bound: StabilityBound, error: float, n_samples: int) -> StabilityBound:
+    """The bound for computed weights, each within ``error`` of the exact ones in the l1 norm.
+
+    V sums every weight's movement once, with both weights of the changed record in place of theirs: it
+    grows by at most the two errors. W1 counts the largest common weight twice on top; in W2 the two norms
+    grow by at most 2 and 1 times the error, under a count of at most n.
+    """
+    return replace(
+        bound,
+        V=bound.V + 2.0 * error,
+        W1=None if bound.W1 is None else bound.W1 + 4.0 * error,
+        W2=None if bound.W2 is None else bound.W2 + 3.0 * error * math.sqrt(1.0 + n_samples),
+    )
 
 
 def _calibrated(

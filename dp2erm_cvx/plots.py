@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +14,21 @@ from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
+    from dp2erm_cvx.experiments.bound_curves import Curve
+
+#: Colors that stay apart for color-blind readers.
+_COLORS = ("#1f5fa8", "#b35900", "#3a7d44", "#7a4fa3", "#8c2d2d")
+#: The usable figure of the paper is the smaller of two others, which stay visible on top of it.
+_STYLES: dict[str, dict[str, Any]] = {
+    "sharp, unrefined": {"linestyle": ":"},
+    "paper, printed alone": {"linestyle": "--"},
+    "paper, usable": {"linewidth": 5, "alpha": 0.3, "zorder": 1},
+    "universal": {"linestyle": "-."},
+}
+#: What to leave out so that the same figure is the same file.
+_DATED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _BEFORE, _AFTER = "#b35900", "#1f5fa8"
 
 
@@ -43,17 +59,12 @@ def love_plot(
     DeclarationError
         matplotlib is missing, or the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise DeclarationError("plots need matplotlib: pip install 'dp2erm-cvx[plots]'") from None
-
     before, after = np.abs(table.smd_before), np.abs(table.smd_after)
     order = np.argsort(np.where(np.isnan(before), -1.0, before), kind="stable")
     places = np.arange(len(order))
     if ax is None:
         # a Figure of its own rather than pyplot's: no window system, no global state
-        ax = Figure(figsize=(6.4, 1.4 + 0.32 * len(order)), layout="constrained").add_subplot()
+        ax = _figure(6.4, 1.4 + 0.32 * len(order)).add_subplot()
     ax.hlines(places, before[order], after[order], color="0.8", linewidth=1.5, zorder=1)
     ax.scatter(
         before[order],
@@ -78,8 +89,57 @@ def love_plot(
         figure = ax.get_figure(root=True)
         if figure is None:
             raise DeclarationError("ax belongs to no figure: nothing can be saved")
-        try:
-            figure.savefig(path, dpi=150)
-        except (OSError, ValueError) as error:
-            raise DeclarationError(f"{path}: cannot be written: {str(error).splitlines()[0]}") from None
+        _save(figure, path)
     return ax
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Curves over one quantity."""
+
+    title: str
+    x_label: str
+    curves: Sequence[Curve]
+
+
+def bound_plot(panels: Sequence[Panel], path: str | Path) -> Figure:
+    """Bounds on the coupled variation V in log-log, one panel beside the other, saved as .png, .svg or .pdf.
+
+    One color per program where there are several, else one per family.
+    Raises DeclarationError where matplotlib is missing or the file cannot be written.
+    """
+    figure = _figure(1.0 + 5.6 * len(panels), 4.4)
+    for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        programs = list(dict.fromkeys(curve.program for curve in panel.curves))
+        for k, curve in enumerate(panel.curves):
+            several = len(programs) > 1
+            color = _COLORS[(programs.index(curve.program) if several else k) % len(_COLORS)]
+            label = f"{curve.program}, {curve.family}" if several else curve.family
+            ax.plot(curve.x, curve.V, color=color, label=label, **_STYLES.get(curve.family, {}))
+        ax.set(
+            xscale="log", yscale="log", xlabel=panel.x_label, ylabel="bound V on the movement of the weights"
+        )
+        ax.set_title(panel.title, loc="left", fontsize="medium")
+        ax.grid(color="0.9", linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, fontsize="small")
+    _save(figure, path)
+    return figure
+
+
+def _figure(width: float, height: float) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise DeclarationError("plots need matplotlib: pip install 'dp2erm-cvx[plots]'") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _save(figure: Figure, path: str | Path) -> None:
+    from matplotlib import rc_context
+
+    try:
+        with rc_context({"svg.hashsalt": "dp2erm"}):
+            figure.savefig(path, dpi=150, metadata=_DATED.get(Path(path).suffix.lower()))
+    except (OSError, ValueError) as error:
+        raise DeclarationError(f"{path}: cannot be written: {str(error).splitlines()[0]}") from None

@@ -51,7 +51,7 @@ def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
 
     Raises ProgramError on an unknown name and DeclarationError on an unknown hyper-parameter.
     """
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise ProgramError(f"unknown program {name!r}: choose one of {', '.join(known)}")
     accepted = inspect.signature(known[name]).parameters
     for setting in settings:

@@ -150,7 +150,7 @@ class Release:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
             raise DeclarationError(f"release JSON: {where}: {first['msg']}") from None
-        except (ValueError, UnicodeDecodeError) as error:
+        except (TypeError, ValueError, UnicodeDecodeError) as error:
             raise DeclarationError(f"release JSON: {error}") from None
         if release.schema_version != SCHEMA_VERSION:
             raise DeclarationError(

@@ -37,8 +37,16 @@ def make_release(
         standing = Standing.NOT_PRIVATE
     else:
         standing = Standing.PRIVATE if certified and not by_gap else Standing.CONDITIONAL
-    counted = f"solutions are certified to {tolerance:g} relative, which the noise does not count"
+    counted = (
+        f"solutions are certified to {tolerance:g} relative; V counts the error of weights, not of theta"
+    )
     assumptions = [*plan.bound.assumptions, counted, EXACT_ARITHMETIC]
+    for program in (first, second):
+        home = type(program).__module__
+        if not home.startswith("dp2erm_cvx."):
+            assumptions.append(
+                f"the bounds and constants of {home}.{type(program).__name__} are its author's"
+            )
     if by_gap:
         assumptions.append("the second stage is certified by its duality gap alone")
     guaranteed = plan.guarantee

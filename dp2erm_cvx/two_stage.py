@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import FirstStage, Instance, SecondStage
 from dp2erm_cvx.solve import Solution, Solver, solve
+from dp2erm_cvx.tables import to_numbers
 
 #: Relative radius that the solutions behind a release are certified to.
 TOLERANCE = 1e-6
@@ -35,6 +37,16 @@ class PrivateWorkings:
 
     def __repr__(self) -> str:
         return "PrivateWorkings(private: not to be shared)"
+
+    def certified(self) -> bool:
+        """Whether both solutions are, and the weights are nonnegative of sum n, as every theorem assumes."""
+        weights = self.weights.value
+        sound = bool(np.all(weights >= 0)) and abs(math.fsum(weights) / len(weights) - 1) <= 1e-9
+        return sound and self.weights.certified and self.theta.certified
+
+    def by_gap(self) -> bool:
+        """Whether a solution rests on its duality gap alone."""
+        return "duality gap" in (self.weights.certificate.basis, self.theta.certificate.basis)
 
     def balance(self) -> BalanceTable:
         """Covariate balance before and after weighting, on the scaled covariates. Not private."""
@@ -55,16 +67,22 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
     def predict_effect(self, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
 
-        Covariates are scaled and clipped as in the fit. Raises DataError on a wrong shape, nan or inf.
+        Covariates are scaled and clipped as in the fit; those of a data frame are found by name. Raises
+        DataError on a missing column, a wrong shape, nan, inf or text.
         """
         check_is_fitted(self)
-        table = np.asarray(X, dtype=np.float64)
-        if table.ndim != 2 or table.shape[1] != self.n_features_in_:
-            raise DataError(f"X has shape {table.shape}: must be (m, {self.n_features_in_})")
-        wrong = np.argwhere(~np.isfinite(table))
-        if len(wrong):
-            raise DataError(f"row {wrong[0][0] + 1}, column {wrong[0][1] + 1} of X: not a finite number")
-        return self._second().effect(self.theta_, self.domain, table)
+        names = getattr(X, "columns", None)
+        if names is not None:
+            known = list(names)
+            missing = [name for name in self.feature_names_in_ if name not in known]
+            if missing:
+                raise DataError(f"X has no column {missing[0]!r}")
+            X = np.asarray(X)[:, [known.index(name) for name in self.feature_names_in_]]
+        values = np.asarray(X)
+        if values.ndim != 2 or values.shape[1] != self.n_features_in_:
+            raise DataError(f"X has shape {values.shape}: must be (m, {self.n_features_in_})")
+        columns = [to_numbers(values[:, k], name) for k, name in enumerate(self.feature_names_in_)]
+        return self._second().effect(self.theta_, self.domain, np.column_stack(columns))
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
@@ -80,6 +98,11 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
             return self.second_stage.resolve(self.domain)
         return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
 
+    def _remember(self, dataset: Dataset, theta: Array) -> None:
+        self.n_features_in_ = dataset.X.shape[1]
+        self.feature_names_in_ = np.array(dataset.columns, dtype=object)
+        self.theta_ = theta
+
     def _dataset(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
         if not isinstance(self.domain, Domain):
             raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
@@ -90,6 +113,13 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
             raise DeclarationError(
                 f"the domain declares the columns {', '.join(columns)}; "
                 f"the data have {', '.join(dataset.columns)}"
+            )
+        floor = self.domain.arm_floor
+        if floor is not None and min(int(np.sum(dataset.a)), int(np.sum(1 - dataset.a))) < floor:
+            # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
+            raise DataError(
+                f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "
+                "declared universe"
             )
         return dataset
 
@@ -132,5 +162,5 @@ class TwoStageERM(TwoStageBase):
         weights = self._weights(self._first().instance(records))
         theta = self._theta(self._second().instance(records, weights.value, gamma=self.gamma))
         self.workings_ = PrivateWorkings(dataset, records, weights, theta)
-        self.n_features_in_, self.theta_ = dataset.X.shape[1], theta.value
+        self._remember(dataset, theta.value)
         return self

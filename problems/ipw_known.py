@@ -33,7 +33,7 @@ class KnownCoefficient(ClosedFormWeights):
         if not checked:
             raise DeclarationError("coefficient: must have one entry per covariate")
         object.__setattr__(self, "coefficient", checked)
-        public_number("trim", self.trim, above=1, infinite=True)
+        object.__setattr__(self, "trim", public_number("trim", self.trim, above=1, infinite=True))
 
     def unnormalized(self, records: Records) -> Array:
         if len(self.coefficient) != records.X.shape[1]:

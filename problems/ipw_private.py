@@ -56,7 +56,8 @@ class PrivateLogistic(PrivateFirstStage):
     theorem = "Theorem 9: V = 2 w_max, given lam"
 
     def __post_init__(self) -> None:
-        if public_number("share", self.share, above=0) >= 1:
+        object.__setattr__(self, "share", public_number("share", self.share, above=0))
+        if self.share >= 1:
             raise DeclarationError(f"share = {self.share!r}: must be between 0 and 1")
         object.__setattr__(self, "ridge", public_ridge(self.ridge))
         object.__setattr__(self, "radius", public_radius(self.radius))

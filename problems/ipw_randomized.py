@@ -29,9 +29,11 @@ class RandomizedTrial(ClosedFormWeights):
     theorem = "V = 2 w_max, H = |log(p_1/p_0)|"
 
     def __post_init__(self) -> None:
-        if public_number("propensity", self.propensity, above=0) >= 1:
+        propensity = public_number("propensity", self.propensity, at_least=1e-300)
+        object.__setattr__(self, "propensity", propensity)
+        if propensity >= 1:
             raise DeclarationError(f"propensity = {self.propensity!r}: must be between 0 and 1")
-        public_number("trim", self.trim, above=1, infinite=True)
+        object.__setattr__(self, "trim", public_number("trim", self.trim, above=1, infinite=True))
 
     def unnormalized(self, records: Records) -> Array:
         of_arm: Array = np.array([1 / (1 - self.propensity), 1 / self.propensity])

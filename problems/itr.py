@@ -47,12 +47,19 @@ class TreatmentRule(WeightedLeastSquares):
     default_kind = L1Ball(1.0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.features_bound is not None:
             object.__setattr__(
                 self, "features_bound", public_number("features_bound", self.features_bound, above=0)
             )
-        if self.features is not None and not self.features:
-            raise DeclarationError("features: must name at least one covariate")
+        if self.features is not None:
+            if (
+                isinstance(self.features, str)
+                or not isinstance(self.features, tuple | list)
+                or not self.features
+            ):
+                raise DeclarationError(f"features = {self.features!r}: must be a list of covariates")
+            object.__setattr__(self, "features", tuple(self.features))
 
     def columns(self, domain: Domain, n_features: int) -> list[int]:
         """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""

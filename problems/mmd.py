@@ -47,7 +47,7 @@ class MMD(KernelFirstStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        public_number("cap", self.cap, above=0, infinite=True)
+        object.__setattr__(self, "cap", public_number("cap", self.cap, above=0, infinite=True))
 
     def feasible(self, records: Records) -> Simplices:
         """The doubled weights: every arm that has records gets n, or 2n where it is alone."""

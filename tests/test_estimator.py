@@ -1,5 +1,6 @@
 """The estimator end to end: what a release holds, what it must not hold, and what it refuses."""
 
+import dataclasses
 import json
 import logging
 import math
@@ -13,13 +14,15 @@ from sklearn.base import clone
 
 from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, Release, TwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import Box, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.program import BalanceFunctions, Box, Composite, L2Ball, Records, UserRegularizer, WholeSpace
 from dp2erm_cvx.release import Standing, json_schema
 from dp2erm_cvx.solve import Newton
 
@@ -144,7 +147,7 @@ def test_predict_scales_and_clips_as_the_fit_does() -> None:
     X = np.array([[5.0, 0.3], [1e9, 0.0], [-3.0, 8.0]])
     np.testing.assert_allclose(model.predict_effect(X), DOMAIN.features(X) @ model.theta_)
     np.testing.assert_array_equal(model.predict(X), (model.predict_effect(X) > 0).astype(int))
-    with pytest.raises(DataError, match="row 1, column 2"):
+    with pytest.raises(DataError, match="row 1, column 'v'"):
         model.predict([[1.0, math.nan]])
     with pytest.raises(DataError, match="shape"):
         model.predict([[1.0]])
@@ -241,3 +244,121 @@ def test_a_user_regularizer_is_released_on_its_duality_gap() -> None:
 def test_the_box_of_arm_means_holds_the_release() -> None:
     model = fitted(second_stage=ArmMeans(theta_set=Box(0.25)))
     assert np.all(np.abs(model.theta_) <= 0.25)
+
+
+def test_the_error_of_computed_weights_is_counted_in_the_stability_bound() -> None:
+    plan = PrivateTwoStageERM(DOMAIN, Budget(1.0), Uniform(), "arm_means", tolerance=1e-7).plan(1000, 2)
+    assert plan.bound.V == 2.0 + 2 * 1e-7 * 1000
+    with pytest.raises(DeclarationError, match="tolerance"):
+        fitted(tolerance=1e-3)
+
+
+def test_a_data_frame_is_predicted_by_column_name() -> None:
+    import pandas as pd
+
+    X = data()[0]
+    model = fitted()
+    frame = pd.DataFrame(X, columns=["u", "v"])
+    np.testing.assert_array_equal(model.predict_effect(frame[["v", "u"]]), model.predict_effect(X))
+    with pytest.raises(DataError, match="'v'"):
+        model.predict(frame[["u"]])
+    with pytest.raises(DataError, match="column 'u'"):
+        model.predict(frame.astype(object).replace(frame.iloc[0, 0], "text"))
+
+
+def test_data_outside_the_declared_universe_are_refused_to_the_data_holder() -> None:
+    X, a, y = data()
+    floor = Domain(2.0, 3.0, arm_floor=60)
+    with pytest.raises(DataError, match="arm_floor"):
+        PrivateTwoStageERM(floor, Budget(1.0), second_stage="arm_means").fit(X, a, y)
+
+
+def test_an_empty_arm_is_released_whatever_the_noise() -> None:
+    # the mean of the empty arm is decided by noise and gamma alone, often at the edge of its box
+    y = np.random.default_rng(0).uniform(-1, 1, 4000)
+    for budget in (1.0, 50.0, 1000.0):
+        model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(budget), "uniform", "arm_means")
+        for _ in range(5):
+            assert model.fit(np.zeros((4000, 1)), np.zeros(4000, dtype=int), y).release_.private
+
+
+class Careless(Uniform):
+    """A program of someone else, which claims too much."""
+
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return dataclasses.replace(super().bound(n_samples, domain), V=1e-3)
+
+
+class Unnormalized(Uniform):
+    """A program of someone else, whose weights do not sum to n."""
+
+    def model(self, records: Records) -> Composite:
+        model = super().model(records)
+        model.output = lambda v: np.full(records.n_samples, 2.0)
+        return model
+
+
+def test_what_another_program_claims_is_checked_or_stated() -> None:
+    with pytest.raises(CalibrationError, match="at least 2"):
+        fitted(first_stage=Careless())
+    release = fitted(first_stage=Unnormalized(), seed=None).release_
+    assert release.guarantee.standing is Standing.CONDITIONAL
+    assert any("Unnormalized" in assumption for assumption in release.guarantee.assumptions)
+
+
+class Wide(L2Ball):
+    """A ball that understates its size."""
+
+    def norm_bound(self, dimension: int) -> float:
+        return 1e-6
+
+
+def test_a_declared_range_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        DOMAIN.ranges["u"] = (5, 6)
+    assert hash(DOMAIN) == hash(pickle.loads(pickle.dumps(DOMAIN)))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: TreatmentRule(theta_set=Wide(3.0)),
+        lambda: TreatmentRule(theta_set="l1"),
+        lambda: TreatmentRule(regularizer="l1"),
+        lambda: TreatmentRule(features=5),
+        lambda: EntropyBalancing(balance=lambda X: X / X.std(axis=0)),
+        lambda: MMD(kernel="gaussian"),
+        lambda: Newton("many"),
+        lambda: fitted(seed=1.5),
+    ],
+)
+def test_settings_of_another_type_are_refused(build) -> None:
+    with pytest.raises(DeclarationError):
+        build()
+
+
+def test_balance_functions_see_a_copy_of_one_record() -> None:
+    def greedy(row: np.ndarray) -> np.ndarray:
+        row *= 50.0
+        return row
+
+    seen: list[float] = []
+
+    def curious(row: np.ndarray) -> np.ndarray:
+        seen.append(row[0])
+        return np.array([row[0] - np.mean(seen)])
+
+    X, a, y = data()
+    records = DOMAIN.records(X, a, y)
+    before = records.X.copy()
+    BalanceFunctions(greedy, 1.0)(records.covariates)
+    np.testing.assert_array_equal(records.X, before)
+    with pytest.raises(ValueError, match="read-only"):
+        records.X[0, 0] = 50.0
+    with pytest.raises(DeclarationError, match="that record alone"):
+        BalanceFunctions(curious, 1.0)(records.covariates)
+    # a record that the function fails on gets zeros, not an error
+    values = BalanceFunctions(lambda row: np.array([1.0 / row[0] if row[0] else 0.5 / row[0] ** 0]), 9.0)
+    assert np.all(np.isfinite(values(records.covariates)))
+    halves = BalanceFunctions(lambda row: row if row[0] < 0 else row[:1] if row[0] else row, 9.0)
+    assert np.all(halves(np.array([[0.5, 0.5], [-0.5, 0.5]]))[0] == 0.0)

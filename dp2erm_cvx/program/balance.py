@@ -41,8 +41,9 @@ class Moments:
 class BalanceFunctions:
     """The user's own ``function`` of one covariate vector (p,) -> (k,), shrunk radially to ``norm_bound``.
 
-    The function sees one record at a time, so it cannot depend on the others; its values are
-    clipped to the declared bound, so the guarantee does not rest on the bound being right.
+    The function sees a copy of one record at a time and must depend on nothing else. Its values are
+    clipped to the declared bound, so the guarantee does not rest on the bound being right, and a record
+    for which it fails gets zeros: a fixed rule, not a refusal.
     """
 
     function: Callable[[Array], Array]
@@ -57,9 +58,36 @@ class BalanceFunctions:
         return self.norm_bound
 
     def __call__(self, X: Array) -> Array:
-        """(n, p) -> (n, k). Values that are not finite are taken as 0: a fixed rule, not a refusal."""
-        rows = np.stack([np.atleast_1d(np.asarray(self.function(row), dtype=np.float64)) for row in X])
+        """(n, p) -> (n, k), k read off at the origin.
+
+        Raises DeclarationError where the function fails at the origin, or gives a record other values when
+        it is asked a second time in another order: it then remembers other records.
+        """
+        try:
+            size = len(self._row(np.zeros(X.shape[1])))
+        except Exception as error:
+            raise DeclarationError(
+                f"balance function {self.name!r} fails at the origin: {type(error).__name__}"
+            ) from None
+        rows = np.stack([self._guarded(row, size) for row in X])
+        again = np.stack([self._guarded(row, size) for row in X[::-1]])[::-1]
+        if not np.array_equal(rows, again):
+            raise DeclarationError(
+                f"balance function {self.name!r} gives one record two different values: it must depend on "
+                "that record alone"
+            )
         return clip_norm(np.nan_to_num(rows, nan=0.0, posinf=1e300, neginf=-1e300), self.norm_bound)
+
+    def _row(self, row: Array) -> Array:
+        # a copy, because a function that writes into its argument would move the record out of the universe
+        return np.atleast_1d(np.asarray(self.function(row.copy()), dtype=np.float64)).ravel()
+
+    def _guarded(self, row: Array, size: int) -> Array:
+        try:
+            values = self._row(row)
+        except Exception:
+            return np.zeros(size)
+        return np.nan_to_num(values) if len(values) == size else np.zeros(size)
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""

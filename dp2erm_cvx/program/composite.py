@@ -104,6 +104,10 @@ class Composite(abc.ABC):
     def rounding(self, v: Array) -> float:
         """Bound on the 2-norm of the floating-point error of :meth:`gradient` at ``v``."""
 
+    def rounding_by_coordinate(self, v: Array) -> Array:
+        """The same bound for every coordinate (d,), where it is known apart."""
+        return np.full(self.dimension, self.rounding(v))
+
     def start(self) -> Array:
         """Where a solver begins: the origin."""
         return np.zeros(self.dimension)

@@ -49,6 +49,9 @@ class EntropyFirstStage(FirstStage):
             raise DeclarationError(f"arm_mass = {self.arm_mass!r}: must be 'equal' or 'proportional'")
         if self.scaling not in ("public", "paper"):
             raise DeclarationError(f"scaling = {self.scaling!r}: must be 'public' or 'paper'")
+        # exact types: a balance of another kind could see all records at once, or understate its bound
+        if type(self.balance) not in (Moments, BalanceFunctions):
+            raise DeclarationError(f"balance = {self.balance!r}: must be Moments or BalanceFunctions")
         if self.constant is not None:
             object.__setattr__(self, "constant", public_number("constant", self.constant, above=0))
 

@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.kernels import Gaussian, Kernel, factor
+from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,14 @@ class KernelFirstStage(FirstStage):
     kernel: Kernel = Gaussian()
 
     def __post_init__(self) -> None:
-        if public_number("alpha", self.alpha, at_least=0) > 1:
+        put = object.__setattr__
+        put(self, "alpha", public_number("alpha", self.alpha, at_least=0))
+        put(self, "ridge", public_number("ridge", self.ridge, above=0))
+        if self.alpha > 1:
             raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
-        public_number("ridge", self.ridge, above=0)
+        # exact types: the bound of another kernel would be taken on trust
+        if type(self.kernel) not in (Gaussian, Laplace, Linear):
+            raise DeclarationError(f"kernel = {self.kernel!r}: must be Gaussian, Laplace or Linear")
 
     def features(self, records: Records) -> dict[str, Value]:
         """Leaves F0, F1 (n, n): the kernel's factor with the rows of one arm, and the ridge times n."""

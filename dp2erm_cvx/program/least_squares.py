@@ -44,13 +44,13 @@ class LeastSquaresModel(Composite):
         return self._hessian
 
     def rounding(self, v: Array) -> float:
-        norm = float(np.linalg.norm(v))
-        size = self.row_norms * norm + np.abs(self.z)
-        each = self.weights * self.row_norms * size
-        error = dot_error(self.dimension) + 4 * UNIT + sum_error(self.n)
-        return 2 * error * float(np.sum(each)) + 4 * UNIT * (
-            self.ridge * norm + float(np.linalg.norm(self.noise))
-        )
+        return float(np.linalg.norm(self.rounding_by_coordinate(v)))
+
+    def rounding_by_coordinate(self, v: Array) -> Array:
+        size = np.abs(self.X) @ np.abs(v) + np.abs(self.z)
+        error = dot_error(self.dimension) + 8 * UNIT + sum_error(self.n)
+        data: Array = 2 * error * (np.abs(self.X).T @ (self.weights * size))
+        return data + 8 * UNIT * (self.ridge * np.abs(v) + np.abs(self.noise))
 
     def output_scale(self, v: Array) -> float:
         return max(float(np.linalg.norm(v)), self.least_scale) or 1.0

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
-from dp2erm_cvx.program.sets import ConvexSet, WholeSpace
+from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.stage import Instance, Program
 
 
@@ -102,6 +102,17 @@ class WeightedLeastSquares(SecondStage):
 
     def resolve(self, domain: Domain) -> Self:
         return dataclasses.replace(self, theta_set=self.feasible(domain))
+
+    def __post_init__(self) -> None:
+        # exact types: the derived constants and the prox are proved for these
+        if self.theta_set is not None and type(self.theta_set) not in (WholeSpace, L1Ball, L2Ball, Box):
+            raise DeclarationError(
+                f"theta_set = {self.theta_set!r}: must be WholeSpace, L1Ball, L2Ball or Box"
+            )
+        if type(self.regularizer) not in (ElasticNet, UserRegularizer):
+            raise DeclarationError(
+                f"regularizer = {self.regularizer!r}: must be ElasticNet or UserRegularizer"
+            )
 
     def unconstrained(self) -> Self:
         if self.regularizer != ElasticNet():

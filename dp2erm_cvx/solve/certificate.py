@@ -14,9 +14,11 @@ from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.solve.conic import conic_gap
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """What was proved about one point, without asking the solver that found it.
+
+    Its numbers depend on the records, so they are private where the data are, and the repr holds none.
 
     Attributes
     ----------
@@ -41,6 +43,9 @@ class Certificate:
     relative_radius: float
     basis: str
 
+    def __repr__(self) -> str:
+        return f"Certificate({self.basis}; private)"
+
     def certifies(self, tolerance: float) -> bool:
         """Whether the relative radius is at most ``tolerance``."""
         return self.relative_radius <= tolerance
@@ -59,18 +64,24 @@ def certify(instance: Instance, point: Array) -> Certificate:
     model = instance.model
     gradient = model.gradient(point)
     if model.penalty == Penalty():
-        forward, residual, rounding = point, gradient, model.rounding(point)
+        forward, residual, prox_error, evaluated = point, gradient, 0.0, [point]
     else:
         # any step gives a subgradient at the prox point; the local curvature keeps its rounding small
         curvature = max(model.spectrum(point)[1], 1e-300)
         forward = model.penalty.prox(point - gradient / curvature, 1 / curvature)
         residual = curvature * (point - forward) + model.gradient(forward) - gradient
-        rounding = model.rounding(point) + model.rounding(forward)
         # the prox and the difference point - forward round at the size of the point and of the step taken
         size = float(np.linalg.norm(point)) + float(np.linalg.norm(gradient)) / curvature
-        rounding += model.penalty.set.rounding(model.dimension) * UNIT * curvature * size
+        prox_error = model.penalty.set.rounding(model.dimension) * UNIT * curvature * size
+        evaluated = [point, forward]
+    rounding = sum(model.rounding(v) for v in evaluated) + prox_error
     norm = float(np.linalg.norm(residual)) * (1 + 1e-12)
     distance, strong_convexity = _distance(model, forward, norm + rounding)
+    if model.self_concordance == 0.0:
+        by_coordinate = sum(
+            (model.rounding_by_coordinate(v) for v in evaluated), np.abs(residual) + prox_error
+        )
+        distance = min(distance, _scaled_distance(model, forward, by_coordinate))
     radius = (float(np.linalg.norm(point - forward)) + distance) * (1 + 1e-12)
     local = _local_error(model, forward, residual, rounding, distance, float(np.linalg.norm(point - forward)))
     output_radius = model.output_radius(point, radius, local)
@@ -104,6 +115,26 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
         elif ratio < 1:
             local = -math.log1p(-ratio) / c
     return (declared, model.ridge) if declared <= local else (local, lowest)
+
+
+def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
+    """Bound for a quadratic from a subgradient within ``error`` (d,) of 0, coordinate by coordinate.
+
+    With D the square root of the diagonal of the Hessian H and k the smallest eigenvalue of
+    ``D^-1 H D^-1``: ``k ||D e||^2 <= e'He <= <error, |e|> <= ||D^-1 error|| ||D e||``. A nearly flat
+    coordinate then does not pay for the rounding of the others, as it does in an arm without records.
+    """
+    if model.dimension > 512:
+        return math.inf  # the eigenvalues would cost more than the solve
+    H = model.hessian(point)
+    diagonal = np.sqrt(np.maximum(np.diag(H), 0.0))
+    if np.min(diagonal) <= 0:
+        return math.inf
+    lowest = float(np.linalg.eigvalsh(H / np.outer(diagonal, diagonal))[0]) - 64 * model.dimension * UNIT
+    if lowest <= 0:
+        return math.inf
+    length = float(np.linalg.norm(error / diagonal)) / lowest
+    return length / float(np.min(diagonal)) * (1 + 1e-9)
 
 
 def _local_error(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg import lstsq
@@ -15,10 +15,10 @@ _DECREASE = 1e-4
 
 @dataclass(frozen=True)
 class NewtonResult:
-    """``point`` is feasible; ``iterations`` counts Hessians."""
+    """``point`` is feasible and private; ``iterations`` counts Hessians."""
 
-    point: Array
-    iterations: int
+    point: Array = field(repr=False)
+    iterations: int = 0
 
 
 def minimize(model: Composite, start: Array, max_iterations: int = 100) -> NewtonResult:
@@ -62,7 +62,10 @@ def _direction(model: Composite, state: _State, step: float) -> Array:
     jacobian = identity - P @ (identity - step * model.hessian(state.v))
     move = state.forward - state.v
     if model.ridge > 0:
-        return np.asarray(np.linalg.solve(jacobian, move), dtype=np.float64)
+        try:
+            return np.asarray(np.linalg.solve(jacobian, move), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            pass  # singular to working precision
     # least squares, because without a ridge the Hessian may be singular
     solution: Array = lstsq(jacobian, move, lapack_driver="gelsy", cond=1e-15)[0]
     return solution
@@ -72,7 +75,10 @@ def _search(model: Composite, state: _State, direction: Array, step: float) -> _
     move = state.forward - state.v
     share = 1.0
     for _ in range(12):
-        candidate = _State(model, state.v + share * direction + (1 - share) * move, step)
+        # projecting brings a step no farther from the minimizer, and a step that leaves the set far behind,
+        # as along a flat direction toward a bound, then lands on the bound
+        reached = model.penalty.set.project(state.v + share * direction + (1 - share) * move)
+        candidate = _State(model, reached, step)
         if candidate.residual <= 0.5 * state.residual:
             return candidate
         if candidate.envelope <= state.envelope - _DECREASE * step * state.residual**2:

@@ -15,9 +15,9 @@ class Stats:
 
     solver: str
     iterations: int
-    seconds: float
+    seconds: float = field(repr=False)
     polish_iterations: int = 0
-    raw: Certificate | None = None
+    raw: Certificate | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import cvxpy as cp
 
-from dp2erm_cvx.errors import SolverError
+from dp2erm_cvx.errors import DeclarationError, SolverError
+from dp2erm_cvx.privacy import public_number
 
 
 class Status(enum.StrEnum):
@@ -37,9 +38,20 @@ CVXPY_STATUS: dict[str, Status] = {
 
 @dataclass(frozen=True)
 class Solver:
-    """Base of all settings. ``name`` is what a user types."""
+    """Base of all settings. ``name`` is what a user types. Raises DeclarationError on an invalid setting."""
 
     name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.name == "max_iterations":
+                if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                    raise DeclarationError(
+                        f"{setting.name} = {value!r}: must be a whole number of at least 0"
+                    )
+            elif setting.name in ("tol", "eps"):
+                public_number(setting.name, value, above=0)
 
 
 @dataclass(frozen=True)
@@ -135,6 +147,6 @@ def solver_by_name(solver: str | Solver) -> Solver:
     """Settings from a name or as they are. Raises SolverError naming the known solvers."""
     if isinstance(solver, Solver):
         return solver
-    if solver not in SOLVERS:
+    if not isinstance(solver, str) or solver not in SOLVERS:
         raise SolverError(f"unknown solver {solver!r}: choose one of {', '.join(SOLVERS)}")
     return SOLVERS[solver]()
