@@ -55,7 +55,8 @@ class PrivateTwoStageERM(TwoStageBase):
 
     Examples
     --------
-    >>>     >>> from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+    >>> import numpy as np
+    >>> from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
     >>> rng = np.random.default_rng(0)
     >>> X, a, y = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200), rng.uniform(-1, 1, 200)
     >>> domain = Domain(covariate_bound=1.0, outcome_bound=1.0)

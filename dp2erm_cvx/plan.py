@@ -22,7 +22,7 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound, public_number
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.stability import uniform_weights
 
@@ -124,7 +124,8 @@ def make_plan(
         raise CalibrationError(
             f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
         )
-    bound = _with_error(bound, weight_error, n_samples)
+    error = public_number("weight_error", weight_error, at_least=0.0)
+    bound = _with_error(bound, error, n_samples)
     loss = second.loss_constants(domain, n_features)
     if chosen is Method.AUTO:
         calibration, reason = _automatic(first.name, bound, second, loss, n_samples, left, domain)
@@ -138,8 +139,9 @@ def _with_error(bound: StabilityBound, error: float, n_samples: int) -> Stabilit
     """The bound for computed weights, each within ``error`` of the exact ones in the l1 norm.
 
     V sums every weight's movement once, with both weights of the changed record in place of theirs: it
-    grows by at most the two errors. W1 counts the largest common weight twice on top; in W2 the two norms
-    grow by at most 2 and 1 times the error, under a count of at most n.
+    grows by at most the two errors. W1 counts the largest common weight twice on top. W2 as printed counts
+    how many weights differ, which the least error makes n: it is raised only as far as keeps
+    ``V <= sqrt(2) W2``, which is what certifies a calibration by it.
     """
     return replace(
         bound,

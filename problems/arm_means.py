@@ -9,6 +9,7 @@ the arm masses are, which a ridge in the first stage may leave unequal.
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +35,7 @@ class ArmMeans(WeightedLeastSquares):
     )
     citation = "Hajek-type weighted difference of means"
     theorem = "Theorems 1 and 2: zeta_c = max(2M', sqrt2 (M' + B)), trace 2"
+    defaults = MappingProxyType({"theta_set": "box M'"})
     default_kind = Box(1.0)
 
     def default_set(self, domain: Domain) -> ConvexSet:

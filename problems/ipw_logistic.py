@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Self
 
 import cvxpy as cp
@@ -50,6 +51,7 @@ class IPWLogistic(FirstStage):
     formula = (
         "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2, |lam| <= R;  w_i ~ min(1+exp(-z_i'lam), F)"
     )
+    defaults = MappingProxyType({"ridge": "M^2/10"})
     cone = "exponential, second-order"
     citation = "Rosenbaum & Rubin (1983); Lee & Chen (2026), Prop. IPW_estimated_stability"
     theorem = "Theorem 3-IPW"

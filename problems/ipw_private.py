@@ -12,6 +12,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Self
 
 import cvxpy as cp
@@ -51,6 +52,7 @@ class PrivateLogistic(PrivateFirstStage):
 
     name = "ipw_private"
     formula = "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2 + b'lam;  w_i ~ min(1+exp(-z_i'lam), F)"
+    defaults = MappingProxyType({"ridge": "M^2/100"})
     cone = "exponential, second-order"
     citation = "Chaudhuri, Monteleoni & Sarwate (2011)"
     theorem = "Theorem 9: V = 2 w_max, given lam"
@@ -111,7 +113,9 @@ class PrivateLogistic(PrivateFirstStage):
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         if math.isinf(self.radius) and math.isinf(self.trim):
             raise CalibrationError("ipw_private: declare a finite radius or trim, or no weight is bounded")
-        if math.isinf(self.radius):
-            # exp(-700) is lost against 1: any margin whatever
-            return stability.known_coefficient(n_samples, 1.0, 700.0, trim=self.trim)
-        return stability.known_coefficient(n_samples, domain.covariate_bound, self.radius, trim=self.trim)
+        # exp(-700) is lost against 1: without a radius any margin whatever
+        bound, norm = (1.0, 700.0) if math.isinf(self.radius) else (domain.covariate_bound, self.radius)
+        known = stability.known_coefficient(n_samples, bound, norm, trim=self.trim)
+        return dataclasses.replace(
+            known, assumptions=("the coefficient is a private output of the first stage",)
+        )

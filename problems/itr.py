@@ -8,6 +8,7 @@ paper with objective perturbation. The rule treats where <x, theta> > 0.
 """
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,6 +45,9 @@ class TreatmentRule(WeightedLeastSquares):
     )
     citation = "Tian et al. (2014); Chen et al. (2017); Lee & Chen (2026), Corollary ITR"
     theorem = "Theorems 1 and 2: zeta_c = M^2 max|theta| + 4 M M', trace 2 M^2"
+    defaults = MappingProxyType(
+        {"theta_set": "l1 ball of radius M'/M", "features": "all", "features_bound": "that of the domain"}
+    )
     default_kind = L1Ball(1.0)
 
     def __post_init__(self) -> None:

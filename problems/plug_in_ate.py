@@ -9,6 +9,7 @@ each arm has weight n/2; a ridge in the first stage breaks that, and ``arm_means
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +33,7 @@ class PlugInATE(WeightedLeastSquares):
     formula = "theta = argmin sum w_i (2(2a_i-1)y_i - theta)^2 + n gamma/2 theta^2 + b theta"
     citation = "Lee & Chen (2026), plug-in specialization"
     theorem = "Theorems 1 and 2: zeta_c = 4M', trace 2"
+    defaults = MappingProxyType({"theta_set": "box 2M'"})
     default_kind = Box(1.0)
 
     def default_set(self, domain: Domain) -> ConvexSet:

@@ -98,6 +98,77 @@ def test_settings_reach_the_programs(folder):
     assert plain["guarantee"]["delta"] == 1e-6
 
 
+def test_a_private_propensity_shows_what_it_spent(folder):
+    words = [*FIT, "--program", "ipw_private", "--set", "share=0.4", "--second-stage", "arm_means"]
+    release = Release.from_json(run(*words, "--json").stdout)
+    assert release.guarantee.epsilon == 1.0
+    assert release.mechanism.propensity.epsilon == pytest.approx(0.4)
+    text = run(*words).stdout
+    assert "epsilon = 0.4 spent on it" in text
+    assert "of what is left" in text
+    assert "comes on top" in text
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kept"), [("laplace:0.5", "Laplace(bandwidth=0.5)"), ("gaussian", "Gaussian(bandwidth=1.0)")]
+)
+def test_kernels_reach_the_programs(folder, kernel, kept):
+    words = [*FIT, "--program", "mmd", "--arm-floor", "20", "--ridge", "5", "--set", f"kernel={kernel}"]
+    result = run(*words, "--set", "cap=50", "--set", "alpha=1", "--json")
+    assert result.exit_code == 0, result.output
+    settings = json.loads(result.stdout)["first_stage"]["settings"]
+    assert settings["alpha"] == 1
+    assert settings["cap"] == 50
+    name, field = kept.rstrip(")").split("(bandwidth=")
+    assert settings["kernel"] == {name: {"bandwidth": float(field)}}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["--calibration", "renyi", "--delta", "1e-6"],
+            ("Theorem 7", "projected afterwards", "was declared"),
+        ),
+        (["--calibration", "output", "--second-stage", "plug_in_ate"], ("Theorem 8", "Laplace")),
+        (["--calibration", "auto", "--second-stage", "plug_in_ate"], ("Theorem 8", "predicted error")),
+        (
+            ["--calibration", "paper", "--program", "ipw_logistic", "--radius", "1"],
+            ("universal corollary", "DP_guarnatee (i)"),
+        ),
+        (
+            [
+                *("--calibration", "paper-corrected", "--program", "ipw_logistic", "--radius", "1"),
+                *("--noise", "gaussian", "--delta", "1e-6"),
+            ],
+            ("(ii), corrected",),
+        ),
+    ],
+)
+def test_calibrations_are_named_with_their_reason(folder, words, told):
+    result = run(*FIT, *words)
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.stdout.split())
+    for phrase in told:
+        assert phrase in shown
+    assert shown.count("private") >= 1
+
+
+def test_an_unused_delta_is_told(folder):
+    assert "--delta is not used" in run(*FIT, "--delta", "1e-6").stderr
+    assert "--delta is not used" not in run(*FIT, "--delta", "1e-6", "--calibration", "renyi").stderr
+
+
+def test_a_flag_supplies_what_the_domain_file_lacks(folder):
+    whole = Path("domain.toml").read_text()
+    Path("domain.toml").write_text(whole.replace("outcome_bound = 8.0\n", ""))
+    assert "outcome_bound is not declared" in run(*FIT).stderr
+    release = Release.from_json(run(*FIT, "--outcome-bound", "8", "--json").stdout)
+    assert release.domain == Domain(2.0, 8.0, intercept=1.0, ranges=dict.fromkeys(COLUMNS, (-1, 1))).to_dict()
+    Path("domain.toml").write_text(whole.replace("8.0", "-1"))
+    assert run(*FIT).stderr.startswith("error: domain.toml: outcome_bound = -1")
+
+
 @pytest.mark.parametrize("program", ["itr", "arm_means", "plug_in_ate"])
 def test_predictions_agree_with_the_estimator(folder, program):
     assert run(*FIT, "--second-stage", program, "--seed", "3", "--output", "r.json").exit_code == 0

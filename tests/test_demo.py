@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, TwoStageERM, registry
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.datasets import load_nhefs
-from dp2erm_cvx.experiments import nhefs_demo
+from dp2erm_cvx.experiments import nhefs_composition, nhefs_demo
 from dp2erm_cvx.experiments import nhefs_settings as settings
 from dp2erm_cvx.experiments.noise_range import noise_range, public_covariates
 from dp2erm_cvx.mechanism import simulate
@@ -32,6 +32,11 @@ def effects(data):
 
 
 @pytest.fixture(scope="module")
+def composed(data):
+    return nhefs_composition.composed(data, nhefs_demo.Seeds(1))
+
+
+@pytest.fixture(scope="module")
 def rules(data):
     return list(nhefs_demo.rules(data, nhefs_demo.Seeds(1)))
 
@@ -39,7 +44,7 @@ def rules(data):
 def test_the_demo_runs_and_is_readable(demo):
     result, folder = demo
     assert result.exit_code == 0, result.output
-    for number in range(1, 7):
+    for number in range(1, 8):
         assert f"\n{number}. " in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= max(100, len(str(folder)) + 60)
     assert "naive difference of means 2.54 kg" in result.stdout
@@ -54,8 +59,8 @@ def test_no_number_is_cut_off_on_a_narrow_terminal(tmp_path):
     assert "\N{HORIZONTAL ELLIPSIS}" not in text
 
 
-def test_the_demo_states_the_whole_price(demo, effects, rules):
-    spent = [one.release.guarantee for each in (*effects, *rules) for one in each.published]
+def test_the_demo_states_the_whole_price(demo, effects, composed, rules):
+    spent = [one.release.guarantee for each in (*effects, composed, *rules) for one in each.published]
     epsilon, delta = sum(one.epsilon for one in spent), sum(one.delta for one in spent)
     text = " ".join(demo[0].stdout.split())
     assert f"Publishing all {len(spent)} would cost epsilon = {epsilon:g}, delta = {delta:g}" in text
@@ -115,6 +120,48 @@ def test_better_balance_costs_noise(effects):
         assert effects[strong].stability > effects[mild].stability
         for weak, noisy in zip(effects[mild].published, effects[strong].published, strict=True):
             assert noisy.noise.effect > weak.noise.effect
+
+
+def test_a_composed_release_costs_its_whole_budget_once(composed):
+    for one in composed.published:
+        guarantee, spent = one.release.guarantee, one.release.mechanism.propensity
+        assert guarantee.epsilon == one.spending.budget.epsilon
+        assert spent.epsilon == pytest.approx(0.3 * guarantee.epsilon)
+        assert "Theorem 9" in guarantee.theorem
+
+
+def test_what_the_choice_of_calibration_buys(data, effects, composed):
+    strong, mild = effects[-1], effects[-2]
+    assert composed.stability == pytest.approx(7.98, abs=0.01)
+    assert strong.stability == pytest.approx(26.8, abs=0.1)
+    # without its noise the private propensity gives the very weights of the direct scheme
+    assert composed.effect == pytest.approx(strong.effect, abs=1e-6)
+    for published, direct in zip(composed.published, strong.published[:2], strict=True):
+        assert published.noise.effect < 0.5 * direct.noise.effect
+    V, moved = nhefs_composition.paper_noise(data.n_samples, len(data.columns), Budget(2.0))
+    assert pytest.approx(3140, rel=1e-3) == V
+    assert moved.effect > 40 * strong.published[1].noise.effect
+    low, high = (nhefs_composition.propensity_noise(data, Budget(epsilon)) for epsilon in (1.0, 2.0))
+    for one, deviation in ((low, 0.26), (high, 0.14)):
+        assert one.deviation == pytest.approx(deviation, rel=0.15)
+        assert one.effect == pytest.approx(2.79, abs=0.05)
+    balance = [np.mean(np.abs(one.balance.smd_after)) for one in (strong, mild)]
+    assert balance[0] < high.imbalance < low.imbalance < balance[1] + 0.005
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "deviation"), [(1.0, 0.80), (2.0, 0.42)])
+def test_releases_by_composition_spread_as_measured(data, epsilon, deviation):
+    """Both noises together, over seeded releases; the deviations were measured over 500 others."""
+    scheme = settings.composed_scheme().program
+    estimates = []
+    for seed in range(1000, 1200):
+        model = PrivateTwoStageERM(
+            settings.effect_domain(), Budget(epsilon), scheme, settings.arm_means(), seed=seed
+        )
+        control, treated = model.fit(data.X, data.a, data.y).theta_
+        estimates.append(treated - control)
+    assert np.std(estimates) == pytest.approx(deviation, rel=0.2)
 
 
 def test_the_best_rule_is_not_constant(rules):

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from dp2erm_cvx import Domain, release, stability
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.domain_file import load_domain
+from dp2erm_cvx.plan import Method
 from dp2erm_cvx.program import Box, Program
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
@@ -43,7 +44,8 @@ def run(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    "name", ["quickstart.md", "domain.md", "guarantee.md", "solving.md", "adding_a_program.md"]
+    "name",
+    ["quickstart.md", "domain.md", "guarantee.md", "calibration.md", "solving.md", "adding_a_program.md"],
 )
 def test_python_blocks_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -130,6 +132,35 @@ def test_commands_run(tmp_path, monkeypatch):
     assert release.Release.from_json(Path("release.json").read_text(encoding="utf-8")).private
 
 
+@pytest.mark.parametrize("name", ["calibration.md", "paper.md"])
+def test_commands_without_data_run(name):
+    text = "\n".join(blocks(name, "sh")).replace("\\\n", " ")
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
+    assert commands
+    for command in commands:
+        result = CliRunner().invoke(main, command[1:])
+        assert result.exit_code == 0, (command, result.output)
+
+
+def test_every_calibration_is_explained():
+    listed = re.findall(r'^\| `"([\w-]+)"`', page("calibration.md"), flags=re.MULTILINE)
+    assert set(listed) == {method.value for method in Method}
+
+
+def test_findings_name_tests_that_exist():
+    named = set(re.findall(r"`(tests/[\w/]+(?:\.py)?)`", page("findings.md") + page("paper.md")))
+    assert len(named) >= 8
+    for path in named:
+        assert (DOCS.parent / path).exists(), path
+    found = {f"tests/findings/{path.name}" for path in (DOCS.parent / "tests/findings").glob("test_*.py")}
+    assert found <= named
+
+
+def test_statements_of_the_paper_name_functions_that_exist():
+    for name in re.findall(r"`(?:stability\.)?(paper_\w+|general_principle)`", page("paper.md")):
+        assert callable(getattr(stability, name, None)), name
+
+
 def test_every_program_has_a_section():
     headings = set(re.findall(r"^### `(\w+)`$", page("programs.md"), flags=re.MULTILINE))
     assert headings == set(programs())
@@ -174,4 +205,27 @@ def test_reference_values(row):
     else:
         size = math.sqrt(0.5)
         bound = stability.entropy_balancing(int(n), size, size, float(ridge), float(radius), kind)
+    assert pytest.approx(float(stated), rel=0.01) == bound.V
+
+
+def _kernel_rows() -> list[list[str]]:
+    rows = re.findall(
+        r"^\| ((?:paper scaling|per arm|pooled) .*) \|$", page("theory/schemes.md"), flags=re.MULTILINE
+    )
+    return [[cell.strip() for cell in row.split("|")] for row in rows]
+
+
+def test_there_are_kernel_rows():
+    assert len(_kernel_rows()) == 8
+
+
+@pytest.mark.parametrize("row", _kernel_rows(), ids="-".join)
+def test_kernel_reference_values(row):
+    kind, n, ridge, floor, stated = row
+    if kind == "paper scaling":
+        bound = stability.entropy_balancing_paper_scaling(int(n), float(ridge), int(floor), refined=False)
+    elif kind == "per arm":
+        bound = stability.kernel_balancing(int(n), 1.0, float(ridge), int(floor))
+    else:
+        bound = stability.pooled_kernel_balancing(int(n), 1.0, float(ridge))
     assert pytest.approx(float(stated), rel=0.01) == bound.V

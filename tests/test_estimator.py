@@ -1,6 +1,7 @@
 """The estimator end to end: what a release holds, what it must not hold, and what it refuses."""
 
 import dataclasses
+import doctest
 import json
 import logging
 import math
@@ -362,3 +363,11 @@ def test_balance_functions_see_a_copy_of_one_record() -> None:
     assert np.all(np.isfinite(values(records.covariates)))
     halves = BalanceFunctions(lambda row: row if row[0] < 0 else row[:1] if row[0] else row, 9.0)
     assert np.all(halves(np.array([[0.5, 0.5], [-0.5, 0.5]]))[0] == 0.0)
+
+
+def test_the_example_of_the_docstring_runs() -> None:
+    from dp2erm_cvx import estimator
+
+    result = doctest.testmod(estimator)
+    assert result.attempted > 3
+    assert result.failed == 0

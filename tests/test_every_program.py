@@ -269,10 +269,9 @@ def _ten_covariates(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 def _check_target(n: int, name: str, settings: dict[str, Any]) -> None:
     instance = bind(build(name, _ten_covariates(name, settings)), make_records(n, 10))
     solvers = ["newton", "projected_gradient", "clarabel", "scs"]
-    if not isinstance(instance.program, SecondStage):
-        solvers += ["osqp"] * isinstance(instance.program, ClosedFormWeights)
-    elif Compiled(instance.program.declare, instance.data, embed=True).problem.is_qp():
-        solvers.append("osqp")
+    if "QP" in instance.program.cone:
+        compiled = Compiled(instance.program.declare, instance.data, embed=True)
+        solvers += ["osqp"] * compiled.problem.is_qp()
     for solver in solvers:
         solution = solve(instance, solver=solver, throw=False)
         assert solution.certificate.relative_radius <= 1e-9, solver

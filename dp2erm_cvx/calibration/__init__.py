@@ -18,7 +18,7 @@ from dp2erm_cvx.calibration.renyi import (
     renyi_epsilon,
 )
 from dp2erm_cvx.calibration.sharp import calibrate, privacy_loss
-from dp2erm_cvx.calibration.utility import utility_bound
+from dp2erm_cvx.calibration.utility import PaperUtility, noise_tail, utility_bound, utility_tail
 
 __all__ = [
     "Calibration",
@@ -29,6 +29,7 @@ __all__ = [
     "Option",
     "OutputCalibration",
     "PaperCalibration",
+    "PaperUtility",
     "PlanRow",
     "RenyiCalibration",
     "SquaredLoss",
@@ -37,10 +38,12 @@ __all__ = [
     "calibrate_paper",
     "calibrate_renyi",
     "compare",
+    "noise_tail",
     "plan",
     "predicted_error",
     "privacy_loss",
     "renyi_divergence",
     "renyi_epsilon",
     "utility_bound",
+    "utility_tail",
 ]

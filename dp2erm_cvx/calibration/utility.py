@@ -1,9 +1,18 @@
-"""What the noise and the ridge cost in the objective."""
+"""What the noise and the ridge cost in the objective: the sharp bound, its tail, and the paper's theorem."""
 
 from __future__ import annotations
 
-from dp2erm_cvx.calibration.constants import Calibration, whole_number
+import math
+from dataclasses import dataclass
+
+from scipy import special
+
+from dp2erm_cvx.calibration.constants import Calibration, Noise, whole_number
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import public_number
+
+#: Relative margin on a tail probability, far above the error of the special functions.
+_ROUNDING = 1e-9
 
 
 def utility_bound(
@@ -27,3 +36,99 @@ def utility_bound(
     rho = public_number("strong_convexity", strong_convexity, at_least=0.0)
     total = norm / n + calibration.gamma * theta
     return total / (2.0 * (rho + 2.0 * calibration.gamma)) * total
+
+
+def utility_tail(
+    excess: float,
+    n_samples: int,
+    calibration: Calibration,
+    theta_norm: float,
+    strong_convexity: float = 0.0,
+) -> float:
+    """Bound on the probability that ``L(theta_priv) - L(theta_opt)`` is at least ``excess`` = t.
+
+    The excess can reach t only where ``||b|| >= n (sqrt(2 t (rho + 2 gamma)) - gamma ||theta_opt||)``
+    (:func:`utility_bound`), and the law of ``||b||`` is known: scale times Gamma(p) or times chi_p. For
+    Gaussian noise this is below ``exp(-(n D - sigma sqrt(p))_+^2 / (2 sigma^2))``, D the bracket: the
+    printed tail without its factor 2. Other arguments and errors as in :func:`utility_bound`.
+    """
+    t = public_number("excess", excess, at_least=0.0)
+    n = whole_number("n_samples", n_samples, at_least=1)
+    theta = public_number("theta_norm", theta_norm, at_least=0.0)
+    rho = public_number("strong_convexity", strong_convexity, at_least=0.0)
+    gamma = calibration.gamma
+    level = n * (math.sqrt(2.0 * t) * math.sqrt(rho + 2.0 * gamma) - gamma * theta)
+    return noise_tail(calibration, level)
+
+
+def noise_tail(calibration: Calibration, level: float) -> float:
+    """``P(||b||_2 >= level)``, rounded up; ``level`` in the units of the noise scale, any sign."""
+    ratio = max(0.0, level * (1.0 - _ROUNDING) / calibration.scale)
+    p = calibration.n_parameters
+    if calibration.noise is Noise.GAMMA:
+        tail = float(special.gammaincc(p, ratio))
+    else:
+        tail = float(special.gammaincc(p / 2.0, min(ratio, 1e150) ** 2 / 2.0))
+    # the smallest positive number where the true tail has underflowed
+    return min(1.0, max(tail * (1.0 + _ROUNDING), 5e-324))
+
+
+@dataclass(frozen=True)
+class PaperUtility:
+    """Constants of Theorem utility as printed (arXiv 2602.12604), and its tails.
+
+    ``A = (2 rho + 3 gamma) / (2 (rho + gamma)^2)``, ``B = a_0 gamma (rho + 3 gamma) / (rho + gamma)^2``,
+    ``C = 2 a_0^2 gamma^2 (rho + 2 gamma) / (rho + gamma)^2``, where a_0 = ``||theta_opt||``: the excess is at
+    most ``A (||b||/n)^2 + B ||b||/n + C``, in units of the objective. A is in inverse units of its curvature.
+    """
+
+    A: float
+    B: float
+    C: float
+
+    @classmethod
+    def of(cls, gamma: float, theta_norm: float, strong_convexity: float = 0.0) -> PaperUtility:
+        """Constants at ``gamma`` > 0, a_0 >= 0 and rho >= 0. Raises DeclarationError."""
+        g = public_number("gamma", gamma, above=0.0)
+        a = public_number("theta_norm", theta_norm, at_least=0.0)
+        rho = public_number("strong_convexity", strong_convexity, at_least=0.0)
+        total = rho + g
+        pull = a * (g / total)
+        return cls(
+            A=(2.0 * rho + 3.0 * g) / total / (2.0 * total),
+            B=pull * ((rho + 3.0 * g) / total),
+            C=2.0 * pull * pull * (rho + 2.0 * g),
+        )
+
+    def noise_level(self, excess: float) -> float:
+        """D_t for t = ``excess`` >= C: an excess of t needs ``||b|| >= n D_t``.
+
+        ``D_t = 2 (t - C) / (B + sqrt(B^2 + 4 A (t - C)))``. Raises DeclarationError below C, where the
+        theorem says nothing.
+        """
+        t = public_number("excess", excess, at_least=0.0)
+        if t < self.C:
+            raise DeclarationError(f"excess = {t:g}: the theorem begins at C = {self.C:g}")
+        if t == self.C:
+            return 0.0
+        left = t - self.C
+        return 2.0 * left / (self.B + math.hypot(self.B, 2.0 * math.sqrt(self.A) * math.sqrt(left)))
+
+    def tail(self, excess: float, n_samples: int, calibration: Calibration) -> float:
+        """Printed bound on the probability of an excess of t, at most 1; 1 below C.
+
+        Gamma noise: ``C_p exp(-beta n D_t / 2)``, ``C_p = e (2 (p - 1) / e)^(p - 1)`` and ``C_1 = 1``.
+        Gaussian noise: ``2 exp(-(n D_t - sigma sqrt(p))_+^2 / (2 sigma^2))``. ``calibration`` must have the
+        gamma that the constants were computed at. Raises DeclarationError.
+        """
+        n = whole_number("n_samples", n_samples, at_least=1)
+        if public_number("excess", excess, at_least=0.0) < self.C:
+            return 1.0
+        ratio = n * self.noise_level(excess) / calibration.scale
+        p = calibration.n_parameters
+        if calibration.noise is Noise.GAMMA:
+            log_constant = 0.0 if p == 1 else 1.0 + (p - 1) * (math.log(2.0 * (p - 1)) - 1.0)
+            exponent = log_constant - ratio / 2.0
+        else:
+            exponent = math.log(2.0) - max(ratio - math.sqrt(p), 0.0) ** 2 / 2.0
+        return math.exp(min(exponent, 0.0))

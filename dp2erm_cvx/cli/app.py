@@ -11,9 +11,11 @@ from typing import Any
 import click
 
 from dp2erm_cvx import __version__
+from dp2erm_cvx.cli.bounds import bounds
 from dp2erm_cvx.cli.certify import certify
 from dp2erm_cvx.cli.demo import demo
 from dp2erm_cvx.cli.fit import fit
+from dp2erm_cvx.cli.plan import plan
 from dp2erm_cvx.cli.predict import predict
 from dp2erm_cvx.cli.programs import programs
 from dp2erm_cvx.errors import Dp2ermError
@@ -72,5 +74,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (fit, predict, programs, certify, demo):
+for command in (fit, predict, bounds, plan, programs, certify, demo):
     main.add_command(command)

@@ -96,7 +96,7 @@ def certificate_table(rows: Sequence[Row]) -> Table:
 
 def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:
     from dp2erm_cvx import registry
-    from dp2erm_cvx.cli.options import read_data, read_domain, read_settings
+    from dp2erm_cvx.cli.reading import read_data, read_domain, read_settings
     from dp2erm_cvx.experiments.certify import default_programs, simulated
 
     if data is None:

@@ -43,9 +43,9 @@ def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DeclarationError(f"{output_dir}: cannot be made: {error.strerror or error}") from None
-    with progress("loading", total=15) as bar:
+    with progress("loading", total=16) as bar:
         from dp2erm_cvx.datasets import load_nhefs
-        from dp2erm_cvx.experiments import nhefs_demo
+        from dp2erm_cvx.experiments import nhefs_composition, nhefs_demo, nhefs_settings
         from dp2erm_cvx.plots import love_plot
         from dp2erm_cvx.solve import solver_by_name
 
@@ -60,13 +60,24 @@ def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
         for effect in nhefs_demo.effects(data, seeds):
             effects.append(effect)
             advance(bar, "releasing effects")
+        composed = nhefs_composition.composed(data, seeds)
+        budgets = [one.budget for one in nhefs_settings.COMPOSED_SPENDING]
+        first_noise = [nhefs_composition.propensity_noise(data, budget) for budget in budgets]
+        by_paper = [
+            nhefs_composition.paper_noise(data.n_samples, len(data.columns), budget) for budget in budgets
+        ]
+        advance(bar, "comparing calibrations")
         for rule in nhefs_demo.rules(data, seeds):
             rules.append(rule)
             advance(bar, "releasing rules")
         naive, textbook = nhefs_demo.naive_effect(data), nhefs_demo.textbook_effect(data)
         advance(bar, "drawing")
         best = _best_balance(effects)
-        love_plot(best.balance, folder / "love_nhefs.png")
+        try:
+            love_plot(best.balance, folder / "love_nhefs.png")
+            drawn = f"Love plot (not private): {folder / 'love_nhefs.png'}"
+        except DeclarationError as error:
+            drawn = f"No love plot: {error}"
         # the rule that can be read: entropy balancing at the larger budget
         kept = rules[1].published[-1].release
         write_text(folder / "release_nhefs.json", kept.to_json() + "\n")
@@ -81,13 +92,17 @@ def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
         screen.print(block)
     for block in text.effect_section(effects, naive, textbook):
         screen.print(block)
+    for block in text.calibration_section(effects, composed, first_noise, by_paper):
+        screen.print(block)
     for block in text.rule_section(rules):
         screen.print(block)
-    screen.print(text.heading("5. Balance, for the data holder only"))
+    screen.print(text.heading("6. Balance, for the data holder only"))
     screen.print(f"First stage: {best.scheme.label} ({best.scheme.reason}).")
     show_balance(best.balance, stderr=False)
-    screen.print(f"Love plot (not private): {folder / 'love_nhefs.png'}")
-    for block in text.guarantee_section([*effects, *rules], kept, str(folder / "release_nhefs.json")):
+    screen.print(drawn)
+    for block in text.guarantee_section(
+        [*effects, composed, *rules], kept, str(folder / "release_nhefs.json")
+    ):
         screen.print(block)
 
 

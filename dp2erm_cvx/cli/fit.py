@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, data_options, setting_options
+from dp2erm_cvx.cli.options import Number, data_options, second_stage_options, setting_options
 
 if TYPE_CHECKING:
     from dp2erm_cvx.two_stage import PrivateWorkings
@@ -26,18 +26,15 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
     "--program", default="entropy_balancing", show_default=True, help="First stage; see dp2erm programs."
 )
 @setting_options
-@click.option("--second-stage", default="itr", show_default=True, help="itr, arm_means or plug_in_ate.")
-@click.option(
-    "--theta-set", metavar="KIND:SIZE", help="l1:2, l2:2 or box:5 [default: that of the second stage]."
-)
-@click.option("--l1", type=Number(), help="Weight of the l1 norm in the regularizer [0].")
-@click.option("--l2", type=Number(), help="Weight of half the squared l2 norm in the regularizer [0].")
-@click.option(
-    "--features", metavar="A,B,...", help="itr: the public choice of covariates for the rule [all]."
-)
-@click.option("--features-bound", type=Number(), help="itr: norm that these features are shrunk to.")
+@second_stage_options
 @click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release.")
 @click.option("--delta", type=Number(), default=0.0, help="Needed by Gaussian noise [0].")
+@click.option(
+    "--calibration",
+    default="sharp",
+    show_default=True,
+    help="sharp, paper, paper-corrected, renyi, output or auto.",
+)
 @click.option("--noise", default="gamma", show_default=True, help="gamma (pure) or gaussian.")
 @click.option("--split", type=Number(), help="Share of epsilon that pays for the noise [chosen publicly].")
 @click.option(
@@ -62,13 +59,13 @@ def fit(data: str, **options: Any) -> None:
     from dp2erm_cvx.cli.screen import advance, progress, writable, write_text
     from dp2erm_cvx.errors import DeclarationError
 
-    for path in (options["output"], options["love_plot"]):
-        writable(path)
+    writable(options["output"], data, options["domain"])
+    writable(options["love_plot"], data, options["domain"], options["output"])
     seed = options["seed"]
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
     with progress("reading the data", total=3) as bar:
-        from dp2erm_cvx.cli.options import named, read_data, read_domain
+        from dp2erm_cvx.cli.reading import named, read_data, read_domain
         from dp2erm_cvx.cli.stages import first_stage, second_stage
         from dp2erm_cvx.estimator import PrivateTwoStageERM
         from dp2erm_cvx.privacy import Budget
@@ -87,6 +84,7 @@ def fit(data: str, **options: Any) -> None:
             budget,
             first,
             second,
+            calibration=options["calibration"],
             noise=options["noise"],
             split=options["split"],
             solver=solver,
@@ -95,14 +93,16 @@ def fit(data: str, **options: Any) -> None:
         model.fit(named(dataset), dataset.a, dataset.y)
         advance(bar, "predicting the noise")
         workings, release = model.private_workings_, model.release_
+        if options["output"]:
+            write_text(options["output"], release.to_json() + "\n")
         if options["love_plot"]:
             from dp2erm_cvx.plots import love_plot
 
             love_plot(workings.balance(), options["love_plot"])
-        if options["output"]:
-            write_text(options["output"], release.to_json() + "\n")
         plan = model.plan(dataset.n_samples, len(dataset.columns))
     _for_the_data_holder(workings, options)
+    if budget.delta and not release.guarantee.delta:
+        click.echo(f"note: {release.guarantee.theorem} is pure; --delta is not used", err=True)
     if not release.private:
         click.echo(f"{release.guarantee.standing.upper()}: do not publish this release", err=True)
     if options["as_json"]:
@@ -115,8 +115,6 @@ def _for_the_data_holder(workings: PrivateWorkings, options: dict[str, Any]) -> 
     for solution in (workings.weights, workings.theta):
         if not solution.certified:
             click.echo(f"warning: {solution.advice()}", err=True)
-    if options["delta"] and options["noise"] == "gamma":
-        click.echo("note: gamma noise is pure; --delta is not used (--noise gaussian uses it)", err=True)
     if options["balance"]:
         from dp2erm_cvx.cli.report import show_balance
 

@@ -44,6 +44,11 @@ def programs(as_json: bool) -> None:
             table.add_row("  source", program["citation"])
             screen.print(table)
             screen.print()
+    screen.print(
+        "a: treatment, x: covariates with norm at most M, z = (2a-1)x, y: centered outcome within M', "
+        "g: balance functions with norm at most G, b_i: g(x_i) in the block of its arm, t: its target, "
+        "m_c: mean of kernel features in arm c, mu: ridge, R: radius, F: trim, b: noise"
+    )
     screen.print("Settings with defaults: dp2erm fit ... --program NAME --set SETTING=VALUE")
 
 
@@ -57,7 +62,10 @@ def describe(cls: type[Program]) -> dict[str, Any]:
         "stage": "first" if issubclass(cls, FirstStage) else "second",
         "formula": cls.formula,
         "cone": cls.cone,
-        "settings": {name: _plain(value) for name, value in defaults.items()},
+        "settings": {
+            name: cls.defaults.get(name, "none") if value is None else _plain(value)
+            for name, value in defaults.items()
+        },
         "theorem": cls.theorem,
         "relations": sorted(relation.value for relation in cls.relations),
         "citation": cls.citation,

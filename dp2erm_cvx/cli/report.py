@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, grid
 from dp2erm_cvx.experiments.noise_range import SHARE, NoiseRange, noise_range
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
+from dp2erm_cvx.release import Perturbed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -98,22 +100,45 @@ def _estimates(
     elif second.name == "arm_means" and domain.outcome_center:
         yield f"The arm means are relative to the public center {domain.outcome_center:g}."
     yield from noise_sentences(moved)
+    if release.mechanism.propensity is not None:
+        yield "The noise of the private propensity comes on top: its effect on theta depends on the records."
 
 
 def _guarantee(release: Release) -> Table:
     from rich.table import Table
 
     guarantee, mechanism = release.guarantee, release.mechanism
+    output = mechanism.perturbed is Perturbed.OUTPUT
+    # the paper multiplies by its own, uncentered gradient bound, and Theorem 7 by another radius
+    direct = math.isclose(mechanism.sensitivity, (mechanism.gradient_radius or 0.0) * mechanism.stability)
     delta = f"delta = {guarantee.delta:g}" if guarantee.delta else "pure"
     rows = [
         ("guarantee", f"epsilon = {guarantee.epsilon:g} ({delta}); neighbors: {guarantee.relation}"),
         ("standing", str(guarantee.standing)),
         ("theorems", f"{guarantee.theorem}; {guarantee.stability_theorem}"),
         ("assuming", "; ".join(guarantee.assumptions)),
-        ("noise", f"{mechanism.noise}, scale {mechanism.scale:.6g}, {mechanism.split:.0%} of epsilon"),
+        ("calibration", mechanism.reason),
+    ]
+    spent = mechanism.propensity
+    if spent is not None:
+        part = f"epsilon = {spent.epsilon:.4g}" + (f", delta = {spent.delta:.2g}" if spent.delta else "")
+        rows.append(
+            (
+                "propensity",
+                f"{part} spent on it ({spent.theorem}): {spent.noise} noise of scale {spent.scale:.4g}, "
+                f"gamma {spent.gamma:.4g}",
+            )
+        )
+    share = "" if output else f", {mechanism.split:.0%} of {'what is left' if spent else 'epsilon'}"
+    product = (
+        "" if mechanism.gradient_radius is None or not direct else f" = {mechanism.gradient_radius:.6g} x V"
+    )
+    rows += [
+        ("noise", f"{'Laplace' if output else mechanism.noise}, scale {mechanism.scale:.6g}{share}"),
+        ("perturbed", str(mechanism.perturbed)),
         ("gamma", f"{mechanism.gamma:.6g}"),
         ("stability V", f"{mechanism.stability:.6g} (largest weight {mechanism.weight_bound:.4g})"),
-        ("sensitivity", f"{mechanism.sensitivity:.6g} = {mechanism.gradient_radius:.6g} x V"),
+        ("sensitivity", f"{mechanism.sensitivity:.6g}{product}"),
     ]
     table = Table.grid(padding=(0, 2))
     for name, text in rows:

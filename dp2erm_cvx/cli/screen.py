@@ -70,10 +70,15 @@ def advance(bar: Progress, description: str | None = None) -> None:
             bar.update(task, description=description)
 
 
-def writable(path: str | None) -> None:
-    """Raise DeclarationError before any work is done, where a file could not be written later."""
+def writable(path: str | None, *inputs: str | None) -> None:
+    """Raise DeclarationError before any work is done, where a file could not or should not be written.
+
+    ``inputs`` are files that the command reads or writes besides, which it must not overwrite.
+    """
     if path is None:
         return
+    if Path(path).resolve() in [Path(other).resolve() for other in inputs if other is not None]:
+        raise DeclarationError(f"{path}: is used by this command already: choose another file")
     folder = Path(path).parent
     if Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
         raise DeclarationError(f"{path}: cannot be written: choose a file in a folder that exists")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx.cli.options import names, number_or_text, read_settings
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.cli.options import names, number_or_text
+from dp2erm_cvx.cli.reading import read_settings
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.domain import Domain
@@ -37,6 +38,13 @@ def second_stage(name: str, options: dict[str, Any], columns: tuple[str, ...], d
     if options["features_bound"] is not None:
         settings["features_bound"] = options["features_bound"]
     return registry.build(registry.second_stages(), name, **settings)
+
+
+def second_stage_by_name(name: str, domain: Domain) -> SecondStage:
+    """The second stage called ``name`` with its default settings for the domain."""
+    from dp2erm_cvx import registry
+
+    return registry.build(registry.second_stages(), name).resolve(domain)
 
 
 def theta_set(text: str) -> ConvexSet:
@@ -72,6 +80,8 @@ def from_release(release: Release) -> tuple[SecondStage, Domain]:
         expected = second.parameter_names(release.columns, domain)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise DeclarationError(f"release JSON: second_stage or domain is damaged ({error!r})") from None
+    except Dp2ermError as error:
+        raise DeclarationError(f"release JSON: {error}") from None
     if not len(release.theta) == len(release.parameters) == len(expected):
         raise DeclarationError(
             f"release JSON: theta has {len(release.theta)} values, the program {len(expected)} parameters"

@@ -46,6 +46,7 @@ EFFECT_SPENDING = (
     Spending(Budget(2.0), "gamma"),
     Spending(Budget(1.0, 1e-6), "gaussian"),
 )
+COMPOSED_SPENDING = EFFECT_SPENDING[:2]
 RULE_SPENDING = (Spending(Budget(1.0), "gamma"), Spending(Budget(8.0), "gamma"))
 
 
@@ -92,6 +93,13 @@ def schemes() -> tuple[Scheme, ...]:
             f"ridge {squared / 100:g}: a tenth, for better balance",
         ),
     )
+
+
+def composed_scheme() -> Scheme:
+    """The last scheme again, with a private coefficient (Theorem 9)."""
+    squared = effect_domain().covariate_bound ** 2
+    program = registry.build(registry.first_stages(), "ipw_private", share=0.3, ridge=squared / 100, trim=4.0)
+    return Scheme("private IPW", program, "the same with 30 % of epsilon spent on the propensity")
 
 
 def arm_means() -> WeightedLeastSquares:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -38,6 +39,8 @@ class EntropyFirstStage(FirstStage):
     constant
         c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
     """
+
+    defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
 
     arm_mass: ArmMass = "equal"
     scaling: Scaling = "public"

@@ -25,6 +25,8 @@ class Program(abc.ABC):
     citation: ClassVar[str]
     theorem: ClassVar[str]
     relations: ClassVar[frozenset[Neighboring]] = frozenset(Neighboring)
+    #: In words, the settings whose default depends on the domain.
+    defaults: ClassVar[Mapping[str, str]] = {}
 
     @abc.abstractmethod
     def declare(self, leaf: Leaves) -> Declaration:

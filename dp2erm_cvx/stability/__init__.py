@@ -6,6 +6,7 @@ that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper
 the general principle are printed results: they bound W1 >= V and W2.
 """
 
+from dp2erm_cvx.stability.checker import check_kernel, check_second_stage, check_separable
 from dp2erm_cvx.stability.entropy import entropy_balancing
 from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_scaling
 from dp2erm_cvx.stability.fixed import known_coefficient, randomized_trial, uniform_weights
@@ -16,11 +17,20 @@ from dp2erm_cvx.stability.overlap_constant import overlap_constant
 from dp2erm_cvx.stability.paper_entropy import paper_entropy_balancing
 from dp2erm_cvx.stability.paper_ipw import paper_ipw_logistic, paper_known_coefficient, paper_randomized_trial
 from dp2erm_cvx.stability.paper_kernel import paper_kernel_balancing
+from dp2erm_cvx.stability.search import Finding, Region, Report, Search, ball, record_domain
 from dp2erm_cvx.stability.separable import coefficient_radius, separable, separable_lipschitz
 from dp2erm_cvx.stability.tilt import largest_weight, tilt_lemma
 from dp2erm_cvx.stability.universal import fixed_weights, universal_corollary
 
 __all__ = [
+    "Finding",
+    "Region",
+    "Report",
+    "Search",
+    "ball",
+    "check_kernel",
+    "check_second_stage",
+    "check_separable",
     "coefficient_radius",
     "entropy_balancing",
     "entropy_balancing_paper_scaling",
@@ -39,6 +49,7 @@ __all__ = [
     "paper_randomized_trial",
     "pooled_kernel_balancing",
     "randomized_trial",
+    "record_domain",
     "separable",
     "separable_lipschitz",
     "tilt_lemma",

@@ -1,0 +1,178 @@
+"""``dp2erm bounds``: every stability bound of a first stage, side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number, domain_options, setting_options
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.experiments.bound_curves import Curve
+    from dp2erm_cvx.experiments.bounds import BoundRow
+    from dp2erm_cvx.program import FirstStage
+
+# \b keeps click from filling the lines
+_EXAMPLE = """\b
+Example:
+dp2erm bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-bound 1
+"""
+
+
+@click.command(short_help="Every stability bound of a first stage, side by side.", epilog=_EXAMPLE)
+@click.option("--program", help="First stage; without one --plot compares IPW, entropy balancing and MMD.")
+@click.option("--n", "n_samples", type=Number(), default=400, show_default=True, help="Number of records.")
+@setting_options
+@domain_options
+@click.option("--second-stage", help="Noise for this second stage [one of gradient radius 1].")
+@click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
+@click.option("--epsilon", type=Number(), default=1.0, show_default=True, help="Privacy budget.")
+@click.option("--delta", type=Number(), default=0.0, help="Above 0: Gaussian noise, else gamma noise [0].")
+@click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def bounds(program: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
+    """Print what each family of bounds says about one first stage. No data are read.
+
+    W1 and W2 are the movements that the paper bounds, V is the coupled variation; scale and gamma are the
+    noise and the ridge that the statement's own calibration asks for.
+    """
+    from dp2erm_cvx.cli.screen import console, progress, writable
+
+    writable(plot)
+    if program is None:
+        _growth(plot, as_json)
+        return
+    with progress("bounding"):
+        from dp2erm_cvx.calibration.constants import Noise, whole_number
+        from dp2erm_cvx.cli.reading import count_features, read_domain
+        from dp2erm_cvx.cli.stages import first_stage, second_stage_by_name
+        from dp2erm_cvx.experiments.bounds import UNIT_LOSS, bound_rows
+        from dp2erm_cvx.privacy import Budget
+
+        n = whole_number("--n", options["n_samples"], at_least=2)
+        budget = Budget(options["epsilon"], options["delta"])
+        named = options["second_stage"]
+        domain = read_domain(options, {} if named else {"outcome_bound": 1.0})
+        first, loss = first_stage(program, options), UNIT_LOSS
+        if named:
+            second = second_stage_by_name(named, domain)
+            loss = second.constants(domain, count_features(domain, second, first, options["n_features"]))
+        noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
+        rows = bound_rows(first, n, domain, budget, loss=loss, noise=noise)
+        if plot:
+            _draw(first, domain, n, plot)
+    if as_json:
+        click.echo(json.dumps([_plain(row) for row in rows], indent=2))
+        return
+    screen = console()
+    spent = f"epsilon = {budget.epsilon:g}" + (f", delta = {budget.delta:g}" if budget.delta else "")
+    screen.print(f"Stability of {first.name} with {n} records", style="bold")
+    screen.print(
+        f"neighbors: {domain.relation.value}; noise: {noise.value}, {spent}, {named or 'a unit loss'}"
+    )
+    _show(rows)
+    if plot:
+        screen.print(f"V against n and against the ridge: {plot}")
+
+
+def _show(rows: Sequence[BoundRow]) -> None:
+    from dp2erm_cvx.cli.screen import console, grid
+
+    screen = console()
+    table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best")
+    for column in table.columns:
+        column.no_wrap = True
+    for row in rows:
+        if row.bound is None:
+            continue
+        values = _values(row).values()
+        table.add_row(row.family, *(_number(value) for value in values))
+    if table.row_count:
+        screen.print(table)
+    for row in rows:
+        if row.bound is not None:
+            screen.print(f"{row.family}: {row.bound.theorem}")
+    for row in rows:
+        if row.refusal is not None:
+            what = "refused" if row.bound is None else "no noise"
+            screen.print(f"{row.family}: {what}: {row.refusal}")
+
+
+def _growth(plot: str | None, as_json: bool) -> None:
+    if plot is None:
+        raise DeclarationError("--program is missing: name a first stage, or give --plot alone")
+    from dp2erm_cvx.cli.screen import console, grid, progress
+
+    with progress("bounding"):
+        from dp2erm_cvx.experiments.bound_curves import SIZES, growth, table
+        from dp2erm_cvx.plots import Panel, bound_plot
+
+        curves = growth()
+        title = "How far one record moves the weights, at a fixed ridge per record"
+        bound_plot([Panel(title, "number of records n", curves)], plot)
+        rows = list(table(curves))
+    if as_json:
+        click.echo(
+            json.dumps([dict(zip(("curve", "first", "last", "slope"), row, strict=True)) for row in rows])
+        )
+        return
+    low, high = SIZES
+    shown = grid("bound on V", f"n = {low:,}", f"n = {high:,}", "growth")
+    for label, first, last, slope in rows:
+        shown.add_row(label, _number(first), _number(last), f"n^{abs(slope):.2f}")
+    screen = console()
+    screen.print(shown)
+    screen.print(
+        "M = 1, at least a quarter of the records in each arm, ridge n times a constant: IPW ridge 0.1, "
+        "radius 1; entropy balancing in the paper's scaling, ridge 1, radius 1; MMD ridge 1, weights up to "
+        "5. The paper's statement on MMD is drawn for neighbors that keep their treatment: else it is false."
+    )
+    screen.print(f"drawn in {plot}")
+
+
+def _draw(first: FirstStage, domain: Domain, n: int, path: str) -> None:
+    from dp2erm_cvx.experiments.bound_curves import against_n, against_ridge
+    from dp2erm_cvx.plots import Panel, bound_plot
+
+    panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, domain, n))]
+    ridged: list[Curve] = against_ridge(first, domain, n)
+    if ridged:
+        panels.append(Panel(f"{first.name}, n = {n:,}", "ridge", ridged))
+    bound_plot(panels, path)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else format(value, ",.4g" if value < 1e4 else ".4g")
+
+
+def _plain(row: BoundRow) -> dict[str, Any]:
+    bound = row.bound
+    finite = {
+        name: value if value is not None and math.isfinite(value) else None
+        for name, value in _values(row).items()
+    }
+    return {
+        "family": row.family,
+        "theorem": bound and bound.theorem,
+        "assumptions": bound and list(bound.assumptions),
+        **finite,
+        "refusal": row.refusal,
+    }
+
+
+def _values(row: BoundRow) -> dict[str, float | None]:
+    bound, made = row.bound, row.calibration
+    return {
+        "W1": None if bound is None else bound.W1,
+        "W2": None if bound is None else bound.W2,
+        "V": None if bound is None else bound.V,
+        "scale": None if made is None else made.scale,
+        "gamma": None if made is None else made.gamma,
+        "ratio": row.ratio,
+    }

@@ -1,0 +1,174 @@
+"""``dp2erm plan``: what a release would cost in accuracy, before any budget is spent."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number, domain_options, second_stage_options
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.experiments.plan_grid import GridRow
+
+#: Settings of the first stage that may be lists.
+AXES = ("ridge", "radius", "trim")
+
+_EXAMPLE = """\b
+Example:
+dp2erm plan --program ipw_logistic --second-stage arm_means --covariate-bound 2 --outcome-bound 10 \\
+    --n 400,1600 --ridge 0.1,1 --trim 4,10 --epsilon 0.5,1,2
+"""
+
+
+@click.command(short_help="Noise and predicted error over a grid, before budget is spent.", epilog=_EXAMPLE)
+@click.option("--program", default="entropy_balancing", show_default=True, help="First stage.")
+@click.option("--n", "n_samples", required=True, metavar="N,N,...", help="Numbers of records.")
+@click.option("--ridge", metavar="X,X,...", help="Ridges of the first stage [its default].")
+@click.option("--radius", metavar="X,X,...", help="Radii of the first stage [its default].")
+@click.option("--trim", metavar="X,X,...", help="Trims of the first stage [its default].")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Other setting; repeatable.")
+@second_stage_options
+@domain_options
+@click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
+@click.option("--epsilon", default="1", show_default=True, metavar="X,X,...", help="Privacy budgets.")
+@click.option("--delta", type=Number(), default=0.0, help="Part of every budget [0].")
+@click.option(
+    "--calibration",
+    default="auto",
+    show_default=True,
+    help="auto, sharp, paper, paper-corrected, renyi or output.",
+)
+@click.option("--noise", default="gamma", show_default=True, help="gamma (pure) or gaussian.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan(program: str, as_json: bool, **options: Any) -> None:
+    """Tabulate what releases would cost, from public quantities alone. No data are read, no budget is spent.
+
+    V bounds how far one record moves the weights. The noise is the 2.5-97.5 % range of the effect (of a
+    middle coordinate of theta where the program has no one effect), predicted with half of the weight in
+    each arm.
+    """
+    from dp2erm_cvx.cli.screen import advance, progress
+
+    rows: list[GridRow] = []
+    with progress("planning") as bar:
+        from dp2erm_cvx.calibration.constants import whole_number
+        from dp2erm_cvx.cli.options import numbers
+        from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings
+        from dp2erm_cvx.cli.stages import second_stage
+        from dp2erm_cvx.experiments.plan_grid import grid_size, plan_grid
+        from dp2erm_cvx.registry import build, first_stages
+
+        domain = read_domain(options)
+        second = second_stage(options["second_stage"], options, domain.columns or (), domain)
+        settings = read_settings({**options, **dict.fromkeys((*AXES, "arm_mass", "degree"))})
+        grid = {name: numbers(f"--{name}", options[name]) for name in AXES if options[name] is not None}
+        for name in grid:
+            if name in settings:
+                raise DeclarationError(f"setting {name!r} is given twice: give it once")
+        sizes = [whole_number("--n", n, at_least=2) for n in numbers("--n", options["n_samples"])]
+        levels = numbers("--epsilon", options["epsilon"])
+        one = {name: values[0] for name, values in grid.items()}
+        first = build(first_stages(), program, **settings, **one)
+        features = count_features(domain, second, first, options["n_features"])
+        (task,) = bar.task_ids
+        bar.update(task, total=grid_size(sizes, levels, *grid.values()))
+        for row in plan_grid(
+            program,
+            settings,
+            second,
+            domain,
+            features,
+            n_samples=sizes,
+            grid=grid,
+            epsilon=levels,
+            delta=options["delta"],
+            method=options["calibration"],
+            noise=options["noise"],
+        ):
+            rows.append(row)
+            advance(bar)
+    if as_json:
+        click.echo(json.dumps([_plain(row) for row in rows], indent=2))
+        return
+    _show(rows, f"{program}, then {second.name}", options["calibration"] == "auto")
+
+
+def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
+    from dp2erm_cvx.cli.screen import console, grid
+
+    screen = console()
+    screen.print(f"{title}: planned from public quantities", style="bold")
+    # settings that the program does not have, or that stay infinite, say nothing
+    axes = [name for name in AXES if any(math.isfinite(getattr(one.row, name)) for one in rows)]
+    table = grid(
+        "n",
+        *axes,
+        "epsilon",
+        "V",
+        "noise",
+        "gamma",
+        "pull",
+        "pred. error",
+        "theorem",
+        *([] if automatic else ["auto"]),
+        left=0,
+    )
+    for column in table.columns:
+        column.no_wrap = True
+    refused: dict[str, int] = {}
+    for one in rows:
+        row = one.row
+        if row.refusal is not None:
+            mark = f"[{refused.setdefault(row.refusal, len(refused) + 1)}]"
+            told = [_number(row.V), *"----", f"refused {mark}"]
+        else:
+            spread = "-" if one.spread is None else f"±{one.spread:.3g}"
+            told = [
+                _number(row.V),
+                spread,
+                _number(row.gamma),
+                "-" if one.shrinkage is None else f"{one.shrinkage:.0%}",
+                _number(row.predicted_error),
+                _short(row.theorem),
+            ]
+        table.add_row(
+            str(row.n_samples),
+            *(_number(getattr(row, name)) for name in axes),
+            f"{row.epsilon:g}",
+            *told,
+            *([] if automatic else [_short(one.automatic)]),
+        )
+    screen.print(table)
+    for reason, number in refused.items():
+        screen.print(f"[{number}] {reason}")
+    screen.print(
+        "noise: 2.5-97.5 % of what the second stage adds, before Theta cuts in; pull: how far gamma draws "
+        "theta toward 0; pred. error: excess of the objective, for comparing rows. A private propensity adds "
+        "noise of its own, which is not counted."
+    )
+
+
+def _short(theorem: str | None) -> str:
+    return "-" if theorem is None else theorem.split(" (")[0].replace("Theorem ", "Thm ")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
+
+
+def _plain(one: GridRow) -> dict[str, Any]:
+    plain = dataclasses.asdict(one.row) | {
+        "spread": one.spread,
+        "shrinkage": one.shrinkage,
+        "automatic": one.automatic,
+    }
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in plain.items()
+    }

@@ -1,0 +1,163 @@
+"""From the texts of options to data, domains and settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, SETTING_FLAGS, names, number_or_text
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.program import FirstStage, Kernel, SecondStage
+
+
+def read_data(path: str, options: dict[str, Any], domain: Domain | None = None) -> Dataset:
+    """The data file, with the columns that the domain or the flags name."""
+    from dp2erm_cvx.data import Dataset
+
+    for name in ("treatment", "outcome"):
+        if not options[name]:
+            raise DeclarationError(f"--{name} is missing: name the column of the {name}")
+    chosen = domain.columns if domain is not None and domain.columns else names(options["covariates"])
+    parquet = path.lower().endswith((".parquet", ".pq"))
+    read = Dataset.from_parquet if parquet else Dataset.from_csv
+    return read(path, treatment=options["treatment"], outcome=options["outcome"], covariates=chosen)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Covariates that carry their names, as a data frame would."""
+
+    values: Any
+    columns: tuple[str, ...]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.values
+
+
+def named(dataset: Dataset) -> Any:
+    """The covariates with their names: a domain without named ranges would not know them."""
+    return _Named(dataset.X, dataset.columns)
+
+
+def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = None) -> Domain:
+    """The domain of ``--domain`` with every flag put over it; ``--covariates`` picks among its ranges.
+
+    ``assumed`` fills in what nothing declares.
+    """
+    from dp2erm_cvx.domain import Domain
+
+    flags = {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
+    declared: dict[str, Any] = dict(assumed or {})
+    if options["domain"] is not None:
+        declared |= _domain_file(options["domain"], declared | flags)
+    declared |= flags
+    for name in REQUIRED:
+        if name not in declared:
+            flag = "--" + name.replace("_", "-")
+            raise DeclarationError(f"{name} is not declared: give {flag}, or --domain FILE.toml")
+    if options["ranges"]:
+        known = declared.get("ranges") or {}
+        if not isinstance(known, dict):
+            raise DeclarationError("--range names a column, but the ranges of the domain file have no names")
+        declared["ranges"] = {**known, **dict(map(_range, options["ranges"]))}
+    chosen, ranges = names(options.get("covariates")), declared.get("ranges")
+    if chosen is not None and isinstance(ranges, dict):
+        for name in chosen:
+            if name not in ranges:
+                raise DeclarationError(f"covariate {name!r} has no public range: add --range {name}=LOW:HIGH")
+        declared["ranges"] = {name: ranges[name] for name in chosen}
+    return Domain.from_dict(declared)
+
+
+def _domain_file(path: str, beside: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file declares, judged with the bounds that it leaves to ``beside``."""
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.domain_file import read_declared
+
+    declared = read_declared(path)
+    filled = {name: beside[name] for name in REQUIRED if name in beside and name not in declared}
+    if all(name in declared or name in filled for name in REQUIRED):
+        try:
+            Domain.from_dict({**filled, **declared})
+        except DeclarationError as error:
+            raise DeclarationError(f"{path}: {error}") from None
+    return declared
+
+
+def count_features(domain: Domain, second: SecondStage, first: FirstStage, given: object) -> int:
+    """Number of covariates: ``--n-features``, else that of the ranges, else 1 where it does not matter.
+
+    Raises DeclarationError where it matters and nobody said.
+    """
+    from dp2erm_cvx.calibration.constants import whole_number
+    from dp2erm_cvx.program import PrivateFirstStage
+
+    if given is not None:
+        return whole_number("--n-features", given, at_least=1)
+    if domain.ranges is not None:
+        return len(domain.ranges)
+    same = second.loss_constants(domain, 1) == second.loss_constants(domain, 2)
+    if not same or isinstance(first, PrivateFirstStage):
+        raise DeclarationError("the number of covariates is not declared: give --n-features, or ranges")
+    return 1
+
+
+def read_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the first stage from ``--set`` and its short forms."""
+    found: dict[str, Any] = {}
+    given = [_setting(text) for text in options["settings"]]
+    given += [(name, options[name]) for name in SETTING_FLAGS if options[name] is not None]
+    for name, value in given:
+        if name in found:
+            raise DeclarationError(f"setting {name!r} is given twice: give it once")
+        found[name] = value
+    degree = found.pop("degree", None)
+    if degree is not None or "balance" in found:
+        from dp2erm_cvx.program import Moments
+
+        if degree is not None and "balance" in found:
+            raise DeclarationError("setting 'balance' is given twice: give --degree only")
+        found["balance"] = Moments(found["balance"] if degree is None else degree)
+    if "kernel" in found:
+        found["kernel"] = kernel(str(found["kernel"]))
+    return found
+
+
+def kernel(text: str) -> Kernel:
+    """``gaussian:1.0``, ``laplace:0.5`` (bandwidth) or ``linear:0`` (offset); a size may be left out."""
+    from dp2erm_cvx.program import Gaussian, Laplace, Linear
+
+    kind, separator, size = text.strip().lower().partition(":")
+    kinds: dict[str, Any] = {"gaussian": Gaussian, "laplace": Laplace, "linear": Linear}
+    if kind not in kinds or (separator and not size):
+        raise DeclarationError(
+            f"kernel = {text!r}: must be gaussian:BANDWIDTH, laplace:BANDWIDTH or linear:OFFSET"
+        )
+    made: Kernel = kinds[kind](number_or_text(size)) if size else kinds[kind]()
+    return made
+
+
+def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:
+    column, separator, ends = text.rpartition("=")
+    low, colon, high = ends.partition(":")
+    pair = number_or_text(low.strip()), number_or_text(high.strip())
+    numeric = all(isinstance(end, int | float) and not math.isnan(end) for end in pair)
+    if not (separator and colon and column.strip() and numeric):
+        raise DeclarationError(f"--range {text!r}: must look like COLUMN=LOW:HIGH, for instance age=25:74")
+    return column.strip(), pair
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip() or not value.strip():
+        raise DeclarationError(f"--set {text!r}: must look like NAME=VALUE, for instance ridge=1")
+    name = name.strip().replace("-", "_")
+    if name == "coefficient" or "," in value:
+        return name, tuple(number_or_text(part.strip()) for part in value.split(",") if part.strip())
+    return name, number_or_text(value.strip())

@@ -1,0 +1,44 @@
+"""At a ridge that keeps balance from drifting with n, the sharp bounds stay put and the printed ones grow."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dp2erm_cvx import stability
+
+HALF = math.sqrt(0.5)
+SCHEMES = {
+    "logistic": (
+        lambda n: stability.ipw_logistic(n, 1.0, 1.0, 1.0).V,
+        lambda n: stability.paper_ipw_logistic(n, 1.0, 1.0, 1.0, usable=False).W1,
+        (3.39, 3.43, 131, 3965),
+    ),
+    "entropy balancing, scaled by arm sizes": (
+        lambda n: stability.entropy_balancing_paper_scaling(n, 1.0, n // 4, 1.0).V,
+        lambda n: stability.paper_entropy_balancing(n, 1.0, 1.0, n // 4, usable=False).W1,
+        (9.05, 9.17, 1446, 41285),
+    ),
+    "MMD per arm, no flips printed": (
+        lambda n: stability.kernel_balancing(n, 1.0, float(n), n // 4).V,
+        lambda n: stability.paper_kernel_balancing(n, 1.0, float(n), 4.0, usable=False).W1,
+        (13.9, 14.2, 149, 4480),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_growth(name):
+    sharp, printed, stated = SCHEMES[name]
+    few, many = 100, 100_000
+    assert (sharp(few), sharp(many), printed(few), printed(many)) == pytest.approx(stated, rel=5e-3)
+    assert printed(many) / printed(few) == pytest.approx(math.sqrt(many / few), rel=0.15)
+
+
+def test_those_the_paper_does_not_have_stay_put_too():
+    for few, many in (
+        (stability.entropy_balancing(n, HALF, HALF, 1.0, 1.0).V for n in (100, 100_000)),
+        (stability.pooled_kernel_balancing(n, 1.0, float(n)).V for n in (100, 100_000)),
+    ):
+        assert few == pytest.approx(many, rel=0.06)
