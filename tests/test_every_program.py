@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program import ClosedFormWeights, Compiled, Moments, SecondStage, UserRegularizer
+from dp2erm_cvx.program import (
+    ClosedFormWeights,
+    Compiled,
+    KernelFirstStage,
+    Moments,
+    SecondStage,
+    UserRegularizer,
+)
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, solve
 from tests.conformance import (
@@ -269,7 +276,10 @@ def _ten_covariates(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 def _check_target(n: int, name: str, settings: dict[str, Any]) -> None:
     instance = bind(build(name, _ten_covariates(name, settings)), make_records(n, 10))
     solvers = ["newton", "projected_gradient", "clarabel", "scs"]
-    if "QP" in instance.program.cone:
+    if isinstance(instance.program, KernelFirstStage) and n > 1000:
+        # a dense kernel factor of this size keeps a conic solver busy for more than ten minutes
+        solvers = solvers[:2]
+    elif "QP" in instance.program.cone:
         compiled = Compiled(instance.program.declare, instance.data, embed=True)
         solvers += ["osqp"] * compiled.problem.is_qp()
     for solver in solvers:
