@@ -67,9 +67,7 @@ class WholeSpace(ConvexSet):
 
 
 @dataclass(frozen=True)
-class L2Ball(ConvexSet):
-    """``||v||_2 <= radius``."""
-
+class _Ball(ConvexSet):
     radius: float
     parameters = ("radius",)
 
@@ -78,6 +76,11 @@ class L2Ball(ConvexSet):
 
     def norm_bound(self, dimension: int) -> float:
         return self.radius
+
+
+@dataclass(frozen=True)
+class L2Ball(_Ball):
+    """``||v||_2 <= radius``."""
 
     def project(self, v: Array) -> Array:
         norm = float(np.linalg.norm(v))
@@ -95,17 +98,8 @@ class L2Ball(ConvexSet):
 
 
 @dataclass(frozen=True)
-class L1Ball(ConvexSet):
+class L1Ball(_Ball):
     """``||v||_1 <= radius``."""
-
-    radius: float
-    parameters = ("radius",)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", public_number("radius", self.radius, above=0))
-
-    def norm_bound(self, dimension: int) -> float:
-        return self.radius
 
     def _threshold(self, v: Array) -> float:
         """The soft threshold whose result has l1 norm ``radius`` (Held, Wolfe & Crowder 1974)."""
