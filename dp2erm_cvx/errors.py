@@ -34,3 +34,10 @@ class CertificateError(Dp2ermError):
 
 class CalibrationError(Dp2ermError):
     """No noise calibration covers what was declared: change the program, bound or budget."""
+
+
+class LedgerError(Dp2ermError):
+    """The ledger does not admit a release: spend less, declare a total, or name another file.
+
+    Its text depends on public numbers alone.
+    """

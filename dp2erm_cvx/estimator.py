@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -9,7 +10,8 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.mechanism import draw
 from dp2erm_cvx.plan import Plan, make_plan
 from dp2erm_cvx.privacy import Budget, public_number
@@ -45,12 +47,16 @@ class PrivateTwoStageERM(TwoStageBase):
         the solvers reach, so that whether it is met does not depend on the data. That of the weights is
         counted in the stability bound.
     seed
-        For tests and experiments only: a seeded fit is marked as not private.
+        For tests and experiments only: a seeded fit is marked as not private, and charges nothing.
+    ledger, dataset
+        The ledger to charge and the name of the data set in it, or neither. What the plan guarantees is
+        charged, and on disk, before the first noise is drawn.
 
     Attributes
     ----------
     release_ : Release, the only thing to publish
     theta_ : (p,) the released parameter
+    receipt_ : Receipt of the ledger, None without one
     private_workings_ : weights, certificates and noise, for the data holder only; dropped by pickle
 
     Examples
@@ -78,6 +84,8 @@ class PrivateTwoStageERM(TwoStageBase):
         solver: str | Solver = "newton",
         tolerance: float = TOLERANCE,
         seed: int | None = None,
+        ledger: Ledger | None = None,
+        dataset: str | None = None,
     ) -> None:
         self.domain = domain
         self.budget = budget
@@ -89,6 +97,8 @@ class PrivateTwoStageERM(TwoStageBase):
         self.solver = solver
         self.tolerance = tolerance
         self.seed = seed
+        self.ledger = ledger
+        self.dataset = dataset
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
         """Stability bound, loss constants and calibration, from public quantities alone.
@@ -123,16 +133,34 @@ class PrivateTwoStageERM(TwoStageBase):
         """Release theta from X (n, k), a (n,) in {0, 1} and y (n,).
 
         Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data
-        (for the data holder: outside the guarantee). A solution that could not be certified does not
+        (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
+        depends on public numbers alone. A solution that could not be certified does not
         raise; the release then says that its guarantee is conditional.
         """
         dataset = self._dataset(X, a, y)
         plan = self.plan(dataset.n_samples, dataset.X.shape[1])
+        self.receipt_ = self._charge(plan)
         workings, theta = self._perturb(plan, dataset)
         self.private_workings_ = workings
         self._remember(dataset, theta)
         self.release_ = self._release(plan, workings)
         return self
+
+    def _charge(self, plan: Plan) -> Receipt | None:
+        """Before any noise: whatever happens later, a release that could be shown has been paid for."""
+        if self.ledger is None and self.dataset is None:
+            return None
+        if not isinstance(self.ledger, Ledger) or self.dataset is None:
+            raise DeclarationError(
+                "ledger and dataset go together: give a Ledger and the name of the data set"
+            )
+        if self.seed is not None:
+            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=3)
+            return None
+        if not (plan.bound.private and getattr(plan.calibration, "private", True)):
+            raise CalibrationError(f"{plan.reason}, which is not proven: no charge to the ledger covers it")
+        note = f"{self._first().name}, then {self._second().name}"
+        return self.ledger.charge(self.dataset, plan.guarantee, note, relation=self.domain.relation)
 
     def _perturb(self, plan: Plan, dataset: Dataset) -> tuple[PrivateWorkings, Array]:
         """Both stages and the noise; theta (p,) is what may be released."""
@@ -144,7 +172,8 @@ class PrivateTwoStageERM(TwoStageBase):
         else:
             assert isinstance(first, PrivateFirstStage)
             # a seed must not give both stages the same draw
-            propensity_noise = draw(plan.propensity, seed=None if self.seed is None else -1 - self.seed)
+            seed = None if self.seed is None else f"propensity {self.seed}"
+            propensity_noise = draw(plan.propensity, seed=seed)
             instance = first.perturbed(records, plan.propensity.gamma, propensity_noise)
         weights = self._weights(instance)
         calibration = plan.calibration

@@ -15,6 +15,7 @@ from dp2erm_cvx.cli.bounds import bounds
 from dp2erm_cvx.cli.certify import certify
 from dp2erm_cvx.cli.demo import demo
 from dp2erm_cvx.cli.fit import fit
+from dp2erm_cvx.cli.ledger import ledger
 from dp2erm_cvx.cli.plan import plan
 from dp2erm_cvx.cli.predict import predict
 from dp2erm_cvx.cli.programs import programs
@@ -74,5 +75,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (fit, predict, bounds, plan, programs, certify, demo):
+for command in (fit, predict, bounds, plan, programs, certify, ledger, demo):
     main.add_command(command)

@@ -40,7 +40,8 @@ def bounds(program: str | None, as_json: bool, plot: str | None, **options: Any)
     """Print what each family of bounds says about one first stage. No data are read.
 
     W1 and W2 are the movements that the paper bounds, V is the coupled variation; scale and gamma are the
-    noise and the ridge that the statement's own calibration asks for.
+    noise and the ridge that the statement's own calibration asks for: the printed formulas for the printed
+    bound alone, the corrected Gaussian exponent for the paper's other rows.
     """
     from dp2erm_cvx.cli.screen import console, progress, writable
 
@@ -83,6 +84,7 @@ def bounds(program: str | None, as_json: bool, plot: str | None, **options: Any)
 
 def _show(rows: Sequence[BoundRow]) -> None:
     from dp2erm_cvx.cli.screen import console, grid
+    from dp2erm_cvx.experiments.bounds import UNIVERSAL
 
     screen = console()
     table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best")
@@ -97,7 +99,8 @@ def _show(rows: Sequence[BoundRow]) -> None:
         screen.print(table)
     for row in rows:
         if row.bound is not None:
-            screen.print(f"{row.family}: {row.bound.theorem}")
+            beyond = "; for any weights that exist, no calibration of fit" if row.family == UNIVERSAL else ""
+            screen.print(f"{row.family}: {row.bound.theorem}{beyond}")
     for row in rows:
         if row.refusal is not None:
             what = "refused" if row.bound is None else "no noise"

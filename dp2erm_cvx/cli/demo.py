@@ -60,7 +60,7 @@ def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
         for effect in nhefs_demo.effects(data, seeds):
             effects.append(effect)
             advance(bar, "releasing effects")
-        composed = nhefs_composition.composed(data, seeds)
+        composed, plugged = nhefs_composition.composed(data, seeds)
         budgets = [one.budget for one in nhefs_settings.COMPOSED_SPENDING]
         first_noise = [nhefs_composition.propensity_noise(data, budget) for budget in budgets]
         by_paper = [
@@ -92,7 +92,7 @@ def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
         screen.print(block)
     for block in text.effect_section(effects, naive, textbook):
         screen.print(block)
-    for block in text.calibration_section(effects, composed, first_noise, by_paper):
+    for block in text.calibration_section(effects, composed, plugged, first_noise, by_paper):
         screen.print(block)
     for block in text.rule_section(rules):
         screen.print(block)
@@ -101,7 +101,7 @@ def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
     show_balance(best.balance, stderr=False)
     screen.print(drawn)
     for block in text.guarantee_section(
-        [*effects, composed, *rules], kept, str(folder / "release_nhefs.json")
+        [*effects, composed, plugged, *rules], kept, str(folder / "release_nhefs.json")
     ):
         screen.print(block)
 

@@ -109,6 +109,7 @@ def effect_section(effects: Sequence[Comparison], naive: float, textbook: float)
 def calibration_section(
     effects: Sequence[Comparison],
     composed: Comparison,
+    plugged: Comparison,
     first_noise: Sequence[PropensityNoise],
     by_paper: Sequence[tuple[float, NoiseRange]],
 ) -> Iterator[Any]:
@@ -119,7 +120,9 @@ def calibration_section(
         f"The weights of {strong.scheme.label}, calibrated three ways. By the paper: its proposition covers "
         "no trim, which leaves its corollary for any weights. Directly: the sharp bound for weights whose "
         "propensity is not private (the releases of section 3). By composition (Theorem 9): 30 % of epsilon "
-        "buys a private propensity; given it, a record moves the weights by its own weight only."
+        "buys a private propensity; given it, a record moves the weights by its own weight only. The plug-in "
+        "releases one weighted mean with Laplace noise (Theorem 8), not two arm means: less noise, but it is "
+        "the effect only where each arm has half of the weight."
     )
     table = grid("calibration", "V", left=1)
     for spending in settings.COMPOSED_SPENDING:
@@ -128,7 +131,11 @@ def calibration_section(
         column.no_wrap = True
     pulled = [f"±{_width(moved.effect)} (pulled {moved.shrinkage:.0%})" for _, moved in by_paper]
     table.add_row("paper, not released", f"{by_paper[0][0]:,.4g}", *pulled)
-    for label, one in (("direct, sharp", strong), ("composition", composed)):
+    for label, one in (
+        ("direct, sharp", strong),
+        ("composition", composed),
+        ("composition, plug-in", plugged),
+    ):
         told = [
             f"{published.effect:+.2f} ±{_width(published.noise.effect)}{_mark(published)}"
             for published in one.published[: len(settings.COMPOSED_SPENDING)]

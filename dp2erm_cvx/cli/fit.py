@@ -47,6 +47,8 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @click.option("--output", metavar="FILE", help="Write the release as JSON.")
 @click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private.")
 @click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private.")
+@click.option("--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger.")
+@click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger.")
 @click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE.")
 def fit(data: str, **options: Any) -> None:
     """Release a private treatment rule or effect from DATA.
@@ -59,15 +61,20 @@ def fit(data: str, **options: Any) -> None:
     from dp2erm_cvx.cli.screen import advance, progress, writable, write_text
     from dp2erm_cvx.errors import DeclarationError
 
-    writable(options["output"], data, options["domain"])
-    writable(options["love_plot"], data, options["domain"], options["output"])
+    book = options["ledger"]
+    if (book is None) != (options["dataset"] is None):
+        raise DeclarationError("--ledger and --dataset go together: give both or neither")
+    writable(options["output"], data, options["domain"], book)
+    writable(options["love_plot"], data, options["domain"], options["output"], book)
     seed = options["seed"]
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
+    charged = book is not None and seed is None
     with progress("reading the data", total=3) as bar:
         from dp2erm_cvx.cli.reading import named, read_data, read_domain
         from dp2erm_cvx.cli.stages import first_stage, second_stage
         from dp2erm_cvx.estimator import PrivateTwoStageERM
+        from dp2erm_cvx.ledger import Ledger
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.solve import solver_by_name
 
@@ -89,6 +96,8 @@ def fit(data: str, **options: Any) -> None:
             split=options["split"],
             solver=solver,
             seed=seed,
+            ledger=Ledger(book) if charged else None,
+            dataset=options["dataset"] if charged else None,
         )
         model.fit(named(dataset), dataset.a, dataset.y)
         advance(bar, "predicting the noise")
@@ -101,6 +110,10 @@ def fit(data: str, **options: Any) -> None:
             love_plot(workings.balance(), options["love_plot"])
         plan = model.plan(dataset.n_samples, len(dataset.columns))
     _for_the_data_holder(workings, options)
+    if charged:
+        click.echo(f"charged to {options['dataset']!r}: {model.receipt_}", err=True)
+    elif book is not None:
+        click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
     if budget.delta and not release.guarantee.delta:
         click.echo(f"note: {release.guarantee.theorem} is pure; --delta is not used", err=True)
     if not release.private:

@@ -1,0 +1,97 @@
+"""``dp2erm ledger``: what the releases from each data set have spent, and what is left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.ledger import Account
+
+_EXAMPLE = """\b
+Example:
+dp2erm ledger budget.db --dataset trial --declare-epsilon 3
+dp2erm fit trial.csv ... --epsilon 1 --ledger budget.db --dataset trial
+dp2erm ledger budget.db
+"""
+
+
+@click.command(short_help="Budget of data sets: total, spent and left.", epilog=_EXAMPLE)
+@click.argument("file", metavar="FILE")
+@click.option("--dataset", metavar="NAME", help="This data set only, with every charge.")
+@click.option("--declare-epsilon", type=Number(), help="Open the account of --dataset with this total.")
+@click.option("--declare-delta", type=Number(), help="Delta of that total [0].")
+@click.option("--relation", help="Neighbors that the total is for [replace-one].")
+@click.option("--composition", help="basic, or pld where budgets do not depend on results [basic].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def ledger(file: str, dataset: str | None, as_json: bool, **options: Any) -> None:
+    """Show the budgets in the ledger FILE, or declare the total of a data set.
+
+    A total is declared once and never changed. dp2erm fit --ledger charges a release before its noise is
+    drawn, and refuses what does not fit.
+    """
+    from dp2erm_cvx.ledger import Ledger
+
+    book = Ledger(file)
+    declared = {name: value for name, value in options.items() if value is not None}
+    if declared:
+        _declare(book, dataset, declared)
+    accounts = book.accounts() if dataset is None else [book.account(dataset)]
+    if as_json:
+        click.echo(json.dumps([account.to_dict() for account in accounts], indent=2, allow_nan=False))
+    else:
+        _show(accounts, charges=dataset is not None)
+
+
+def _declare(book: Any, dataset: str | None, declared: dict[str, Any]) -> None:
+    from dp2erm_cvx.privacy import Budget
+
+    if dataset is None or "declare_epsilon" not in declared:
+        raise DeclarationError("a total needs both --dataset NAME and --declare-epsilon E")
+    total = Budget(declared.pop("declare_epsilon"), declared.pop("declare_delta", 0.0))
+    book.declare(dataset, total, **declared)
+
+
+def _show(accounts: Sequence[Account], *, charges: bool) -> None:
+    from dp2erm_cvx.cli.screen import console, grid
+
+    screen = console()
+    if not accounts:
+        screen.print("no data set has been declared in this ledger")
+        return
+    for account in accounts:
+        spent = account.spent
+        screen.print(
+            f"{account.dataset}: {_counted(account)}, neighbors: {account.relation}",
+            style="bold",
+        )
+        table = grid("", "epsilon", "delta")
+        rows = (
+            ("total", account.total.epsilon, account.total.delta),
+            (f"spent ({spent.composition} composition)", spent.epsilon, spent.delta),
+            ("left", spent.left_epsilon, spent.left_delta),
+        )
+        for name, epsilon, delta in rows:
+            table.add_row(name, f"{epsilon:.6g}", f"{delta:.3g}")
+        screen.print(table)
+        if account.composition is not spent.composition:
+            screen.print(f"declared: {account.composition}; {spent.composition} is in force")
+        if charges and account.receipts:
+            listed = grid("charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3)
+            listed.columns[1].no_wrap = True
+            for one in account.receipts:
+                listed.add_row(
+                    one.charged_at, one.number, one.note, f"{one.budget.epsilon:g}", f"{one.budget.delta:g}"
+                )
+            screen.print(listed)
+
+
+def _counted(account: Account) -> str:
+    count = len(account.receipts)
+    return f"{count} release{'' if count == 1 else 's'}"

@@ -1,0 +1,174 @@
+"""The ledger itself: declare a total, charge against it, look at it."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from dp2erm_cvx.errors import DeclarationError, LedgerError
+from dp2erm_cvx.ledger.account import Account, Receipt
+from dp2erm_cvx.ledger.composition import Composition, fits, spent
+from dp2erm_cvx.ledger.store import transaction
+from dp2erm_cvx.privacy import Budget, Neighboring
+from dp2erm_cvx.release import Guarantee, Standing
+
+_LONGEST = 200
+
+Kind = TypeVar("Kind", Neighboring, Composition)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The budgets of data sets, in one SQLite file that several processes may use at once.
+
+    ``path`` is made absolute. Nothing is opened before the first operation, and nothing stays open after it.
+    """
+
+    path: Path
+
+    def __init__(self, path: str | Path) -> None:
+        if not isinstance(path, str | Path) or not str(path).isprintable() or not str(path):
+            raise DeclarationError(f"ledger = {path!r}: must be the path of a file")
+        object.__setattr__(self, "path", Path(path).absolute())
+
+    def declare(
+        self,
+        dataset: str,
+        total: Budget,
+        *,
+        relation: Neighboring | str = Neighboring.REPLACE_ONE,
+        composition: Composition | str = Composition.BASIC,
+    ) -> Account:
+        """Open the account of a data set; the file is made if it is missing.
+
+        The total is for all releases together, under ``relation``. It is declared once: to declare the same
+        again changes nothing.
+
+        Raises DeclarationError for an invalid argument, LedgerError where something else was declared before
+        or the file cannot be used.
+        """
+        _line("dataset", dataset, empty=False)
+        _budget(total)
+        related = _member("relation", relation, Neighboring)
+        composed = _member("composition", composition, Composition)
+        row = (dataset, repr(total.epsilon), repr(total.delta), related.value, composed.value)
+        with transaction(self.path, create=True) as db:
+            db.execute("INSERT OR IGNORE INTO accounts VALUES (?, ?, ?, ?, ?)", row)
+            account = self._account(db, dataset)
+        if (account.total, account.relation, account.composition) != (total, related, composed):
+            stated = f"epsilon = {account.total.epsilon:g}, delta = {account.total.delta:g}"
+            raise LedgerError(
+                f"data set {dataset!r} was declared with {stated}, {account.relation}, "
+                f"{account.composition}: a total is declared once"
+            )
+        return account
+
+    def charge(
+        self,
+        dataset: str,
+        guarantee: Budget | Guarantee,
+        note: str = "",
+        *,
+        relation: Neighboring | str = Neighboring.REPLACE_ONE,
+    ) -> Receipt:
+        """Charge a release before its noise is drawn; the receipt is on disk when this returns.
+
+        ``relation`` is that of a ``Budget``; a ``Guarantee`` states its own. Raises DeclarationError for what
+        is no known guarantee, LedgerError where the charge does not fit; then nothing was changed.
+        """
+        _line("dataset", dataset, empty=False)
+        _line("note", note)
+        if isinstance(guarantee, Guarantee):
+            if guarantee.standing not in (Standing.PRIVATE, Standing.CONDITIONAL):
+                raise DeclarationError(f"this release is {guarantee.standing}: no charge covers it")
+            budget, relation = Budget(guarantee.epsilon, guarantee.delta), guarantee.relation
+        else:
+            budget = _budget(guarantee)
+        related = _member("relation", relation, Neighboring)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        receipt = Receipt(uuid.uuid4().hex, dataset, budget, note, now)
+        with transaction(self.path) as db:
+            account = self._account(db, dataset)
+            if account.relation is not related and account.relation is Neighboring.REPLACE_ONE:
+                raise LedgerError(
+                    f"data set {dataset!r} counts neighbors as {account.relation}, and this release protects "
+                    f"{related} only: release under {account.relation}"
+                )
+            charged = [one.budget for one in account.receipts]
+            if not fits([*charged, budget], account.total, account.composition):
+                raise LedgerError(_refusal(account, budget))
+            db.execute(
+                "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now),
+            )
+        return receipt
+
+    def account(self, dataset: str) -> Account:
+        """The account of one data set. Raises LedgerError where none was declared."""
+        with transaction(self.path) as db:
+            return self._account(db, dataset)
+
+    def accounts(self) -> list[Account]:
+        """All accounts, by name. Raises LedgerError where the file is no ledger."""
+        with transaction(self.path) as db:
+            names = [name for (name,) in db.execute("SELECT dataset FROM accounts ORDER BY dataset")]
+            return [self._account(db, name) for name in names]
+
+    def _account(self, db: sqlite3.Connection, dataset: str) -> Account:
+        row = db.execute(
+            "SELECT epsilon, delta, relation, composition FROM accounts WHERE dataset = ?", (dataset,)
+        ).fetchone()
+        if row is None:
+            raise LedgerError(f"data set {dataset!r} has no declared total in {self.path}: declare one first")
+        rows = db.execute(
+            "SELECT number, epsilon, delta, note, charged_at FROM charges WHERE dataset = ? ORDER BY place",
+            (dataset,),
+        )
+        try:
+            total, related, composed = Budget(row[0], row[1]), Neighboring(row[2]), Composition(row[3])
+            receipts = tuple(
+                Receipt(number, dataset, Budget(epsilon, delta), note, at)
+                for number, epsilon, delta, note, at in rows
+            )
+        except ValueError as error:
+            raise LedgerError(f"{self.path}: the ledger is damaged: {error}") from None
+        figures = spent([one.budget for one in receipts], total, composed)
+        return Account(dataset, total, related, composed, receipts, figures)
+
+
+def _refusal(account: Account, budget: Budget) -> str:
+    so_far = account.spent
+    return (
+        f"data set {account.dataset!r}: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} does not fit: "
+        f"epsilon = {so_far.left_epsilon:g}, delta = {so_far.left_delta:g} is left of epsilon = "
+        f"{account.total.epsilon:g}, delta = {account.total.delta:g} ({so_far.composition} composition)"
+    )
+
+
+def _budget(value: object) -> Budget:
+    if not isinstance(value, Budget):
+        raise DeclarationError(f"{value!r}: the ledger adds up a Budget or the Guarantee of a release")
+    return value
+
+
+def _line(name: str, value: object, *, empty: bool = True) -> None:
+    fine = (
+        isinstance(value, str) and value.isprintable() and value == value.strip() and len(value) <= _LONGEST
+    )
+    if not fine or not (value or empty):
+        raise DeclarationError(
+            f"{name} = {value!r}: must be one printable line of at most {_LONGEST} characters"
+        )
+
+
+def _member(name: str, value: str, kind: type[Kind]) -> Kind:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(one.value for one in kind)
+        raise DeclarationError(f"{name} = {value!r}: must be one of {known}") from None

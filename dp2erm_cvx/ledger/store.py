@@ -1,0 +1,74 @@
+"""The file behind the ledger: one SQLite transaction per operation."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from dp2erm_cvx.errors import LedgerError
+
+#: Marks a file as a ledger.
+_APPLICATION_ID = 0x64703265
+_SCHEMA_VERSION = 1
+#: Seconds to wait for other processes.
+_PATIENCE = 60.0
+
+# numbers are text, because the decimal that was declared is what is added up
+_SCHEMA = (
+    """CREATE TABLE accounts (
+        dataset TEXT PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
+        relation TEXT NOT NULL, composition TEXT NOT NULL)""",
+    """CREATE TABLE charges (
+        place INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE,
+        dataset TEXT NOT NULL REFERENCES accounts (dataset),
+        epsilon TEXT NOT NULL, delta TEXT NOT NULL, note TEXT NOT NULL, charged_at TEXT NOT NULL)""",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {_SCHEMA_VERSION}",
+)
+
+
+@contextmanager
+def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+    """A transaction that no other writer can interleave: on disk when the block has ended, or undone.
+
+    Raises LedgerError where the file is missing (unless ``create``), is no ledger, stays locked or cannot be
+    written.
+    """
+    if not create and not os.path.isfile(path):
+        raise LedgerError(f"{path}: there is no such ledger: declare a total first")
+    mode = "rwc" if create else "rw"
+    try:
+        opened = sqlite3.connect(f"{path.as_uri()}?mode={mode}", _PATIENCE, uri=True, isolation_level=None)
+        with closing(opened) as db:
+            # EXTRA is FULL and also syncs the folder, without which a loss of power could undo a commit
+            db.execute("PRAGMA synchronous = EXTRA")
+            db.execute("PRAGMA fullfsync = ON")
+            db.execute("PRAGMA foreign_keys = ON")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                _prepare(db, path)
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+    except sqlite3.Error as error:
+        raise LedgerError(f"{path}: the ledger cannot be used, so nothing is released: {error}") from None
+
+
+def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Lay out an empty file; refuse one that holds something else."""
+    (identity,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if (identity, version, tables) == (0, 0, 0):
+        for statement in _SCHEMA:
+            db.execute(statement)
+    elif identity != _APPLICATION_ID:
+        raise LedgerError(f"{path}: is a database of something else: name another file")
+    elif version != _SCHEMA_VERSION:
+        raise LedgerError(f"{path}: is a ledger of version {version}, and {_SCHEMA_VERSION} is known here")
