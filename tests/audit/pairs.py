@@ -1,0 +1,46 @@
+"""Adversarial neighbors for audits: clusters, nearly empty arms, one record that jumps to -u and flips."""
+
+import numpy as np
+
+
+def neighbors(rng, n=12, k=2, flip=True):
+    """Raw datasets (X, a, y) of n records that differ in the first; covariates and outcomes at their ends."""
+    centers = rng.normal(size=(2, k))
+    centers /= np.linalg.norm(centers, axis=1)[:, None]
+    centers[1] *= rng.choice([0.0, 1.0])
+    X = centers[(rng.random(n) < rng.uniform()).astype(int)] * rng.choice([-1.0, 1.0], size=(n, 1))
+    a = (rng.random(n) < rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])).astype(int)
+    y = np.where(a == 1, *rng.choice([-1.0, 1.0], size=2))
+    return replaced(X, a, y, rng, centers[0], flip)
+
+
+def replaced(X, a, y, rng, u, flip):
+    X, a, y = X.copy(), a.copy(), y.copy()
+    other = X.copy(), a.copy(), y.copy()
+    X[0], other[0][0] = u, -u
+    a[0] = rng.integers(2)
+    other[1][0] = 1 - a[0] if flip else a[0]
+    y[0], other[2][0] = rng.choice([-1.0, 1.0], size=2)
+    return (X, a, y), other
+
+
+def aligned(rng, n=12, k=2):
+    """The worst case of a squared loss: one covariate, extreme outcomes, one effect reversed."""
+    u = rng.normal(size=k)
+    u /= np.linalg.norm(u)
+    a, side = rng.integers(2, size=n), float(rng.choice([-1.0, 1.0]))
+    X, y = np.tile(u, (n, 1)), side * (2 * a - 1.0)
+    other = X.copy(), a.copy(), y.copy()
+    other[1][0] = 1 - a[0]
+    return (X, a, y), other
+
+
+def lone(rng, n=12, k=2):
+    """The record is alone in its arm and leaves it, or moves into an empty one."""
+    arm = int(rng.integers(2))
+    X = rng.uniform(-0.5, 0.5, (n, k))
+    a = np.full(n, arm)
+    y = np.full(n, float(rng.choice([-1.0, 1.0])))
+    other = X.copy(), a.copy(), y.copy()
+    a[0] = 1 - arm
+    return (X, a, y), other
