@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.calibration import Calibration, Noise
 
 
-def draw(calibration: Calibration, *, seed: int | None = None) -> NDArray[np.float64]:
+def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[np.float64]:
     """Draw the noise vector ``b`` of shape (p,) for one release.
 
     Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere; its density is

@@ -23,12 +23,14 @@ class Standing(enum.StrEnum):
 
     ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not
     certified or because a regularizer of the user's own leaves only a duality gap to judge by.
-    ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it.
+    ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it. ``UNPROVEN``: the plan says itself
+    that no theorem certifies its bound or its noise.
     """
 
     PRIVATE = "private"
     CONDITIONAL = "conditional on certification"
     NOT_PRIVATE = "not private: seeded noise"
+    UNPROVEN = "not private: the calibration is not proven"
 
 
 @dataclass(frozen=True)

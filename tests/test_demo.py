@@ -60,7 +60,7 @@ def test_no_number_is_cut_off_on_a_narrow_terminal(tmp_path):
 
 
 def test_the_demo_states_the_whole_price(demo, effects, composed, rules):
-    spent = [one.release.guarantee for each in (*effects, composed, *rules) for one in each.published]
+    spent = [one.release.guarantee for each in (*effects, *composed, *rules) for one in each.published]
     epsilon, delta = sum(one.epsilon for one in spent), sum(one.delta for one in spent)
     text = " ".join(demo[0].stdout.split())
     assert f"Publishing all {len(spent)} would cost epsilon = {epsilon:g}, delta = {delta:g}" in text
@@ -123,7 +123,7 @@ def test_better_balance_costs_noise(effects):
 
 
 def test_a_composed_release_costs_its_whole_budget_once(composed):
-    for one in composed.published:
+    for one in (*composed[0].published, *composed[1].published):
         guarantee, spent = one.release.guarantee, one.release.mechanism.propensity
         assert guarantee.epsilon == one.spending.budget.epsilon
         assert spent.epsilon == pytest.approx(0.3 * guarantee.epsilon)
@@ -132,6 +132,10 @@ def test_a_composed_release_costs_its_whole_budget_once(composed):
 
 def test_what_the_choice_of_calibration_buys(data, effects, composed):
     strong, mild = effects[-1], effects[-2]
+    composed, plugged = composed
+    for means, weighted in zip(composed.published, plugged.published, strict=True):
+        assert weighted.noise.effect < 0.7 * means.noise.effect
+        assert "Theorem 8" in weighted.release.guarantee.theorem
     assert composed.stability == pytest.approx(7.98, abs=0.01)
     assert strong.stability == pytest.approx(26.8, abs=0.1)
     # without its noise the private propensity gives the very weights of the direct scheme

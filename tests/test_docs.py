@@ -45,7 +45,15 @@ def run(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.parametrize(
     "name",
-    ["quickstart.md", "domain.md", "guarantee.md", "calibration.md", "solving.md", "adding_a_program.md"],
+    [
+        "quickstart.md",
+        "domain.md",
+        "guarantee.md",
+        "ledger.md",
+        "calibration.md",
+        "solving.md",
+        "adding_a_program.md",
+    ],
 )
 def test_python_blocks_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

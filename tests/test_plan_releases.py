@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, TwoStageERM
-from dp2erm_cvx.calibration import RenyiCalibration
+from dp2erm_cvx.calibration import PaperCalibration, RenyiCalibration
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
@@ -87,3 +87,36 @@ def test_output_perturbation_adds_laplace_noise_to_the_weighted_mean():
     V = 2.0 + 2 * model.tolerance * 60
     assert model.release_.mechanism.scale == pytest.approx(2 * 1.0 * V / 60 / 2.0, rel=1e-9)
     assert model.release_.mechanism.perturbed == "output"
+
+
+def test_a_plan_that_is_not_proven_is_never_released_as_private(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, a, y = rng.uniform(-1, 1, (60, 2)), rng.integers(0, 2, 60), rng.uniform(-1, 1, 60)
+    model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), Uniform(), ArmMeans())
+    proven = model.plan(60, 2)
+    for unproven in (
+        dataclasses.replace(proven, bound=dataclasses.replace(proven.bound, private=False)),
+        dataclasses.replace(
+            proven,
+            calibration=PaperCalibration(
+                **dataclasses.asdict(proven.calibration) | {"noise": proven.calibration.noise}, private=False
+            ),
+        ),
+    ):
+        monkeypatch.setattr(model, "plan", lambda *_, found=unproven: found)
+        release = model.fit(X, a, y).release_
+        assert not release.private
+        assert "not proven" in release.guarantee.standing
+
+
+def test_seeds_do_not_link_the_noise_of_the_two_stages():
+    rng = np.random.default_rng(1)
+    X, a, y = rng.uniform(-1, 1, (60, 2)), rng.integers(0, 2, 60), rng.uniform(-1, 1, 60)
+    noises = []
+    for seed in range(4):
+        model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), PrivateLogistic(), ArmMeans(), seed=seed)
+        workings = model.fit(X, a, y).private_workings_
+        noises += [workings.noise, workings.propensity_noise]
+    directions = np.array([noise / np.linalg.norm(noise) for noise in noises])
+    overlap = np.abs(directions @ directions.T) - np.eye(len(noises))
+    assert np.max(overlap) < 1 - 1e-9

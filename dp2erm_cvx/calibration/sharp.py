@@ -126,5 +126,6 @@ def _refuse(bound: StabilityBound, relation: Neighboring, budget: Budget, kind: 
         )
     if kind is Noise.GAUSSIAN and budget.delta < SMALLEST_DELTA:
         raise CalibrationError(
-            f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}; use noise = 'gamma'"
+            f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}: declare one, or "
+            "take gamma noise"
         )

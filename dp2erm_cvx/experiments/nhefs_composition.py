@@ -20,10 +20,12 @@ from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.solve import solve
 
 
-def composed(data: Dataset, seeds: Seeds) -> Comparison:
-    """The average effect from a private propensity (Theorem 9)."""
-    schemes, second = [settings.composed_scheme()], settings.arm_means()
-    return next(compare(data, settings.effect_domain(), schemes, second, settings.COMPOSED_SPENDING, seeds))
+def composed(data: Dataset, seeds: Seeds) -> tuple[Comparison, Comparison]:
+    """Effects from a private propensity (Theorem 9): by arm means, and by the plug-in (Theorem 8)."""
+    domain, schemes = settings.effect_domain(), [settings.composed_scheme()]
+    means = next(compare(data, domain, schemes, settings.arm_means(), settings.COMPOSED_SPENDING, seeds))
+    plug_in = next(compare(data, domain, schemes, settings.plug_in(), settings.OUTPUT_SPENDING, seeds))
+    return means, plug_in
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,8 @@ class Published:
 
     @property
     def effect(self) -> float:
-        """theta_1 - theta_0 of a release of arm means."""
-        control, treated = self.release.theta
-        return treated - control
+        """The effect that was released."""
+        return effect_of(self.release.theta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +56,13 @@ class Comparison:
 
     @property
     def effect(self) -> float:
-        """The non-private theta_1 - theta_0 of arm means."""
-        control, treated = self.theta
-        return treated - control
+        """The non-private effect."""
+        return effect_of(self.theta)
+
+
+def effect_of(theta: Sequence[float]) -> float:
+    """theta_1 - theta_0 of arm means; theta itself of the plug-in."""
+    return theta[0] if len(theta) == 1 else theta[1] - theta[0]
 
 
 class Seeds:
@@ -106,7 +109,13 @@ def _publish(
     seed: int | None,
 ) -> Published:
     model = PrivateTwoStageERM(
-        domain, spending.budget, scheme.program, second, noise=spending.noise, seed=seed
+        domain,
+        spending.budget,
+        scheme.program,
+        second,
+        calibration=spending.calibration,
+        noise=spending.noise,
+        seed=seed,
     )
     model.fit(data.X, data.a, data.y)
     n, k = data.X.shape

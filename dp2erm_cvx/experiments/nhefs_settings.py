@@ -35,10 +35,11 @@ class Scheme:
 
 @dataclass(frozen=True)
 class Spending:
-    """A budget and the noise law that spends it."""
+    """A budget, the noise law that spends it, and how it is calibrated."""
 
     budget: Budget
     noise: str
+    calibration: str = "sharp"
 
 
 EFFECT_SPENDING = (
@@ -47,6 +48,8 @@ EFFECT_SPENDING = (
     Spending(Budget(1.0, 1e-6), "gaussian"),
 )
 COMPOSED_SPENDING = EFFECT_SPENDING[:2]
+#: The same budgets for Laplace noise on the weighted mean itself (Theorem 8).
+OUTPUT_SPENDING = tuple(Spending(one.budget, one.noise, "output") for one in COMPOSED_SPENDING)
 RULE_SPENDING = (Spending(Budget(1.0), "gamma"), Spending(Budget(8.0), "gamma"))
 
 
@@ -105,6 +108,11 @@ def composed_scheme() -> Scheme:
 def arm_means() -> WeightedLeastSquares:
     """The effect as the difference of two arm means, each within :data:`ARM_MEAN_BOUND` of the center."""
     return _least_squares("arm_means", theta_set=Box(ARM_MEAN_BOUND))
+
+
+def plug_in() -> WeightedLeastSquares:
+    """The effect as one weighted mean, which is exact only where each arm has half of the weight."""
+    return _least_squares("plug_in_ate")
 
 
 def rule() -> WeightedLeastSquares:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import public_number
 
 
@@ -27,6 +28,13 @@ class Kernel(abc.ABC):
         """Number C with ``|K| <= C`` over covariates of norm at most ``features_bound``."""
 
 
+def _bandwidth(value: float) -> float:
+    number = public_number("bandwidth", value, at_least=1e-100)
+    if number > 1e100:
+        raise DeclarationError(f"bandwidth = {value!r}: must be at most 1e100")
+    return number
+
+
 def factor(gram: Array) -> Array:
     """F (n, n) with ``F F' = gram`` for a positive semidefinite Gram matrix."""
     eigenvalues, vectors = np.linalg.eigh(gram)
@@ -41,10 +49,10 @@ class Gaussian(Kernel):
     bandwidth: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", public_number("bandwidth", self.bandwidth, above=0))
+        object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth))
 
     def matrix(self, X: Array) -> Array:
-        gram: Array = np.exp(-0.5 * cdist(X, X, "sqeuclidean") / self.bandwidth**2)
+        gram: Array = np.exp(-0.5 * np.square(cdist(X, X) / self.bandwidth))
         return gram
 
     def bound(self, features_bound: float) -> float:
@@ -58,7 +66,7 @@ class Laplace(Kernel):
     bandwidth: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", public_number("bandwidth", self.bandwidth, above=0))
+        object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth))
 
     def matrix(self, X: Array) -> Array:
         gram: Array = np.exp(-cdist(X, X) / self.bandwidth)

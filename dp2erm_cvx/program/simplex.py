@@ -27,7 +27,7 @@ class Simplices(Projectable):
 
     def __post_init__(self) -> None:
         smallest = min(len(members) for members in self.members())
-        if smallest * self.cap < self.total:
+        if smallest * self.cap * (1 + 1e-12) < self.total:
             raise InfeasibleError(
                 f"a cap of {self.cap:g} on each weight leaves no room for the total of an arm: raise the cap"
             )
