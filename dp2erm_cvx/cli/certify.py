@@ -66,8 +66,8 @@ def certify(
     screen.print(
         "raw, final: bound on the relative distance of the weights (l1 over n) or of theta to the exact "
         "minimizer, before and after Newton polishing; apart: distance to the best certified solution; "
-        "gap: Fenchel duality gap. The objective is that of the form that is certified (for entropy "
-        "balancing the dual); n/a: the solver does not apply."
+        "gap: Fenchel duality gap. The objective is that of the form that is certified (the dual, for "
+        "closed-form weights and entropy balancing); n/a: the solver does not apply."
     )
 
 

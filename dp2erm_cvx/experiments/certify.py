@@ -27,7 +27,8 @@ GAMMA = 0.01
 class Row:
     """One solver on one program. Private where the data are: the numbers depend on the records.
 
-    ``objective`` is the smooth-plus-prox objective at the solution (for entropy balancing: of its dual);
+    ``objective`` is the smooth-plus-prox objective at the solution (of the dual, for closed-form
+    weights and entropy balancing);
     ``raw_radius`` and ``radius`` are the relative certified radii of the solver's own point and after
     polishing; ``distance`` is the relative distance to the best certified solution of the same program.
     Numbers are nan where they do not exist, and ``note`` says why.
