@@ -7,6 +7,7 @@ with z_i = 2 (2 a_i - 1) y_i, y the centered net outcome: n times equation weigh
 paper with objective perturbation. The rule treats where <x, theta> > 0.
 """
 
+import math
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -44,7 +45,7 @@ class TreatmentRule(WeightedLeastSquares):
         "theta = argmin sum w_i (2(2a_i-1)y_i - x_i'theta)^2 + n R(theta) + n gamma/2 |theta|^2 + b'theta"
     )
     citation = "Tian et al. (2014); Chen et al. (2017); Lee & Chen (2026), Corollary ITR"
-    theorem = "Theorems 1 and 2: zeta_c = M^2 max|theta| + 4 M M', trace 2 M^2"
+    theorem = "Theorems 1 and 2: zeta_c = max sin(t) (2 M^2 |theta| cos(t) + 4 M M'), trace 2 M^2"
     defaults = MappingProxyType(
         {"theta_set": "l1 ball of radius M'/M", "features": "all", "features_bound": "that of the domain"}
     )
@@ -101,8 +102,7 @@ class TreatmentRule(WeightedLeastSquares):
         bound = domain.features_bound if self.features_bound is None else self.features_bound
         M = min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
         size = self.feasible(domain).norm_bound(p)
-        # gradient 2(x'theta - z)x; subtracting M^2 theta centers it: |2xx' - M^2 I| <= M^2 and |z| <= 2M'
-        radius = M**2 * size + 4 * M * domain.outcome_bound
+        radius = _gradient_radius(2 * M**2 * size, 4 * M * domain.outcome_bound)
         return LossConstants(
             n_parameters=p,
             gradient_radius=radius,
@@ -121,3 +121,16 @@ class TreatmentRule(WeightedLeastSquares):
 
     def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
         return self.covariates(domain, domain.features(X)) @ theta
+
+
+def _gradient_radius(curvature: float, slope: float) -> float:
+    """Half the diameter of ``{2 (<x, theta> - z) x}``: ``max_t sin(t) (A cos(t) + B)``, rounded up.
+
+    ``A = curvature = 2 M^2 ||theta||`` and ``B = slope = 2 M Z`` over ``||x|| <= M``, ``|z| <= Z``.
+    Attained in two dimensions and more, where the extreme gradients trace a limacon; proof on the page of
+    programs.
+    """
+    if math.isinf(curvature):
+        return math.inf
+    cosine = 2 * curvature / (slope + math.hypot(slope, math.sqrt(8) * curvature))
+    return math.sqrt(1 - cosine**2) * (curvature * cosine + slope) * (1 + 1e-12)

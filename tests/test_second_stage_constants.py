@@ -107,7 +107,7 @@ def test_closed_constants_are_attained(name):
 
 @pytest.mark.parametrize(("outcome_bound", "radius"), [(0.01, 1.7), (2.0, 0.01)])
 def test_both_terms_of_the_itr_gradient_radius_are_attained(outcome_bound, radius):
-    """Each alone; their sum is a triangle inequality."""
+    """Each alone, by the general search."""
     universe = Domain(1.5, outcome_bound)
     program = PROGRAMS["itr"](theta_set=L2Ball(radius))
     half, _, _ = _search(program, universe, seed=2)
@@ -192,3 +192,16 @@ def test_unbounded_theta_is_allowed_for_the_plug_in():
     constants = PROGRAMS["plug_in_ate"](theta_set=WholeSpace()).constants(universe, P)
     assert constants.theta_bound is None
     assert constants.gradient_radius == 4 * universe.outcome_bound
+
+
+@pytest.mark.parametrize(("M", "outcome_bound", "size"), [(1.0, 1.0, 1.0), (1.5, 2.0, 1.7), (2.0, 0.05, 3.0)])
+def test_the_gradient_radius_of_a_rule_is_exact_in_two_dimensions(M, outcome_bound, size):
+    program = PROGRAMS["itr"](theta_set=L2Ball(size))
+    derived = program.constants(Domain(M, outcome_bound), 2).gradient_radius
+    angle = np.linspace(0, 2 * np.pi, 20_001)
+    x = M * np.column_stack([np.cos(angle), np.sin(angle)])
+    gradients = 2 * x * (size * x[:, :1] + 2 * outcome_bound)
+    directions = np.column_stack([np.cos(angle[::25]), np.sin(angle[::25])])
+    widths = np.ptp(gradients @ directions.T, axis=0)
+    assert derived * (1 - 1e-5) <= np.max(widths) / 2 <= derived
+    assert derived <= M**2 * size + 4 * M * outcome_bound

@@ -41,7 +41,8 @@ def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connect
         raise LedgerError(f"{path}: there is no such ledger: declare a total first")
     mode = "rwc" if create else "rw"
     try:
-        opened = sqlite3.connect(f"{path.as_uri()}?mode={mode}", _PATIENCE, uri=True, isolation_level=None)
+        address = f"{path.as_uri()}?mode={mode}"
+        opened = sqlite3.connect(address, timeout=_PATIENCE, uri=True, isolation_level=None)
         with closing(opened) as db:
             # EXTRA is FULL and also syncs the folder, without which a loss of power could undo a commit
             db.execute("PRAGMA synchronous = EXTRA")
