@@ -3,7 +3,8 @@
 minimize    n ( log mean_i exp(<b_i, lam>) - <t, lam> + ridge/2 ||lam||^2 )
 subject to  ||lam||_2 <= radius
 
-then w_i = n exp(<b_i, lam>) / sum_j exp(<b_j, lam>). With b_i = e_{a_i} (x) g(x_i), g = (constant,
+then w_i = n f_i / sum_j f_j, f_i = q_i min(exp(<b_i, lam>), trim), q the base measure (uniform: the mean
+is that of q otherwise). With b_i = e_{a_i} (x) g(x_i), g = (constant,
 balance(x)), and t = (gbar, gbar)/2 (equal arm mass) or (n_0 gbar, n_1 gbar)/n (proportional): equation
 entropy_dual of the paper with its sign reversed, the 2-norm ball of its stability theorem, and a scaling
 that does not depend on the data.
@@ -14,24 +15,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import cvxpy as cp
+import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
     Domain,
+    ExponentialModel,
     Instance,
     Leaves,
     Records,
     RidgedEntropyFirstStage,
     StabilityBound,
     Value,
+    public_number,
 )
 
 
 @dataclass(frozen=True)
 class EntropyBalancing(RidgedEntropyFirstStage):
-    """``ridge`` relaxes exact balance (default: the squared norm bound of g), ``radius`` bounds the dual."""
+    """``ridge`` relaxes exact balance (default: the squared norm bound of g), ``radius`` bounds the dual.
+
+    ``trim`` is a public cap on exp(<b_i, lam>) before the weights are normalized; ``base_measure`` holds
+    one public positive number per record, q, in place of the uniform one. The two do not go together.
+    """
+
+    trim: float = math.inf
+    base_measure: tuple[float, ...] | None = None
 
     name = "entropy_balancing"
     formula = "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
@@ -39,12 +51,33 @@ class EntropyBalancing(RidgedEntropyFirstStage):
     citation = "Hainmueller (2012); Lee & Chen (2026), Theorem entropy_weight_stability"
     theorem = "Theorem 4"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "trim", public_number("trim", self.trim, above=0, infinite=True))
+        if self.base_measure is not None:
+            if math.isfinite(self.trim):
+                raise DeclarationError("trim and base_measure: declare one of them")
+            checked = tuple(public_number("base_measure", q, above=0) for q in self.base_measure)
+            object.__setattr__(self, "base_measure", checked)
+
+    def log_base(self, n_samples: int) -> Array:
+        """log(n q_i), (n,). Raises DeclarationError unless q has one entry per record."""
+        if self.base_measure is None:
+            return np.zeros(n_samples)
+        if len(self.base_measure) != n_samples:
+            raise DeclarationError(
+                f"base_measure has {len(self.base_measure)} entries for {n_samples} records"
+            )
+        log_q: Array = np.log(np.array(self.base_measure))
+        return log_q - math.log(math.fsum(self.base_measure) / n_samples)
+
     def data(self, records: Records) -> dict[str, Value]:
         B, target = self.moments(records)
         data: dict[str, Value] = {
             "B": B,
             "target": target,
             "curvature": records.n_samples * self.mu,
+            "log_base": self.log_base(records.n_samples),
         }
         return data if math.isinf(self.radius) else data | {"radius": self.radius}
 
@@ -52,19 +85,38 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         B = leaf("B")
         n, dimension = B.shape
         lam = cp.Variable(dimension, name="dual")
-        log_mean = cp.log_sum_exp(B @ lam) - math.log(n)
+        log_mean = cp.log_sum_exp(B @ lam + leaf("log_base")) - math.log(n)
         ridge = leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
         objective = n * (log_mean - leaf("target") @ lam) + ridge
         ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)}
         return Declaration(objective, {"dual": lam}, ball)
 
+    def model(self, records: Records) -> ExponentialModel:
+        log_base = self.log_base(records.n_samples)
+        return ExponentialModel(
+            *self.moments(records), self.mu, self.radius, trim=self.trim, log_base=log_base
+        )
+
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["dual"]
 
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        if self.base_measure is not None:
+            raise CalibrationError(
+                "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
+            )
         if self.scaling == "paper":
+            self._refuse_trim("Theorem 4'")
             return stability.entropy_balancing_paper_scaling(n_samples, **self.paper_arguments(domain))
-        return stability.entropy_balancing(n_samples, **self.bound_arguments(domain))
+        return stability.entropy_balancing(n_samples, **self.bound_arguments(domain), trim=self.trim)
 
     def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.paper_entropy_balancing(n_samples, **self.paper_arguments(domain))
+        self._refuse_trim("the paper's theorem")
+        q = self.base_measure or (1.0,)
+        ratio = max(q) / min(q) * (1 + 1e-12) if self.base_measure else 1.0
+        arguments = self.paper_arguments(domain)
+        return stability.paper_entropy_balancing(n_samples, **arguments, base_measure_ratio=ratio)
+
+    def _refuse_trim(self, theorem: str) -> None:
+        if math.isfinite(self.trim):
+            raise CalibrationError(f"{theorem} does not cover trimmed weights: leave the trim out")

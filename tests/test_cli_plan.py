@@ -94,7 +94,7 @@ def test_the_paper_may_be_planned_too():
         ([*IPW, "--n", "40", "--ridge", "1", "--set", "ridge=2"], "twice"),
         ([*IPW, "--n", "40", "--epsilon", "1,0"], "epsilon"),
         ([*IPW, "--n", "40", "--calibration", "best"], "best"),
-        ([*PLAN, "--n", "40", "--trim", "4"], "trim"),
+        ([*PLAN, "--program", "uniform", "--n", "40", "--trim", "4"], "trim"),
         ([*PLAN, "--n", "40", "--program", "ipw_private"], "--n-features"),
         ([*PLAN[:5], "--n", "40"], "outcome_bound"),
         (["plan", "--covariate-bound", "1", "--outcome-bound", "1", "--n", "40"], "--n-features"),

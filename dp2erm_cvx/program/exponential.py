@@ -17,12 +17,22 @@ class ExponentialModel(Composite):
     """f(v) = n (log mean_i exp(<b_i, v>) - <target, v> + ridge/2 ||v||^2) over ``||v|| <= radius``.
 
     ``B`` is (n, d), ``target`` (d,). The output is the weights ``w_i = n exp(<b_i, v>) / sum``
-    (Proposition entropy_weight_duality with a uniform base measure).
+    (Proposition entropy_weight_duality with a uniform base measure). ``log_base`` (n,) is ``log(n q_i)``
+    of another base measure q, added to every score; ``trim`` caps ``exp(<b_i, v>)`` in the output.
     """
 
     def __init__(
-        self, B: Array, target: Array, ridge: float, radius: float, *, row_error: float = 0.0
+        self,
+        B: Array,
+        target: Array,
+        ridge: float,
+        radius: float,
+        *,
+        row_error: float = 0.0,
+        trim: float = math.inf,
+        log_base: Array | float = 0.0,
     ) -> None:
+        self.trim, self.log_base = trim, log_base
         self.row_error = row_error  # norm of the error with which the rows were computed
         self.n, self.dimension = len(B), int(B.shape[1])
         # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen to lose
@@ -40,7 +50,7 @@ class ExponentialModel(Composite):
         self.penalty = Penalty(WholeSpace() if math.isinf(radius) else L2Ball(radius))
 
     def _log_mean_exp(self, v: Array) -> tuple[float, Array]:
-        score = self.B @ v
+        score = self.B @ v + self.log_base
         top = float(np.max(score))
         tilt = np.exp(score - top)
         total = math.fsum(tilt)
@@ -74,19 +84,27 @@ class ExponentialModel(Composite):
 
     def _score_error(self, v: Array) -> Array:
         """Bound on the error of every computed ``<b_i, v>`` less the largest, (n,)."""
-        score = self.B @ v
-        product = dot_error(self.dimension) * (np.abs(self.B) @ np.abs(v))
+        score = self.B @ v + self.log_base
+        product = dot_error(self.dimension) * (np.abs(self.B) @ np.abs(v)) + 2 * UNIT * np.abs(self.log_base)
         error: Array = product + self.row_error * np.linalg.norm(v) + UNIT * (np.max(score) - score)
         return error
 
     def output(self, v: Array) -> Array:
-        return self.n * self._log_mean_exp(v)[1]
+        if math.isinf(self.trim):
+            return self.n * self._log_mean_exp(v)[1]
+        # the cap is on the score without the common shift
+        score = np.minimum(self.B @ v + float(self.center @ v), math.log(self.trim))
+        tilt: Array = np.exp(score - np.max(score))
+        return tilt * (self.n / math.fsum(tilt))
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
         # tilt lemma without a changed record: the range of <b_i, error> is at most 2 kappa
         kappa = self.spread * radius
         if local is not None:
             kappa = min(kappa, local.largest(self.B))
+        if math.isfinite(self.trim):
+            # a cap breaks the common shift: every score counts with its own size
+            kappa = self.size * (radius + dot_error(self.dimension) * float(np.linalg.norm(v)))
         kappa += float(np.max(self._score_error(v)))
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 

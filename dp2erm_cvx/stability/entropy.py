@@ -23,6 +23,7 @@ def entropy_balancing(
     radius: float = math.inf,
     arm_mass: ArmMass = "equal",
     arm_floor: int | None = None,
+    trim: float = math.inf,
 ) -> StabilityBound:
     """Bound for entropy balancing in its dual form (Theorem 4).
 
@@ -47,6 +48,11 @@ def entropy_balancing(
     arm_floor
         Public lower bound on the *number* of records in each arm, if the universe is so restricted.
 
+    trim
+        Public cap on ``exp(<lam, b_i>)`` before the weights are normalized (``inf``: none). Its bound is
+        ``2 w + 2 (n - w) tanh(D e / (4 ridge))``, w the largest trimmed weight and e of the untrimmed
+        scheme; it needs a finite radius to be of use.
+
     No overlap assumption; arms may be empty without a floor. Treatment flips are covered. Raises
     DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
     """
@@ -55,6 +61,7 @@ def entropy_balancing(
     first = public_number("constant", constant, at_least=0.0)
     ball = public_number("radius", radius, above=0.0, infinite=True)
     mu = positive_ridge(ridge)
+    cap = public_number("trim", trim, above=0.0, infinite=True)
     if arm_mass not in ("equal", "proportional"):
         raise DeclarationError(f"arm_mass = {arm_mass!r}: must be 'equal' or 'proportional'")
     floor = 0 if arm_floor is None else sample_size(arm_floor, name="arm_floor", at_least=1)
@@ -74,23 +81,42 @@ def entropy_balancing(
         first / unit,
         arm_mass == "equal",
         floor,
+        cap,
     )
-    return stated_bound(n, V, w_max, "Theorem 4 (entropy balancing)", tuple(assumptions))
+    name = "Theorem 4 (entropy balancing)" if math.isinf(cap) else "Theorem 4 (trimmed entropy balancing)"
+    return stated_bound(n, V, w_max, name, tuple(assumptions))
 
 
 def _bound(
-    n: int, mu: float, radius: float, balance: float, constant: float, equal: bool, floor: int
+    n: int, mu: float, radius: float, balance: float, constant: float, equal: bool, floor: int, trim: float
 ) -> tuple[float, float]:
     if mu == 0.0 and math.isinf(radius):
         return 2.0 * n, float(n)
     xi = outward(log_odds_excess(n, mu, radius, balance, constant, equal, arm_cells(n, floor)))
     w_max = largest_weight(n, xi)
     rest = (n - 1) * math.exp(-xi) / (1.0 + (n - 1) * math.exp(-xi))
-    if rest == 0.0:
-        return 2.0 * n, float(n)
     diameter, target = moment_diameter(balance, constant), target_movement(balance, constant, equal)
     pull = (1.0 - rest) * diameter + target / n
+    if math.isfinite(trim):
+        reach = min(pull / mu if mu > 0.0 else math.inf, 2.0 * radius)
+        return trimmed_bound(n, radius * math.hypot(balance, constant), trim, diameter * reach)
+    if rest == 0.0:
+        return 2.0 * n, float(n)
     return coupled_variation(n, w_max, entropy_law_change(mu, radius, diameter, pull, rest)), w_max
+
+
+def trimmed_bound(n: int, margin: float, trim: float, log_change: float) -> tuple[float, float]:
+    """V and the largest weight where ``exp(s)``, ``|s| <= margin``, is capped at ``trim``.
+
+    Clipping a log weight does not enlarge the range ``log_change`` of its movements, since 0 lies within the
+    diameter of the b_i. The KL identity that sharpens the untrimmed bound belongs to the untrimmed law and is
+    not used.
+    """
+    spread = min(margin, math.log(trim)) + margin
+    if spread <= 0.0:
+        return 2.0, 1.0
+    w_max = float(n) if math.isinf(spread) else largest_weight(n, outward(spread))
+    return coupled_variation(n, w_max, outward(2.0 * math.tanh(log_change / 4.0))), w_max
 
 
 def moment_diameter(balance: float, constant: float) -> float:
