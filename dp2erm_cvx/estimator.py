@@ -157,7 +157,7 @@ class PrivateTwoStageERM(TwoStageBase):
         if self.seed is not None:
             warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=3)
             return None
-        if not (plan.bound.private and getattr(plan.calibration, "private", True)):
+        if not plan.proven:
             raise CalibrationError(f"{plan.reason}, which is not proven: no charge to the ledger covers it")
         note = f"{self._first().name}, then {self._second().name}"
         return self.ledger.charge(self.dataset, plan.guarantee, note, relation=self.domain.relation)

@@ -63,6 +63,11 @@ class Plan:
     reason: str
 
     @property
+    def proven(self) -> bool:
+        """Whether a theorem certifies both the bound and the noise; the paper's literal baselines are not."""
+        return self.bound.private and getattr(self.calibration, "private", True)
+
+    @property
     def unconstrained(self) -> bool:
         """Whether theta is solved for in all of R^p and projected afterwards."""
         return isinstance(self.calibration, RenyiCalibration | OutputCalibration)

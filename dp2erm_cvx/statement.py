@@ -35,7 +35,7 @@ def make_release(
     """
     if seeded:
         standing = Standing.NOT_PRIVATE
-    elif not (plan.bound.private and getattr(plan.calibration, "private", True)):
+    elif not plan.proven:
         standing = Standing.UNPROVEN
     else:
         standing = Standing.PRIVATE if certified and not by_gap else Standing.CONDITIONAL

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dp2erm_cvx.calibration.constants import Calibration, Noise, whole_number
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.limits import in_range
-from dp2erm_cvx.calibration.sharp import _refuse
+from dp2erm_cvx.calibration.sharp import refuse_uncovered
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound, public_number
 
 
@@ -72,7 +72,7 @@ def calibrate_output(
     """
     largest = public_number("outcome_bound", outcome_bound, above=0.0)
     n = whole_number("n_samples", n_samples, at_least=2)
-    _refuse(bound, relation, budget, Noise.GAMMA)
+    refuse_uncovered(bound, relation, budget, Noise.GAMMA)
     sensitivity = 2.0 * largest * (bound.V / n) * (1.0 + MARGIN)
     setting = f"epsilon = {budget.epsilon:g}, V = {bound.V:g}, outcome_bound = {largest:g}"
     return OutputCalibration(

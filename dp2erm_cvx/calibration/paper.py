@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, whole_number
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.limits import in_range
-from dp2erm_cvx.calibration.sharp import _noise, _refuse, privacy_loss
+from dp2erm_cvx.calibration.sharp import noise_law, privacy_loss, refuse_uncovered
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound, public_number
 
@@ -56,10 +56,10 @@ def calibrate_paper(
     private), where the bound states no W1 and W2 or does not cover what is declared, or where a quantity is
     out of floating-point range; DeclarationError for an invalid argument.
     """
-    kind = _noise(noise)
+    kind = noise_law(noise)
     n = whole_number("n_samples", n_samples, at_least=2)
     check_loss(loss)
-    _refuse(bound, relation, budget, kind)
+    refuse_uncovered(bound, relation, budget, kind)
     zeta = public_number("gradient_bound", gradient_bound, above=0.0)
     if zeta < loss.gradient_radius:
         raise DeclarationError(

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp2erm_cvx.calibration.constants import Calibration, Noise, mean_norm, whole_number
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.limits import in_range
-from dp2erm_cvx.calibration.sharp import _refuse
+from dp2erm_cvx.calibration.sharp import refuse_uncovered
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound, public_number
 
@@ -134,7 +134,7 @@ def calibrate_renyi(
     DeclarationError for an invalid argument.
     """
     n = whole_number("n_samples", n_samples, at_least=2)
-    _refuse(bound, relation, budget, Noise.GAUSSIAN)
+    refuse_uncovered(bound, relation, budget, Noise.GAUSSIAN)
     size = None if theta_bound is None else public_number("theta_bound", theta_bound, above=0.0)
     M, p, V = loss.covariate_bound, loss.n_parameters, bound.V
     if gamma is None:

@@ -44,10 +44,10 @@ def calibrate(
     Raises CalibrationError where the bound does not cover what is declared, or a quantity is out of
     floating-point range; DeclarationError where an argument is not valid in itself.
     """
-    kind = _noise(noise)
+    kind = noise_law(noise)
     n = whole_number("n_samples", n_samples, at_least=2)
     check_loss(loss)
-    _refuse(bound, relation, budget, kind)
+    refuse_uncovered(bound, relation, budget, kind)
     if split is None:
         q = default_split(bound.V, loss, n, budget.epsilon, budget.delta, kind)
     else:
@@ -97,7 +97,8 @@ def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, 
     return float(gaussian_delta(ratio, left, loss.n_parameters))
 
 
-def _noise(noise: Noise | str) -> Noise:
+def noise_law(noise: Noise | str) -> Noise:
+    """The law by its name. Raises DeclarationError naming the known ones."""
     try:
         return Noise(noise)
     except ValueError:
@@ -105,7 +106,8 @@ def _noise(noise: Noise | str) -> Noise:
         raise DeclarationError(f"noise = {noise!r}: must be one of {names}") from None
 
 
-def _refuse(bound: StabilityBound, relation: Neighboring, budget: Budget, kind: Noise) -> None:
+def refuse_uncovered(bound: StabilityBound, relation: Neighboring, budget: Budget, kind: Noise) -> None:
+    """Raise CalibrationError where a bound does not cover what is declared, or a budget is out of range."""
     if not bound.private:
         raise CalibrationError(
             f"the stability bound of {bound.theorem} was read off the data: declare its constants publicly"

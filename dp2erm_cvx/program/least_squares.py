@@ -24,8 +24,7 @@ class LeastSquaresModel(Composite):
         self.X, self.z, self.weights, self.noise = X, z, weights, noise
         self.n, self.dimension = len(X), int(X.shape[1])
         self.ridge, self.penalty = ridge, penalty
-        self.gram = (X.T * weights) @ X
-        self._hessian = 2 * self.gram + ridge * np.eye(self.dimension)
+        self._hessian = 2 * ((X.T * weights) @ X) + ridge * np.eye(self.dimension)
         self.smoothness = float(np.linalg.eigvalsh(self._hessian)[-1]) * (1 + 1e-9)
         self.row_norms: Array = np.linalg.norm(X, axis=1)
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0 within Theta

@@ -82,13 +82,15 @@ def certify(instance: Instance, point: Array) -> Certificate:
             (model.rounding_by_coordinate(v) for v in evaluated), np.abs(residual) + prox_error
         )
         distance = min(distance, _scaled_distance(model, forward, by_coordinate))
-    radius = (float(np.linalg.norm(point - forward)) + distance) * (1 + 1e-12)
-    local = _local_error(model, forward, residual, rounding, distance, float(np.linalg.norm(point - forward)))
+    step = float(np.linalg.norm(point - forward))
+    radius = (step + distance) * (1 + 1e-12)
+    local = _local_error(model, forward, residual, rounding, distance, step)
+    inside = model.penalty.set.project(point)
     output_radius = model.output_radius(point, radius, local)
     return Certificate(
-        primal_residual=float(np.linalg.norm(point - model.penalty.set.project(point))),
+        primal_residual=float(np.linalg.norm(point - inside)),
         dual_residual=norm,
-        duality_gap=_fenchel_gap(model, model.penalty.set.project(point)),
+        duality_gap=_fenchel_gap(model, inside),
         rounding=float(rounding),
         strong_convexity=strong_convexity,
         radius=float(radius),
