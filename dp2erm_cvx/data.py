@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.tables import Table, read_csv, read_frame, read_parquet, to_numbers
+from dp2erm_cvx.tables import (
+    Table,
+    as_array,
+    read_csv,
+    read_frame,
+    read_parquet,
+    repeated,
+    shown,
+    to_numbers,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +59,8 @@ class Dataset:
     outcome: str = "y"
 
     def __post_init__(self) -> None:
-        shapes = [np.shape(value) for value in (self.X, self.a, self.y)]
+        table, *vectors = (as_array(getattr(self, name), name) for name in "Xay")
+        shapes = [value.shape for value in (table, *vectors)]
         for name, shape, dimensions in zip("Xay", shapes, (2, 1, 1), strict=True):
             if len(shape) != dimensions:
                 wanted = "(n, p)" if dimensions == 2 else "(n,)"
@@ -65,16 +75,14 @@ class Dataset:
             raise DataError(f"columns: {len(columns)} names for the {width} columns of X")
         if width == 0:
             raise DataError("X has no columns: at least one covariate is needed")
-        for name in names:
-            if names.count(name) > 1:
-                raise DataError(f"column name {name!r} is used twice: names must differ")
+        if (twice := repeated(names)) is not None:
+            raise DataError(f"column name {shown(twice)} is used twice: names must differ")
         if n_samples < 2:
             raise DataError(f"{n_samples} record(s): at least 2 are needed")
 
-        table = np.asarray(self.X)
         X = np.column_stack([to_numbers(table[:, k], name) for k, name in enumerate(columns)])
-        a = _treatments(to_numbers(self.a, names[-2]), names[-2])
-        y = to_numbers(self.y, names[-1])
+        a = _treatments(to_numbers(vectors[0], names[-2]), names[-2])
+        y = to_numbers(vectors[1], names[-1])
         for field, value in (("X", X), ("a", a), ("y", y)):
             value.setflags(write=False)
             object.__setattr__(self, field, value)
@@ -99,12 +107,12 @@ class Dataset:
 
         Without ``columns``, the names are those of ``X`` if it is a data frame, and x1, ..., xp if not.
         """
-        table = np.asarray(X)
+        table = as_array(X, "X")
         if columns is None:
             columns = getattr(X, "columns", None)
         if columns is None:
             columns = [f"x{k + 1}" for k in range(table.shape[1] if table.ndim == 2 else 0)]
-        return cls(table, np.asarray(a), np.asarray(y), tuple(columns))
+        return cls(table, as_array(a, "a"), as_array(y, "y"), tuple(columns))
 
     @classmethod
     def from_pandas(
@@ -145,7 +153,6 @@ class Dataset:
 def _treatments(values: NDArray[np.float64], name: str) -> NDArray[np.int64]:
     wrong = np.flatnonzero((values != 0) & (values != 1))
     if wrong.size:
-        raise DataError(
-            f"row {wrong[0] + 1}, column {name!r}: {values[wrong[0]]:g} is not a treatment: must be 0 or 1"
-        )
+        row, value = wrong[0] + 1, values[wrong[0]]
+        raise DataError(f"row {row}, column {shown(name)}: {value:g} is not a treatment: must be 0 or 1")
     return values.astype(np.int64)

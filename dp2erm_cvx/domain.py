@@ -15,6 +15,9 @@ from dp2erm_cvx.privacy import Neighboring, public_number
 
 Array = NDArray[np.float64]
 
+#: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
+LARGEST = 1e30
+
 #: Relative slack that keeps a clipped norm at or below its bound in floating point.
 _SLACK = 1.0 - 1e-12
 
@@ -59,22 +62,22 @@ class Ranges(Mapping[str, tuple[float, float]]):
     """Named public ranges, which cannot be changed once they are declared."""
 
     def __init__(self, pairs: Mapping[str, tuple[float, float]]) -> None:
-        self._pairs = tuple(pairs.items())
+        self._pairs = dict(pairs)
 
     def __getitem__(self, name: str) -> tuple[float, float]:
-        return dict(self._pairs)[name]
+        return self._pairs[name]
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name, _ in self._pairs)
+        return iter(self._pairs)
 
     def __len__(self) -> int:
         return len(self._pairs)
 
     def __hash__(self) -> int:
-        return hash(self._pairs)
+        return hash(tuple(self._pairs.items()))
 
     def __repr__(self) -> str:
-        return repr(dict(self._pairs))
+        return repr(self._pairs)
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class Domain:
     relation
         The neighboring relation that the guarantee is stated for.
 
+    Both bounds lie between 1e-30 and 1e30: choose units in which they do.
+
     Raises DeclarationError naming the field. Values outside the universe are clipped by a fixed
     rule (:meth:`records`): covariates radially after scaling, the net outcome to its interval.
     """
@@ -116,10 +121,16 @@ class Domain:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "covariate_bound", public_number("covariate_bound", self.covariate_bound, above=0))
-        put(self, "outcome_bound", public_number("outcome_bound", self.outcome_bound, above=0))
-        put(self, "outcome_center", public_number("outcome_center", self.outcome_center))
-        put(self, "treatment_cost", public_number("treatment_cost", self.treatment_cost))
+        for name in ("covariate_bound", "outcome_bound"):
+            bound = public_number(name, getattr(self, name), above=0)
+            if not 1 / LARGEST <= bound <= LARGEST:
+                raise DeclarationError(f"{name} = {bound:g}: must be from {1 / LARGEST:g} to {LARGEST:g}")
+            put(self, name, bound)
+        for name in ("outcome_center", "treatment_cost"):
+            number = public_number(name, getattr(self, name))
+            if abs(number) > LARGEST:
+                raise DeclarationError(f"{name} = {number:g}: must be at most {LARGEST:g} in size")
+            put(self, name, number)
         put(self, "intercept", public_number("intercept", self.intercept, at_least=0))
         if self.intercept >= self.covariate_bound:
             raise DeclarationError(
@@ -135,7 +146,7 @@ class Domain:
             put(self, "relation", Neighboring(self.relation))
         except ValueError:
             names = ", ".join(relation.value for relation in Neighboring)
-            raise DeclarationError(f"relation = {self.relation!r}: must be one of {names}") from None
+            raise DeclarationError(f"relation = {_shown(self.relation)}: must be one of {names}") from None
         put(self, "ranges", _checked_ranges(self.ranges))
 
     @property
@@ -212,6 +223,14 @@ def clip_norm(X: Array, bound: float) -> Array:
     return np.where(outside, unit * (bound * _SLACK / divisor), X)
 
 
+def _shown(value: object) -> str:
+    try:
+        told = " ".join(repr(value).split())
+    except ValueError:  # a whole number of thousands of digits
+        return f"a {type(value).__name__}"
+    return told if len(told) <= 80 else told[:77] + "..."
+
+
 def _checked_ranges(
     ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None,
 ) -> Mapping[str, tuple[float, float]] | tuple[tuple[float, float], ...] | None:
@@ -222,7 +241,7 @@ def _checked_ranges(
     if isinstance(ranges, Mapping):
         return Ranges({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
     if isinstance(ranges, str) or not isinstance(ranges, Iterable):
-        raise DeclarationError(f"ranges = {ranges!r}: must be pairs (low, high), one per covariate")
+        raise DeclarationError(f"ranges = {_shown(ranges)}: must be pairs (low, high), one per covariate")
     return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))
 
 
@@ -230,7 +249,7 @@ def _checked_pair(name: str, pair: Any) -> tuple[float, float]:
     try:
         low, high = pair
     except (TypeError, ValueError):
-        raise DeclarationError(f"ranges[{name}] = {pair!r}: must be a pair (low, high)") from None
+        raise DeclarationError(f"ranges[{name}] = {_shown(pair)}: must be a pair (low, high)") from None
     low = public_number(f"ranges[{name}] low", low)
     high = public_number(f"ranges[{name}] high", high)
     if not high / 4 - low / 4 > 0:

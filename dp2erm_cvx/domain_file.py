@@ -38,6 +38,8 @@ def read_declared(path: str | Path) -> dict[str, Any]:
         raise DeclarationError(f"{path}: is not UTF-8 text, so not a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise DeclarationError(f"{path}: is not a TOML file: {str(error).splitlines()[0]}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, brackets within brackets
+        raise DeclarationError(f"{str(path)!r}: is not a TOML file that this reader can hold") from None
     if "domain" in declared:
         beside = [name for name in declared if name != "domain"]
         if beside:

@@ -7,19 +7,20 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.calibration import OutputCalibration
+from dp2erm_cvx.calibration.value import value_statistic
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.ledger import Ledger, Receipt
-from dp2erm_cvx.mechanism import draw
-from dp2erm_cvx.plan import Plan, make_plan
+from dp2erm_cvx.perturbation import Perturbed, perturb
+from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, make_plan
 from dp2erm_cvx.privacy import Budget, public_number
-from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.statement import make_release
 from dp2erm_cvx.two_stage import TOLERANCE, PrivateWorkings, TwoStageBase
+from dp2erm_cvx.value import ValueRelease, release_value
 
 
 class PrivateTwoStageERM(TwoStageBase):
@@ -41,13 +42,21 @@ class PrivateTwoStageERM(TwoStageBase):
     split
         Share of epsilon that pays for the noise; None: chosen from public quantities.
     solver
-        Name or settings of the solver of both stages.
+        Name or settings of the solver of both stages. The default goes through a list, with the same noise.
     tolerance
-        Relative radius that both solutions must be certified to, at most 1e-6; public, and looser than what
-        the solvers reach, so that whether it is met does not depend on the data. That of the weights is
-        counted in the stability bound.
+        Relative radius that the weights must be certified to, at most 1e-6; counted in the stability bound,
+        public, and looser than what the solvers reach, so that whether it is met does not depend on the data.
+        That of theta too where exact arithmetic is assumed.
     seed
         For tests and experiments only: a seeded fit is marked as not private, and charges nothing.
+    arithmetic
+        "counted": the numerical error of theta is covered by noise of its own (extra ``secure``);
+        "assumed": exact arithmetic is assumed, and the release says so; "auto": counted where it can be.
+    numerical_share
+        Share of epsilon that pays for counted arithmetic.
+    value_share, value_statistic
+        Share of epsilon that pays for the value of the rule against treating all and treating none, None to
+        release no value; "cells" or "contrasts", see :class:`~dp2erm_cvx.calibration.value.ValueStatistic`.
     ledger, dataset
         The ledger to charge and the name of the data set in it, or neither. What the plan guarantees is
         charged, and on disk, before the first noise is drawn.
@@ -81,9 +90,13 @@ class PrivateTwoStageERM(TwoStageBase):
         calibration: str = "sharp",
         noise: str = "gamma",
         split: float | None = None,
-        solver: str | Solver = "newton",
+        solver: str | Solver = "first_certified",
         tolerance: float = TOLERANCE,
         seed: int | None = None,
+        arithmetic: str = "auto",
+        numerical_share: float = NUMERICAL_SHARE,
+        value_share: float | None = None,
+        value_statistic: str = "cells",
         ledger: Ledger | None = None,
         dataset: str | None = None,
     ) -> None:
@@ -97,6 +110,10 @@ class PrivateTwoStageERM(TwoStageBase):
         self.solver = solver
         self.tolerance = tolerance
         self.seed = seed
+        self.arithmetic = arithmetic
+        self.numerical_share = numerical_share
+        self.value_share = value_share
+        self.value_statistic = value_statistic
         self.ledger = ledger
         self.dataset = dataset
 
@@ -127,6 +144,10 @@ class PrivateTwoStageERM(TwoStageBase):
             noise=self.noise,
             split=self.split,
             weight_error=tolerance * n_samples,
+            arithmetic=self.arithmetic,
+            numerical_share=self.numerical_share,
+            value_share=self.value_share,
+            value_statistic=self.value_statistic,
         )
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateTwoStageERM:
@@ -140,10 +161,33 @@ class PrivateTwoStageERM(TwoStageBase):
         dataset = self._dataset(X, a, y)
         plan = self.plan(dataset.n_samples, dataset.X.shape[1])
         self.receipt_ = self._charge(plan)
-        workings, theta = self._perturb(plan, dataset)
-        self.private_workings_ = workings
-        self._remember(dataset, theta)
-        self.release_ = self._release(plan, workings)
+        records = self.domain.records(dataset.X, dataset.a, dataset.y)
+        found = perturb(
+            plan,
+            self._first(),
+            self._second(),
+            records,
+            solver=self.solver,
+            tolerance=self.tolerance,
+            seed=self.seed,
+        )
+        self.private_workings_ = PrivateWorkings(
+            dataset, records, found.weights, found.solution, found.noise, found.propensity_noise
+        )
+        self._remember(dataset, found.theta)
+        value = None
+        if plan.value is not None:
+            chosen = self.predict(dataset.X)
+            value = release_value(
+                records,
+                found.weights.value,
+                chosen,
+                plan.value,
+                statistic=value_statistic(self.value_statistic),
+                exact=plan.counted,
+                seed=self.seed,
+            )
+        self.release_ = self._release(plan, dataset, found, value)
         return self
 
     def _charge(self, plan: Plan) -> Receipt | None:
@@ -162,47 +206,18 @@ class PrivateTwoStageERM(TwoStageBase):
         note = f"{self._first().name}, then {self._second().name}"
         return self.ledger.charge(self.dataset, plan.guarantee, note, relation=self.domain.relation)
 
-    def _perturb(self, plan: Plan, dataset: Dataset) -> tuple[PrivateWorkings, Array]:
-        """Both stages and the noise; theta (p,) is what may be released."""
-        records = self.domain.records(dataset.X, dataset.a, dataset.y)
-        first, second = self._first(), self._second()
-        propensity_noise = None
-        if plan.propensity is None:
-            instance = first.instance(records)
-        else:
-            assert isinstance(first, PrivateFirstStage)
-            # a seed must not give both stages the same draw
-            seed = None if self.seed is None else f"propensity {self.seed}"
-            propensity_noise = draw(plan.propensity, seed=seed)
-            instance = first.perturbed(records, plan.propensity.gamma, propensity_noise)
-        weights = self._weights(instance)
-        calibration = plan.calibration
-        if isinstance(calibration, OutputCalibration):
-            solution = self._theta(second.unconstrained().instance(records, weights.value, gamma=0.0))
-            noise = draw(calibration.law, seed=self.seed)
-            theta = solution.value + noise
-        else:
-            noise = draw(calibration, seed=self.seed)
-            program = second.unconstrained() if plan.unconstrained else second
-            solution = self._theta(
-                program.instance(records, weights.value, gamma=calibration.gamma, noise=noise)
-            )
-            theta = solution.value
-        if plan.unconstrained:
-            theta = second.feasible(self.domain).project(theta)  # post-processing
-        return PrivateWorkings(dataset, records, weights, solution, noise, propensity_noise), theta
-
-    def _release(self, plan: Plan, workings: PrivateWorkings) -> Release:
+    def _release(self, plan: Plan, dataset: Dataset, found: Perturbed, value: ValueRelease | None) -> Release:
         return make_release(
             plan,
             self._first(),
             self._second(),
             self.domain,
             self.theta_,
-            workings.dataset.columns,
-            workings.dataset.n_samples,
-            certified=workings.certified(),
-            by_gap=workings.by_gap(),
+            dataset.columns,
+            dataset.n_samples,
+            certified=found.certified,
+            by_gap=found.by_gap,
+            value=value,
             tolerance=self.tolerance,
             seeded=self.seed is not None,
         )

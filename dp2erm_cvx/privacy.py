@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import enum
 import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from dp2erm_cvx.errors import DeclarationError
+
+#: Public orders alpha > 1 of Renyi curves: six to an octave of alpha - 1, from 1/128 to a million.
+RENYI_ORDERS: tuple[float, ...] = tuple(float(f"{1.0 + 2.0 ** (step / 6):.6g}") for step in range(-42, 121))
+_MOST_ORDERS = 10_000
+_ULP = 2.0**-52
 
 
 class Neighboring(enum.StrEnum):
@@ -37,6 +45,95 @@ class Budget:
             raise DeclarationError(f"delta = {delta!r}: must be in [0, 1)")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
+
+
+@dataclass(frozen=True)
+class RenyiCurve:
+    """Proven bounds on the Renyi divergence ``D_alpha`` of a release between neighbors, in both directions.
+
+    ``orders`` are finite, above 1 and increasing; ``divergences`` has one bound for each, at least 0 and
+    infinite where nothing is proven. All of them are public. Every operation rounds up.
+
+    Raises DeclarationError for anything else.
+    """
+
+    orders: tuple[float, ...]
+    divergences: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        orders, bounds = _numbers("orders", self.orders), _numbers("divergences", self.divergences)
+        if len(orders) != len(bounds):
+            raise DeclarationError(
+                f"a curve has one divergence per order: {len(orders)}, {len(bounds)} given"
+            )
+        for order in orders:
+            public_number("order", order, above=1.0)
+        if any(left >= right for left, right in pairwise(orders)):
+            raise DeclarationError("the orders of a curve must increase")
+        for bound in bounds:
+            public_number("divergence", bound, at_least=0.0, infinite=True)
+        object.__setattr__(self, "orders", orders)
+        object.__setattr__(self, "divergences", bounds)
+
+    @classmethod
+    def pure(cls, epsilon: float, orders: Sequence[float] = RENYI_ORDERS) -> RenyiCurve:
+        """The curve of a pure ``epsilon`` release: ``min(epsilon, alpha epsilon^2 / 2)``.
+
+        Bun and Steinke (2016), Proposition 3.3; the divergence is at most its limit ``epsilon`` as well.
+        """
+        level = public_number("epsilon", epsilon, at_least=0.0)
+        return cls(tuple(orders), tuple(min(level, _up(order * level * (0.5 * level))) for order in orders))
+
+    def at(self, order: float) -> float:
+        """The bound at any ``order`` above 1: that of the next stated order, infinite beyond the last.
+
+        The divergence never falls as the order rises (van Erven and Harremoes 2014, Theorem 3).
+        """
+        return self._at(public_number("order", order, above=1.0))
+
+    def plus(self, *others: RenyiCurve) -> RenyiCurve:
+        """The curve of all the releases together, at the orders of any of them (Mironov 2017, Proposition 1).
+
+        Curves are added at equal orders, whatever their grids.
+        """
+        curves = (self, *others)
+        orders = sorted(set().union(*(curve.orders for curve in curves)))
+        growth = 1.0 + len(curves) * _ULP
+        return RenyiCurve(
+            tuple(orders),
+            tuple(_up(sum(curve._at(order) for curve in curves) * growth) for order in orders),
+        )
+
+    def shifted(self, epsilon_2: float) -> RenyiCurve:
+        """The curve of a release within pure ``epsilon_2`` of this one, on every dataset.
+
+        It adds ``(2 alpha - 1)/(alpha - 1) epsilon_2``: where ``P <= exp(epsilon_2) P_0`` and
+        ``Q_0 <= exp(epsilon_2) Q``, the integral of ``P^alpha Q^(1 - alpha)`` is at most
+        ``exp((2 alpha - 1) epsilon_2)`` times that of ``P_0^alpha Q_0^(1 - alpha)``.
+        """
+        level = public_number("epsilon_2", epsilon_2, at_least=0.0)
+        return RenyiCurve(
+            self.orders,
+            tuple(
+                _up(bound + (2.0 + 1.0 / (order - 1.0)) * level) if level else bound
+                for order, bound in zip(self.orders, self.divergences, strict=True)
+            ),
+        )
+
+    def _at(self, order: float) -> float:
+        place = bisect_left(self.orders, order)
+        return self.divergences[place] if place < len(self.orders) else math.inf
+
+
+def _numbers(name: str, values: Iterable[object]) -> tuple[float, ...]:
+    if not isinstance(values, tuple | list) or not 1 <= len(values) <= _MOST_ORDERS:
+        raise DeclarationError(f"{name}: must be a list of 1 to {_MOST_ORDERS} numbers")
+    return tuple(public_number(name, value, infinite=True) for value in values)
+
+
+def _up(number: float) -> float:
+    """Above the exact value of a few rounded operations on numbers that are not negative."""
+    return math.nextafter(number * (1.0 + 8.0 * _ULP), math.inf)
 
 
 class BoundFamily(enum.StrEnum):

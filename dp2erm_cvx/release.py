@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.privacy import Budget, Neighboring
+from dp2erm_cvx.value import ValueRelease
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # what pydantic checks when a release is read from JSON
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
@@ -67,6 +69,23 @@ class Perturbed(enum.StrEnum):
 
 
 @dataclass(frozen=True)
+class NumericalNoise:
+    """What covers floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace noise.
+
+    ``tolerance`` bounds the distance of what was computed to what the theorem speaks of; ``scale`` is that of
+    the Laplace noise, and ``epsilon`` what it costs on either side, or once where the output itself is
+    perturbed.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    tolerance: float
+    grid_exponent: int
+    scale: float
+    epsilon: float
+
+
+@dataclass(frozen=True)
 class PropensityMechanism:
     """Objective perturbation of a private first stage: what it spent, and its noise."""
 
@@ -78,6 +97,7 @@ class PropensityMechanism:
     scale: float
     gamma: float
     theorem: str
+    numerical: NumericalNoise | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +108,8 @@ class Mechanism:
     the output is perturbed; ``gamma`` the ridge on every coordinate, ``split`` the share of epsilon spent on
     noise, ``stability`` the bound V, ``weight_bound`` that on one weight, ``sensitivity`` what the noise
     covers, ``gradient_radius`` zeta_c (None where infinite). ``reason`` says why this calibration was taken;
-    ``propensity`` is the mechanism of a private first stage.
+    ``propensity`` is the mechanism of a private first stage; ``numerical`` covers the arithmetic, None where
+    it is assumed to be exact.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -106,6 +127,7 @@ class Mechanism:
     strong_convexity: float
     reason: str
     propensity: PropensityMechanism | None = None
+    numerical: NumericalNoise | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +135,8 @@ class Release:
     """What may be published. Weights, duals, residuals and noise are not in it.
 
     ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
-    of the scaled covariates. ``domain``, ``first_stage`` and ``second_stage`` hold the declared constants.
+    of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
+    ``domain``, ``first_stage`` and ``second_stage`` hold the declared constants.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -127,6 +150,7 @@ class Release:
     domain: dict[str, Any]
     first_stage: dict[str, Any]
     second_stage: dict[str, Any]
+    value: ValueRelease | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
@@ -145,15 +169,20 @@ class Release:
         from pydantic import ValidationError
 
         try:
-            plain = json.loads(text)
+            plain = json.loads(
+                text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_named_once
+            )
             stated = plain.pop("private", None) if isinstance(plain, dict) else None
             release: Release = _adapter().validate_python(plain)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise DeclarationError(f"release JSON: {where}: {first['msg']}") from None
+            raise DeclarationError(f"release JSON: {_line(where)}: {first['msg']}") from None
         except (TypeError, ValueError, UnicodeDecodeError) as error:
-            raise DeclarationError(f"release JSON: {error}") from None
+            raise DeclarationError(f"release JSON: {_line(error)}") from None
+        except RecursionError:
+            raise DeclarationError("release JSON: brackets within brackets without end") from None
+        _check_numbers(release)
         if release.schema_version != SCHEMA_VERSION:
             raise DeclarationError(
                 f"release JSON: schema_version {release.schema_version} is not {SCHEMA_VERSION}"
@@ -161,6 +190,41 @@ class Release:
         if stated is not release.private:
             raise DeclarationError("release JSON: private does not agree with guarantee.standing")
         return release
+
+
+def _check_numbers(release: Release) -> None:
+    """Refuse what no release states, although every field has the right type."""
+    try:
+        Budget(release.guarantee.epsilon, release.guarantee.delta)
+    except DeclarationError as error:
+        raise DeclarationError(f"release JSON: guarantee: {error}") from None
+    if release.n_samples < 2:
+        raise DeclarationError(f"release JSON: n_samples = {release.n_samples}: must be at least 2")
+    if not release.columns or not 1 <= len(release.theta) == len(release.parameters):
+        raise DeclarationError("release JSON: theta needs a name for every value, and columns to apply to")
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a finite number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refused(text[:20])
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # of two statements about one name, one reader could see the first and another the second
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
+
+
+def _line(message: object) -> str:
+    """At most one line of a message that quotes the file."""
+    line = " ".join(str(message).split())
+    return line if len(line) <= 200 else line[:197] + "..."
 
 
 def json_schema() -> dict[str, Any]:

@@ -6,11 +6,20 @@ import math
 
 from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import Plan, Precision
 from dp2erm_cvx.program import FirstStage, SecondStage
-from dp2erm_cvx.release import Guarantee, Mechanism, Perturbed, PropensityMechanism, Release, Standing
+from dp2erm_cvx.release import (
+    Guarantee,
+    Mechanism,
+    NumericalNoise,
+    Perturbed,
+    PropensityMechanism,
+    Release,
+    Standing,
+)
+from dp2erm_cvx.value import ValueRelease
 
-#: Arithmetic is floating point, and the noise is sampled in it.
+#: Of a release that does not count its arithmetic: it is floating point, and the noise is sampled in it.
 EXACT_ARITHMETIC = "exact arithmetic assumed"
 
 
@@ -27,6 +36,7 @@ def make_release(
     by_gap: bool,
     tolerance: float,
     seeded: bool,
+    value: ValueRelease | None = None,
 ) -> Release:
     """State the release of ``theta`` (p,) by resolved programs ``first`` and ``second``.
 
@@ -39,10 +49,7 @@ def make_release(
         standing = Standing.UNPROVEN
     else:
         standing = Standing.PRIVATE if certified and not by_gap else Standing.CONDITIONAL
-    counted = (
-        f"solutions are certified to {tolerance:g} relative; V counts the error of weights, not of theta"
-    )
-    assumptions = [*plan.bound.assumptions, counted, EXACT_ARITHMETIC]
+    assumptions = [*plan.bound.assumptions, *_numerics(plan, tolerance)]
     for program in (first, second):
         home = type(program).__module__
         if not home.startswith("dp2erm_cvx."):
@@ -71,7 +78,19 @@ def make_release(
         domain=domain.to_dict(),
         first_stage={"name": first.name, "settings": first.settings()},
         second_stage={"name": second.name, "settings": second.settings()},
+        value=value,
     )
+
+
+def _numerics(plan: Plan, tolerance: float) -> list[str]:
+    """How the numerical error enters: that of the weights into V, that of theta into noise of its own."""
+    weights = f"weights are certified to {tolerance:g} relative, which V counts"
+    if plan.precision is None or not plan.counted:
+        return [f"{weights}; theta is certified to {tolerance:g} relative", EXACT_ARITHMETIC]
+    covered = f"arithmetic is counted: theta is within {plan.precision.tolerance:.3g} of the exact one"
+    if isinstance(plan.calibration, OutputCalibration):
+        return [weights, f"{covered}, which its discrete Laplace noise covers"]
+    return [weights, f"{covered}, which 2 x {plan.precision.grid.epsilon:.3g} of epsilon hides"]
 
 
 def _mechanism(plan: Plan) -> Mechanism:
@@ -95,16 +114,28 @@ def _mechanism(plan: Plan) -> Mechanism:
         hessian_trace=loss.hessian_trace,
         strong_convexity=loss.strong_convexity,
         reason=plan.reason,
-        propensity=None if plan.propensity is None else _propensity(plan.propensity),
+        propensity=_propensity(plan.propensity, plan.propensity_precision),
+        numerical=_numerical(plan.precision),
     )
 
 
-def _propensity(calibration: Calibration) -> PropensityMechanism:
+def _numerical(covered: Precision | None) -> NumericalNoise | None:
+    if covered is None:
+        return None
+    grid = covered.grid
+    return NumericalNoise(covered.tolerance, grid.exponent, grid.scale, grid.epsilon)
+
+
+def _propensity(calibration: Calibration | None, covered: Precision | None) -> PropensityMechanism | None:
+    if calibration is None:
+        return None
+    spent = 0.0 if covered is None else 2 * covered.grid.epsilon
     return PropensityMechanism(
-        epsilon=calibration.epsilon,
+        epsilon=calibration.epsilon + spent,
         delta=calibration.delta,
         noise=calibration.noise,
         scale=calibration.scale,
         gamma=calibration.gamma,
         theorem=calibration.theorem,
+        numerical=_numerical(covered),
     )

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 from dp2erm_cvx.errors import DataError, DeclarationError
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
+#: Types of missing values, by name: pandas is optional, and its NA refuses to be compared.
+_MISSING = ("NAType", "NaTType", "MaskedConstant")
 
 
 @dataclass(frozen=True)
@@ -28,17 +32,17 @@ class Table:
     names: tuple[str, ...]
     column: Callable[[str], Any]
     place: Callable[[int], str] = lambda row: f"row {row + 1}"
+    _known: frozenset[str] = field(init=False, repr=False, default=frozenset())
 
     def __post_init__(self) -> None:
-        for name in self.names:
-            if self.names.count(name) > 1:
-                raise DataError(f"{self.source} has two columns named {name!r}: rename one")
+        if (name := repeated(self.names)) is not None:
+            raise DataError(f"{self.source} has two columns named {shown(name)}: rename one")
+        object.__setattr__(self, "_known", frozenset(self.names))
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """One column as finite float64; raises DataError naming the row and the column otherwise."""
-        if name not in self.names:
-            known = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
-            raise DataError(f"{self.source} has no column {name!r}; it has: {known}")
+        if name not in self._known:
+            raise DataError(f"{self.source} has no column {shown(name)}; it has: {listed(self.names)}")
         return to_numbers(self.column(name), name, self.place)
 
 
@@ -46,19 +50,50 @@ def to_numbers(
     values: Any, name: str, place: Callable[[int], str] = lambda row: f"row {row + 1}"
 ) -> NDArray[np.float64]:
     """A new (n,) float64 array of finite numbers; raises DataError at the first value that is not one."""
-    array = np.asarray(values)
+    array = as_array(values, f"column {shown(name)}")
     if array.dtype.kind in "buif":
-        numbers = array.astype(np.float64)
+        with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
+            numbers = array.astype(np.float64)
         wrong = np.flatnonzero(~np.isfinite(numbers))
         if wrong.size:
             row = int(wrong[0])
-            raise DataError(f"{place(row)}, column {name!r}: {_complaint(array[row].item())}")
+            raise DataError(f"{place(row)}, column {shown(name)}: {_complaint(float(numbers[row]))}")
         return numbers
     if array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
-        raise DataError(f"column {name!r}: holds dates or durations, not numbers")
+        raise DataError(f"column {shown(name)}: holds dates or durations, not numbers")
     if array.dtype.kind != "O":
         array = array.astype(object)
     return np.array([_number(value, name, row, place) for row, value in enumerate(array)], dtype=np.float64)
+
+
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """The values as one array, in which masked entries are None. Raises DataError where they are none."""
+    if isinstance(values, np.ma.MaskedArray):
+        # a plain conversion would bring back what the mask hides
+        values = np.ma.filled(values.astype(object), None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a masked entry in a list becomes NaN, which is refused by place
+            return np.asarray(values)
+    except Exception:  # whatever the conversion of a foreign object raises
+        raise DataError(f"{name}: is not an array, or its rows differ in length") from None
+
+
+def repeated(names: Sequence[str]) -> str | None:
+    """The first name that stands there twice, if any does."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)
+
+
+def shown(text: object) -> str:
+    """A text from a file in one line of a message."""
+    told = repr(text)
+    return told if len(told) <= 40 else told[:37] + "..."
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names in one line of a message."""
+    told = ", ".join(name if name.isprintable() and len(name) <= 40 else shown(name) for name in names[:20])
+    return told + (", ..." if len(names) > 20 else "")
 
 
 def read_frame(frame: Any) -> Table:
@@ -81,6 +116,8 @@ def read_csv(path: str | Path) -> Table:
         raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise DataError(f"{source}: is not UTF-8 text, so not a CSV file this reader knows") from None
+    except ValueError:
+        raise DataError(f"{source!r}: is no name of a file") from None
     except csv.Error as error:
         raise DataError(f"{source}: is not a CSV file: line {reader.line_num}: {error}") from None
     if not lines:
@@ -93,8 +130,10 @@ def read_csv(path: str | Path) -> Table:
                 f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(names)}"
             )
 
+    places = {name: where for where, name in enumerate(names)}
+
     def column(name: str) -> NDArray[np.object_]:
-        where = names.index(name)
+        where = places[name]
         return np.array([_cell(cells[where]) for _, cells in records], dtype=object)
 
     return Table(source, names, column, lambda row: f"row {row + 1} (line {records[row][0]})")
@@ -139,13 +178,14 @@ def _cell(text: str) -> float | str:
 
 def _number(value: Any, name: str, row: int, place: Callable[[int], str]) -> float:
     number = math.nan
-    if not isinstance(value, str | bytes):
+    # numpy would make numbers of durations and of arrays with one entry
+    if not isinstance(value, str | bytes | np.ndarray | np.datetime64 | np.timedelta64):
         try:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
             number = math.nan
     if not math.isfinite(number):
-        raise DataError(f"{place(row)}, column {name!r}: {_complaint(value)}")
+        raise DataError(f"{place(row)}, column {shown(name)}: {_complaint(value)}")
     return number
 
 
@@ -153,10 +193,9 @@ def _complaint(value: Any) -> str:
     if isinstance(value, str | bytes):
         if not value.strip():
             return "the cell is empty; nothing is imputed"
-        shown = repr(value)
-        return f"{shown if len(shown) <= 40 else shown[:37] + '...'} is text, not a number"
-    # compared as text because pandas' NA refuses to be compared
-    if value is None or str(value).lower() in ("nan", "<na>", "nat"):
+        return f"{shown(value)} is text, not a number"
+    nan = isinstance(value, float | np.floating) and math.isnan(value)
+    if value is None or nan or type(value).__name__ in _MISSING:
         return "the value is missing (NaN); nothing is imputed"
     if isinstance(value, float) and math.isinf(value):
         return f"{value} is not finite"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +14,10 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.perturbation import solve_theta, solve_weights
 from dp2erm_cvx.privacy import public_number
-from dp2erm_cvx.program import FirstStage, Instance, SecondStage
-from dp2erm_cvx.solve import Solution, Solver, solve
+from dp2erm_cvx.program import FirstStage, SecondStage
+from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.tables import to_numbers
 
 #: Relative radius that the solutions behind a release are certified to.
@@ -39,14 +39,8 @@ class PrivateWorkings:
         return "PrivateWorkings(private: not to be shared)"
 
     def certified(self) -> bool:
-        """Whether both solutions are, and the weights are nonnegative of sum n, as every theorem assumes."""
-        weights = self.weights.value
-        sound = bool(np.all(weights >= 0)) and abs(math.fsum(weights) / len(weights) - 1) <= 1e-9
-        return sound and self.weights.certified and self.theta.certified
-
-    def by_gap(self) -> bool:
-        """Whether a solution rests on its duality gap alone."""
-        return "duality gap" in (self.weights.certificate.basis, self.theta.certificate.basis)
+        """Whether both solutions are."""
+        return self.weights.certified and self.theta.certified
 
     def balance(self) -> BalanceTable:
         """Covariate balance before and after weighting, on the scaled covariates. Not private."""
@@ -123,15 +117,6 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
             )
         return dataset
 
-    def _weights(self, instance: Instance) -> Solution:
-        tolerance = public_number("tolerance", self.tolerance, above=0)
-        return solve(instance, solver=self.solver, tolerance=tolerance, throw=False)
-
-    def _theta(self, instance: Instance) -> Solution:
-        # a duality gap alone cannot reach such a tolerance: the default of its own is then in force
-        within = None if instance.model is None else self.tolerance
-        return solve(instance, solver=self.solver, tolerance=within, throw=False)
-
 
 class TwoStageERM(TwoStageBase):
     """The same two stages without noise and gamma. NOT private: for public data and comparisons only."""
@@ -159,8 +144,10 @@ class TwoStageERM(TwoStageBase):
         """Fit without privacy; ``gamma`` > 0 keeps theta unique."""
         dataset = self._dataset(X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
-        weights = self._weights(self._first().instance(records))
-        theta = self._theta(self._second().instance(records, weights.value, gamma=self.gamma))
+        tolerance = public_number("tolerance", self.tolerance, above=0)
+        weights = solve_weights(self._first().instance(records), self.solver, tolerance)
+        instance = self._second().instance(records, weights.value, gamma=self.gamma)
+        theta = solve_theta(instance, self.solver, tolerance)
         self.workings_ = PrivateWorkings(dataset, records, weights, theta)
         self._remember(dataset, theta.value)
         return self

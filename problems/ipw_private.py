@@ -31,8 +31,11 @@ from dp2erm_cvx.program import (
     Records,
     StabilityBound,
     Value,
+    WholeSpace,
+    logistic_reach,
     public_number,
     public_radius,
+    public_reach,
     public_ridge,
     resolved,
 )
@@ -97,6 +100,21 @@ class PrivateLogistic(PrivateFirstStage):
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["coefficient"]
+
+    def reachable_radius(
+        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
+    ) -> float | None:
+        n, extra, reach = public_reach(n_samples, gamma, noise_norm)
+        p = n_features + (1 if domain.intercept else 0)
+        return logistic_reach(
+            n,
+            p,
+            covariate_bound=domain.covariate_bound,
+            ridge=n * (self.resolve(domain).mu + extra),
+            noise_norm=reach,
+            set_norm=self.radius,
+            set_rounding=WholeSpace().rounding(p),
+        )
 
     def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
         M = domain.covariate_bound

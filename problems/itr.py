@@ -120,7 +120,9 @@ class TreatmentRule(WeightedLeastSquares):
         return ("intercept", *chosen) if domain.intercept else chosen
 
     def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
-        return self.covariates(domain, domain.features(X)) @ theta
+        # row by row: in a matrix product the rounding of a row may depend on where it stands
+        rowwise: Array = np.sum(self.covariates(domain, domain.features(X)) * theta, axis=1)
+        return rowwise
 
 
 def _gradient_radius(curvature: float, slope: float) -> float:

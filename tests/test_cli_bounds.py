@@ -53,9 +53,10 @@ def test_noise_of_a_named_second_stage_is_that_of_the_estimator():
     first = registry.build(registry.first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
     plan = PrivateTwoStageERM(domain, Budget(1.0), first, "arm_means").plan(500, 1)
     row = table(*IPW, *words)[SHARP]
-    # the estimator counts the error of its computed weights on top
-    assert row["scale"] == pytest.approx(plan.calibration.scale, rel=1e-3)
-    assert row["gamma"] == pytest.approx(plan.calibration.gamma, rel=1e-3)
+    # the estimator counts the error of its arithmetic on top, half a percent of epsilon
+    assert row["scale"] == pytest.approx(plan.calibration.scale, rel=1e-2)
+    assert row["gamma"] == pytest.approx(plan.calibration.gamma, rel=1e-2)
+    assert row["scale"] < plan.calibration.scale
 
 
 def test_a_private_propensity_leaves_the_rest_of_the_budget():

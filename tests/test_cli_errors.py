@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,17 @@ from tests.command_line import FIT, replaced, run, write_files
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files()
+    for name, text in HOSTILE.items():
+        Path(name).write_text(text)
     return tmp_path
+
+
+HOSTILE = {
+    "twice.json": '{"private": true, "private": false}',
+    "deep.json": "[" * 100_000,
+    "infinite.json": '{"theta": [Infinity]}',
+    "digits.toml": "covariate_bound = " + "9" * 5000,
+}
 
 
 BAD = {
@@ -80,6 +91,14 @@ BAD = {
     "certify: settings for many": (["certify", "--ridge", "1"], "--program"),
     "predict: no release": (["predict", "no.json", "data.csv"], "no.json"),
     "predict: no JSON": (["predict", "bad.toml", "data.csv"], "release JSON"),
+    "predict: a name twice": (["predict", "twice.json", "data.csv"], "a name stands twice"),
+    "predict: brackets without end": (["predict", "deep.json", "data.csv"], "brackets within brackets"),
+    "predict: infinity": (["predict", "infinite.json", "data.csv"], "Infinity is not a finite number"),
+    "fit: domain of brackets": (replaced("--domain", "deep.json"), "TOML"),
+    "fit: number without end": (replaced("--domain", "digits.toml"), "that this reader can hold"),
+    "a name of a file that is too long": (replaced("--output", "x" * 5000), "cannot be written"),
+    "a word that is too long": ([*FIT, "x" * 5000], "xxx ... xxx"),
+    "M out of range": (replaced("--covariate-bound", "1e31"), "1e+30"),
     "demo: unwritable folder": (["demo", "--output-dir", "data.csv"], "data.csv"),
 }
 
@@ -91,6 +110,7 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, case):
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert len(result.stderr.strip().splitlines()) == 1
+    assert len(result.stderr) < 600
     assert result.stderr.startswith("error: ")
     assert told in result.stderr
 

@@ -55,7 +55,8 @@ def test_an_unseeded_release_is_private_and_random() -> None:
     assert first.theta != second.theta
     assert (first.guarantee.epsilon, first.guarantee.delta) == (2.0, 0.0)
     assert first.guarantee.relation is Neighboring.REPLACE_ONE
-    assert "exact arithmetic assumed" in first.guarantee.assumptions
+    assert any("arithmetic is counted" in text for text in first.guarantee.assumptions)
+    assert not any("exact arithmetic" in text for text in first.guarantee.assumptions)
     assert first.parameters == ("intercept", "u", "v")
 
 
@@ -72,21 +73,6 @@ def test_an_uncertified_solve_makes_the_guarantee_conditional() -> None:
     assert not release.private
 
 
-def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
-    # a small ridge and a single treated record certify to 1e-6 but not to 1e-9
-    rng = np.random.default_rng(0)
-    X, a = rng.uniform(-1, 1, (400, 10)), np.zeros(400, dtype=int)
-    a[np.argmax(X[:, 0])] = 1
-    domain = Domain(covariate_bound=math.sqrt(10), outcome_bound=1.0)
-    model = PrivateTwoStageERM(domain, Budget(1.0), EntropyBalancing(ridge=0.003), "arm_means")
-    assert model.fit(X, a, rng.normal(size=400)).release_.private
-    assert (
-        model.set_params(tolerance=1e-15).fit(X, a, X[:, 0]).release_.guarantee.standing
-        is Standing.CONDITIONAL
-    )
-    assert any("1e-15" in assumption for assumption in model.release_.guarantee.assumptions)
-
-
 def test_the_release_survives_json_and_fits_its_schema() -> None:
     release = fitted().release_
     assert Release.from_json(release.to_json()) == release
@@ -101,7 +87,7 @@ def test_the_release_survives_json_and_fits_its_schema() -> None:
         (lambda plain: plain.update(weights=[1.0]), "weights"),
         (lambda plain: plain.update(private=True), "private"),
         (lambda plain: plain.update(schema_version=99), "schema_version"),
-        (lambda plain: plain["guarantee"].update(epsilon=math.nan), "epsilon"),
+        (lambda plain: plain["guarantee"].update(epsilon=math.nan), "NaN"),
     ],
 )
 def test_a_release_that_was_tampered_with_is_refused(change, complaint) -> None:

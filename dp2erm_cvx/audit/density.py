@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.audit.composed import JointPlace
 from dp2erm_cvx.audit.hockey_stick import hockey_stick, larger, sample
-from dp2erm_cvx.audit.law import Coordinates, OutputLaw
+from dp2erm_cvx.audit.law import Law
+from dp2erm_cvx.audit.laws import laws
 from dp2erm_cvx.audit.result import DensityAudit, Direction
-from dp2erm_cvx.audit.search import ASCENTS, Peak, largest_ratio, starting_points
-from dp2erm_cvx.calibration import Calibration, Noise
+from dp2erm_cvx.audit.search import ASCENTS, NOWHERE, Peak, largest_ratio
+from dp2erm_cvx.calibration import Noise, OutputCalibration
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.errors import CertificateError, DataError, DeclarationError
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.estimator import PrivateTwoStageERM
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import Instance, LeastSquaresModel, WeightedLeastSquares
 
 Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
 
@@ -31,14 +31,19 @@ def audit_density(
 ) -> DensityAudit:
     """Privacy loss of ``model`` between the raw datasets ``first`` and ``second``, each (X, a, y).
 
-    Both first stages are solved and certified; given their weights, the density of the second stage is
-    known exactly (proof of Theorem 1). Gamma noise: the log ratio is maximized in both directions from
-    ``starts`` random starts of each kind. Gaussian noise: delta(epsilon) is estimated from ``draws`` outputs
-    in each direction. ``seed`` makes the audit repeatable and has nothing to do with a release.
+    The density of the release is known exactly: of a minimizer under objective perturbation (proof of Theorem
+    1), of a mean with Laplace noise (Theorem 8), and of a private coefficient together with what is fitted
+    given it (Theorem 9). Weights that take no noise are solved for and certified on both datasets. Noise
+    that is gamma or Laplace throughout: the log ratio is maximized in both directions from ``starts`` random
+    starts of each kind. Any Gaussian noise: delta(epsilon) is estimated from ``draws`` outputs in each
+    direction. ``seed`` makes the audit repeatable and has nothing to do with a release.
+
+    What is audited is theta as the theorems have it, against the (epsilon, delta) of the plan's calibrations:
+    before a projection, and before noise that covers the arithmetic, both of which have a part of their own.
 
     Not private: the records must be synthetic, or the audit must stay with the data holder. Raises DataError
-    unless the datasets are neighbors; DeclarationError where theta has no such density (a private first
-    stage, output perturbation, a second stage other than weighted least squares with an elastic net);
+    unless the datasets are neighbors; DeclarationError where the density is not known (a second stage other
+    than weighted least squares with an elastic net, a private first stage that is not logistic);
     CertificateError where a solution is not certified.
     """
     starts = whole_number("starts", starts, at_least=1)
@@ -47,54 +52,67 @@ def audit_density(
     datasets = [model._dataset(*raw) for raw in (first, second)]
     _check_neighbors(datasets[0], datasets[1], model.domain.relation)
     plan = model.plan(datasets[0].n_samples, datasets[0].X.shape[1])
-    one, other = _laws(model, plan, datasets)
+    epsilon, delta = _stated(plan)
+    one, other = laws(model, plan, datasets)
     rng = np.random.default_rng(seed)
     both = ((Direction.FIRST, one, other), (Direction.SECOND, other, one))
-    guarantee = plan.guarantee
-    p = one.model.dimension
     stick = None
-    if one.calibration.noise is Noise.GAMMA:
-        points = starting_points(one, other, starts, rng) + starting_points(other, one, starts, rng)
+    if one.pure:
+        points = one.starts(other, starts, rng) + other.starts(one, starts, rng)
         peaks = [(way, largest_ratio(a, b, points, regular=False)) for way, a, b in both]
         inside = [
-            (way, found if _regular(found) else largest_ratio(a, b, points, regular=True))
+            (way, found if _regular(found) else _inside(a, b, points, plan))
             for (way, found), (_, a, b) in zip(peaks, both, strict=True)
         ]
-        searched = f"{len(points)} starts and {ASCENTS} ascents a direction in {p} coordinates"
+        searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     else:
         samples = [(way, sample(a, b, draws, rng)) for way, a, b in both]
         peaks = [(way, found.peak) for way, found in samples]
         inside = [(way, found.theta_peak) for way, found in samples]
         # each direction gets half of the risk
         level = 1.0 - (1.0 - CONFIDENCE) / 2
-        sticks = [hockey_stick(found, guarantee.epsilon, level) for _, found in samples]
-        stick = larger(*sticks)
-        searched = f"{draws} outputs of each dataset in {p} coordinates"
+        stick = larger(*(hockey_stick(found, epsilon, level) for _, found in samples))
+        searched = f"{draws} outputs of each dataset"
     # either search may find what the other missed
-    direction, peak = max([*peaks, *inside], key=lambda found: found[1].ratio)
+    direction, peak = max([*peaks, *inside], key=lambda found: found[1].certain)
+    theta_peak = max((found for _, found in inside), key=lambda found: found.certain)
     place = peak.place
     assert place is not None  # without a region to keep to, every start counts
+    coefficient = place.coefficient.theta if isinstance(place, JointPlace) else ()
     return DensityAudit(
         loss=peak.ratio,
         direction=direction,
         point=tuple(map(float, place.theta)),
         multiplier=tuple(map(float, place.multiplier)),
-        theta_loss=max(found.ratio for _, found in inside),
-        epsilon=guarantee.epsilon,
-        delta=guarantee.delta,
-        noise=one.calibration.noise,
-        numerical_error=max(_error(one, other, found) for _, found in (*peaks, *inside)),
-        searched=searched,
+        coefficient=tuple(map(float, coefficient)),
+        theta_loss=theta_peak.ratio,
+        epsilon=epsilon,
+        delta=delta,
+        noise=_noise(plan),
+        numerical_error=max(peak.error, theta_peak.error),
+        searched=f"{searched} in {one.dimension} coordinates",
         hockey_stick=stick,
     )
 
 
+def _stated(plan: Plan) -> tuple[float, float]:
+    """What the calibrations promise together: of the ideal output, without a share for the arithmetic."""
+    parts = [plan.calibration] if plan.propensity is None else [plan.propensity, plan.calibration]
+    return sum(part.epsilon for part in parts), sum(part.delta for part in parts)
+
+
+def _noise(plan: Plan) -> Noise:
+    calibration = plan.calibration
+    return (calibration.law if isinstance(calibration, OutputCalibration) else calibration).noise
+
+
+def _inside(one: Law, other: Law, points: list[Array], plan: Plan) -> Peak:
+    # given a private coefficient no point is regular
+    return NOWHERE if plan.propensity else largest_ratio(one, other, points, regular=True)
+
+
 def _regular(peak: Peak) -> bool:
     return peak.place is not None and peak.place.regular
-
-
-def _error(one: OutputLaw, other: OutputLaw, peak: Peak) -> float:
-    return 0.0 if peak.place is None else one.error(peak.place) + other.error(peak.place)
 
 
 def _check_neighbors(first: Dataset, second: Dataset, relation: Neighboring) -> None:
@@ -105,33 +123,3 @@ def _check_neighbors(first: Dataset, second: Dataset, relation: Neighboring) -> 
         raise DataError(f"{int(moved.sum())} records differ row by row: neighbors differ in one")
     if relation is not Neighboring.REPLACE_ONE and np.any(first.a != second.a):
         raise DataError(f"a treatment differs, which {relation.value!r} does not protect")
-
-
-def _laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tuple[OutputLaw, OutputLaw]:
-    calibration, second = plan.calibration, model._second()
-    if plan.propensity is not None or not isinstance(calibration, Calibration):
-        raise DeclarationError("audit_density covers objective perturbation of the second stage alone")
-    program = second.unconstrained() if plan.unconstrained else second
-    solved: list[tuple[LeastSquaresModel, float]] = []
-    for dataset in datasets:
-        records = model.domain.records(dataset.X, dataset.a, dataset.y)
-        weights = model._weights(model._first().instance(records))
-        if not weights.certified:
-            raise CertificateError(weights.advice())
-        instance = program.instance(records, weights.value, gamma=calibration.gamma)
-        solved.append((_smooth_part(instance), weights.certificate.output_radius))
-    # one step for both datasets, of the size at which theta and its multiplier weigh the same
-    step = 1.0 / math.sqrt(solved[0][0].smoothness * solved[1][0].smoothness)
-    coordinates = Coordinates(solved[0][0].penalty, step)
-    one, other = (OutputLaw(found, calibration, coordinates, error) for found, error in solved)
-    return one, other
-
-
-def _smooth_part(instance: Instance) -> LeastSquaresModel:
-    if not isinstance(instance.program, WeightedLeastSquares) or not isinstance(
-        instance.model, LeastSquaresModel
-    ):
-        raise DeclarationError(
-            f"{instance.program.name}: audit_density needs weighted least squares with an elastic net"
-        )
-    return instance.model

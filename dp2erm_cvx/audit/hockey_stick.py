@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from dp2erm_cvx.audit.law import OutputLaw
-from dp2erm_cvx.audit.search import Peak, log_ratio
+from dp2erm_cvx.audit.law import Law, log_ratio
+from dp2erm_cvx.audit.search import NOWHERE, Peak
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.mechanism import simulate
 
 
 @dataclass(frozen=True)
@@ -42,16 +41,17 @@ class Sample:
     theta_peak: Peak
 
 
-def sample(one: OutputLaw, other: OutputLaw, draws: int, rng: np.random.Generator) -> Sample:
+def sample(one: Law, other: Law, draws: int, rng: np.random.Generator) -> Sample:
     """Outputs of ``one``, and the log of its density over that of ``other`` there."""
-    places = [one.place_of(b)[1] for b in simulate(one.calibration, draws, rng)]
+    places = [one.place(u) for u in one.outputs(draws, rng)]
     ratio = np.array([log_ratio(one, other, place) for place in places])
     error = np.array([one.error(place) + other.error(place) for place in places])
     regular = np.array([place.regular for place in places], dtype=np.float64)
     inside = np.where(regular > 0, ratio, -np.inf)
     best, best_inside = int(np.argmax(ratio)), int(np.argmax(inside))
-    theta_peak = Peak(float(inside[best_inside]), places[best_inside] if regular.any() else None)
-    return Sample(ratio, error, regular, Peak(float(ratio[best]), places[best]), theta_peak)
+    peak = Peak(float(ratio[best]), float(error[best]), places[best])
+    theta_peak = Peak(float(inside[best_inside]), float(error[best_inside]), places[best_inside])
+    return Sample(ratio, error, regular, peak, theta_peak if regular.any() else NOWHERE)
 
 
 def hockey_stick(found: Sample, epsilon: float, confidence: float) -> HockeyStick:

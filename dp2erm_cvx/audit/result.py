@@ -22,21 +22,24 @@ class DensityAudit:
 
     ``loss`` is the largest log ratio of the exact output densities that was met, at theta = ``point`` (p,)
     with the subgradient ``multiplier`` (p,) of n R and Theta, in the ``direction`` given. It is the loss of
-    theta together with its multiplier, which is what Theorems 1 and 2 bound and at least that of theta alone;
-    ``theta_loss`` is the same where theta determines its multiplier, hence a loss of theta itself (-inf where
-    no such point was met). ``numerical_error`` bounds the error of both from the certificates of the weights
-    and from rounding.
+    theta together with its multiplier, which is what Theorems 1 and 2 bound and at least that of theta alone.
+    After a private first stage it is that of its ``coefficient`` (d,) as well, which Theorem 9 bounds;
+    otherwise ``coefficient`` is empty. ``theta_loss`` is the same where theta determines all of it, hence a
+    loss of theta itself: -inf where no such point was met, and after a private first stage.
+    ``numerical_error`` bounds the error of both from the certificates of the weights and from rounding.
 
-    Gamma noise: the losses are to be compared with ``epsilon``. Gaussian noise: they are the largest of
-    the draws only, and ``hockey_stick`` is to be compared with ``delta``. ``searched`` says how the loss was
-    looked for. A supremum that was searched for is a lower bound: the audit can refute a guarantee, never
-    establish it.
+    ``epsilon`` and ``delta`` are those of the calibrations: of the ideal output, without what a release adds
+    for its arithmetic. Gamma and Laplace noise: the losses are to be compared with ``epsilon``. Gaussian
+    noise in any stage: they are the largest of the draws only, and ``hockey_stick`` is to be compared with
+    ``delta``. ``noise`` is that of theta. ``searched`` says how the loss was looked for. A supremum that was
+    searched for is a lower bound: the audit can refute a guarantee, never establish it.
     """
 
     loss: float
     direction: Direction
     point: tuple[float, ...]
     multiplier: tuple[float, ...]
+    coefficient: tuple[float, ...]
     theta_loss: float
     epsilon: float
     delta: float

@@ -7,6 +7,7 @@ calibrations is one more module beside them that returns a :class:`Calibration`.
 
 from dp2erm_cvx.calibration.auto import Candidate, Comparison, Family, Option, compare
 from dp2erm_cvx.calibration.constants import Calibration, Noise
+from dp2erm_cvx.calibration.grid import GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.output import OutputCalibration, calibrate_output
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.planning import PlanRow, plan, predicted_error
@@ -19,12 +20,14 @@ from dp2erm_cvx.calibration.renyi import (
 )
 from dp2erm_cvx.calibration.sharp import calibrate, privacy_loss
 from dp2erm_cvx.calibration.utility import PaperUtility, noise_tail, utility_bound, utility_tail
+from dp2erm_cvx.calibration.value import calibrate_value
 
 __all__ = [
     "Calibration",
     "Candidate",
     "Comparison",
     "Family",
+    "GridNoise",
     "Noise",
     "Option",
     "OutputCalibration",
@@ -34,9 +37,11 @@ __all__ = [
     "RenyiCalibration",
     "SquaredLoss",
     "calibrate",
+    "calibrate_grid",
     "calibrate_output",
     "calibrate_paper",
     "calibrate_renyi",
+    "calibrate_value",
     "compare",
     "noise_tail",
     "plan",

@@ -47,7 +47,9 @@ def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> 
     p = whole_number("n_parameters", n_parameters, at_least=1)
     level = public_number("epsilon", epsilon, above=0.0)
     if not _SMALLEST <= shift <= _LARGEST:
-        raise CalibrationError(f"l1_sensitivity = {shift:g} is out of floating-point range: rescale the outcome")
+        raise CalibrationError(
+            f"l1_sensitivity = {shift:g} is out of floating-point range: rescale the outcome"
+        )
     exponent = math.floor(math.log2(shift / (_FINER * p)))
     scale = (shift + p * math.ldexp(1.0, exponent)) / level * (1.0 + MARGIN)
     if not _SMALLEST <= scale <= _LARGEST:

@@ -17,7 +17,14 @@ from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.limits import in_range
 from dp2erm_cvx.calibration.sharp import refuse_uncovered
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import (
+    RENYI_ORDERS,
+    Budget,
+    Neighboring,
+    RenyiCurve,
+    StabilityBound,
+    public_number,
+)
 
 Array = NDArray[np.float64]
 
@@ -61,6 +68,12 @@ class RenyiCalibration(Calibration):
     order: float
     tau: float
 
+    def curve(self) -> RenyiCurve:
+        """The bound of Theorem 7 at the public orders and at ``order``; infinite where h <= 0.001."""
+        orders = sorted({*RENYI_ORDERS, self.order})
+        bounds = _divergence(np.array(orders), self.tau, self.sensitivity / self.scale)
+        return RenyiCurve(tuple(orders), tuple(bounds.tolist()))
+
 
 def renyi_divergence(
     order: ArrayLike, V: float, loss: SquaredLoss, n_samples: int, scale: float, gamma: float
@@ -79,11 +92,9 @@ def renyi_divergence(
     n = whole_number("n_samples", n_samples, at_least=2)
     sigma = public_number("scale", scale, above=0.0)
     ridge = public_number("gamma", gamma, above=0.0)
-    noise_cost, hessian_cost = _costs(orders, _tau(movement, loss, n, ridge))
-    ratio = gradient_movement(movement, loss, ridge) / sigma * (1.0 + MARGIN)
-    with np.errstate(over="ignore"):
-        result: Array = noise_cost * np.square(ratio) * (1.0 + _SLACK) + hessian_cost
-    return result
+    return _divergence(
+        orders, _tau(movement, loss, n, ridge), gradient_movement(movement, loss, ridge) / sigma
+    )
 
 
 def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> float:
@@ -200,6 +211,16 @@ def _tau(V: float, loss: SquaredLoss, n: int, gamma: float) -> float:
 def _top(tau: Array) -> Array:
     """Largest order minus one that is tried: h stays above ``_LEAST_H``."""
     return np.minimum((1.0 - 1.01 * _LEAST_H) / (tau * (2.0 + tau)), _LARGEST_ORDER)
+
+
+def _divergence(order: Array, tau: float, ratio: float) -> Array:
+    """The bound for a shift of ``ratio`` standard deviations and a relative movement ``tau``."""
+    noise_cost, hessian_cost = _costs(order, tau)
+    with np.errstate(over="ignore"):
+        # the floor keeps a square from vanishing
+        squared = np.square(max(ratio, 1e-150) * (1.0 + MARGIN))
+        result: Array = noise_cost * squared * (1.0 + _SLACK) + hessian_cost
+    return result
 
 
 def _unit_noise(tau: Array, budget: Budget, low: Array, high: Array) -> tuple[Array, Array]:

@@ -23,6 +23,9 @@ from dp2erm_cvx.errors import Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
 
+#: Characters of a message: what it quotes from a file or the command line can have any length.
+_WIDEST = 500
+
 
 class Guarded(click.Group):
     """A group that ends every error in one line on stderr and an exit code."""
@@ -58,6 +61,8 @@ class Guarded(click.Group):
 
 def _fail(message: str, code: int) -> int:
     line = " ".join(message.split())
+    if len(line) > _WIDEST:  # both ends: what is quoted stands between the name and the complaint
+        line = f"{line[: _WIDEST // 2]} ... {line[-_WIDEST // 2 :]}"
     click.echo(line if code == INTERNAL else f"error: {line}", err=True)
     return code
 

@@ -39,10 +39,25 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @click.option("--split", type=Number(), help="Share of epsilon that pays for the noise [chosen publicly].")
 @click.option(
     "--solver",
-    default="newton",
+    default="first_certified",
     show_default=True,
-    help="newton, projected_gradient, clarabel, scs, osqp, ...",
+    help="newton, projected_gradient, clarabel, scs, osqp, or the first of them that certifies.",
 )
+@click.option(
+    "--value-share",
+    type=Number(),
+    help="Share of epsilon for the value of the rule against treating all and none [no value].",
+)
+@click.option(
+    "--value-statistic", default="cells", show_default=True, help="cells or contrasts; see the docs on value."
+)
+@click.option(
+    "--arithmetic",
+    default="auto",
+    show_default=True,
+    help="counted (needs the extra secure), assumed, or auto: counted where it can be.",
+)
+@click.option("--numerical-share", type=Number(), help="Share of epsilon for counted arithmetic [0.005].")
 @click.option("--json", "as_json", is_flag=True, help="Print the release as JSON and nothing else on stdout.")
 @click.option("--output", metavar="FILE", help="Write the release as JSON.")
 @click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private.")
@@ -96,6 +111,10 @@ def fit(data: str, **options: Any) -> None:
             split=options["split"],
             solver=solver,
             seed=seed,
+            arithmetic=options["arithmetic"],
+            value_share=options["value_share"],
+            value_statistic=options["value_statistic"],
+            **({} if options["numerical_share"] is None else {"numerical_share": options["numerical_share"]}),
             ledger=Ledger(book) if charged else None,
             dataset=options["dataset"] if charged else None,
         )

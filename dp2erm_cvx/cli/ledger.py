@@ -28,7 +28,7 @@ dp2erm ledger budget.db
 @click.option("--declare-epsilon", type=Number(), help="Open the account of --dataset with this total.")
 @click.option("--declare-delta", type=Number(), help="Delta of that total [0].")
 @click.option("--relation", help="Neighbors that the total is for [replace-one].")
-@click.option("--composition", help="basic, or pld where budgets do not depend on results [basic].")
+@click.option("--composition", help="basic; pld or renyi where budgets do not depend on results [basic].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ledger(file: str, dataset: str | None, as_json: bool, **options: Any) -> None:
     """Show the budgets in the ledger FILE, or declare the total of a data set.
@@ -82,6 +82,9 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
         screen.print(table)
         if account.composition is not spent.composition:
             screen.print(f"declared: {account.composition}; {spent.composition} is in force")
+        if account.composition == "renyi":
+            curves = sum(one.curve is not None for one in account.receipts)
+            screen.print(f"Renyi curves: {curves} of {_counted(account)}; pure releases need none")
         if charges and account.receipts:
             listed = grid("charged at (UTC)", "receipt", "note", "epsilon", "delta", left=3)
             listed.columns[1].no_wrap = True

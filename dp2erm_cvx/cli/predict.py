@@ -32,8 +32,9 @@ def predict(release: str, data: str, output: str | None) -> None:
     writable(output)
     try:
         text = Path(release).read_bytes()
-    except OSError as error:
-        raise DeclarationError(f"{release}: cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise DeclarationError(f"{release}: cannot be read: {told}") from None
     with progress("predicting"):
         published = Release.from_json(text)
         second, domain = from_release(published)

@@ -100,8 +100,25 @@ def _estimates(
     elif second.name == "arm_means" and domain.outcome_center:
         yield f"The arm means are relative to the public center {domain.outcome_center:g}."
     yield from noise_sentences(moved)
+    yield from _value(release)
     if release.mechanism.propensity is not None:
         yield "The noise of the private propensity comes on top: its effect on theta depends on the records."
+
+
+def _value(release: Release) -> Iterator[Table | str]:
+    value = release.value
+    if value is None:
+        return
+    table = grid("value of the rule against", "difference", "95 % of the noise")
+    for other, found, width in zip(
+        ("treating all", "treating none"),
+        (value.against_all, value.against_none),
+        value.half_widths,
+        strict=True,
+    ):
+        table.add_row(other, f"{found:+.4g}", f"±{width:.3g}")
+    yield table
+    yield "Estimated by the weights of the first stage; the range is that of the noise alone."
 
 
 def _guarantee(release: Release) -> Table:
@@ -140,6 +157,14 @@ def _guarantee(release: Release) -> Table:
         ("stability V", f"{mechanism.stability:.6g} (largest weight {mechanism.weight_bound:.4g})"),
         ("sensitivity", f"{mechanism.sensitivity:.6g}{product}"),
     ]
+    if (numerical := mechanism.numerical) is not None and not output:
+        rows.append(
+            (
+                "arithmetic",
+                f"discrete Laplace noise of scale {numerical.scale:.2g} on multiples of "
+                f"2^{numerical.grid_exponent}, 2 x {numerical.epsilon:.3g} of epsilon",
+            )
+        )
     table = Table.grid(padding=(0, 2))
     for name, text in rows:
         table.add_row(name, text)

@@ -77,10 +77,15 @@ def writable(path: str | None, *inputs: str | None) -> None:
     """
     if path is None:
         return
-    if Path(path).resolve() in [Path(other).resolve() for other in inputs if other is not None]:
+    try:
+        taken = Path(path).resolve() in [Path(other).resolve() for other in inputs if other is not None]
+        folder = Path(path).parent
+        fine = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
+    except (OSError, ValueError):  # no name of a file: too long, or with a character that none may hold
+        taken = fine = False
+    if taken:
         raise DeclarationError(f"{path}: is used by this command already: choose another file")
-    folder = Path(path).parent
-    if Path(path).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+    if not fine:
         raise DeclarationError(f"{path}: cannot be written: choose a file in a folder that exists")
 
 
@@ -88,5 +93,6 @@ def write_text(path: str | Path, text: str) -> None:
     """Write a file. Raises DeclarationError in one line."""
     try:
         Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DeclarationError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise DeclarationError(f"{path}: cannot be written: {told}") from None

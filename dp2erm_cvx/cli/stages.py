@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.cli.options import names, number_or_text
@@ -78,14 +79,17 @@ def from_release(release: Release) -> tuple[SecondStage, Domain]:
         domain = Domain.from_dict(release.domain)
         second = registry.build(registry.second_stages(), str(release.second_stage["name"]), **settings)
         expected = second.parameter_names(release.columns, domain)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise DeclarationError(f"release JSON: second_stage or domain is damaged ({error!r})") from None
     except Dp2ermError as error:
         raise DeclarationError(f"release JSON: {error}") from None
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        raise DeclarationError(f"release JSON: second_stage or domain is damaged ({error!r})") from None
     if not len(release.theta) == len(release.parameters) == len(expected):
         raise DeclarationError(
             f"release JSON: theta has {len(release.theta)} values, the program {len(expected)} parameters"
         )
+    # every effect is at most the l1 norm of theta times the largest covariate
+    if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
+        raise DeclarationError("release JSON: theta is too large for finite effects")
     return second, domain
 
 

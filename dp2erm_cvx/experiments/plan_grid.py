@@ -16,7 +16,7 @@ from dp2erm_cvx.calibration import Noise, OutputCalibration, PlanRow, predicted_
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.experiments.noise_range import noise_range
-from dp2erm_cvx.plan import Method, Plan, make_plan
+from dp2erm_cvx.plan import Arithmetic, Method, Plan, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage, WeightedLeastSquares
 from dp2erm_cvx.two_stage import TOLERANCE
@@ -102,6 +102,7 @@ def _tried(
             method=method,
             noise=noise,
             weight_error=TOLERANCE * n,
+            arithmetic=Arithmetic.AUTO,
         )
     except CalibrationError as error:
         return str(error)

@@ -12,8 +12,10 @@ from typing import TypeVar
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger.account import Account, Receipt
 from dp2erm_cvx.ledger.composition import Composition, fits, spent
+from dp2erm_cvx.ledger.cost import Cost
+from dp2erm_cvx.ledger.encoding import decode, encode
 from dp2erm_cvx.ledger.store import transaction
-from dp2erm_cvx.privacy import Budget, Neighboring
+from dp2erm_cvx.privacy import Budget, Neighboring, RenyiCurve
 from dp2erm_cvx.release import Guarantee, Standing
 
 _LONGEST = 200
@@ -74,11 +76,14 @@ class Ledger:
         note: str = "",
         *,
         relation: Neighboring | str = Neighboring.REPLACE_ONE,
+        curve: RenyiCurve | None = None,
     ) -> Receipt:
         """Charge a release before its noise is drawn; the receipt is on disk when this returns.
 
-        ``relation`` is that of a ``Budget``; a ``Guarantee`` states its own. Raises DeclarationError for what
-        is no known guarantee, LedgerError where the charge does not fit; then nothing was changed.
+        ``relation`` is that of a ``Budget``; a ``Guarantee`` states its own. ``curve`` bounds the Renyi
+        divergences of the same release, for the composition ``renyi``; all others use the (epsilon, delta).
+        Raises DeclarationError for what is no known guarantee, LedgerError where the charge does not fit;
+        then nothing was changed.
         """
         _line("dataset", dataset, empty=False)
         _line("note", note)
@@ -89,8 +94,10 @@ class Ledger:
         else:
             budget = _budget(guarantee)
         related = _member("relation", relation, Neighboring)
+        if curve is not None and not isinstance(curve, RenyiCurve):
+            raise DeclarationError(f"curve = {curve!r:.60}: must be a RenyiCurve")
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        receipt = Receipt(uuid.uuid4().hex, dataset, budget, note, now)
+        receipt = Receipt(uuid.uuid4().hex, dataset, budget, note, now, curve)
         with transaction(self.path) as db:
             account = self._account(db, dataset)
             if account.relation is not related and account.relation is Neighboring.REPLACE_ONE:
@@ -98,13 +105,21 @@ class Ledger:
                     f"data set {dataset!r} counts neighbors as {account.relation}, and this release protects "
                     f"{related} only: release under {account.relation}"
                 )
-            charged = [one.budget for one in account.receipts]
-            if not fits([*charged, budget], account.total, account.composition):
+            charged = [one.cost for one in account.receipts]
+            if not fits([*charged, Cost(budget, curve)], account.total, account.composition):
                 raise LedgerError(_refusal(account, budget))
             db.execute(
-                "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now),
+                "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    receipt.number,
+                    dataset,
+                    repr(budget.epsilon),
+                    repr(budget.delta),
+                    note,
+                    now,
+                    encode(curve),
+                ),
             )
         return receipt
 
@@ -126,18 +141,19 @@ class Ledger:
         if row is None:
             raise LedgerError(f"data set {dataset!r} has no declared total in {self.path}: declare one first")
         rows = db.execute(
-            "SELECT number, epsilon, delta, note, charged_at FROM charges WHERE dataset = ? ORDER BY place",
+            "SELECT number, epsilon, delta, note, charged_at, curve FROM charges WHERE dataset = ? "
+            "ORDER BY place",
             (dataset,),
         )
         try:
             total, related, composed = Budget(row[0], row[1]), Neighboring(row[2]), Composition(row[3])
             receipts = tuple(
-                Receipt(number, dataset, Budget(epsilon, delta), note, at)
-                for number, epsilon, delta, note, at in rows
+                Receipt(number, dataset, Budget(epsilon, delta), note, at, decode(curve))
+                for number, epsilon, delta, note, at, curve in rows
             )
         except ValueError as error:
             raise LedgerError(f"{self.path}: the ledger is damaged: {error}") from None
-        figures = spent([one.budget for one in receipts], total, composed)
+        figures = spent([one.cost for one in receipts], total, composed, related)
         return Account(dataset, total, related, composed, receipts, figures)
 
 
@@ -146,7 +162,8 @@ def _refusal(account: Account, budget: Budget) -> str:
     return (
         f"data set {account.dataset!r}: epsilon = {budget.epsilon:g}, delta = {budget.delta:g} does not fit: "
         f"epsilon = {so_far.left_epsilon:g}, delta = {so_far.left_delta:g} is left of epsilon = "
-        f"{account.total.epsilon:g}, delta = {account.total.delta:g} ({so_far.composition} composition)"
+        f"{account.total.epsilon:g}, delta = {account.total.delta:g} ({so_far.composition} composition, "
+        f"neighbors: {account.relation})"
     )
 
 

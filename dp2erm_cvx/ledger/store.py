@@ -1,4 +1,4 @@
-"""The file behind the ledger: one SQLite transaction per operation."""
+"""The file behind the ledger: one SQLite transaction per operation, in which an older file is upgraded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import LedgerError
 
 #: Marks a file as a ledger.
 _APPLICATION_ID = 0x64703265
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 #: Seconds to wait for other processes.
 _PATIENCE = 60.0
 
@@ -24,10 +24,13 @@ _SCHEMA = (
     """CREATE TABLE charges (
         place INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE,
         dataset TEXT NOT NULL REFERENCES accounts (dataset),
-        epsilon TEXT NOT NULL, delta TEXT NOT NULL, note TEXT NOT NULL, charged_at TEXT NOT NULL)""",
+        epsilon TEXT NOT NULL, delta TEXT NOT NULL, note TEXT NOT NULL, charged_at TEXT NOT NULL,
+        curve TEXT)""",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {_SCHEMA_VERSION}",
 )
+#: What makes the layout of the next version out of each older one.
+_UPGRADES = {1: ("ALTER TABLE charges ADD COLUMN curve TEXT", "PRAGMA user_version = 2")}
 
 
 @contextmanager
@@ -62,7 +65,7 @@ def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connect
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Lay out an empty file; refuse one that holds something else."""
+    """Lay out an empty file, upgrade an older one; refuse one that holds something else."""
     (identity,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -71,5 +74,9 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
             db.execute(statement)
     elif identity != _APPLICATION_ID:
         raise LedgerError(f"{path}: is a database of something else: name another file")
-    elif version != _SCHEMA_VERSION:
+    elif version != _SCHEMA_VERSION and version not in _UPGRADES:
         raise LedgerError(f"{path}: is a ledger of version {version}, and {_SCHEMA_VERSION} is known here")
+    else:
+        for older in range(version, _SCHEMA_VERSION):
+            for statement in _UPGRADES[older]:
+                db.execute(statement)

@@ -20,11 +20,13 @@ from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.logistic import LogisticModel
+from dp2erm_cvx.program.reach import logistic_reach, public_reach
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.second_stage import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance, Program
+from dp2erm_cvx.program.weights import weights_on_grid
 
 __all__ = [
     "Array",
@@ -70,9 +72,12 @@ __all__ = [
     "WholeSpace",
     "clip_norm",
     "factor",
+    "logistic_reach",
     "parameter_cost",
     "public_number",
     "public_radius",
+    "public_reach",
     "public_ridge",
     "resolved",
+    "weights_on_grid",
 ]

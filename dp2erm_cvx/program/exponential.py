@@ -10,7 +10,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.program.sets import L2Ball, WholeSpace
-from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, sum_error
+from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
 
 
 class ExponentialModel(Composite):
@@ -42,7 +42,7 @@ class ExponentialModel(Composite):
         self.target: Array = target - self.center
         self.row_norms: Array = np.linalg.norm(self.B, axis=1)
         self.ridge = self.n * ridge
-        self.spread = float(np.max(self.row_norms, initial=0.0))
+        self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)
         self.size = self.spread + 2 * float(np.linalg.norm(self.center))  # what centering rounds against
         self.smoothness = self.n * self.spread**2 + self.ridge
         # third central moments are at most the range 2 * spread * ||v|| times the variance
@@ -71,12 +71,25 @@ class ExponentialModel(Composite):
         covariance: Array = second - np.outer(mean, mean)
         return self.n * covariance + self.ridge * np.eye(self.dimension)
 
-    def rounding(self, v: Array) -> float:
+    def hessian_rounding(self, v: Array) -> float:
+        # the second moment, the square of the mean and, by Jensen, what either rounds are at most second
         _, p = self._log_mean_exp(v)
+        second = float(np.sum(p * self.row_norms**2 * (self._tilt_error(v) + product_error(self.n))))
+        mean = float(p @ self.row_norms)
+        total = 4 * second + 32 * UNIT * float(p @ self.row_norms**2) + 4 * self.row_error * mean
+        return self.n * total + 4 * UNIT * self.ridge
+
+    def _tilt_error(self, v: Array) -> Array:
+        """Bound on the relative error of every computed ``exp(<b_i, v>) / sum``, (n,)."""
         # an absolute error of a score is a relative one of its exponential, and of the sum of them; capped,
         # because a dual that diverges for lack of a ridge would overflow here
         error = np.minimum(self._score_error(v), 150.0)
-        relative = np.expm1(error + np.max(error) + 8 * UNIT) + 8 * UNIT
+        relative: Array = np.expm1(error + np.max(error) + 8 * UNIT) + 8 * UNIT
+        return relative
+
+    def rounding(self, v: Array) -> float:
+        _, p = self._log_mean_exp(v)
+        relative = self._tilt_error(v)
         moment = float(np.sum(p * self.row_norms * relative)) + self.row_error
         moment += sum_error(self.n) * float(np.linalg.norm(np.abs(self.B).T @ p))
         shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size) + self.row_error
@@ -105,6 +118,7 @@ class ExponentialModel(Composite):
         if math.isfinite(self.trim):
             # a cap breaks the common shift: every score counts with its own size
             kappa = self.size * (radius + dot_error(self.dimension) * float(np.linalg.norm(v)))
+            kappa += 2 * UNIT * abs(math.log(self.trim))
         kappa += float(np.max(self._score_error(v)))
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 

@@ -79,6 +79,16 @@ class PrivateFirstStage(FirstStage):
     def perturbed_model(self, records: Records, gamma: float, noise: Array) -> Composite:
         """Exact form of the perturbed program; its ``output`` is the weights (n,)."""
 
+    def reachable_radius(
+        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
+    ) -> float | None:
+        """Public bound on the radius that the coefficient (not the weights) is sure to be certified to.
+
+        For all records of the domain and every noise with ``||b|| <= noise_norm``: a bound on
+        ``Certificate.radius``. None where no such bound is known.
+        """
+        return None
+
     def data(self, records: Records) -> dict[str, Value]:
         return self.perturbed_data(records, 0.0, np.zeros(records.X.shape[1]))
 

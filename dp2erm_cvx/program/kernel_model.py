@@ -11,6 +11,10 @@ from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, sum_error
 
+#: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``, for up to
+#: 200 covariates: an inner product or a squared distance of p terms is wrong by p + 1 units.
+_ENTRY = 256.0
+
 
 class KernelModel(Composite):
     """f(v) = <v, Q v> - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
@@ -46,10 +50,12 @@ class KernelModel(Composite):
         return self.ridge, self.smoothness
 
     def rounding(self, v: Array) -> float:
-        # entries of Q are computed to a few units each, and c is a sum of such entries
         error = sum_error(self.n) + 16 * UNIT
         terms = 2 * error * (np.abs(self.Q) @ np.abs(v) + self.row_sums) + 4 * UNIT * self.ridge * np.abs(v)
-        return float(np.linalg.norm(terms))
+        # the entries of Q themselves, and c as a sum of such entries
+        size = np.sqrt(np.maximum(np.diag(self.Q), 0.0))
+        entries = 2 * _ENTRY * UNIT * float(size @ np.abs(v) + np.sum(size))
+        return float(np.linalg.norm(terms)) + entries * float(np.linalg.norm(size))
 
     def start(self) -> Array:
         return self.penalty.set.project(np.zeros(self.n))

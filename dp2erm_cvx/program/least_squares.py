@@ -6,7 +6,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program.composite import Composite, Penalty
-from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, sum_error
+from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
 
 
 class LeastSquaresModel(Composite):
@@ -41,6 +41,11 @@ class LeastSquaresModel(Composite):
 
     def hessian(self, v: Array) -> Array:
         return self._hessian
+
+    def hessian_rounding(self, v: Array) -> float:
+        # entry (j, k) is wrong by a share of sum w |x_j| |x_k|, a matrix of norm sum w ||x||^2 at most
+        moment = 2 * float(self.weights @ self.row_norms**2)
+        return (product_error(self.n) + 8 * UNIT) * moment + 4 * UNIT * self.ridge
 
     def rounding(self, v: Array) -> float:
         return float(np.linalg.norm(self.rounding_by_coordinate(v)))

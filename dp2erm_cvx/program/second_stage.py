@@ -18,6 +18,7 @@ from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.reach import least_squares_reach, public_reach
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.stage import Instance, Program
@@ -62,6 +63,16 @@ class SecondStage(Program):
     def unconstrained(self) -> Self:
         """The same loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
         raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
+
+    def reachable_radius(
+        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
+    ) -> float | None:
+        """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
+
+        For all records of the domain, all weights >= 0 of sum n and every noise with ``||b|| <=
+        noise_norm``. None where no such bound is known.
+        """
+        return None
 
     @abc.abstractmethod
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
@@ -142,6 +153,33 @@ class WeightedLeastSquares(SecondStage):
         ridge = n * (gamma + self.regularizer.l2)
         penalty = Penalty(self.feasible(records.domain), n * self.regularizer.l1)
         return Instance(self, lambda: data, LeastSquaresModel(X, z, weights, ridge, b, penalty), ridge)
+
+    def reachable_radius(
+        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
+    ) -> float | None:
+        """The radius where Newton's method stops (:func:`~dp2erm_cvx.program.reach.radius_at_floor`).
+
+        None for a user's regularizer, which only a duality gap judges, for constants that state no bounds on
+        x and z, and for a curvature too small for floating point. Raises DeclarationError.
+        """
+        n, ridge, reach = public_reach(n_samples, gamma, noise_norm)
+        loss = self.loss_constants(domain, n_features)
+        if isinstance(self.regularizer, UserRegularizer):
+            return None
+        if loss.covariate_bound is None or loss.response_bound is None:
+            return None
+        theta_set, p = self.feasible(domain), loss.n_parameters
+        return least_squares_reach(
+            n,
+            p,
+            covariate_bound=loss.covariate_bound,
+            response_bound=loss.response_bound,
+            ridge=n * (ridge + self.regularizer.l2),
+            noise_norm=reach,
+            set_norm=theta_set.norm_bound(p),
+            set_rounding=theta_set.rounding(p),
+            is_mean=loss.is_mean,
+        )
 
     def declare(self, leaf: Leaves) -> Declaration:
         factor = leaf("factor")

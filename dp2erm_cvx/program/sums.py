@@ -29,6 +29,11 @@ def sum_error(n: int) -> float:
     return operations * UNIT / (1 - operations * UNIT)
 
 
+def product_error(n: int) -> float:
+    """Relative error of an entry of ``A.T @ B`` over n rows, added in any order whatever."""
+    return (n + 2) * UNIT / (1 - (n + 2) * UNIT)
+
+
 def dot_error(d: int) -> float:
     """Relative error of an inner product of d terms, relative to the sum of magnitudes."""
     return (d + 1) * UNIT / (1 - (d + 1) * UNIT)

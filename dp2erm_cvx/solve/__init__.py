@@ -1,6 +1,7 @@
 """Solvers, certificates and the one function that joins them."""
 
 from dp2erm_cvx.solve.certificate import Certificate, certify
+from dp2erm_cvx.solve.gradient import iteration_bound
 from dp2erm_cvx.solve.solution import Solution, Stats
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
 from dp2erm_cvx.solve.solvers import (
@@ -31,6 +32,7 @@ __all__ = [
     "Stats",
     "Status",
     "certify",
+    "iteration_bound",
     "solve",
     "solver_by_name",
 ]

@@ -65,6 +65,7 @@ def certify(instance: Instance, point: Array) -> Certificate:
     gradient = model.gradient(point)
     if model.penalty == Penalty():
         forward, residual, prox_error, evaluated = point, gradient, 0.0, [point]
+        prox_distance = 0.0
     else:
         # any step gives a subgradient at the prox point; the local curvature keeps its rounding small
         curvature = max(model.spectrum(point)[1], 1e-300)
@@ -73,16 +74,18 @@ def certify(instance: Instance, point: Array) -> Certificate:
         # the prox and the difference point - forward round at the size of the point and of the step taken
         size = float(np.linalg.norm(point)) + float(np.linalg.norm(gradient)) / curvature
         prox_error = model.penalty.set.rounding(model.dimension) * UNIT * curvature * size
+        prox_distance = prox_error / curvature
         evaluated = [point, forward]
     rounding = sum(model.rounding(v) for v in evaluated) + prox_error
-    norm = float(np.linalg.norm(residual)) * (1 + 1e-12)
+    norm = _norm(residual)
     distance, strong_convexity = _distance(model, forward, norm + rounding)
     if model.self_concordance == 0.0:
         by_coordinate = sum(
             (model.rounding_by_coordinate(v) for v in evaluated), np.abs(residual) + prox_error
         )
         distance = min(distance, _scaled_distance(model, forward, by_coordinate))
-    step = float(np.linalg.norm(point - forward))
+    # the bounds are about the exact prox point, of which ``forward`` is the rounded value
+    step = _norm(point - forward) + prox_distance
     radius = (step + distance) * (1 + 1e-12)
     local = _local_error(model, forward, residual, rounding, distance, step)
     inside = model.penalty.set.project(point)
@@ -100,6 +103,11 @@ def certify(instance: Instance, point: Array) -> Certificate:
     )
 
 
+def _norm(v: Array) -> float:
+    """Norm of ``v`` (d,), rounded up: the relative term covers some 10^4 roundings, the other underflow."""
+    return float(np.linalg.norm(v)) * (1 + 1e-12) + 1e-150 * math.sqrt(len(v))
+
+
 def _distance(model: Composite, point: Array, residual: float) -> tuple[float, float]:
     """Bound on the distance to the minimizer from a subgradient of norm ``residual`` at ``point``.
 
@@ -111,7 +119,7 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
     lowest, _ = model.spectrum(point)
     local, c = math.inf, model.self_concordance
     if lowest > 0:
-        ratio = c * residual / lowest
+        ratio = c * residual / lowest * (1 + 1e-12)  # first, because the logarithm amplifies its rounding
         if c == 0.0:
             local = residual / lowest
         elif ratio < 1:
@@ -132,10 +140,12 @@ def _scaled_distance(model: Composite, point: Array, error: Array) -> float:
     diagonal = np.sqrt(np.maximum(np.diag(H), 0.0))
     if np.min(diagonal) <= 0:
         return math.inf
-    lowest = float(np.linalg.eigvalsh(H / np.outer(diagonal, diagonal))[0]) - 64 * model.dimension * UNIT
+    eigenvalues = np.linalg.eigvalsh(H / np.outer(diagonal, diagonal))
+    error_of_H = model.hessian_rounding(point) / float(np.min(diagonal)) ** 2
+    lowest = float(eigenvalues[0]) - 64 * model.dimension * UNIT * float(eigenvalues[-1]) - error_of_H
     if lowest <= 0:
         return math.inf
-    length = float(np.linalg.norm(error / diagonal)) / lowest
+    length = _norm(error / diagonal) / lowest
     return length / float(np.min(diagonal)) * (1 + 1e-9)
 
 
@@ -151,11 +161,12 @@ def _local_error(
     if exponent == 0.0 or not exponent <= 10.0:
         return None
     eigenvalues, vectors = np.linalg.eigh(model.hessian(point))
-    eigenvalues = eigenvalues - 64 * model.dimension * UNIT * eigenvalues[-1]
+    error_of_H = model.hessian_rounding(point)
+    eigenvalues = eigenvalues - 64 * model.dimension * UNIT * eigenvalues[-1] - error_of_H
     if eigenvalues[0] <= 0:
         return None
     inverse_root = vectors / np.sqrt(eigenvalues)
-    size = float(np.linalg.norm(residual @ inverse_root)) + rounding / math.sqrt(eigenvalues[0])
+    size = _norm(residual @ inverse_root) + rounding / math.sqrt(eigenvalues[0])
     return LocalError(inverse_root, size * math.exp(exponent) * (1 + 1e-9), step)
 
 

@@ -9,6 +9,7 @@ from scipy.linalg import lstsq
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program.composite import Composite
+from dp2erm_cvx.program.reach import FLOOR, FLOOR_RELATIVE
 
 _DECREASE = 1e-4
 
@@ -39,6 +40,8 @@ def minimize(model: Composite, start: Array, max_iterations: int = 100) -> Newto
         stalled = 0 if state.residual < 0.5 * best.residual else stalled + int(_at_floor(model, best))
         if state.residual < best.residual:
             best = state
+        if best.residual <= 1e-3 * model.rounding(best.forward):
+            break  # what is left is noise, which can be halved for long
     return NewtonResult(best.forward, iterations)
 
 
@@ -89,6 +92,5 @@ def _search(model: Composite, state: _State, direction: Array, step: float) -> _
 
 def _at_floor(model: Composite, state: _State) -> bool:
     """Whether the residual is within reach of the rounding error of the gradient."""
-    return state.residual <= 8 * model.rounding(state.forward) + 1e-13 * model.smoothness * float(
-        np.linalg.norm(state.forward)
-    )
+    size = model.smoothness * float(np.linalg.norm(state.forward))
+    return state.residual <= FLOOR * model.rounding(state.forward) + FLOOR_RELATIVE * size

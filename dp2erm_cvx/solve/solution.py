@@ -25,7 +25,8 @@ class Solution:
     """A point with its certificate.
 
     ``value`` is the weights (n,) or theta (p,), ``point`` the variable of the composite model. ``certified``
-    is what counts; ``status`` is only what the solver claimed. Values are private and do not appear in the
+    is what counts; ``status`` is only what the solver claimed. ``within`` is the absolute bound on the radius
+    that was asked for in place of the relative ``tolerance``. Values are private and do not appear in the
     repr.
     """
 
@@ -35,17 +36,21 @@ class Solution:
     certificate: Certificate = field(repr=False)
     tolerance: float
     stats: Stats = field(repr=False)
+    within: float | None = None
 
     @property
     def certified(self) -> bool:
-        """Whether the relative radius is within the tolerance asked for."""
+        """Whether the radius is within what was asked for: ``within``, or else the relative tolerance."""
+        if self.within is not None:
+            return self.certificate.radius <= self.within
         return self.certificate.certifies(self.tolerance)
 
     def advice(self) -> str:
         """What to try next, in words that hold no private number."""
         if self.certified:
             return "certified"
+        asked = f"{self.tolerance:g} relative" if self.within is None else f"within {self.within:g}"
         return (
             f"{self.stats.solver} ended with status {self.status.value} and the point is not certified to "
-            f"{self.tolerance:g} relative: raise the ridge, loosen the tolerance, or try another solver"
+            f"{asked}: raise the ridge, loosen the tolerance, or try another solver"
         )

@@ -14,6 +14,7 @@ from scipy.optimize import linprog
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, InfeasibleError, ProgramError, SolverError
+from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
 from dp2erm_cvx.program.exponential import HardExponentialModel
 from dp2erm_cvx.program.stage import Instance
@@ -46,44 +47,57 @@ class _Found:
     iterations: int
 
 
+@dataclass(frozen=True)
+class _Asked:
+    tolerance: float
+    within: float | None
+    polish: bool
+
+
 def solve(
     instance: Instance,
     *,
     solver: str | Solver = "newton",
     tolerance: float | None = None,
+    within: float | None = None,
     polish: bool = True,
     throw: bool = True,
 ) -> Solution:
     """Solve, polish by Newton steps, and certify.
 
     ``solver`` is a name or a settings object; no other solver is tried unless it is a
-    :class:`FirstCertified`. ``polish=False`` leaves and judges the solver's own point.
+    :class:`FirstCertified`, whose solvers are all given the same instance. ``polish=False`` leaves and judges
+    the solver's own point. ``within`` > 0 is an absolute bound on the radius of the model's own variable, in
+    place of the relative ``tolerance``.
 
-    Raises ProgramError where the solver does not apply, InfeasibleError where hard constraints have no
-    solution, SolverError where no point was found, and, if ``throw``, CertificateError where the point is not
-    certified to the relative ``tolerance`` (default: TOLERANCE, or GAP_TOLERANCE without a prox-friendly
-    form).
+    Raises DeclarationError for an invalid ``within``, ProgramError where the solver does not apply,
+    InfeasibleError where hard constraints have no solution, SolverError where no point was found, and, if
+    ``throw``, CertificateError where the point is not certified as asked (default tolerance: TOLERANCE, or
+    GAP_TOLERANCE without a prox-friendly form).
     """
     settings = solver_by_name(solver)
     if tolerance is None:
         tolerance = GAP_TOLERANCE if instance.model is None else TOLERANCE
+    if within is not None:
+        within = public_number("within", within, above=0)
+    asked = _Asked(tolerance, within, polish)
     if isinstance(settings, FirstCertified):
-        solution = _first_certified(instance, settings, tolerance, polish)
+        solution = _first_certified(instance, settings, asked)
     else:
-        solution = _solve_one(instance, settings, tolerance, polish)
+        solution = _solve_one(instance, settings, asked)
     if throw and not solution.certified:
         _raise_if_infeasible(instance)
         raise CertificateError(solution.advice())
     return solution
 
 
-def _first_certified(
-    instance: Instance, settings: FirstCertified, tolerance: float, polish: bool
-) -> Solution:
+def _first_certified(instance: Instance, settings: FirstCertified, asked: _Asked) -> Solution:
     last: Solution | None = None
     for candidate in settings.solvers:
+        if instance.model is None and not isinstance(candidate, ConicSolver):
+            continue  # such a program has no form that the others could work on, whatever the data
         try:
-            last = _solve_one(instance, candidate, tolerance, polish)
+            last = _solve_one(instance, candidate, asked)
         except SolverError:
             continue
         if last.certified:
@@ -93,20 +107,20 @@ def _first_certified(
     return last
 
 
-def _solve_one(instance: Instance, settings: Solver, tolerance: float, polish: bool) -> Solution:
+def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     began = time.perf_counter()
     found = _find(instance, settings)
     raw = certify(instance, found.point)
     point, certificate, polish_iterations = found.point, raw, 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
-    if polish and instance.model is not None and not isinstance(settings, Newton):
+    if asked.polish and instance.model is not None and not isinstance(settings, Newton):
         polished = newton.minimize(instance.model, point, _POLISH_ITERATIONS)
         after = certify(instance, polished.point)
         if after.radius <= certificate.radius:
             point, certificate, polish_iterations = polished.point, after, polished.iterations
     value = point if instance.model is None else instance.model.output(point)
     stats = Stats(settings.name, found.iterations, time.perf_counter() - began, polish_iterations, raw)
-    return Solution(value, point, found.status, certificate, tolerance, stats)
+    return Solution(value, point, found.status, certificate, asked.tolerance, stats, asked.within)
 
 
 def _find(instance: Instance, settings: Solver) -> _Found:

@@ -134,7 +134,7 @@ class ProjectedGradient(Solver):
 class FirstCertified(Solver):
     """Try ``solvers`` in order and take the first certified solution, which names who found it."""
 
-    solvers: tuple[Solver, ...] = field(default=(Newton(), Clarabel(), SCS()))
+    solvers: tuple[Solver, ...] = field(default=(Newton(), ProjectedGradient(), Clarabel(), SCS()))
     name = "first_certified"
 
 

@@ -44,3 +44,19 @@ def lone(rng, n=12, k=2):
     other = X.copy(), a.copy(), y.copy()
     a[0] = 1 - arm
     return (X, a, y), other
+
+
+def heavy(rng, n=12, k=2):
+    """All margins and effects are alike, and then the changed record has the opposite of both.
+
+    Under a coefficient far along its margin it has the largest weight: the most that Theorem 9 allows.
+    """
+    u = rng.normal(size=k)
+    u /= np.linalg.norm(u)
+    a, side = rng.integers(2, size=n), float(rng.choice([-1.0, 1.0]))
+    sign = 2 * a - 1.0
+    X, y = -sign[:, None] * u, side * sign
+    other = X.copy(), a.copy(), y.copy()
+    # with a flip, the same covariates and outcome are the opposite margin and effect
+    other[1][0] = 1 - a[0]
+    return (X, a, y), other

@@ -3,25 +3,25 @@
 import dataclasses
 import math
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.density import _laws
+from dp2erm_cvx.audit.laws import laws as audited
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.plan import make_plan
-from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import Box, ClosedFormWeights, ElasticNet, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.program import Box, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.solve import solve
 from tests.audit.pairs import aligned, lone, neighbors
 
 N = 12
@@ -45,13 +45,13 @@ def release(first="uniform", second="itr", budget=PURE, cls=PrivateTwoStageERM, 
 
 def laws(model, pair):
     datasets = [model._dataset(*data) for data in pair]
-    return _laws(model, model.plan(N, datasets[0].X.shape[1]), datasets)
+    return audited(model, model.plan(N, datasets[0].X.shape[1]), datasets)
 
 
 def weighted(model, data):
     """First-stage weights of a raw dataset."""
     instance = model._first().instance(model.domain.records(*data))
-    return model._weights(instance).value
+    return solve(instance, tolerance=1e-6).value
 
 
 # closed forms
@@ -66,8 +66,8 @@ def test_loss_of_the_plug_in_is_the_shift_over_the_scale(first, seed):
     # no other term of the objective differs between the two datasets
     expected = abs(c - d) / model.plan(N, 2).calibration.scale
     found = audit_density(model, *pair, seed=seed, starts=4)
-    assert found.loss == pytest.approx(expected, abs=1e-9)
-    assert found.theta_loss == pytest.approx(expected, abs=1e-9)
+    assert found.loss == pytest.approx(expected, abs=1e-8)
+    assert found.theta_loss == pytest.approx(expected, abs=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -105,10 +105,11 @@ def test_delta_of_a_normal_release_lies_in_its_interval(kind):
     c, d = (2 * np.sum(2 * (2 * a - 1) * y) for _, a, y in pair)
     shift = abs(c - d) / model.plan(N, 2).calibration.scale
     assert shift > 0
-    found = audit_density(model, *pair, draws=1000).hockey_stick
-    delta = stats.norm.cdf(shift / 2 - 1 / shift) - math.e * stats.norm.cdf(-shift / 2 - 1 / shift)
-    assert found.low <= delta <= found.high
-    assert found.theta_low == found.low
+    found = audit_density(model, *pair, draws=1000)
+    away = found.epsilon / shift
+    delta = stats.norm.cdf(shift / 2 - away) - math.exp(found.epsilon) * stats.norm.cdf(-shift / 2 - away)
+    assert found.hockey_stick.low <= delta <= found.hockey_stick.high
+    assert found.hockey_stick.theta_low == found.hockey_stick.low
 
 
 @pytest.mark.parametrize(
@@ -139,8 +140,9 @@ def test_the_law_is_that_of_the_fit(second):
         model.fit(*pair[0])
         law, _ = laws(model, pair)
         noise = model.private_workings_.noise
-        place = law.place_of(noise)[1]
-        np.testing.assert_allclose(place.theta, model.theta_, rtol=1e-6, atol=1e-8)
+        place = law.place(law.at_noise(noise))
+        np.testing.assert_allclose(place.theta, model.private_workings_.theta.value, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(place.theta, model.theta_, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(law.noise(place), noise, rtol=1e-8, atol=1e-8)
 
 
@@ -190,113 +192,6 @@ def test_theorem_seven_is_audited_before_the_projection():
     assert found.theta_loss == found.loss
 
 
-# planted bugs
-
-
-class HalfTheNoise(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        half = dataclasses.replace(plan.calibration, scale=plan.calibration.scale / 2)
-        return dataclasses.replace(plan, calibration=half)
-
-
-class HardlyAnyGamma(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        small = dataclasses.replace(plan.calibration, gamma=plan.calibration.gamma * 1e-6)
-        return dataclasses.replace(plan, calibration=small)
-
-
-class BoundIgnored(PrivateTwoStageERM):
-    """Calibrates as if the weights were constants."""
-
-    def plan(self, n_samples, n_features):
-        return make_plan(Uniform(), self._second(), self.domain, n_samples, n_features, self.budget)
-
-
-@dataclasses.dataclass(frozen=True)
-class ArmNormalized(ClosedFormWeights):
-    """Half of the weight to each arm, with a stability bound for replacements that keep the treatment."""
-
-    floor: int = 5
-    name = "arm_normalized"
-    citation = "tests"
-    theorem = "V = n / floor within an arm"
-
-    def unnormalized(self, records):
-        return 1.0 / np.where(records.a == 1, records.a.sum(), (1 - records.a).sum())
-
-    def bound(self, n_samples, domain):
-        V = n_samples / self.floor
-        return StabilityBound(V, self.theorem, (), frozenset(Neighboring), V / 2)
-
-
-def alone_and_heavy(rng, n=N, k=2):
-    """One treated record among controls, its effect reversed."""
-    X, a, y = rng.uniform(-0.5, 0.5, (n, k)), np.zeros(n, dtype=int), np.full(n, 1.0)
-    a[0] = 1
-    other = X.copy(), a.copy(), y.copy()
-    y[0], other[2][0] = 1.0, -1.0
-    return (X, a, y), other
-
-
-def balanced(rng, n=N, k=2, flip=True):
-    """Arms of 6 and 6 become 5 and 7; outcomes as bad as possible."""
-    X, a = rng.uniform(-0.5, 0.5, (n, k)), np.arange(n) % 2
-    a[0] = 1
-    a[1] = 0
-    y = np.full(n, float(rng.choice([-1.0, 1.0])))
-    other = X.copy(), a.copy(), y.copy()
-    a = a.copy()
-    if flip:
-        other[1][0] = 0
-    y[0], other[2][0] = -y[1], -y[1]
-    return (X, a, y), other
-
-
-BUGS = {
-    "half the noise, itr": (release(cls=HalfTheNoise), aligned),
-    "half the noise, plug-in": (release(second="plug_in_ate", cls=HalfTheNoise), aligned),
-    "half the noise, arm means": (release(second="arm_means", cls=HalfTheNoise), lone),
-    "hardly any gamma": (release(second="arm_means", cls=HardlyAnyGamma), lone),
-    "bound ignored": (release(RandomizedTrial(0.1), "plug_in_ate", cls=BoundIgnored), alone_and_heavy),
-    "flip forgotten": (release(ArmNormalized(), "plug_in_ate"), balanced),
-}
-
-
-@pytest.mark.parametrize("bug", BUGS)
-def test_planted_bugs_are_caught(bug):
-    model, kind = BUGS[bug]
-    found = [
-        audit_density(model, *kind(np.random.default_rng(seed)), seed=seed, starts=1) for seed in range(20)
-    ]
-    assert sum(audit.exceeds for audit in found) >= 19
-    # these bugs show in theta itself
-    assert sum(audit.theta_exceeds for audit in found) >= 19
-
-
-def test_the_bound_without_flips_holds_without_flips():
-    model, kind = BUGS["flip forgotten"]
-    found = audit_density(model, *kind(np.random.default_rng(0), flip=False))
-    assert not found.exceeds
-
-
-def gaussian_bug(seed):
-    model = release(second="plug_in_ate", budget=APPROXIMATE, cls=HalfTheNoise, noise="gaussian")
-    return audit_density(model, *aligned(np.random.default_rng(seed)), seed=seed, draws=600)
-
-
-def test_half_the_gaussian_noise_is_caught():
-    found = gaussian_bug(0)
-    assert found.exceeds
-    assert "EXCEEDED" in str(found)
-
-
-@pytest.mark.slow
-def test_half_the_gaussian_noise_is_caught_with_every_seed():
-    assert sum(gaussian_bug(seed).exceeds for seed in range(20)) >= 19
-
-
 @pytest.mark.slow
 def test_two_hundred_adversarial_pairs():
     kinds = (neighbors, aligned, lone)
@@ -307,7 +202,7 @@ def test_two_hundred_adversarial_pairs():
         model = release(first, second, budget)
         pair = kinds[seed % 3](rng, int(rng.integers(4, 40)), int(rng.integers(1, 4)))
         found = audit_density(model, *pair, seed=seed)
-        assert found.theta_loss <= found.loss <= budget.epsilon, (seed, found)
+        assert found.theta_loss <= found.loss <= found.epsilon <= budget.epsilon, (seed, found)
 
 
 # what an audit is
@@ -339,14 +234,10 @@ def test_what_is_no_neighbor_is_refused():
         audit_density(PrivateTwoStageERM(kept, PURE, "uniform", "itr"), (X, a, y), other)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [release("ipw_private"), release(second=PlugInATE(WholeSpace()), calibration="output")],
-    ids=["private first stage", "output perturbation"],
-)
-def test_what_has_no_such_density_is_refused(model):
-    with pytest.raises(DeclarationError, match="objective perturbation of the second stage alone"):
-        audit_density(model, *neighbors(np.random.default_rng(3)))
+def test_what_has_no_known_density_is_refused():
+    own = TreatmentRule(L2Ball(1.0), UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 2)))
+    with pytest.raises(DeclarationError, match="needs weighted least squares with an elastic net"):
+        audit_density(release(second=own), *neighbors(np.random.default_rng(3)))
 
 
 @pytest.mark.parametrize("wrong", [{"starts": 0}, {"draws": 1}, {"seed": -1}, {"starts": 1.5}])

@@ -108,10 +108,10 @@ def test_the_plug_in_with_laplace_noise_costs_less_noise_and_some_bias(epsilon):
 
 
 def test_the_balance_of_a_non_private_propensity_is_not_affordable_directly():
-    stability, imbalance, _, sd = study(IPWLogistic(ridge=0.001 * SQUARED, trim=4.0), 1.0, 10)
+    stability, imbalance, _, sd = study(IPWLogistic(ridge=0.001 * SQUARED, trim=4.0), 1.0, 30)
     assert stability == pytest.approx(78.6, rel=0.01)
     assert imbalance == pytest.approx(0.064, abs=0.001)
-    assert sd > 2.0
+    assert sd > 1.8
 
 
 @pytest.mark.parametrize(

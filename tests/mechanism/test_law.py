@@ -6,36 +6,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.calibration import Calibration, Noise
-from dp2erm_cvx.mechanism import draw, simulate
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.mechanism import draw, draw_within, simulate
+from tests.mechanism.laws import calibration_of, p_value
 
-
-def calibration_of(noise, p, scale=2.5):
-    return Calibration(
-        noise=noise,
-        scale=scale,
-        gamma=0.1,
-        split=0.5,
-        n_parameters=p,
-        V=2.0,
-        sensitivity=2.0,
-        epsilon=1.0,
-        delta=0.0,
-        theorem="a test",
-    )
+KINDS = ["draw", "draw_within", "simulate"]
 
 
 def sample(kind, calibration, size):
     if kind == "simulate":
         return simulate(calibration, size, np.random.default_rng(5))
+    if kind == "draw_within":
+        return np.array([draw_within(calibration, 1e-9, seed=seed).value for seed in range(size)])
     return np.array([draw(calibration, seed=seed) for seed in range(size)])
 
 
-def p_value(values, law):
-    return stats.kstest(values, law.cdf).pvalue
-
-
-@pytest.mark.parametrize("kind", ["draw", "simulate"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("p", [1, 3, 12])
 def test_gamma_radius(kind, p):
     b = sample(kind, calibration_of(Noise.GAMMA, p), 3000)
@@ -47,7 +33,7 @@ def test_gamma_radius(kind, p):
     assert p_value(radius, stats.gamma(p, scale=1.25)) < 1e-6
 
 
-@pytest.mark.parametrize("kind", ["draw", "simulate"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_gamma_direction_is_uniform_and_independent_of_the_radius(kind):
     b = sample(kind, calibration_of(Noise.GAMMA, 3), 3000)
     radius = np.linalg.norm(b, axis=1)
@@ -59,13 +45,13 @@ def test_gamma_direction_is_uniform_and_independent_of_the_radius(kind):
         assert stats.spearmanr(column, radius).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["draw", "simulate"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_gamma_noise_in_one_dimension_is_laplace(kind):
     b = sample(kind, calibration_of(Noise.GAMMA, 1), 3000)[:, 0]
     assert p_value(b, stats.laplace(scale=2.5)) > 1e-3
 
 
-@pytest.mark.parametrize("kind", ["draw", "simulate"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_gaussian_coordinates(kind):
     b = sample(kind, calibration_of(Noise.GAUSSIAN, 3), 3000)
     for column in b.T:
@@ -80,28 +66,53 @@ def test_expected_noise(noise):
     assert norms.mean() == pytest.approx(calibration.expected_noise, rel=0.01)
 
 
+ONE = {
+    "draw": draw,
+    "draw_within": lambda calibration, seed=None: draw_within(calibration, 1e-9, seed=seed).value,
+}
+
+
+@pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
 @pytest.mark.parametrize("noise", Noise)
-def test_releases_do_not_depend_on_any_seedable_generator(noise):
+def test_releases_do_not_depend_on_any_seedable_generator(noise, one):
     calibration = calibration_of(noise, 4)
     draws = []
     for _ in range(20):
         random.seed(1)
         np.random.seed(1)  # noqa: NPY002
-        draws.append(tuple(draw(calibration)))
+        draws.append(tuple(one(calibration)))
     assert len(set(draws)) == 20
     assert len({coordinate for vector in draws for coordinate in vector}) == 80
 
 
+@pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
 @pytest.mark.parametrize("noise", Noise)
-def test_seed_repeats_the_draw(noise):
+def test_seed_repeats_the_draw(noise, one):
     calibration = calibration_of(noise, 4)
-    assert np.array_equal(draw(calibration, seed=3), draw(calibration, seed=3))
-    assert not np.array_equal(draw(calibration, seed=3), draw(calibration, seed=4))
+    assert np.array_equal(one(calibration, seed=3), one(calibration, seed=3))
+    assert not np.array_equal(one(calibration, seed=3), one(calibration, seed=4))
 
 
+@pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
 @pytest.mark.parametrize("noise", Noise)
-def test_operating_system_noise_has_the_right_size(noise):
+def test_operating_system_noise_has_the_right_size(noise, one):
     calibration = calibration_of(noise, 50)
-    norms = [np.linalg.norm(draw(calibration)) for _ in range(400)]
+    norms = [np.linalg.norm(one(calibration)) for _ in range(400)]
     # 400 norms: their mean is within 10 % except with probability far below 1e-20
     assert np.mean(norms) == pytest.approx(calibration.expected_noise, rel=0.1)
+
+
+@pytest.mark.parametrize("noise", Noise)
+def test_sixty_exact_coordinates(noise):
+    b = sample("draw_within", calibration_of(noise, 60), 800)
+    radius = np.linalg.norm(b, axis=1)
+    law = stats.gamma(60, scale=2.5) if noise is Noise.GAMMA else stats.chi(60, scale=2.5)
+    assert p_value(radius, law) > 1e-3
+    # the direction: its mean is 0 and its second moment the identity over 60
+    direction = b / radius[:, None]
+    moment = 60 * direction.T @ direction / 800
+    assert np.max(np.abs(direction.mean(axis=0))) < 5 / np.sqrt(60 * 800)
+    assert np.max(np.abs(moment - np.eye(60))) < 5 * np.sqrt(2 / 800)
+    # a fixed projection of the sphere: (1 + <u, v>) / 2 is Beta((p-1)/2, (p-1)/2)
+    v = np.ones(60) / np.sqrt(60)
+    assert p_value((1 + direction @ v) / 2, stats.beta(29.5, 29.5)) > 1e-3

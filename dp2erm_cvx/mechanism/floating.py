@@ -1,4 +1,4 @@
-"""The privacy noise. No other file draws it."""
+"""Noise in floating point, as if arithmetic were exact: figures, predictions, and releases that say so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[
 
     Without ``seed`` the operating system's entropy is used. With a seed anyone can repeat the draw and
     subtract it: the result carries no privacy guarantee, and the caller must record it as not private.
-    Sampling is in floating point, as if arithmetic were exact.
+    Sampling is in floating point, as if arithmetic were exact; :func:`~dp2erm_cvx.mechanism.draw_within`
+    proves a distance to an exact draw.
     """
     source: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
     p = calibration.n_parameters

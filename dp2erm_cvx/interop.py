@@ -1,0 +1,153 @@
+"""A release as a measurement of OpenDP, to be composed there with others."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from dp2erm_cvx.calibration.constants import whole_number
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.privacy import Budget, Neighboring
+from dp2erm_cvx.program import UserRegularizer
+
+if TYPE_CHECKING:
+    from opendp.mod import Measurement
+
+#: OpenDP has to be told that a user vouches for a measurement.
+_FEATURES = ("contrib", "honest-but-curious")
+
+
+def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features: int) -> Measurement:
+    """What ``model`` releases, as an ``opendp.mod.Measurement``.
+
+    - Argument: a raw dataset ``(X, a, y)``, arrays of shapes (n, k), (n,) and (n,) without nan or inf, with a
+      in {0, 1} and the declared number of records in each arm, if any. Value: theta (p,) as a list of floats.
+    - Input metric: ``change_one_distance()``, the number of records replaced: the relation replace-one, also
+      called bounded differential privacy. It ignores the order of records, and so does the law of theta,
+      because every stage of this package is a sum over them; so must be a program of your own.
+    - Output measure: ``max_divergence()`` where the plan guarantees delta = 0, otherwise
+      ``approximate(max_divergence())``.
+    - Privacy map: the guarantee of the plan for one record; for d of them (group privacy) ``d epsilon`` and
+      ``delta (exp(d epsilon) - 1) / (exp(epsilon) - 1)``. More than one is refused where an arm floor is
+      declared, because datasets between two of the universe may be outside it.
+
+    Every call fits a fresh copy of ``model``, whose workings are dropped. A call warns where a solution could
+    not be certified: the guarantee of that release is conditional on it.
+
+    Needs the extra ``secure``, and OpenDP's features "contrib" and "honest-but-curious", which the caller
+    enables: OpenDP takes this package's word. Raises DeclarationError where those are missing, for a seeded
+    model, one with a ledger (OpenDP counts), a relation that does not protect the treatment and a regularizer
+    without certificates; CalibrationError where the plan is not proven.
+    """
+    n = whole_number("n_samples", n_samples, at_least=2)
+    k = whole_number("n_features", n_features, at_least=1)
+    _refuse(model)
+    plan = model.plan(n, k)
+    if not plan.proven:
+        raise CalibrationError(f"{plan.reason}, which is not proven: OpenDP composes only what is")
+    _require_opendp()
+    from opendp.domains import user_domain
+    from opendp.measurements import make_user_measurement
+    from opendp.measures import approximate, max_divergence
+    from opendp.metrics import change_one_distance
+
+    guarantee, floor = plan.guarantee, model.domain.arm_floor
+
+    def is_member(data: Any) -> bool:
+        try:
+            _check(model, data, n, k)
+        except (DataError, DeclarationError):
+            return False
+        return True
+
+    def release(data: Any) -> list[float]:
+        # OpenDP does not ask the domain before it calls
+        _check(model, data, n, k)
+        fresh: PrivateTwoStageERM = clone(model).fit(*data)
+        if not fresh.release_.private:
+            warnings.warn(f"this release: {fresh.release_.guarantee}", RuntimeWarning, stacklevel=2)
+        return list(fresh.release_.theta)
+
+    def privacy_map(d_in: int) -> float | tuple[float, float]:
+        if floor is not None and d_in > 1:
+            raise CalibrationError("an arm floor is declared: the guarantee covers one replaced record")
+        epsilon, delta = 0.0, 0.0
+        if d_in > 0:
+            group = group_privacy(guarantee, d_in)
+            epsilon, delta = group.epsilon, group.delta
+        return (epsilon, delta) if guarantee.delta else epsilon
+
+    columns = model.domain.columns
+    named = f"k = {k}" if columns is None else f"columns {', '.join(columns)}"
+    return make_user_measurement(
+        user_domain(f"(X, a, y) with n = {n}, {named}, arm floor {floor or 0}", is_member),
+        change_one_distance(),
+        approximate(max_divergence()) if guarantee.delta else max_divergence(),
+        release,
+        privacy_map,
+        TO="Vec<f64>",
+    )
+
+
+def group_privacy(guarantee: Budget, records: int) -> Budget:
+    """(epsilon, delta) for datasets that differ in ``records`` >= 1 records, rounded up.
+
+    A chain of neighbors: ``d epsilon`` and ``delta (1 + e^epsilon + ... + e^((d-1) epsilon))`` (Dwork & Roth
+    2014, section 2.3). Raises DeclarationError for an invalid number, CalibrationError where delta reaches 1.
+    """
+    d = whole_number("records", records, at_least=1)
+    if d == 1:
+        return guarantee
+    epsilon = math.nextafter(d * guarantee.epsilon, math.inf)
+    try:
+        grown = math.expm1(d * guarantee.epsilon) / math.expm1(guarantee.epsilon) * (1 + 1e-12)
+    except OverflowError:
+        grown = math.inf
+    delta = guarantee.delta * grown if guarantee.delta else 0.0
+    if not (delta < 1.0 and math.isfinite(epsilon)):
+        raise CalibrationError(f"{d} records: delta = {guarantee.delta:g} leaves no guarantee for so many")
+    return Budget(epsilon, delta)
+
+
+def _refuse(model: PrivateTwoStageERM) -> None:
+    if not isinstance(model, PrivateTwoStageERM):
+        raise DeclarationError(f"{type(model).__name__}: must be a PrivateTwoStageERM")
+    if model.seed is not None:
+        raise DeclarationError("a seeded model is not private: leave the seed out")
+    if model.ledger is not None or model.dataset is not None:
+        raise DeclarationError("OpenDP counts what is spent: leave ledger and dataset out")
+    if model.domain.relation is not Neighboring.REPLACE_ONE:
+        raise DeclarationError(
+            f"OpenDP's distance of datasets counts any replaced record; the domain declares "
+            f"{model.domain.relation}"
+        )
+    if isinstance(getattr(model._second(), "regularizer", None), UserRegularizer):
+        raise DeclarationError("a regularizer of your own leaves every release conditional on certification")
+
+
+def _require_opendp() -> None:
+    if find_spec("opendp") is None:
+        raise DeclarationError("a measurement of OpenDP needs the extra: pip install 'dp2erm-cvx[secure]'")
+    from opendp.mod import OpenDPException, assert_features
+
+    try:
+        assert_features(*_FEATURES)
+    except OpenDPException:
+        raise DeclarationError(
+            'enable what OpenDP asks for first: opendp.mod.enable_features("contrib", "honest-but-curious")'
+        ) from None
+
+
+def _check(model: PrivateTwoStageERM, data: Any, n: int, k: int) -> None:
+    """Raise DataError unless ``data`` is in the universe of the guarantee."""
+    if not isinstance(data, tuple) or len(data) != 3:
+        raise DataError("a dataset is a tuple (X, a, y)")
+    dataset = model._dataset(*data)
+    if np.shape(dataset.X) != (n, k):
+        raise DataError(f"X has shape {np.shape(dataset.X)}: the measurement was made for ({n}, {k})")

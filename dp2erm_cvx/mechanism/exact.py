@@ -1,0 +1,145 @@
+"""Noise within a proven distance of an exact draw: ball arithmetic over lazily read random bits."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.calibration import Calibration, Noise
+from dp2erm_cvx.mechanism.secure import require
+from dp2erm_cvx.mechanism.uniform import LazyUniform
+from dp2erm_cvx.privacy import public_number
+
+if TYPE_CHECKING:
+    from flint import arb
+
+#: Bits beyond the accuracy asked for: spares nearly every draw a second round.
+_SPARE_BITS = 64
+#: The working precision of FLINT belongs to the process and not to a thread.
+_PRECISION = threading.Lock()
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Draw:
+    """A noise vector and how far it may be from an exact one. Both are secret: the repr holds neither.
+
+    Attributes
+    ----------
+    value : the vector handed on, shape (p,), in the units of the calibration's scale
+    distance : proven bound on ``||value - ideal||_2``, same units; ``ideal`` has exactly the law asked for
+    """
+
+    value: NDArray[np.float64]
+    distance: float
+
+    def __repr__(self) -> str:
+        return f"Draw({self.value.size} coordinates; secret)"
+
+
+def draw_within(calibration: Calibration, error: float, *, seed: int | str | None = None) -> Draw:
+    """Draw the noise of one release within ``error`` of an exact draw, before it is rounded to doubles.
+
+    Gamma noise (density proportional to ``exp(-||b|| / scale)``): the radius is ``scale`` times a sum of p
+    exponential variables ``-log U``, the direction a normalized Gaussian vector. Gaussian noise: independent
+    ``N(0, scale^2)`` coordinates. Gaussians come in pairs from Box and Muller (1958),
+    ``sqrt(-2 log U) (cos 2 pi U', sin 2 pi U')``.
+
+    Every U is an endless bit string, of which a prefix is read; the vector is enclosed by ball arithmetic and
+    bits are appended until ``error`` bounds the l2 distance from the center of the enclosure. The bound holds
+    for every draw, so no tail is dropped. ``distance`` adds the rounding to doubles.
+
+    Without ``seed`` the bits are the operating system's. With a seed anyone can repeat the draw: the caller
+    must record the result as not private. The time taken depends on the bits.
+
+    Parameters
+    ----------
+    calibration : law, scale and number of parameters p
+    error : public, > 0, in the units of ``scale``
+    seed : repeats the draw
+
+    Raises DeclarationError for an invalid ``error`` or where python-flint is not installed.
+    """
+    bound = public_number("error", error, above=0.0)
+    require("flint")
+    source: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
+    uniforms = [LazyUniform(source) for _ in range(_uniforms_needed(calibration))]
+    return _evaluate(calibration, bound, uniforms)
+
+
+def _uniforms_needed(calibration: Calibration) -> int:
+    """A pair for every two Gaussian coordinates, and p for a gamma radius."""
+    p = calibration.n_parameters
+    return 2 * ((p + 1) // 2) + (p if calibration.noise is Noise.GAMMA else 0)
+
+
+def _evaluate(calibration: Calibration, error: float, uniforms: Sequence[LazyUniform]) -> Draw:
+    """Read bits until the vector is known to ``error``; only the bits decide what it is."""
+    from flint import arb, ctx
+
+    # exponents, because scale / error may overflow
+    ratio = math.frexp(calibration.scale)[1] - math.frexp(error)[1]
+    bits = max(0, ratio) + 2 * calibration.n_parameters.bit_length() + _SPARE_BITS
+    while True:
+        for uniform in uniforms:
+            uniform.extend_to(bits)
+        with _PRECISION, ctx.workprec(bits + 32):
+            enclosure = _enclose(calibration, [uniform.ball() for uniform in uniforms])
+            narrow = _largest_norm([ball - ball.mid() for ball in enclosure]) <= arb(error)
+            # a ball that is not a number may have any radius
+            if narrow and all(ball.is_finite() for ball in enclosure):
+                value = [_nearest(ball.mid()) for ball in enclosure]
+                gaps = [ball - arb(number) for ball, number in zip(enclosure, value, strict=True)]
+                return Draw(np.array(value), _at_least(_largest_norm(gaps)))
+        bits += bits // 2
+
+
+def _enclose(calibration: Calibration, uniforms: Sequence[arb]) -> list[arb]:
+    """The noise vector as a function of the uniforms, one ball per coordinate."""
+    from flint import arb
+
+    p, scale = calibration.n_parameters, arb(calibration.scale)
+    pairs = 2 * ((p + 1) // 2)
+    gaussian: list[arb] = []
+    for first, second in zip(uniforms[0:pairs:2], uniforms[1:pairs:2], strict=True):
+        length = (-2 * first.log()).sqrt()
+        sine, cosine = (2 * second).sin_cos_pi()
+        gaussian += [length * cosine, length * sine]
+    del gaussian[p:]
+    if calibration.noise is Noise.GAUSSIAN:
+        return [scale * coordinate for coordinate in gaussian]
+    factor = -scale * math.prod(uniforms[pairs:], start=arb(1)).log() / _norm(gaussian)
+    return [factor * coordinate for coordinate in gaussian]
+
+
+def _norm(vector: Sequence[arb]) -> arb:
+    """l2 norm of a vector of balls; not a number where they cannot tell it from 0."""
+    from flint import arb
+
+    return sum((x * x for x in vector), start=arb(0)).sqrt()
+
+
+def _largest_norm(vector: Sequence[arb]) -> arb:
+    """Upper end of the l2 norms of all points in a vector of balls."""
+    return _norm([x.abs_upper() for x in vector]).upper()
+
+
+def _nearest(number: arb) -> float:
+    """An exact ball as a double; beyond the range of doubles the largest one."""
+    mantissa, exponent = (int(part) for part in number.man_exp())
+    try:
+        return float(mantissa << exponent) if exponent >= 0 else mantissa / (1 << -exponent)
+    except OverflowError:
+        return sys.float_info.max if mantissa > 0 else -sys.float_info.max
+
+
+def _at_least(number: arb) -> float:
+    """A double no smaller than an exact ball: the next one above the nearest."""
+    return math.nextafter(_nearest(number), math.inf)

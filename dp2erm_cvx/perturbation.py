@@ -1,0 +1,201 @@
+"""Both stages and their noise: from records to the theta that may be released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dp2erm_cvx.calibration import Calibration, OutputCalibration
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.mechanism import draw, draw_within, perturb_on_grid
+from dp2erm_cvx.plan import Plan, Precision
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage, weights_on_grid
+from dp2erm_cvx.solve import Solution, Solver, solve
+
+
+@dataclass(frozen=True, repr=False)
+class Perturbed:
+    """What a fit found. Everything but ``theta`` is private.
+
+    ``certified`` says that every exact minimizer that the theorems speak of is within its public tolerance,
+    or that none is needed.
+    """
+
+    theta: Array
+    weights: Solution
+    solution: Solution
+    noise: Array
+    propensity_noise: Array | None
+    certified: bool
+
+    @property
+    def by_gap(self) -> bool:
+        """Whether a solution rests on its duality gap alone."""
+        return "duality gap" in (self.weights.certificate.basis, self.solution.certificate.basis)
+
+
+def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
+    """Certified weights on the grid where their sum is exactly n; the certificate counts the step to it."""
+    return _on_grid(solve(instance, solver=solver, tolerance=tolerance, throw=False))
+
+
+def solve_theta(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
+    """Theta with its certificate."""
+    # a duality gap alone cannot reach such a tolerance: the default of its own is then in force
+    within = None if instance.model is None else tolerance
+    return solve(instance, solver=solver, tolerance=within, throw=False)
+
+
+def perturb(
+    plan: Plan,
+    first: FirstStage,
+    second: SecondStage,
+    records: Records,
+    *,
+    solver: str | Solver,
+    tolerance: float,
+    seed: int | None = None,
+) -> Perturbed:
+    """Run a plan on records. No noise is ever drawn anew: whatever solver has to solve it, a vector stays.
+
+    ``tolerance`` is relative; a plan that counts its arithmetic states absolute ones for what is noised.
+    """
+    if plan.propensity is None:
+        weights, propensity_noise, sound = _direct_weights(first, records, solver, tolerance)
+    else:
+        weights, propensity_noise, sound = _private_weights(plan, first, records, solver, tolerance, seed)
+    # no weights of sum n move more than 2n, whether or not they are the minimizer
+    sound = sound and (weights.certified or plan.bound.V >= 2 * records.n_samples)
+    step = _mean if isinstance(plan.calibration, OutputCalibration) else _perturbed_minimizer
+    theta, solution, noise, certified = step(plan, second, records, weights.value, solver, tolerance, seed)
+    theta = second.feasible(records.domain).project(theta)  # post-processing
+    return Perturbed(theta, weights, solution, noise, propensity_noise, sound and certified)
+
+
+def _direct_weights(
+    first: FirstStage, records: Records, solver: str | Solver, tolerance: float
+) -> tuple[Solution, None, bool]:
+    return solve_weights(first.instance(records), solver, tolerance), None, True
+
+
+def _private_weights(
+    plan: Plan,
+    first: FirstStage,
+    records: Records,
+    solver: str | Solver,
+    tolerance: float,
+    seed: int | None,
+) -> tuple[Solution, Array, bool]:
+    """Weights of Theorem 9, from a coefficient that is itself released (to the second stage only)."""
+    assert isinstance(first, PrivateFirstStage)
+    assert plan.propensity is not None
+    precision = plan.propensity_precision
+    sampled = _sample(plan.propensity, precision, _label("propensity", seed))
+    instance = first.perturbed(records, plan.propensity.gamma, sampled.noise)
+    if precision is None:
+        return solve_weights(instance, solver, tolerance), sampled.noise, True
+    solution, certified = _covered_solve(instance, sampled, precision, solver)
+    label = _label("propensity grid", seed)
+    coefficient = perturb_on_grid(_finite(solution.point), precision.grid, seed=label)
+    return _weights_at(solution, instance, coefficient, tolerance), sampled.noise, certified
+
+
+def _mean(
+    plan: Plan,
+    second: SecondStage,
+    records: Records,
+    weights: Array,
+    solver: str | Solver,
+    tolerance: float,
+    seed: int | None,
+) -> tuple[Array, Solution, Array, bool]:
+    """Theorem 8: noise is added to the solution."""
+    assert isinstance(plan.calibration, OutputCalibration)
+    instance = second.unconstrained().instance(records, weights, gamma=0.0)
+    if plan.precision is None:
+        solution = solve_theta(instance, solver, tolerance)
+        theta = solution.value + draw(plan.calibration.law, seed=seed)
+    else:
+        solution = solve(instance, solver=solver, within=plan.precision.radius, throw=False)
+        theta = perturb_on_grid(_finite(solution.value), plan.precision.grid, seed=seed)
+    return theta, solution, theta - solution.value, solution.certified
+
+
+def _perturbed_minimizer(
+    plan: Plan,
+    second: SecondStage,
+    records: Records,
+    weights: Array,
+    solver: str | Solver,
+    tolerance: float,
+    seed: int | None,
+) -> tuple[Array, Solution, Array, bool]:
+    """Theorems 1, 2 and 7: noise is a linear term of the objective."""
+    assert isinstance(plan.calibration, Calibration)
+    program = second.unconstrained() if plan.unconstrained else second
+    sampled = _sample(plan.calibration, plan.precision, seed)
+    instance = program.instance(records, weights, gamma=plan.calibration.gamma, noise=sampled.noise)
+    if plan.precision is None:
+        solution = solve_theta(instance, solver, tolerance)
+        return solution.value, solution, sampled.noise, solution.certified
+    solution, certified = _covered_solve(instance, sampled, plan.precision, solver)
+    theta = perturb_on_grid(_finite(solution.value), plan.precision.grid, seed=_label("grid", seed))
+    return theta, solution, sampled.noise, certified
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    noise: Array
+    distance: float
+
+
+def _sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> _Sampled:
+    if precision is None:
+        return _Sampled(draw(calibration, seed=seed), 0.0)
+    found = draw_within(calibration, precision.sampling_error, seed=seed)
+    return _Sampled(found.value, found.distance)
+
+
+def _covered_solve(
+    instance: Instance, sampled: _Sampled, precision: Precision, solver: str | Solver
+) -> tuple[Solution, bool]:
+    """The minimizer for the computed noise; certified if within the tolerance of that for the ideal one."""
+    solution = solve(instance, solver=solver, within=precision.radius, throw=False)
+    distance = solution.certificate.radius + sampled.distance / instance.strong_convexity
+    return solution, solution.certified and distance <= precision.tolerance
+
+
+def _weights_at(solution: Solution, instance: Instance, coefficient: Array, tolerance: float) -> Solution:
+    """Weights at a released coefficient: of the minimizer only the error of the arithmetic is left."""
+    assert instance.model is not None
+    point = instance.model.penalty.set.project(coefficient)
+    exact = replace(
+        solution.certificate, output_radius=instance.model.output_radius(point, 0.0), basis="closed form"
+    )
+    found = replace(
+        solution,
+        value=instance.model.output(point),
+        point=point,
+        certificate=exact,
+        tolerance=tolerance,
+        within=None,
+    )
+    return _on_grid(found)
+
+
+def _on_grid(solution: Solution) -> Solution:
+    value, moved = weights_on_grid(solution.value)
+    radius = (solution.certificate.output_radius + moved) * (1 + 1e-12)
+    certificate = replace(solution.certificate, output_radius=radius, relative_radius=radius / len(value))
+    return replace(solution, value=value, certificate=certificate)
+
+
+def _finite(values: Array) -> Array:
+    # a solver that failed may leave anything; its release is conditional, and still has to be made
+    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _label(name: str, seed: int | None) -> str | None:
+    # a seed must not give two draws the same bits
+    return None if seed is None else f"{name} {seed}"

@@ -1,0 +1,92 @@
+"""Whether a plan counts its floating-point error, and what covers it in either stage."""
+
+from __future__ import annotations
+
+from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration, RenyiCalibration, calibrate
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.mechanism import secure_available
+from dp2erm_cvx.plan.precision import Arithmetic, Precision, output_precision, precision, reserve
+from dp2erm_cvx.privacy import Budget, LossConstants
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.stability import uniform_weights
+
+
+def counts(
+    arithmetic: Arithmetic,
+    first: FirstStage,
+    second: SecondStage,
+    domain: Domain,
+    n: int,
+    n_features: int,
+    *,
+    printed: bool,
+) -> bool:
+    """Whether the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
+    if arithmetic is Arithmetic.ASSUMED:
+        return False
+    missing = None
+    if printed:
+        missing = "the paper's calibrations assume exact arithmetic"
+    elif second.reachable_radius(domain, n, n_features, 1.0, 1.0) is None:
+        missing = f"{second.name} does not state what it is certified to"
+    elif isinstance(first, PrivateFirstStage) and not _states(first, domain, n, n_features):
+        missing = f"{first.name} does not state what it is certified to"
+    if arithmetic is Arithmetic.AUTO:
+        return missing is None and secure_available()
+    if missing is not None:
+        raise CalibrationError(f"arithmetic = 'counted': {missing}")
+    if not secure_available():
+        raise DeclarationError("arithmetic = 'counted' needs the extra: pip install 'dp2erm-cvx[secure]'")
+    return True
+
+
+def _states(first: PrivateFirstStage, domain: Domain, n: int, n_features: int) -> bool:
+    return first.reachable_radius(domain, n, n_features, 1.0, 1.0) is not None
+
+
+def calibrate_propensity(
+    first: PrivateFirstStage,
+    domain: Domain,
+    n: int,
+    n_features: int,
+    budget: Budget,
+    noise: Noise | str,
+    share: float | None,
+) -> tuple[Calibration, Precision | None]:
+    """Calibration of a private first stage, whose weights are uniform, and what covers its arithmetic."""
+    constants = first.loss_constants(domain, n_features)
+    epsilon = 0.0
+    if share is not None:
+        budget, epsilon = reserve(budget, share)
+    calibration = calibrate(uniform_weights(n), constants, n, budget, noise=noise, relation=domain.relation)
+    if share is None:
+        return calibration, None
+    curvature = n * (calibration.gamma + constants.strong_convexity)
+
+    def radius(reach: float) -> float | None:
+        return first.reachable_radius(domain, n, n_features, calibration.gamma, reach)
+
+    return calibration, precision(calibration, curvature, radius, epsilon)
+
+
+def cover(
+    calibration: Calibration | OutputCalibration,
+    second: SecondStage,
+    loss: LossConstants,
+    domain: Domain,
+    n: int,
+    n_features: int,
+    epsilon: float,
+) -> Precision | None:
+    """What covers the arithmetic of the second stage."""
+    if isinstance(calibration, OutputCalibration):
+        mean = second.unconstrained()
+        return output_precision(calibration, mean.reachable_radius(domain, n, n_features, 0.0, 0.0))
+    program = second.unconstrained() if isinstance(calibration, RenyiCalibration) else second
+    curvature = n * (calibration.gamma + loss.strong_convexity)
+
+    def radius(reach: float) -> float | None:
+        return program.reachable_radius(domain, n, n_features, calibration.gamma, reach)
+
+    return precision(calibration, curvature, radius, epsilon)

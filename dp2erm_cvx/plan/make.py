@@ -1,0 +1,159 @@
+"""Everything that is fixed before the data are touched: bound, calibration, and why this one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from dp2erm_cvx.calibration import Noise, OutputCalibration, calibrate_output, calibrate_value
+from dp2erm_cvx.calibration.value import ValueStatistic
+from dp2erm_cvx.calibration.value import value_statistic as by_name
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.plan.arithmetic import calibrate_propensity, counts, cover
+from dp2erm_cvx.plan.method import Method, automatic, declared
+from dp2erm_cvx.plan.plan import Plan
+from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, Arithmetic, arithmetic_by_name, reserve, set_aside
+from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound, public_number
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+
+#: Keeps the two parts of a divided budget from adding up to more than the whole by a rounding.
+_ROUND_DOWN = 1.0 - 1e-12
+_PRINTED = (Method.PAPER, Method.PAPER_CORRECTED)
+
+
+def make_plan(
+    first: FirstStage,
+    second: SecondStage,
+    domain: Domain,
+    n_samples: int,
+    n_features: int,
+    budget: Budget,
+    *,
+    method: Method | str = Method.SHARP,
+    noise: Noise | str = Noise.GAMMA,
+    split: float | None = None,
+    weight_error: float = 0.0,
+    arithmetic: Arithmetic | str = Arithmetic.ASSUMED,
+    numerical_share: float = NUMERICAL_SHARE,
+    value_share: float | None = None,
+    value_statistic: ValueStatistic | str = ValueStatistic.CELLS,
+) -> Plan:
+    """Calibrate a release from public quantities alone.
+
+    ``weight_error`` is a public bound on ``||w_hat - w||_1``, the error of computed weights on every
+    dataset: it adds twice itself to V. ``arithmetic`` says whether ``numerical_share`` of the budget covers
+    the numerical error of theta. ``value_share`` of epsilon pays for the value of the rule, None for none,
+    by the ``value_statistic``.
+
+    Raises DeclarationError for an invalid argument, CalibrationError where the method does not cover what
+    is declared.
+    """
+    try:
+        chosen = Method(method)
+    except ValueError:
+        known = ", ".join(kind.value for kind in Method)
+        raise DeclarationError(f"calibration = {method!r}: must be one of {known}") from None
+    if split is not None and chosen is not Method.SHARP:
+        raise DeclarationError(f"split = {split!r}: calibration = {chosen.value!r} chooses its own")
+    kind, statistic = arithmetic_by_name(arithmetic), by_name(value_statistic)
+    printed = chosen in _PRINTED
+    counted = counts(kind, first, second, domain, n_samples, n_features, printed=printed)
+    share = numerical_share if counted else None
+    setting = _Setting(
+        first, second, domain, n_samples, n_features, budget, chosen, noise, split, value_share, statistic
+    )
+    plan = _planned(setting, weight_error, share)
+    if share is None or plan.counted:
+        return plan
+    if kind is Arithmetic.COUNTED:
+        raise CalibrationError(
+            "arithmetic = 'counted': the curvature is too small for floating point; use a smaller epsilon or "
+            "a larger regularizer"
+        )
+    return _planned(setting, weight_error, None)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    first: FirstStage
+    second: SecondStage
+    domain: Domain
+    n_samples: int
+    n_features: int
+    budget: Budget
+    method: Method
+    noise: Noise | str
+    split: float | None
+    value_share: float | None
+    value_statistic: ValueStatistic
+
+
+def _planned(setting: _Setting, weight_error: float, share: float | None) -> Plan:
+    """The plan, of whose budget a ``share`` covers the arithmetic unless it is None."""
+    first, second, domain = setting.first, setting.second, setting.domain
+    n, n_features, noise = setting.n_samples, setting.n_features, setting.noise
+    propensity, covered, left, for_value = None, None, setting.budget, 0.0
+    if setting.value_share is not None:
+        left, for_value = set_aside(left, setting.value_share)
+    if isinstance(first, PrivateFirstStage):
+        spent, left = _divide(left, first.share, noise)
+        propensity, covered = calibrate_propensity(first, domain, n, n_features, spent, noise, share)
+    whole, epsilon = left, 0.0
+    if share is not None:
+        left, epsilon = reserve(left, share)
+    bound = first.stability(n, domain, BoundFamily.PAPER if setting.method in _PRINTED else BoundFamily.SHARP)
+    if bound.V < 2.0:
+        raise CalibrationError(
+            f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
+        )
+    bound = _with_error(bound, public_number("weight_error", weight_error, at_least=0.0), n)
+    loss = second.loss_constants(domain, n_features)
+    if setting.method is Method.AUTO:
+        calibration, reason = automatic(first.name, bound, second, loss, n, left, domain)
+    else:
+        calibration = declared(setting.method, bound, second, loss, n, left, domain, noise, setting.split)
+        reason = f"calibration = {setting.method.value!r} was declared"
+    precision = None
+    if share is not None:
+        if isinstance(calibration, OutputCalibration):
+            # one discrete draw covers the statistic and its error: nothing has to be set aside
+            calibration = calibrate_output(bound, domain.outcome_bound, n, whole, relation=domain.relation)
+        precision = cover(calibration, second, loss, domain, n, n_features, epsilon)
+    value = None
+    if for_value:
+        value = calibrate_value(
+            bound,
+            domain.outcome_bound,
+            n,
+            for_value,
+            statistic=setting.value_statistic,
+            relation=domain.relation,
+        )
+    return Plan(bound, loss, setting.budget, calibration, propensity, reason, precision, covered, value)
+
+
+def _with_error(bound: StabilityBound, error: float, n_samples: int) -> StabilityBound:
+    """The bound for computed weights, each within ``error`` of the exact ones in the l1 norm.
+
+    V sums every weight's movement once, with both weights of the changed record in place of theirs: it
+    grows by at most the two errors. W1 counts the largest common weight twice on top. W2 as printed counts
+    how many weights differ, which the least error makes n: it is raised only as far as keeps
+    ``V <= sqrt(2) W2``, which is what certifies a calibration by it. No nonnegative weights of sum n have a V
+    above 2n, computed ones included.
+    """
+    return replace(
+        bound,
+        V=min(bound.V + 2.0 * error, max(bound.V, 2.0 * n_samples)),
+        W1=None if bound.W1 is None else bound.W1 + 4.0 * error,
+        W2=None if bound.W2 is None else bound.W2 + 3.0 * error * math.sqrt(1.0 + n_samples),
+    )
+
+
+def _divide(budget: Budget, share: float, noise: Noise | str) -> tuple[Budget, Budget]:
+    """The parts of a private first stage and of the second; pure noise leaves delta to the second."""
+    epsilon = budget.epsilon * _ROUND_DOWN
+    spends_delta = budget.delta if noise == Noise.GAUSSIAN else 0.0
+    first = Budget(share * epsilon, share * spends_delta * _ROUND_DOWN)
+    rest = budget.delta - first.delta
+    return first, Budget((1.0 - share) * epsilon, rest * _ROUND_DOWN)

@@ -1,0 +1,63 @@
+"""Everything that is fixed before the data are touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dp2erm_cvx.calibration import Calibration, GridNoise, OutputCalibration, RenyiCalibration
+from dp2erm_cvx.plan.precision import Precision
+from dp2erm_cvx.privacy import Budget, LossConstants, StabilityBound
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A calibrated release. ``reason`` says in one line why this calibration was taken.
+
+    ``propensity`` calibrates a private first stage (Theorem 9), whose part of the budget is then no longer in
+    ``calibration``; ``budget`` is the whole. ``precision`` and ``propensity_precision`` cover the arithmetic
+    of either; None where it is assumed to be exact. ``value`` is the noise of the value of the rule, where
+    one is released. ``theorem`` names what the guarantee follows from.
+    """
+
+    bound: StabilityBound
+    loss: LossConstants
+    budget: Budget
+    calibration: Calibration | OutputCalibration
+    propensity: Calibration | None
+    reason: str
+    precision: Precision | None = None
+    propensity_precision: Precision | None = None
+    value: GridNoise | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether a theorem certifies both the bound and the noise; the paper's literal baselines are not."""
+        return self.bound.private and getattr(self.calibration, "private", True)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the guarantee covers floating-point arithmetic, in every part that adds noise."""
+        covered = self.propensity is None or self.propensity_precision is not None
+        return covered and self.precision is not None
+
+    @property
+    def unconstrained(self) -> bool:
+        """Whether theta is solved for in all of R^p and projected afterwards."""
+        return isinstance(self.calibration, RenyiCalibration | OutputCalibration)
+
+    @property
+    def guarantee(self) -> Budget:
+        """What is guaranteed, which may be less than the budget: gamma and Laplace noise spend no delta."""
+        if self.propensity is None and self.precision is None and self.value is None:
+            return Budget(self.calibration.epsilon, self.calibration.delta)
+        parts = (self.calibration, self.propensity)
+        spends = any(part is not None and part.delta > 0.0 for part in parts)
+        return Budget(self.budget.epsilon, self.budget.delta if spends else 0.0)
+
+    @property
+    def theorem(self) -> str:
+        """The privacy theorem in force."""
+        found = self.calibration.theorem
+        if self.propensity is not None:
+            found = f"Theorem 9 (composition) of {self.propensity.theorem} and {found}"
+        return found if self.value is None else f"{found}, then Laplace noise for the value"

@@ -1,0 +1,190 @@
+"""Tuning on the private data themselves, charged to a ledger before anything is drawn."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.mechanism import make_sampler, random_source
+from dp2erm_cvx.mechanism.selection import Source
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.privacy import Budget, public_number
+from dp2erm_cvx.tuning.candidates import (
+    Models,
+    NamedColumns,
+    common_domain,
+    fitted,
+    named_models,
+    one_line,
+    whole_number,
+)
+from dp2erm_cvx.tuning.gain import SENSITIVITY, declared_propensity, total_gain, unit
+from dp2erm_cvx.tuning.private_result import PrivateCandidate, PrivateTuning
+from dp2erm_cvx.tuning.selection import Selection
+from dp2erm_cvx.tuning.total import total_budget, total_guarantee
+
+
+def tune_privately(
+    models: Models,
+    X: ArrayLike,
+    a: ArrayLike,
+    y: ArrayLike,
+    *,
+    ledger: Ledger | None,
+    dataset: str | None,
+    score_budget: Budget,
+    split: float = 0.5,
+    propensity: float = 0.5,
+    seed: int | None = None,
+) -> PrivateTuning:
+    """Fit every candidate to one random part of the records, and choose by the other part.
+
+    Each candidate is a private release of its own with its own budget. Their rules are then scored by the
+    mean gain over a coin toss (:mod:`dp2erm_cvx.tuning.gain`), and one is chosen by permute-and-flip. One
+    record is in one part: the whole is ``(max(sum epsilon_i, epsilon_score), sum delta_i)``-private, which is
+    charged, and on disk, before anything is drawn.
+
+    Parameters
+    ----------
+    models
+        Unfitted candidates over one domain, by name or as a list, without seed and ledger of their own.
+    X, a, y
+        (n, k) covariates, (n,) treatments in {0, 1} and (n,) outcomes.
+    ledger, dataset
+        The ledger to charge and the name of the data set in it.
+    score_budget
+        Budget of the choice; pure.
+    split
+        Share of the records that the candidates are fitted to.
+    propensity
+        Declared probability of treatment, the same for every record. Privacy holds whatever it is; the
+        comparison is unbiased where treatment was randomized with this probability, up to clipping.
+    seed
+        For tests and experiments only: the result is marked as not private, and nothing is charged.
+
+    Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data (for the
+    data holder: outside the guarantee), LedgerError where the ledger refuses; then nothing was drawn.
+    """
+    named = named_models(models)
+    domain = common_domain(named)
+    _refuse(named, domain, ledger, dataset, seed)
+    if not isinstance(score_budget, Budget) or score_budget.delta:
+        raise DeclarationError(f"score_budget = {score_budget!r}: must be a Budget with delta = 0")
+    share = public_number("split", split, above=0.0)
+    probability = declared_propensity(propensity)
+    records = next(iter(named.values()))._dataset(X, a, y)
+    n_fitted = math.floor(share * records.n_samples)
+    n_scored = records.n_samples - n_fitted
+    if n_fitted < 2 or n_scored < 1:
+        raise DeclarationError(
+            f"split = {share:g}: leaves {n_fitted} of {records.n_samples} records to fit and "
+            f"{n_scored} to score"
+        )
+    plans = {name: _plan(name, model, n_fitted, records.X.shape[1]) for name, model in named.items()}
+    total = total_budget([plan.guarantee for plan in plans.values()], score_budget)
+    source = random_source(seed)
+    sampler = make_sampler(SENSITIVITY, score_budget.epsilon, source)
+
+    receipt = None
+    if seed is not None:
+        warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=2)
+    else:
+        assert ledger is not None
+        assert dataset is not None
+        note = f"tuning: {len(named)} candidates"
+        receipt = ledger.charge(dataset, total, note, relation=domain.relation)
+
+    fit_rows, score_rows = _divided(records.n_samples, n_fitted, source)
+    winners = {
+        name: fitted(model, records, fit_rows, None if seed is None else source.getrandbits(62))
+        for name, model in named.items()
+    }
+    gains = [_gain(model, records, score_rows, probability) for model in winners.values()]
+    best = list(winners)[sampler.draw(gains)]
+    scale = 2 * SENSITIVITY / score_budget.epsilon * unit(domain, probability, n_scored)
+    releases = [model.release_ for model in winners.values()]
+    guarantee = total_guarantee(total, releases, domain, seeded=seed is not None)
+    winner = winners[best]
+    # what is published must not promise more than was spent on finding it
+    winner.release_ = replace(winner.release_, guarantee=guarantee)
+    return PrivateTuning(
+        best=best,
+        release=winner.release_,
+        guarantee=guarantee,
+        candidates=tuple(
+            PrivateCandidate(name, plan.guarantee.epsilon, plan.guarantee.delta, plan.bound.V)
+            for name, plan in plans.items()
+        ),
+        selection=Selection(
+            score_budget.epsilon, scale, scale * math.log(len(named) / 0.05), probability, sampler.name
+        ),
+        n_fitted=n_fitted,
+        n_scored=n_scored,
+        receipt=receipt,
+        model=winner,
+    )
+
+
+def _refuse(
+    models: Mapping[str, PrivateTwoStageERM],
+    domain: Domain,
+    ledger: object,
+    dataset: object,
+    seed: object,
+) -> None:
+    """What depends on the declarations alone."""
+    if seed is not None:
+        whole_number("seed", seed, at_least=0)
+    elif not isinstance(ledger, Ledger):
+        raise DeclarationError(
+            f"ledger = {ledger!r}: tuning on private data is a release; give a Ledger to charge, or tune on "
+            "PublicData"
+        )
+    else:
+        one_line("dataset", dataset)
+    if domain.arm_floor is not None:
+        raise DeclarationError(
+            "the domain declares an arm_floor, which says nothing about the part that candidates are fitted "
+            "to: tune candidates that do without one"
+        )
+    for name, model in models.items():
+        if model.seed is not None or model.ledger is not None or model.dataset is not None:
+            raise DeclarationError(
+                f"models[{name!r}] has a seed or a ledger of its own: the tuner charges once, for all "
+                "candidates"
+            )
+
+
+def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int) -> Plan:
+    try:
+        plan = model.plan(n_samples, n_features)
+    except CalibrationError as error:
+        raise CalibrationError(f"{name}: {error}") from None
+    if not plan.proven:
+        raise CalibrationError(f"{name}: {plan.reason}, which is not proven: no charge covers it")
+    return plan
+
+
+def _divided(
+    n_samples: int, n_fitted: int, source: Source
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    # at random, so that the guarantee holds for files whose order depends on their records
+    order = list(range(n_samples))
+    source.shuffle(order)
+    return np.array(order[:n_fitted], dtype=np.int64), np.array(order[n_fitted:], dtype=np.int64)
+
+
+def _gain(model: PrivateTwoStageERM, records: Dataset, rows: NDArray[np.int64], probability: float) -> int:
+    chosen = model.predict(NamedColumns(records.X[rows], records.columns))
+    net = model.domain.net_outcome(records.a[rows], records.y[rows])
+    return total_gain(chosen, records.a[rows], net, model.domain, probability)

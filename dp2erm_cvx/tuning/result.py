@@ -1,0 +1,108 @@
+"""What tuning on public data reports."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dp2erm_cvx.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One candidate.
+
+    ``scores`` has one score per replicate, None where the replicate failed; ``mean`` is over the others and
+    ``standard_error`` that of the mean. ``effective_share`` is the mean effective sample size of the first
+    stage's weights over n: at 1 the weights are uniform and nothing is balanced. ``V`` is the stability
+    bound, None where the plan was refused. ``failures`` counts replicates that raised a typed error,
+    ``uncertified`` fits whose weights or theta were not certified. ``reason`` is the refusal, or the first
+    failure.
+    """
+
+    name: str
+    epsilon: float
+    delta: float
+    V: float | None
+    mean: float | None
+    standard_error: float | None
+    effective_share: float | None
+    failures: int
+    uncertified: int
+    reason: str
+    scores: tuple[float | None, ...]
+
+    @property
+    def refused(self) -> bool:
+        """Whether no calibration covers this candidate at n."""
+        return self.V is None
+
+
+@dataclass(frozen=True)
+class TuningResult:
+    """The candidates in the order given, and the best.
+
+    ``best`` has the highest mean among the candidates with the fewest failed replicates; equal means go to
+    the name that sorts first. Everything here follows from data declared public and costs no privacy.
+    ``source`` is where the user said they come from.
+    """
+
+    best: str
+    rows: tuple[Row, ...]
+    source: str
+    scored_by: str
+    n_samples: int
+    n_public: int
+    replicates: int
+    holdout: float | None
+    seed: int
+
+    def row(self, name: str) -> Row:
+        """The row of one candidate. Raises DeclarationError where there is none."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise DeclarationError(f"{name!r} is no candidate; there are {', '.join(r.name for r in self.rows)}")
+
+    def behind(self, name: str) -> tuple[float, float]:
+        """Mean score of the best less that of ``name``, and the standard error of this paired difference.
+
+        The candidates saw the same samples, so this is far more precise than comparing two means; nan
+        where fewer than two replicates succeeded for both.
+        """
+        both = zip(self.row(self.best).scores, self.row(name).scores, strict=False)
+        gaps = [best - other for best, other in both if best is not None and other is not None]
+        if len(gaps) < 2:
+            return math.nan, math.nan
+        return float(np.mean(gaps)), float(np.std(gaps, ddof=1) / math.sqrt(len(gaps)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain JSON values."""
+        plain = asdict(self)
+        plain["rows"] = [{**row, "scores": list(row["scores"])} for row in plain["rows"]]
+        return plain
+
+    def __str__(self) -> str:
+        head = f"{'candidate':<24} {'score':>10} {'std.err.':>9} {'behind':>16} {'ESS/n':>6} {'V':>9} failed"
+        lines = [f"tuned on public data: {self.source}; n = {self.n_samples}; {self.scored_by}", head]
+        for row in self.rows:
+            if row.mean is None:
+                lines.append(f"{row.name:<24} {row.reason}")
+                continue
+            gap, error = self.behind(row.name)
+            behind = "best" if row.name == self.best else f"{gap:.3g} +- {error:.2g}"
+            spread = math.nan if row.standard_error is None else row.standard_error
+            lines.append(
+                f"{row.name:<24} {row.mean:>10.4g} {spread:>9.2g} {behind:>16} "
+                f"{row.effective_share:>6.2f} {row.V:>9.4g} {row.failures}"
+            )
+        return "\n".join(lines)
+
+
+def best_of(rows: list[Row]) -> str | None:
+    """The name of the best candidate by the rule of :class:`TuningResult`; None where none has a score."""
+    scored = [(row.failures, -row.mean, row.name) for row in rows if row.mean is not None]
+    return min(scored)[2] if scored else None

@@ -1,0 +1,66 @@
+"""Bugs planted into the noise of complete releases, wherever the package uses its two ways to draw."""
+
+import os
+import sys
+
+import numpy as np
+
+from dp2erm_cvx import mechanism
+
+
+def plant(monkeypatch, bug):
+    """Replace ``draw`` and ``draw_within`` by ``bug(original)`` in every module that holds them."""
+    for name in ("draw", "draw_within"):
+        original = getattr(mechanism, name)
+        for module in list(sys.modules.values()):
+            if (
+                getattr(module, "__name__", "").startswith("dp2erm_cvx")
+                and vars(module).get(name) is original
+            ):
+                monkeypatch.setattr(module, name, bug(original))
+
+
+def used_twice(draw):
+    """Every second release gets the noise of the one before."""
+    kept = []
+
+    def again(*args, **settings):
+        if kept:
+            return kept.pop()
+        kept.append(draw(*args, **settings))
+        return kept[-1]
+
+    return again
+
+
+def one_byte(draw):
+    """The generator is seeded by a single byte of the operating system's entropy."""
+
+    def seeded(*args, seed=None, **settings):
+        return draw(*args, seed=f"byte {os.urandom(1)[0]}", **settings)
+
+    return seeded
+
+
+def halved(draw):
+    """Half the noise, though the plan says otherwise."""
+
+    def half(*args, **settings):
+        found = draw(*args, **settings)
+        if isinstance(found, np.ndarray):
+            return found / 2
+        return type(found)(found.value / 2, found.distance)
+
+    return half
+
+
+def by_coordinate(draw):
+    """Independent Laplace coordinates, which have no radial density, for gamma noise."""
+
+    def wrong(calibration, *args, **settings):
+        found = draw(calibration, *args, **settings)
+        rng = np.random.default_rng()
+        value = rng.laplace(scale=calibration.scale, size=calibration.n_parameters)
+        return value if isinstance(found, np.ndarray) else type(found)(value, found.distance)
+
+    return wrong

@@ -1,0 +1,112 @@
+"""What may come of a hostile input: a finite private release, or one typed error. All else is a failure."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from dp2erm_cvx.errors import DataError, Dp2ermError
+
+#: No small input may cost more than this.
+SECONDS = 10.0
+
+FAILURE = "FAILURE"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``name`` is what is counted; ``detail`` is shown where it is a failure or a conditional release."""
+
+    name: str
+    detail: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.name.startswith(FAILURE)
+
+
+class TooSlow(BaseException):
+    """Not an Exception: nothing on the way may swallow it."""
+
+
+class Failure(AssertionError):
+    """A case judged its own result to be wrong."""
+
+
+def judge(case: Callable[[], Outcome]) -> Outcome:
+    """Run a case with warnings as errors and a time limit."""
+
+    def late(*_: object) -> NoReturn:
+        raise TooSlow
+
+    previous = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    began = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="matplotlib.*")
+            outcome = case()
+    except Dp2ermError as error:
+        outcome = refusal(error)
+    except TooSlow:
+        outcome = Outcome(f"{FAILURE} too slow", _where())
+    except Failure as error:
+        outcome = Outcome(f"{FAILURE} {str(error).split(':')[0]}", str(error))
+    except Exception as error:
+        outcome = Outcome(f"{FAILURE} {type(error).__name__}", _where())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    if time.perf_counter() - began > SECONDS and not outcome.failed:
+        return Outcome(f"{FAILURE} too slow", f"{time.perf_counter() - began:.1f} s in compiled code")
+    return outcome
+
+
+def refusal(error: Dp2ermError) -> Outcome:
+    """A typed error is fine if it says what is wrong in one line of readable length."""
+    text = str(error)
+    if not text.strip() or len(text.splitlines()) > 1:
+        return Outcome(f"{FAILURE} message is not one line", repr(text)[:2000])
+    if len(text) > 2000:
+        return Outcome(f"{FAILURE} message is too long", text[:300])
+    return Outcome(type(error).__name__)
+
+
+def leaks(text: str, values: Any) -> str | None:
+    """A private number that ``text`` shows, if any; short ones are told by chance."""
+    for value in values:
+        for shown in (repr(float(value)), f"{float(value):g}"):
+            if len(shown.strip("-0.")) >= 5 and shown in text:
+                return shown
+    return None
+
+
+def public_refusal(error: Dp2ermError, values: Any) -> None:
+    """Data errors are for the data holder; any other message must not show a private number."""
+    if not isinstance(error, DataError) and (shown := leaks(str(error), values)):
+        raise Failure(f"private number in a public message: {shown} in {error}")
+
+
+def strict_json(text: str) -> Any:
+    """Parsed JSON whose numbers are all finite."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise Failure(f"non-finite number in JSON: {constant}")
+
+    def finite(number: str) -> float:
+        if abs(float(number)) == float("inf"):
+            refuse(number)
+        return float(number)
+
+    return json.loads(text, parse_constant=refuse, parse_float=finite)
+
+
+def _where() -> str:
+    return traceback.format_exc(limit=-6)

@@ -1,0 +1,62 @@
+"""Calibrations without a program behind them, and bit streams that no generator would give."""
+
+import itertools
+import random
+
+from scipy import stats
+
+from dp2erm_cvx.calibration import Calibration
+from dp2erm_cvx.mechanism.uniform import LazyUniform
+
+
+def calibration_of(noise, p, scale=2.5):
+    return Calibration(
+        noise=noise,
+        scale=scale,
+        gamma=0.1,
+        split=0.5,
+        n_parameters=p,
+        V=2.0,
+        sensitivity=2.0,
+        epsilon=1.0,
+        delta=0.0,
+        theorem="a test",
+    )
+
+
+def p_value(values, law):
+    return stats.kstest(values, law.cdf).pvalue
+
+
+class Forced:
+    """A stream whose first 500 bits are those of ``pattern`` over and over; random ones follow."""
+
+    def __init__(self, pattern, seed):
+        self._head = list(itertools.islice(itertools.cycle(pattern), 500 if pattern else 0))
+        self._tail = random.Random(seed)
+
+    def getrandbits(self, k):
+        taken, self._head = self._head[:k], self._head[k:]
+        missing = k - len(taken)
+        prefix = int("".join(map(str, taken)) or "0", 2)
+        return (prefix << missing) | (self._tail.getrandbits(missing) if missing else 0)
+
+
+ZEROS, ONES, ALTERNATING, RANDOM = [0], [1], [1, 0], []
+
+#: One pattern per uniform, cycled: (length, angle) pairs of the Gaussians first, then those of the radius.
+STREAMS = {
+    "zeros": [ZEROS],
+    "ones": [ONES],
+    "alternating": [ALTERNATING],
+    "random": [RANDOM],
+    "short Gaussians": [ONES, RANDOM],
+    "long Gaussians": [ZEROS, RANDOM],
+    "on an axis": [RANDOM, ZEROS],
+    "mixed": [ZEROS, ALTERNATING, ONES, RANDOM, ONES],
+}
+
+
+def forced_uniforms(stream, count):
+    patterns = itertools.islice(itertools.cycle(STREAMS[stream]), count)
+    return [LazyUniform(Forced(pattern, f"{stream}/{k}")) for k, pattern in enumerate(patterns)]

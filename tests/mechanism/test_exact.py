@@ -1,0 +1,214 @@
+"""The ideal vector lies within the stated distance, whatever the bits were and however they go on."""
+
+import itertools
+import math
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+from flint import arb, ctx
+
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.mechanism import draw_within, exact, secure, secure_available
+from dp2erm_cvx.mechanism.exact import _evaluate, _uniforms_needed
+from dp2erm_cvx.mechanism.uniform import LazyUniform
+from tests.mechanism.laws import STREAMS, calibration_of, forced_uniforms
+
+TAILS = [lambda: 0, lambda: 2**300 - 1, lambda: random.getrandbits(300)]
+
+
+def continued(uniform, tail):
+    """The uniform with 300 further bits, exactly."""
+    assert uniform.length + 300 < mp.mp.prec
+    return mp.ldexp((uniform.prefix << 300) | tail(), -uniform.length - 300)
+
+
+def ideal(calibration, uniforms):
+    """The noise vector from the definition of the laws, at the working precision, 400 digits or more."""
+    p = calibration.n_parameters
+    pairs = 2 * math.ceil(p / 2)
+    gaussian = []
+    for length, angle in zip(uniforms[:pairs:2], uniforms[1:pairs:2], strict=True):
+        r = mp.sqrt(-2 * mp.log(length))
+        gaussian += [r * mp.cos(2 * mp.pi * angle), r * mp.sin(2 * mp.pi * angle)]
+    del gaussian[p:]
+    scale = mp.mpf(calibration.scale)
+    if calibration.noise is Noise.GAUSSIAN:
+        return [scale * g for g in gaussian]
+    radius = mp.fsum(-mp.log(u) for u in uniforms[pairs:]) * scale
+    norm = mp.sqrt(mp.fsum(g * g for g in gaussian))
+    return [radius * g / norm for g in gaussian]
+
+
+def ratios(stream, noise, p, scale, error, evaluate=_evaluate):
+    """True distance over stated distance, for three ways in which the bits may go on."""
+    calibration = calibration_of(noise, p, scale)
+    uniforms = forced_uniforms(stream, _uniforms_needed(calibration))
+    drawn = evaluate(calibration, error, uniforms)
+    with mp.workdps(max(400, 150 + uniforms[0].length // 3)):
+        value = [mp.mpf(float(v)) for v in drawn.value]
+        size = mp.sqrt(mp.fsum(v * v for v in value))
+        # what the rounding may cost: half a unit in the last place, or half the smallest double each
+        stated = mp.mpf(error) + mp.ldexp(size, -53) + math.sqrt(p) * mp.ldexp(1, -1075)
+        found = []
+        for tail in TAILS:
+            target = ideal(calibration, [continued(u, tail) for u in uniforms])
+            distance = mp.sqrt(mp.fsum((a - b) ** 2 for a, b in zip(value, target, strict=True)))
+            found.append(float(distance / drawn.distance) if drawn.distance else math.inf)
+    return max(found), drawn.distance / stated
+
+
+SETTINGS = [
+    (noise, p, scale, relative)
+    for noise in Noise
+    for p, scale, relative in [
+        (1, 2.5, 1e-12),
+        (2, 2.5, 1e-40),
+        (3, 1e290, 1e-12),
+        (3, 1e-290, 1e-12),
+        (5, 2.5, 0.25),
+        (60, 1e-3, 1e-15),
+    ]
+]
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize(("noise", "p", "scale", "relative"), SETTINGS)
+def test_ideal_is_within_the_distance(stream, noise, p, scale, relative):
+    true, stated = ratios(stream, noise, p, scale, relative * scale)
+    assert true <= 1.0
+    assert stated <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e307])
+def test_distance_holds_where_doubles_give_out(scale):
+    for noise in Noise:
+        true, stated = ratios("random", noise, 3, scale, 5e-324)
+        assert true <= 1.0
+        assert stated <= 2.0
+
+
+def test_what_lies_beyond_doubles_is_as_far_as_it_says():
+    uniforms = forced_uniforms("long Gaussians", 2)
+    drawn = _evaluate(calibration_of(Noise.GAUSSIAN, 2, 1.7e308), 1.0, uniforms)
+    assert np.all(np.isfinite(drawn.value))
+    assert np.max(np.abs(drawn.value)) == sys.float_info.max
+    assert drawn.distance == math.inf
+
+
+def without_rounding(calibration, error, uniforms):
+    return replace(_evaluate(calibration, error, uniforms), distance=error)
+
+
+def violations(evaluate=_evaluate):
+    return [
+        stream
+        for stream in STREAMS
+        for noise, p, scale, relative in SETTINGS
+        if p <= 5 and ratios(stream, noise, p, scale, relative * scale, evaluate)[0] > 1.0
+    ]
+
+
+def test_a_distance_without_the_rounding_is_seen():
+    # but for numbers so small that the error allowed for is larger than their rounding
+    assert {*STREAMS} - {*violations(without_rounding)} <= {"ones"}
+
+
+def truncated(self):
+    """32 bits taken for the whole number."""
+    return arb(self.prefix >> (self.length - 32), 0) / 2**32 + arb(1) / 2**33
+
+
+def clipped(self):
+    """The smallest value a generator of doubles gives, in place of a long run of zero bits."""
+    low = arb(1) / 2**53
+    ball = arb((2 * self.prefix + 1, -self.length - 1), (1, -self.length - 1))
+    return low if ball < low else ball
+
+
+def narrow(self):
+    """What is known, as if nothing were left to know."""
+    return arb((2 * self.prefix + 1, -self.length - 1))
+
+
+@pytest.mark.parametrize(("bug", "seen_in"), [(truncated, "random"), (clipped, "zeros"), (narrow, "ones")])
+def test_a_wrong_uniform_is_seen(monkeypatch, bug, seen_in):
+    assert violations() == []
+    monkeypatch.setattr(LazyUniform, "ball", bug)
+    assert seen_in in violations()
+
+
+def test_bits_are_appended_and_never_redrawn():
+    uniform = LazyUniform(random.Random(7))
+    prefixes = []
+    for length in (3, 64, 64, 200, 100):
+        uniform.extend_to(length)
+        prefixes.append((uniform.prefix, uniform.length))
+    assert prefixes[1] == prefixes[2]
+    assert prefixes[3] == prefixes[4]
+    for (short, n), (long, m) in itertools.pairwise(prefixes):
+        assert long >> (m - n) == short
+
+
+@pytest.mark.parametrize("length", [1, 53, 700])
+def test_ball_is_exactly_the_interval_of_what_is_known(length):
+    uniform = LazyUniform(random.Random(length))
+    uniform.extend_to(length)
+    with ctx.workprec(20):
+        ball = uniform.ball()
+    ends = []
+    for sign in (-1, 1):
+        center, radius = (
+            Fraction(int(m)) * Fraction(2) ** int(e) for m, e in (ball.mid().man_exp(), ball.rad().man_exp())
+        )
+        ends.append(center + sign * radius)
+    assert ends == [Fraction(uniform.prefix + k, 2**length) for k in (0, 1)]
+
+
+def test_precision_of_other_users_is_left_alone(monkeypatch):
+    calibration = calibration_of(Noise.GAMMA, 5)
+    with ctx.workprec(77):
+        with ThreadPoolExecutor(4) as pool:
+            drawn = list(pool.map(lambda seed: draw_within(calibration, 1e-9, seed=seed), range(60)))
+        assert ctx.prec == 77
+        monkeypatch.setattr(exact, "_enclose", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            draw_within(calibration, 1e-9)
+        assert ctx.prec == 77
+    monkeypatch.undo()
+    for seed, one in enumerate(drawn):
+        assert np.array_equal(one.value, draw_within(calibration, 1e-9, seed=seed).value)
+
+
+def test_repr_holds_no_number():
+    drawn = draw_within(calibration_of(Noise.GAMMA, 5), 1e-9)
+    assert repr(drawn) == "Draw(5 coordinates; secret)"
+
+
+@pytest.mark.parametrize("error", [0.0, -1.0, math.nan, math.inf, "small", None])
+def test_invalid_error_is_refused(error):
+    with pytest.raises(DeclarationError, match="error"):
+        draw_within(calibration_of(Noise.GAMMA, 2), error)
+
+
+def test_without_the_extra(monkeypatch):
+    assert secure_available()
+    monkeypatch.setattr(secure, "find_spec", lambda name: None)
+    assert not secure_available()
+    with pytest.raises(DeclarationError, match=r"python-flint: install dp2erm-cvx\[secure\]"):
+        draw_within(calibration_of(Noise.GAMMA, 2), 1e-9)
+
+
+def test_import_needs_neither_package():
+    program = (
+        "import sys; sys.modules['flint'] = sys.modules['opendp'] = None\n"
+        "from dp2erm_cvx.mechanism import draw, draw_within, perturb_on_grid\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -1,0 +1,178 @@
+"""What covers the arithmetic: the claim on exact distributions, one-sided parts, and planted bugs."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp2erm_cvx import Budget, Domain
+from dp2erm_cvx.calibration import calibrate_grid
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.plan import make_plan
+from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, arithmetic_by_name, reserve
+from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.program import L1Ball, UserRegularizer
+
+EPSILONS = st.floats(1e-90, 1e5, exclude_min=True)
+
+
+def laplace_tail(x: int, scale: float) -> float:
+    """P(N >= x) of the discrete Laplace law with pmf proportional to exp(-|k| / scale)."""
+    q = math.exp(-1 / scale)
+    return q**x / (1 + q) if x > 0 else 1 - q ** (1 - x) / (1 + q)
+
+
+def release_loss(epsilon: float, epsilon_2: float, shift: float) -> float:
+    """Largest log ratio of P(A(theta_hat) >= x) for randomized response, 0 or 1, computed with errors.
+
+    theta is 1 with odds exp(epsilon) on D and exp(-epsilon) on D'; what is computed is theta + shift on D and
+    theta - shift on D'.
+    """
+    noise = calibrate_grid(shift, 1, epsilon_2)
+    step, likely = math.ldexp(1.0, noise.exponent), 1 / (1 + math.exp(-epsilon))
+    scale = noise.scale / step
+
+    def tail(x: int, odds: float, error: float) -> float:
+        points = [round((value + error) / step) for value in (0.0, 1.0)]
+        return (1 - odds) * laplace_tail(x - points[0], scale) + odds * laplace_tail(x - points[1], scale)
+
+    far = round(1.0 / step) + round(np.ceil(5 * scale))
+    ratios = [
+        math.log(tail(x, likely, shift) / tail(x, 1 - likely, -shift))
+        for x in range(0, far, max(1, far // 400))
+    ]
+    return max(ratios)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon_2", [0.05, 0.5])
+def test_numerical_error_costs_twice_epsilon_2_and_no_less(epsilon, epsilon_2) -> None:
+    # errors far below the distance of the two answers: the worst case is nearly attained
+    loss = release_loss(epsilon, epsilon_2, shift=0.002 * epsilon_2)
+    assert loss <= epsilon + 2 * epsilon_2
+    assert loss > epsilon + 1.9 * epsilon_2
+    # planted bugs: paid on one side only, or not at all
+    assert loss > epsilon + epsilon_2
+
+
+@settings(max_examples=200, deadline=None)
+@given(EPSILONS, st.floats(0, 0.5), st.floats(1e-6, 0.5))
+def test_the_parts_never_exceed_the_budget(epsilon, delta, share) -> None:
+    left, each = reserve(Budget(epsilon, delta), share)
+    spent = Fraction(left.epsilon) + 2 * Fraction(each)
+    assert spent <= Fraction(epsilon)
+    assert spent >= Fraction(epsilon) * (1 - Fraction(1, 10**11))
+    if each < 100:
+        assert math.exp(each) * left.delta <= delta
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(1e-200, 1e200), st.integers(1, 300), st.floats(1e-60, 1e4))
+def test_the_grid_noise_covers_shift_and_rounding(shift, p, epsilon) -> None:
+    noise = calibrate_grid(shift, p, epsilon)
+    needed = (Fraction(shift) + p * Fraction(2) ** noise.exponent) / Fraction(epsilon)
+    assert needed <= Fraction(noise.scale) <= needed * (1 + Fraction(1, 10**9))
+    assert p * Fraction(2) ** noise.exponent <= Fraction(shift) / 64
+
+
+def test_openDP_agrees_with_the_scale() -> None:
+    measurements = pytest.importorskip("opendp.measurements")
+    from opendp import domains, metrics
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    for shift, p, epsilon in [(1e-11, 2, 0.0025), (3e-8, 10, 1e-4), (1.0, 1, 1.0), (1e-100, 60, 5.0)]:
+        noise = calibrate_grid(shift, p, epsilon)
+        domain = domains.vector_domain(domains.atom_domain(T=float, nan=False), size=p)
+        laplace = measurements.make_laplace(
+            domain, metrics.l1_distance(T=float), noise.scale, k=noise.exponent
+        )
+        assert 0.99 * epsilon <= laplace.map(shift) <= epsilon
+
+
+def planned(first=None, second=None, budget=None, **changes):
+    domain = Domain(1.0, 2.0)
+    first, second = (first or Uniform()).resolve(domain), (second or TreatmentRule()).resolve(domain)
+    return make_plan(first, second, domain, 200, 3, budget or Budget(1.0), arithmetic="counted", **changes)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changes"),
+    [
+        (Uniform(), TreatmentRule(), {}),
+        (EntropyBalancing(), ArmMeans(), {"budget": Budget(0.3, 1e-4), "noise": "gaussian"}),
+        (EntropyBalancing(), TreatmentRule(), {"budget": Budget(2.0, 1e-3), "method": "renyi"}),
+        (PrivateLogistic(), ArmMeans(), {"budget": Budget(1.0, 1e-3), "noise": "gaussian"}),
+        (PrivateLogistic(), TreatmentRule(), {}),
+    ],
+)
+def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first, second, changes) -> None:
+    plan = planned(first, second, **changes)
+    budget = plan.budget
+    assert plan.counted
+    assert plan.guarantee.epsilon == budget.epsilon
+    assert plan.guarantee.delta <= budget.delta
+    parts = [(plan.calibration, plan.precision)]
+    if plan.propensity is not None:
+        parts.append((plan.propensity, plan.propensity_precision))
+    assert sum(part.epsilon + 2 * covered.grid.epsilon for part, covered in parts) <= budget.epsilon
+    assert sum(part.delta * math.exp(covered.grid.epsilon) for part, covered in parts) <= budget.delta
+    assert sum(2 * covered.grid.epsilon for _, covered in parts) <= 0.01 * budget.epsilon
+    for part, covered in parts:
+        assert covered.grid.l1_sensitivity >= math.sqrt(part.n_parameters) * covered.tolerance
+        assert covered.tolerance > covered.radius > 0
+        # it is free: far below the privacy noise
+        largest_curvature = 200 * (part.gamma + 2.0)
+        assert covered.grid.expected_norm < 3e-3 * part.expected_noise / largest_curvature
+
+
+def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:
+    plan = planned(EntropyBalancing(), PlugInATE(), method="output")
+    calibration, covered = plan.calibration, plan.precision
+    assert calibration.epsilon == covered.grid.epsilon == 1.0
+    assert covered.grid.l1_sensitivity >= calibration.sensitivity + 2 * covered.tolerance
+    assert covered.grid.scale == pytest.approx(calibration.scale, rel=0.02)
+    assert (plan.guarantee.epsilon, plan.guarantee.delta) == (1.0, 0.0)
+
+
+def test_the_default_share_is_below_one_percent() -> None:
+    assert 0 < NUMERICAL_SHARE < 0.01
+    assert planned().calibration.epsilon == pytest.approx(1 - NUMERICAL_SHARE, rel=1e-9)
+    assert planned(numerical_share=0.2).calibration.epsilon == pytest.approx(0.8, rel=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan, "x"])
+def test_an_invalid_share_is_refused(share) -> None:
+    with pytest.raises(DeclarationError, match="numerical_share"):
+        planned(numerical_share=share)
+
+
+def test_what_cannot_be_counted_is_refused_by_name() -> None:
+    import cvxpy as cp
+
+    with pytest.raises(DeclarationError, match="auto, counted, assumed"):
+        arithmetic_by_name("exact")
+    with pytest.raises(CalibrationError, match="paper's calibrations"):
+        planned(method="paper")
+    own = UserRegularizer(lambda theta: cp.norm(theta, 1))
+    with pytest.raises(CalibrationError, match="itr does not state"):
+        planned(second=TreatmentRule(theta_set=L1Ball(1.0), regularizer=own))
+
+
+def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> None:
+    monkeypatch.setattr("dp2erm_cvx.plan.arithmetic.secure_available", lambda: False)
+    with pytest.raises(DeclarationError, match="secure"):
+        planned()
+    domain = Domain(1.0, 2.0)
+    second = TreatmentRule().resolve(domain)
+    plan = make_plan(Uniform(), second, domain, 200, 3, Budget(1.0), arithmetic="auto")
+    assert not plan.counted
+    assert plan.calibration.epsilon == 1.0

@@ -1,0 +1,197 @@
+"""From records to theta: certification, one draw for every solver, and noise that covers the arithmetic."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
+from dp2erm_cvx import perturbation as module
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.mechanism import Draw
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.release import Standing
+from dp2erm_cvx.solve import SCS, FirstCertified, Newton
+
+DOMAIN = Domain(1.0, 2.0)
+
+
+def data(n=150, p=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, (n, p)), rng.integers(0, 2, n), rng.uniform(-2, 2, n)
+
+
+def fitted(**changes):
+    settings = {"first_stage": EntropyBalancing(ridge=2.0), "second_stage": "itr", **changes}
+    return PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), **settings).fit(*data())
+
+
+def one_treated(n=400, p=10):
+    rng = np.random.default_rng(0)
+    X, a = rng.uniform(-1, 1, (n, p)), np.zeros(n, dtype=int)
+    a[np.argmax(X[:, 0])] = 1
+    return X, a, rng.normal(size=n)
+
+
+@pytest.mark.parametrize(
+    "first", ["uniform", "ipw_logistic", "entropy_balancing", "ipw_private", "mmd_pooled"]
+)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"noise": "gaussian"},
+        {"calibration": "renyi"},
+        {"second_stage": "arm_means"},
+        {"second_stage": "plug_in_ate", "calibration": "output"},
+        {"second_stage": "plug_in_ate", "calibration": "auto"},
+    ],
+    ids=lambda settings: "-".join(settings.values()) or "default",
+)
+def test_every_counted_release_is_private_and_feasible(first, settings) -> None:
+    model = fitted(first_stage=first, **settings)
+    release = model.release_
+    assert release.private
+    assert release.mechanism.numerical is not None
+    assert (release.mechanism.propensity is not None) == (first == "ipw_private")
+    if release.mechanism.propensity is not None:
+        assert release.mechanism.propensity.numerical is not None
+    theta, feasible = np.array(release.theta), model._second().feasible(DOMAIN)
+    assert np.allclose(feasible.project(theta), theta, rtol=1e-12)
+    assert math.fsum(model.private_workings_.weights.value) == 150
+    assert Release.from_json(release.to_json()) == release
+
+
+def test_what_is_released_is_the_minimizer_plus_the_stated_noise() -> None:
+    moved, scale = [], None
+    for _ in range(40):
+        model = fitted()
+        moved.append(np.array(model.release_.theta) - model.private_workings_.theta.value)
+        scale = model.release_.mechanism.numerical.scale
+    size = np.abs(moved)
+    # inside Theta the difference is Laplace; on its boundary the projection may only shrink it
+    assert 0.3 * scale < np.mean(size) < 3 * scale
+    assert len({tuple(row) for row in moved}) == 40
+
+
+def test_assumed_arithmetic_is_said_and_adds_nothing() -> None:
+    model = fitted(arithmetic="assumed")
+    assert model.release_.private
+    assert "exact arithmetic assumed" in model.release_.guarantee.assumptions
+    assert model.release_.mechanism.numerical is None
+    assert np.allclose(model.release_.theta, model.private_workings_.theta.value, rtol=1e-14)
+    with pytest.raises(DeclarationError, match="arithmetic"):
+        fitted(arithmetic="real")
+
+
+def test_the_same_noise_meets_every_solver_of_the_list(monkeypatch) -> None:
+    drawn = []
+    sample = module.draw_within
+
+    def counting(*args, **kwargs):
+        drawn.append(sample(*args, **kwargs))
+        return drawn[-1]
+
+    monkeypatch.setattr(module, "draw_within", counting)
+    model = fitted(solver=FirstCertified((Newton(max_iterations=0), SCS(max_iterations=3), Newton())))
+    assert model.release_.private
+    assert len(drawn) == 1
+    assert np.array_equal(drawn[0].value, model.private_workings_.noise)
+
+
+def test_no_solver_left_makes_the_release_conditional_and_draws_once(monkeypatch) -> None:
+    drawn = []
+    sample = module.draw_within
+    monkeypatch.setattr(module, "draw_within", lambda *a, **k: drawn.append(1) or sample(*a, **k))
+    release = fitted(solver=FirstCertified((Newton(max_iterations=0),))).release_
+    assert release.guarantee.standing is Standing.CONDITIONAL
+    assert all(map(math.isfinite, release.theta))
+    assert len(drawn) == 1
+
+
+def test_noise_too_far_from_the_ideal_makes_the_release_conditional(monkeypatch) -> None:
+    sample = module.draw_within
+
+    def worse(calibration, error, *, seed=None):
+        found = sample(calibration, error, seed=seed)
+        return Draw(found.value, 1e-6 * calibration.scale)
+
+    monkeypatch.setattr(module, "draw_within", worse)
+    assert fitted().release_.guarantee.standing is Standing.CONDITIONAL
+
+
+@pytest.mark.parametrize("lengths", [1e2, 1e3, 1e9])
+def test_noise_of_any_length_is_kept(monkeypatch, lengths) -> None:
+    # within the reach it certifies; beyond it the release says so, and stays finite
+    def long(calibration, error, *, seed=None):
+        value = np.full(calibration.n_parameters, -lengths * calibration.scale / math.sqrt(3))
+        return Draw(value, error + 2.0**-53 * float(np.linalg.norm(value)))
+
+    monkeypatch.setattr(module, "draw_within", long)
+    release = fitted().release_
+    assert release.private == (lengths < 2000)
+    assert np.sum(np.abs(release.theta)) <= 2.0 * (1 + 1e-12)
+
+
+def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
+    # a single treated record certifies to 1e-6 but not to 1e-15
+    X, a, y = one_treated()
+    domain = Domain(covariate_bound=math.sqrt(10), outcome_bound=1.0)
+    model = PrivateTwoStageERM(domain, Budget(1.0), EntropyBalancing(ridge=10.0), "arm_means")
+    assert model.plan(400, 10).bound.V < 2 * 400
+    assert model.fit(X, a, y).release_.private
+    strict = model.set_params(tolerance=1e-15).fit(X, a, y).release_
+    assert strict.guarantee.standing is Standing.CONDITIONAL
+    assert any("1e-15" in assumption for assumption in strict.guarantee.assumptions)
+
+
+def test_no_certificate_is_needed_where_the_bound_covers_all_weights() -> None:
+    X, a, y = one_treated()
+    domain = Domain(covariate_bound=math.sqrt(10), outcome_bound=1.0)
+    model = PrivateTwoStageERM(
+        domain, Budget(1.0), EntropyBalancing(ridge=0.003), "arm_means", tolerance=1e-15
+    )
+    assert model.plan(400, 10).bound.V == 2 * 400
+    assert model.fit(X, a, y).release_.private
+    assert not model.private_workings_.weights.certified
+
+
+def test_seeded_runs_repeat_every_draw() -> None:
+    for settings in (
+        {},
+        {"first_stage": "ipw_private"},
+        {"second_stage": "plug_in_ate", "calibration": "output"},
+    ):
+        first, second = (fitted(seed=3, value_share=0.3, **settings).release_ for _ in range(2))
+        assert first == second
+        assert not first.private
+        assert fitted(seed=4, value_share=0.3, **settings).release_.theta != first.theta
+
+
+def test_the_value_is_released_from_its_share() -> None:
+    release = fitted(value_share=0.25).release_
+    assert release.private
+    assert release.value.epsilon == pytest.approx(0.25)
+    assert release.mechanism.numerical.epsilon * 2 == pytest.approx(0.005 * 0.75)
+    assert "value" in release.guarantee.theorem
+    assert release.guarantee.epsilon == 1.0
+    plain = json.loads(release.to_json())
+    assert min(plain["value"]["half_widths"]) > 0
+    assert fitted().release_.value is None
+    # the noise of the contrasts has the stated scale
+    gaps = []
+    for seed in range(60):
+        seeded = fitted(value_share=0.25, value_statistic="contrasts", seed=seed)
+        follows = np.where(seeded.predict(data()[0]) == data()[1], 1.0, -1.0)
+        w, y = seeded.private_workings_.weights.value, seeded.private_workings_.records.y
+        treats = seeded.predict(data()[0]) == 1
+        exact = 2 * np.array([np.sum((w * follows * y)[~treats]), np.sum((w * follows * y)[treats])]) / 150
+        gaps += list(exact - (seeded.release_.value.against_all, seeded.release_.value.against_none))
+    assert np.mean(np.abs(gaps)) == pytest.approx(seeded.release_.value.scale, rel=0.4)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, math.nan, "half"])
+def test_an_invalid_value_share_is_refused(share) -> None:
+    with pytest.raises(DeclarationError, match="value_share"):
+        fitted(value_share=share)
