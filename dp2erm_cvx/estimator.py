@@ -204,7 +204,9 @@ class PrivateTwoStageERM(TwoStageBase):
         if not plan.proven:
             raise CalibrationError(f"{plan.reason}, which is not proven: no charge to the ledger covers it")
         note = f"{self._first().name}, then {self._second().name}"
-        return self.ledger.charge(self.dataset, plan.guarantee, note, relation=self.domain.relation)
+        return self.ledger.charge(
+            self.dataset, plan.guarantee, note, relation=self.domain.relation, curve=plan.curve
+        )
 
     def _release(self, plan: Plan, dataset: Dataset, found: Perturbed, value: ValueRelease | None) -> Release:
         return make_release(

@@ -130,7 +130,7 @@ class TwoStageERM(TwoStageBase):
         second_stage: str | SecondStage = "itr",
         *,
         gamma: float = 1e-6,
-        solver: str | Solver = "newton",
+        solver: str | Solver = "first_certified",
         tolerance: float = TOLERANCE,
     ) -> None:
         self.domain = domain

@@ -30,7 +30,7 @@ from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Newton, certify, solve
 from dp2erm_cvx.solve.certificate import _norm
-from tests import exact
+from tests import exact, exact_kernel
 from tests.test_reach import PROGRAMS, covariates, stage_of, unequal_weights
 
 NAMES = sorted(programs())
@@ -105,7 +105,7 @@ def minimizer(instance: Instance, records: Records, bound: dict[str, Any], near:
         total = mp.fsum(factors)
         return None, [len(factors) * f / total for f in factors]
     if isinstance(program, KernelFirstStage):
-        return exact.kernel(program, records, near)
+        return exact_kernel.kernel(program, records, near)
     if program.name == "entropy_balancing_hard":
         return None, exact.hard_entropy(program, records, instance.model.output(near))
     if isinstance(program, EntropyFirstStage):

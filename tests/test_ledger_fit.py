@@ -1,5 +1,6 @@
 """Fits charge the ledger before they draw noise."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from dp2erm_cvx import Budget, PrivateTwoStageERM, estimator, perturbation
+from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
 from tests.ledger_model import DATA, model
@@ -25,9 +27,12 @@ def test_a_fit_charges_what_its_plan_guarantees(ledger: Ledger) -> None:
     assert fitted.receipt_ == receipt
     stated = fitted.release_.guarantee
     assert receipt.budget == Budget(stated.epsilon, stated.delta) == Budget(0.4, 1e-7)
+    assert receipt.curve == fitted.plan(30, 1).curve
+    assert receipt.curve is not None
     assert receipt.note == "uniform, then arm_means"
     pure = model(ledger).set_params(budget=Budget(0.4, 1e-7)).fit(*DATA)
     assert pure.receipt_.budget == Budget(0.4)  # gamma noise spends no delta
+    assert pure.receipt_.curve is None
     with pytest.raises(LedgerError, match=r"epsilon = 0\.2, delta = 9e-07 is left"):
         model(ledger).fit(*DATA)
 
@@ -80,3 +85,27 @@ def test_an_unproven_plan_is_not_charged(ledger: Ledger, monkeypatch: pytest.Mon
 def test_a_ledger_needs_a_data_set(book: object, name: object) -> None:
     with pytest.raises(DeclarationError, match="go together"):
         model(book, name).fit(*DATA)
+
+
+@pytest.mark.parametrize("first", ["uniform", "ipw_private"])
+@pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
+def test_the_curve_of_a_plan_proves_its_guarantee(first: str, arithmetic: str) -> None:
+    budget = Budget(0.8, 1e-6)
+    plan = (
+        model(None, None)
+        .set_params(budget=budget, first_stage=first, calibration="renyi", arithmetic=arithmetic)
+        .plan(300, 2)
+    )
+    assert plan.guarantee == budget
+    proven = renyi_epsilon(plan.curve.orders, plan.curve.divergences, budget.delta)
+    assert proven == pytest.approx(0.8, rel=1e-6)
+    assert proven <= 0.8
+    # every part of the plan counts
+    alone = plan.calibration.curve()
+    parts = [plan.precision, plan.propensity, plan.propensity_precision]
+    spends = any(part is not None for part in parts)
+    assert all(
+        (one > other) is spends
+        for one, other in zip(plan.curve.divergences, alone.divergences, strict=True)
+        if other < math.inf
+    )

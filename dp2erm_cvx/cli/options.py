@@ -41,9 +41,10 @@ def number_or_text(text: str) -> int | float | str:
     """``"3"`` -> 3, ``"0.5"``, ``"inf"`` -> float, anything else as it stands."""
     for kind in (int, float):
         try:
-            return kind(text)
+            number = kind(text)
         except ValueError:
             continue
+        return number if abs(number) < 1e300 else float(text)  # a whole number can be beyond any float
     return text
 
 

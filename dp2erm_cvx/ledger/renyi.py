@@ -12,7 +12,7 @@ from dp2erm_cvx.ledger.decimals import decimal, down, sums, up
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, RenyiCurve
 
 #: Part of delta that is not converted. It pays for rounding, and for what a release that counts its
-#: arithmetic sets aside: Gaussian noise too long for its numerical error, of probability below exp(-9000).
+#: arithmetic sets aside: Gaussian noise too long for its numerical error, of probability below exp(-1800).
 _SET_ASIDE = 1e-9
 #: Between these exp(epsilon) times such a probability is nothing beside the part set aside.
 _LARGEST_TOTAL, _LEAST_DELTA = 500.0, 1e-300

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, OutputCalibration, RenyiCalibration
 from dp2erm_cvx.plan.precision import Precision
-from dp2erm_cvx.privacy import Budget, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
+
+_ROUND_UP = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,24 @@ class Plan:
         parts = (self.calibration, self.propensity)
         spends = any(part is not None and part.delta > 0.0 for part in parts)
         return Budget(self.budget.epsilon, self.budget.delta if spends else 0.0)
+
+    @property
+    def curve(self) -> RenyiCurve | None:
+        """Renyi divergences of the whole release, for a ledger that adds them up; None if none is proven."""
+        if not isinstance(self.calibration, RenyiCalibration):
+            return None
+        curve = self.calibration.curve()
+        if self.precision is not None:
+            curve = curve.shifted(self.precision.grid.epsilon)
+        if self.propensity is not None:
+            if self.propensity.delta > 0.0:
+                return None
+            covered = self.propensity_precision
+            error = 0.0 if covered is None else 2.0 * covered.grid.epsilon
+            curve = curve.plus(RenyiCurve.pure((self.propensity.epsilon + error) * _ROUND_UP, curve.orders))
+        if self.value is not None:
+            curve = curve.plus(RenyiCurve.pure(self.value.epsilon * _ROUND_UP, curve.orders))
+        return curve
 
     @property
     def theorem(self) -> str:

@@ -146,17 +146,17 @@ def test_wrong_noise_is_caught_in_the_workings(monkeypatch, bug, size, arithmeti
 def test_a_wrong_law_of_coordinates_is_caught_in_the_workings(monkeypatch, arithmetic):
     plant(monkeypatch, by_coordinate)
     used = model(arithmetic=arithmetic)
-    assert audit_noise(noise_of_fits(used), used.plan(12, 2).calibration, size=400, level=0.2).alarm
+    assert audit_noise(noise_of_fits(used), used.plan(12, 2).calibration, size=300, level=0.2).alarm
 
 
 @pytest.mark.parametrize("settings", [{}, {"arithmetic": "assumed"}, {"noise": "gaussian"}])
 def test_fresh_noise_is_left_alone(settings):
     budget = Budget(5.0, 1e-3) if settings.get("noise") else Budget(5.0)
     fresh = model(**settings).set_params(budget=budget)
-    found = audit_repeats(fresh, *DATA, size=40, level=1e-4)
+    found = audit_repeats(fresh, *DATA, size=24, level=1e-4)
     assert not found.alarm
-    assert found.counted > 20
-    assert not audit_noise(noise_of_fits(fresh), fresh.plan(12, 2).calibration, size=100, level=1e-5).alarm
+    assert found.counted > 12
+    assert not audit_noise(noise_of_fits(fresh), fresh.plan(12, 2).calibration, size=40, level=1e-5).alarm
 
 
 @pytest.mark.parametrize("arithmetic", ["assumed", "counted"])

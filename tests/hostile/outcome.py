@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from dp2erm_cvx.errors import DataError, Dp2ermError
 
-#: No small input may cost more than this.
+#: No small input may cost more than this much of the processor, nor wait for three times as long.
 SECONDS = 10.0
 
 FAILURE = "FAILURE"
@@ -45,9 +45,11 @@ def judge(case: Callable[[], Outcome]) -> Outcome:
     def late(*_: object) -> NoReturn:
         raise TooSlow
 
-    previous = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    began = time.perf_counter()
+    clocks = {signal.SIGPROF: signal.ITIMER_PROF, signal.SIGALRM: signal.ITIMER_REAL}
+    previous = {name: signal.signal(name, late) for name in clocks}
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, 3 * SECONDS)
+    began = time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -62,10 +64,11 @@ def judge(case: Callable[[], Outcome]) -> Outcome:
     except Exception as error:
         outcome = Outcome(f"{FAILURE} {type(error).__name__}", _where())
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-    if time.perf_counter() - began > SECONDS and not outcome.failed:
-        return Outcome(f"{FAILURE} too slow", f"{time.perf_counter() - began:.1f} s in compiled code")
+        for name, clock in clocks.items():
+            signal.setitimer(clock, 0)
+            signal.signal(name, previous[name])
+    if time.process_time() - began > SECONDS and not outcome.failed:
+        return Outcome(f"{FAILURE} too slow", f"{time.process_time() - began:.1f} s in compiled code")
     return outcome
 
 
