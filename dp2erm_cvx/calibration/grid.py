@@ -54,6 +54,7 @@ def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> 
     scale = (shift + p * math.ldexp(1.0, exponent)) / level * (1.0 + MARGIN)
     if not _SMALLEST <= scale <= _LARGEST:
         raise CalibrationError(
-            f"noise scale = {scale:g} is out of floating-point range at epsilon = {level:g}: change the budget"
+            f"noise scale = {scale:g} is out of floating-point range at epsilon = {level:g}: change the "
+            "budget"
         )
     return GridNoise(shift, exponent, scale, level, p)

@@ -1,8 +1,8 @@
 """The privacy noise. No other package draws it.
 
 ``floating`` draws in doubles, as if they were real numbers. ``exact`` draws within a proven distance of the
-ideal law, and ``grid`` adds the discrete noise that covers that distance; both need the extra ``secure``. ``selection``
-draws the choice of a candidate.
+ideal law, and ``grid`` adds the discrete noise that covers that distance; both need the extra ``secure``.
+``selection`` draws the choice of a candidate.
 """
 
 from dp2erm_cvx.mechanism.exact import Draw, draw_within

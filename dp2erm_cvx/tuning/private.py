@@ -175,9 +175,7 @@ def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int)
     return plan
 
 
-def _divided(
-    n_samples: int, n_fitted: int, source: Source
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _divided(n_samples: int, n_fitted: int, source: Source) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     # at random, so that the guarantee holds for files whose order depends on their records
     order = list(range(n_samples))
     source.shuffle(order)

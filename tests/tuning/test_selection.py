@@ -12,8 +12,8 @@ from scipy.stats import chisquare
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.tuning.gain import LEVELS, SENSITIVITY, declared_propensity, total_gain, unit
 from dp2erm_cvx.mechanism.selection import OpenDPSampler, RationalSampler, make_sampler
+from dp2erm_cvx.tuning.gain import LEVELS, SENSITIVITY, declared_propensity, total_gain, unit
 
 DOMAIN = Domain(1.0, 2.0)
 
