@@ -1,8 +1,24 @@
 """Typed errors, split by what the reader can do about them."""
 
+#: Characters of a message: what it quotes can have any length.
+_LONGEST = 500
+
 
 class Dp2ermError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose. Its text is always one line."""
+
+    def __str__(self) -> str:
+        line = " ".join(super().__str__().split())
+        return line if len(line) <= _LONGEST else f"{line[:250]} ... {line[-250:]}"
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: short, and whatever it is."""
+    try:
+        told = " ".join(repr(value).split())
+    except Exception:  # a whole number of thousands of digits has no text, and a foreign object may have none
+        return f"a {type(value).__name__}"
+    return told if len(told) <= 80 else told[:77] + "..."
 
 
 class DeclarationError(Dp2ermError, ValueError):

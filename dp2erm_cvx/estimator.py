@@ -17,9 +17,9 @@ from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, make_plan
 from dp2erm_cvx.privacy import Budget, public_number
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.release import Release
-from dp2erm_cvx.solve import Solver
+from dp2erm_cvx.solve import Solver, solver_by_name
 from dp2erm_cvx.statement import make_release
-from dp2erm_cvx.two_stage import TOLERANCE, PrivateWorkings, TwoStageBase
+from dp2erm_cvx.two_stage import LEAST_TOLERANCE, TOLERANCE, PrivateWorkings, TwoStageBase
 from dp2erm_cvx.value import ValueRelease, release_value
 
 
@@ -44,7 +44,7 @@ class PrivateTwoStageERM(TwoStageBase):
     solver
         Name or settings of the solver of both stages. The default goes through a list, with the same noise.
     tolerance
-        Relative radius that the weights must be certified to, at most 1e-6; counted in the stability bound,
+        Relative radius that the weights must be certified to, from 1e-8 to 1e-6; counted in the bound on V,
         public, and looser than what the solvers reach, so that whether it is met does not depend on the data.
         That of theta too where exact arithmetic is assumed.
     seed
@@ -127,10 +127,12 @@ class PrivateTwoStageERM(TwoStageBase):
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
         tolerance = public_number("tolerance", self.tolerance, above=0)
-        if tolerance > TOLERANCE:
+        if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:
             raise DeclarationError(
-                f"tolerance = {tolerance:g}: must be at most {TOLERANCE:g} in a private fit"
+                f"tolerance = {tolerance:g}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in a private "
+                "fit"
             )
+        solver_by_name(self.solver)
         if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
             raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return make_plan(

@@ -8,10 +8,11 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Calibration, OutputCalibration
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import SolverError
 from dp2erm_cvx.mechanism import draw, draw_within, perturb_on_grid
 from dp2erm_cvx.plan import Plan, Precision
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage, weights_on_grid
-from dp2erm_cvx.solve import Solution, Solver, solve
+from dp2erm_cvx.solve import Solution, Solver, solve, uncertified_start
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,16 +38,17 @@ class Perturbed:
 
 def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
     """Certified weights on the grid where their sum is exactly n; the certificate counts the step to it."""
-    return _on_grid(solve(instance, solver=solver, tolerance=tolerance, throw=False))
+    return _on_grid(_solved(instance, solver, tolerance=tolerance))
 
 
 def solve_theta(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
     """Theta with its certificate."""
     # a duality gap alone cannot reach such a tolerance: the default of its own is then in force
     within = None if instance.model is None else tolerance
-    return solve(instance, solver=solver, tolerance=within, throw=False)
+    return _solved(instance, solver, tolerance=within)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the certificate judges what comes of it
 def perturb(
     plan: Plan,
     first: FirstStage,
@@ -117,7 +119,7 @@ def _mean(
         solution = solve_theta(instance, solver, tolerance)
         theta = solution.value + draw(plan.calibration.law, seed=seed)
     else:
-        solution = solve(instance, solver=solver, within=plan.precision.radius, throw=False)
+        solution = _solved(instance, solver, within=plan.precision.radius)
         theta = perturb_on_grid(_finite(solution.value), plan.precision.grid, seed=seed)
     return theta, solution, theta - solution.value, solution.certified
 
@@ -161,7 +163,7 @@ def _covered_solve(
     instance: Instance, sampled: _Sampled, precision: Precision, solver: str | Solver
 ) -> tuple[Solution, bool]:
     """The minimizer for the computed noise; certified if within the tolerance of that for the ideal one."""
-    solution = solve(instance, solver=solver, within=precision.radius, throw=False)
+    solution = _solved(instance, solver, within=precision.radius)
     distance = solution.certificate.radius + sampled.distance / instance.strong_convexity
     return solution, solution.certified and distance <= precision.tolerance
 
@@ -189,6 +191,16 @@ def _on_grid(solution: Solution) -> Solution:
     radius = (solution.certificate.output_radius + moved) * (1 + 1e-12)
     certificate = replace(solution.certificate, output_radius=radius, relative_radius=radius / len(value))
     return replace(solution, value=value, certificate=certificate)
+
+
+def _solved(
+    instance: Instance, solver: str | Solver, *, tolerance: float | None = None, within: float | None = None
+) -> Solution:
+    """Solve; where no solver returns a point, which may depend on the records, an uncertified start."""
+    try:
+        return solve(instance, solver=solver, tolerance=tolerance, within=within, throw=False)
+    except SolverError:
+        return uncertified_start(instance)
 
 
 def _finite(values: Array) -> Array:

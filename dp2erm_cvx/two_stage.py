@@ -22,6 +22,8 @@ from dp2erm_cvx.tables import to_numbers
 
 #: Relative radius that the solutions behind a release are certified to.
 TOLERANCE = 1e-6
+#: What the grid of the weights and every solver leave room for.
+LEAST_TOLERANCE = 1e-8
 
 
 @dataclass(frozen=True, repr=False)

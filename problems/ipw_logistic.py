@@ -27,6 +27,8 @@ from dp2erm_cvx.program import (
     Leaves,
     LogisticModel,
     Records,
+    ReplacedRows,
+    RowNeighbors,
     StabilityBound,
     Value,
     public_number,
@@ -73,7 +75,7 @@ class IPWLogistic(FirstStage):
 
     def data(self, records: Records) -> dict[str, Value]:
         data: dict[str, Value] = {
-            "Z": (2 * records.a - 1)[:, None] * records.X,
+            "Z": signed(records),
             "curvature": records.n_samples * self.mu,
         }
         return data if math.isinf(self.radius) else data | {"radius": self.radius}
@@ -86,7 +88,10 @@ class IPWLogistic(FirstStage):
         return Declaration(objective, {"coefficient": lam}, ball)
 
     def model(self, records: Records) -> LogisticModel:
-        return LogisticModel((2 * records.a - 1)[:, None] * records.X, self.mu, self.radius, self.trim)
+        return LogisticModel(signed(records), self.mu, self.radius, self.trim)
+
+    def row_neighbors(self, records: Records) -> RowNeighbors:
+        return lambda index, new: ReplacedRows(signed(new))
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["coefficient"]
@@ -104,3 +109,9 @@ class IPWLogistic(FirstStage):
         if math.isfinite(self.trim):
             raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
         return stability.paper_ipw_logistic(n_samples, domain.covariate_bound, self.mu, self.radius)
+
+
+def signed(records: Records) -> Array:
+    """Rows ``z_i = (2 a_i - 1) x_i``, (n, p)."""
+    rows: Array = (2 * records.a - 1)[:, None] * records.X
+    return rows

@@ -118,6 +118,8 @@ class PrivateLogistic(PrivateFirstStage):
 
     def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
         M = domain.covariate_bound
+        if self.mu == 0 and math.isinf(self.radius):
+            raise CalibrationError("ipw_private: declare a positive ridge or a finite radius")
         diameter = M * stability.gradient_diameter(min(M * self.radius, 1e300))
         return LossConstants(
             n_parameters=n_features + (1 if domain.intercept else 0),

@@ -75,7 +75,7 @@ class MMD(KernelFirstStage):
     def model(self, records: Records) -> KernelModel:
         Q, row_sums = self.quadratic(records)
         ridge = records.n_samples * self.ridge
-        return KernelModel(Q, self.alpha * row_sums, ridge, self.feasible(records), scale=0.5)
+        return KernelModel(Q, self.target_share * row_sums, ridge, self.feasible(records), scale=0.5)
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         model = instance.model

@@ -33,6 +33,8 @@ from dp2erm_cvx.program import (
 class PooledMMD(KernelFirstStage):
     """Kernel balance over one simplex: an arm may be empty, and a flip moves no constraint."""
 
+    pooled = True
+
     name = "mmd_pooled"
     formula = "w = argmin a sum_c |m_c - m/2|^2 + (1-a) |m_0 - m_1|^2 + mu/n |w|^2, sum w = n, w >= 0"
     cone = "QP"
@@ -53,7 +55,7 @@ class PooledMMD(KernelFirstStage):
         Q, row_sums = self.quadratic(records)
         n = records.n_samples
         simplex = Simplices(np.zeros(n, dtype=np.int64), float(n))
-        return KernelModel(Q, 0.5 * self.alpha * row_sums, n * self.ridge, simplex, scale=1.0)
+        return KernelModel(Q, self.target_share * row_sums, n * self.ridge, simplex, scale=1.0)
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         model = instance.model

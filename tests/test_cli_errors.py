@@ -98,6 +98,11 @@ BAD = {
     "fit: number without end": (replaced("--domain", "digits.toml"), "that this reader can hold"),
     "a name of a file that is too long": (replaced("--output", "x" * 5000), "cannot be written"),
     "a word that is too long": ([*FIT, "x" * 5000], "xxx ... xxx"),
+    "more covariates than memory": (
+        [*["plan", "--n", "100", "--covariate-bound", "1", "--outcome-bound", "1", "--n-features", "1e9"]],
+        "1,000,000",
+    ),
+    "certify: more records than memory": (["certify", "--n", "1e18"], "1,000,000"),
     "M out of range": (replaced("--covariate-bound", "1e31"), "1e+30"),
     "demo: unwritable folder": (["demo", "--output-dir", "data.csv"], "data.csv"),
 }

@@ -1,5 +1,6 @@
 """From records to theta: certification, one draw for every solver, and noise that covers the arithmetic."""
 
+import importlib
 import json
 import math
 
@@ -8,7 +9,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
 from dp2erm_cvx import perturbation as module
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.release import Standing
@@ -135,22 +136,48 @@ def test_noise_of_any_length_is_kept(monkeypatch, lengths) -> None:
 
 
 def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
-    # a single treated record certifies to 1e-6 but not to 1e-15
+    # a single treated record certifies to 1e-6; one Newton step does not
     X, a, y = one_treated()
     domain = Domain(covariate_bound=math.sqrt(10), outcome_bound=1.0)
     model = PrivateTwoStageERM(domain, Budget(1.0), EntropyBalancing(ridge=10.0), "arm_means")
     assert model.plan(400, 10).bound.V < 2 * 400
     assert model.fit(X, a, y).release_.private
-    strict = model.set_params(tolerance=1e-15).fit(X, a, y).release_
-    assert strict.guarantee.standing is Standing.CONDITIONAL
-    assert any("1e-15" in assumption for assumption in strict.guarantee.assumptions)
+    hasty = model.set_params(solver=Newton(max_iterations=1)).fit(X, a, y).release_
+    assert hasty.guarantee.standing is Standing.CONDITIONAL
+    assert any("1e-06" in assumption for assumption in hasty.guarantee.assumptions)
+
+
+@pytest.mark.parametrize("solver", ["clarabel", "scs"])
+def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, solver) -> None:
+    # whether a conic solver finds a point may depend on the records, so it must not decide about an error
+    def fails(*args, **kwargs):
+        raise SolverError("no point")
+
+    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solve"), "_through_cvxpy", fails)
+    for settings in ({}, {"first_stage": "ipw_private"}, {"arithmetic": "assumed"}):
+        release = fitted(solver=solver, **settings).release_
+        assert release.guarantee.standing is Standing.CONDITIONAL
+        assert all(map(math.isfinite, release.theta))
+
+
+def test_an_unknown_solver_and_an_unreachable_tolerance_are_refused_before_anything_is_drawn() -> None:
+    with pytest.raises(SolverError, match="unknown solver"):
+        fitted(solver="simplex")
+    for tolerance in (1e-15, 1e-5):
+        with pytest.raises(DeclarationError, match="from 1e-08 to 1e-06"):
+            fitted(tolerance=tolerance)
+
+
+def test_more_covariates_than_a_dense_hessian_takes_are_refused() -> None:
+    with pytest.raises(DeclarationError, match="at most 2000"):
+        PrivateTwoStageERM(DOMAIN, Budget(1.0)).plan(100, 2001)
 
 
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights() -> None:
     X, a, y = one_treated()
     domain = Domain(covariate_bound=math.sqrt(10), outcome_bound=1.0)
     model = PrivateTwoStageERM(
-        domain, Budget(1.0), EntropyBalancing(ridge=0.003), "arm_means", tolerance=1e-15
+        domain, Budget(1.0), EntropyBalancing(ridge=0.003), "arm_means", solver=Newton(max_iterations=3)
     )
     assert model.plan(400, 10).bound.V == 2 * 400
     assert model.fit(X, a, y).release_.private

@@ -85,7 +85,8 @@ def audit_density(
         point=tuple(map(float, place.theta)),
         multiplier=tuple(map(float, place.multiplier)),
         coefficient=tuple(map(float, coefficient)),
-        theta_loss=theta_peak.ratio,
+        # theta alone loses no more than theta and its multiplier, beyond the errors of both
+        theta_loss=min(theta_peak.ratio, peak.ratio),
         epsilon=epsilon,
         delta=delta,
         noise=_noise(plan),

@@ -25,7 +25,7 @@ from dp2erm_cvx.solve.newton import minimize
 
 UNIT = float(np.finfo(np.float64).eps)
 
-#: A drawn noise must be met to this, relative to the terms that cancel in it.
+#: A drawn noise must be met to this, relative to the terms that cancel in it and to the scale.
 _RESIDUAL = 1e-9
 
 
@@ -122,7 +122,7 @@ class ObjectiveLaw(Law):
         model.noise = noise
         theta = minimize(model, model.start()).point
         u: Array = theta - self.coordinates.step * (self.gradient(theta) + noise)
-        terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + 1e-300
+        terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + self.calibration.scale
         if not np.linalg.norm(self.noise(self.place(u)) - noise) <= _RESIDUAL * terms:
             raise CertificateError("density audit: the output of a drawn noise could not be solved for")
         return u

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dp2erm_cvx.errors import CalibrationError
 
-_SMALLEST, _LARGEST = 1e-290, 1e290
+# squares of noise vectors have to stay finite as well
+_SMALLEST, _LARGEST = 1e-140, 1e140
 
 
 def in_range(name: str, value: float, setting: str) -> float:

@@ -52,8 +52,8 @@ def calibrate(
         q = default_split(bound.V, loss, n, budget.epsilon, budget.delta, kind)
     else:
         q = public_number("split", split, above=0.0)
-        if q >= 1.0:
-            raise DeclarationError(f"split = {split!r}: must be in (0, 1)")
+        if not 1e-9 <= q <= 1.0 - 1e-9:  # a sliver of epsilon drowns in rounding
+            raise DeclarationError(f"split = {split!r}: must be from 1e-9 to 1 - 1e-9")
 
     gamma = required_gamma(bound.V, loss, n, (1.0 - q) * budget.epsilon)
     sensitivity = loss.gradient_radius * bound.V
@@ -61,7 +61,7 @@ def calibrate(
     ratio = share if kind is Noise.GAMMA else float(largest_ratio(share, loss.n_parameters, budget.delta))
     scale = sensitivity / ratio * (1.0 + MARGIN) if ratio > 0.0 else math.inf
     for name, value in (("noise scale", scale), ("gamma", gamma)):
-        if not 1e-290 < value < 1e290:
+        if not 1e-140 < value < 1e140:
             raise CalibrationError(
                 f"{name} = {value:g} is out of floating-point range at epsilon = {budget.epsilon:g}, "
                 f"split = {q:g}, V = {bound.V:g}, gradient_radius = {loss.gradient_radius:g}, "

@@ -96,7 +96,8 @@ def certificate_table(rows: Sequence[Row]) -> Table:
 
 def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:
     from dp2erm_cvx import registry
-    from dp2erm_cvx.cli.reading import read_data, read_domain, read_settings
+    from dp2erm_cvx.calibration.constants import whole_number
+    from dp2erm_cvx.cli.reading import MOST, read_data, read_domain, read_settings
     from dp2erm_cvx.experiments.certify import default_programs, simulated
 
     if data is None:
@@ -117,7 +118,10 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
             raise DeclarationError(
                 f"--{given[0].replace('_', '-')} describes data: name the data file as well"
             )
-        dataset, domain = simulated(options["n_samples"])
+        n = whole_number("n_samples", options["n_samples"], at_least=2)
+        if n > MOST:
+            raise DeclarationError(f"n_samples = {n:g}: must be at most {MOST:,}")
+        dataset, domain = simulated(n)
     else:
         domain = read_domain(options)
         dataset = read_data(data, options, domain)

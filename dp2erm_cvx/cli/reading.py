@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from dp2erm_cvx.program import FirstStage, Kernel, SecondStage
 
 
+#: Covariates or simulated records that a command may be asked for: more would only fill the memory.
+MOST = 1_000_000
+
+
 def read_data(path: str, options: dict[str, Any], domain: Domain | None = None) -> Dataset:
     """The data file, with the columns that the domain or the flags name."""
     from dp2erm_cvx.data import Dataset
@@ -99,7 +103,10 @@ def count_features(domain: Domain, second: SecondStage, first: FirstStage, given
     from dp2erm_cvx.program import PrivateFirstStage
 
     if given is not None:
-        return whole_number("--n-features", given, at_least=1)
+        number = whole_number("--n-features", given, at_least=1)
+        if number > MOST:
+            raise DeclarationError(f"--n-features = {number:g}: must be at most {MOST:,}")
+        return number
     if domain.ranges is not None:
         return len(domain.ranges)
     same = second.loss_constants(domain, 1) == second.loss_constants(domain, 2)

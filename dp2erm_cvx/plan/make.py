@@ -9,7 +9,7 @@ from dp2erm_cvx.calibration import Noise, OutputCalibration, calibrate_output, c
 from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.calibration.value import value_statistic as by_name
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.plan.arithmetic import calibrate_propensity, counts, cover
 from dp2erm_cvx.plan.method import Method, automatic, declared
 from dp2erm_cvx.plan.plan import Plan
@@ -19,6 +19,8 @@ from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 
 #: Keeps the two parts of a divided budget from adding up to more than the whole by a rounding.
 _ROUND_DOWN = 1.0 - 1e-12
+#: Solves and certificates take dense matrices of this order.
+MOST_FEATURES = 2000
 _PRINTED = (Method.PAPER, Method.PAPER_CORRECTED)
 
 
@@ -55,7 +57,12 @@ def make_plan(
         known = ", ".join(kind.value for kind in Method)
         raise DeclarationError(f"calibration = {method!r}: must be one of {known}") from None
     if split is not None and chosen is not Method.SHARP:
-        raise DeclarationError(f"split = {split!r}: calibration = {chosen.value!r} chooses its own")
+        raise DeclarationError(f"split = {shown(split)}: calibration = {chosen.value!r} chooses its own")
+    if n_features > MOST_FEATURES:
+        raise DeclarationError(
+            f"{n_features} covariates: at most {MOST_FEATURES}, because Hessians are dense; choose some "
+            "publicly"
+        )
     kind, statistic = arithmetic_by_name(arithmetic), by_name(value_statistic)
     printed = chosen in _PRINTED
     counted = counts(kind, first, second, domain, n_samples, n_features, printed=printed)

@@ -20,6 +20,7 @@ from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.logistic import LogisticModel
+from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.reach import logistic_reach, public_reach
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.second_stage import SecondStage, WeightedLeastSquares
@@ -62,7 +63,9 @@ __all__ = [
     "PrivateFirstStage",
     "Program",
     "Records",
+    "ReplacedRows",
     "RidgedEntropyFirstStage",
+    "RowNeighbors",
     "SecondStage",
     "Simplices",
     "StabilityBound",

@@ -11,7 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.privacy import public_size
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,13 @@ class Moments:
 
     def bound(self, features_bound: float) -> float:
         """Norm bound over the ball: ``sqrt(sum_k M^(2k))``, because sum_j x_j^(2k) <= ||x||^(2k)."""
-        return math.sqrt(math.fsum(features_bound ** (2 * k) for k in range(1, self.degree + 1)))
+        try:
+            return math.sqrt(math.fsum(features_bound ** (2 * k) for k in range(1, self.degree + 1)))
+        except OverflowError:
+            raise DeclarationError(
+                f"degree = {self.degree}: moments of covariates up to {features_bound:g} are out of "
+                "floating-point range"
+            ) from None
 
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, p * degree)."""
@@ -51,7 +57,7 @@ class BalanceFunctions:
     name: str = "custom"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "norm_bound", public_number("norm_bound", self.norm_bound, above=0))
+        object.__setattr__(self, "norm_bound", public_size("norm_bound", self.norm_bound))
 
     def bound(self, features_bound: float) -> float:
         """The declared norm bound."""

@@ -9,13 +9,15 @@ from types import MappingProxyType
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.privacy import public_size
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
+from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 
 ArmMass = Literal["equal", "proportional"]
 Scaling = Literal["public", "paper"]
@@ -56,7 +58,7 @@ class EntropyFirstStage(FirstStage):
         if type(self.balance) not in (Moments, BalanceFunctions):
             raise DeclarationError(f"balance = {self.balance!r}: must be Moments or BalanceFunctions")
         if self.constant is not None:
-            object.__setattr__(self, "constant", public_number("constant", self.constant, above=0))
+            object.__setattr__(self, "constant", public_size("constant", self.constant))
 
     def bounds(self, domain: Domain) -> tuple[float, float]:
         """(G_x, c_0): norm bound of the balance functions and value of the constant."""
@@ -70,7 +72,7 @@ class EntropyFirstStage(FirstStage):
         """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""
         balance_bound, constant = self.bounds(records.domain)
         n = records.n_samples
-        g = np.column_stack([np.full(n, constant), self.balance(records.covariates)])
+        g = self._functions(records)
         treated = int(np.sum(records.a))
         size = np.array([n - treated, treated])
         scale, share = np.ones(2), size / n
@@ -88,6 +90,11 @@ class EntropyFirstStage(FirstStage):
             rows = records.a == arm
             B[rows, arm * g.shape[1] : (arm + 1) * g.shape[1]] = scale[arm] * g[rows]
         return B, np.concatenate([scale[0] * share[0] * mean, scale[1] * share[1] * mean])
+
+    def _functions(self, records: Records) -> Array:
+        """``g = (constant, balance(x))``, (n, k)."""
+        constant = np.full(records.n_samples, self.bounds(records.domain)[1])
+        return np.column_stack([constant, self.balance(records.covariates)])
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,25 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
 
     def model(self, records: Records) -> ExponentialModel:
         return ExponentialModel(*self.moments(records), self.mu, self.radius)
+
+    def row_neighbors(self, records: Records) -> RowNeighbors | None:
+        if self.scaling == "paper":
+            return None  # a flip changes the arm sizes, by which every row is scaled
+        g, n, treated = self._functions(records), records.n_samples, int(np.sum(records.a))
+        total = np.array([math.fsum(column) for column in g.T])
+
+        def replaced(index: NDArray[np.int64], new: Records) -> ReplacedRows:
+            h = self._functions(new)
+            mean = (total - g[index] + h) / n
+            share = (treated - records.a[index] + new.a) / n
+            if self.arm_mass == "equal":
+                share = np.full(len(index), 0.5)
+            inside = new.a[:, None]
+            rows = np.hstack([(1 - inside) * h, inside * h])
+            target = np.hstack([(1 - share)[:, None] * mean, share[:, None] * mean])
+            return ReplacedRows(rows, target)
+
+        return replaced
 
     def bound_arguments(self, domain: Domain) -> dict[str, Any]:
         """What Theorem 4 needs to know: the public scaling."""

@@ -12,9 +12,10 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, ProgramError
-from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound, public_number
+from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound, public_size
 from dp2erm_cvx.program.composite import Composite, LocalError
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.neighbors import RowNeighbors
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.program.sums import UNIT
 
@@ -55,6 +56,14 @@ class FirstStage(Program):
         program = self.resolve(records.domain)
         model = program.model(records)
         return Instance(program, lambda: program.data(records), model, model.ridge)
+
+    def row_neighbors(self, records: Records) -> RowNeighbors | None:
+        """For a resolved program: the rows of the models of neighbors, where a record is one row of the model.
+
+        None where a replaced record changes more than its row and the target: neighbors are then solved one at
+        a time.
+        """
+        return None
 
 
 class PrivateFirstStage(FirstStage):
@@ -170,7 +179,7 @@ class _ScaleModel(Composite):
 
 def public_ridge(value: float | None) -> float | None:
     """Check a ridge: a number of at least 0, declared in advance; None leaves it to the domain."""
-    return None if value is None else public_number("ridge", value, at_least=0)
+    return None if value is None else public_size("ridge", value, zero=True)
 
 
 def resolved(name: str, value: float | None) -> float:
@@ -182,4 +191,4 @@ def resolved(name: str, value: float | None) -> float:
 
 def public_radius(value: float) -> float:
     """Check a radius: a number above 0, ``inf`` for no constraint."""
-    return public_number("radius", value, above=0, infinite=True)
+    return public_size("radius", value, infinite=True)

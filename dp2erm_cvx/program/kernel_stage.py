@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.privacy import public_number, public_size
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
@@ -23,6 +24,9 @@ class KernelFirstStage(FirstStage):
     lambda_MMD over n: at a fixed ridge the stability bound stays bounded in n. ``kernel`` is public.
     """
 
+    #: Whether all records share one simplex; otherwise every arm has its own.
+    pooled: ClassVar[bool] = False
+
     alpha: float = 0.5
     ridge: float = 1.0
     kernel: Kernel = Gaussian()
@@ -30,7 +34,7 @@ class KernelFirstStage(FirstStage):
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "alpha", public_number("alpha", self.alpha, at_least=0))
-        put(self, "ridge", public_number("ridge", self.ridge, above=0))
+        put(self, "ridge", public_size("ridge", self.ridge))
         if self.alpha > 1:
             raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
         # exact types: the bound of another kernel would be taken on trust
@@ -49,6 +53,11 @@ class KernelFirstStage(FirstStage):
         to_sample = cp.sum_squares(control - target) + cp.sum_squares(treated - target)
         ridge = leaf("curvature", nonneg=True) * cp.sum_squares(v)
         return self.alpha * to_sample + (1 - self.alpha) * cp.sum_squares(control - treated) + ridge
+
+    @property
+    def target_share(self) -> float:
+        """The factor of the row sums of the kernel matrix in the linear term of the model."""
+        return 0.5 * self.alpha if self.pooled else self.alpha
 
     def quadratic(self, records: Records) -> tuple[Array, Array]:
         """Q (n, n) and the row sums of the kernel matrix (n,), without the ridge."""

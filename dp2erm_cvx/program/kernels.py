@@ -20,8 +20,12 @@ class Kernel(abc.ABC):
     signed: bool = False
 
     @abc.abstractmethod
+    def cross(self, X: Array, Y: Array) -> Array:
+        """K(x, y) for the rows of X (n, p) and of Y (m, p), (n, m)."""
+
     def matrix(self, X: Array) -> Array:
         """Gram matrix (n, n) of the rows of X (n, p)."""
+        return self.cross(X, X)
 
     @abc.abstractmethod
     def bound(self, features_bound: float) -> float:
@@ -51,8 +55,8 @@ class Gaussian(Kernel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth))
 
-    def matrix(self, X: Array) -> Array:
-        gram: Array = np.exp(-0.5 * np.square(cdist(X, X) / self.bandwidth))
+    def cross(self, X: Array, Y: Array) -> Array:
+        gram: Array = np.exp(-0.5 * np.square(cdist(X, Y) / self.bandwidth))
         return gram
 
     def bound(self, features_bound: float) -> float:
@@ -68,8 +72,8 @@ class Laplace(Kernel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth))
 
-    def matrix(self, X: Array) -> Array:
-        gram: Array = np.exp(-cdist(X, X) / self.bandwidth)
+    def cross(self, X: Array, Y: Array) -> Array:
+        gram: Array = np.exp(-cdist(X, Y) / self.bandwidth)
         return gram
 
     def bound(self, features_bound: float) -> float:
@@ -86,8 +90,9 @@ class Linear(Kernel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "offset", public_number("offset", self.offset, at_least=0))
 
-    def matrix(self, X: Array) -> Array:
-        return self.offset + X @ X.T
+    def cross(self, X: Array, Y: Array) -> Array:
+        gram: Array = self.offset + X @ Y.T
+        return gram
 
     def bound(self, features_bound: float) -> float:
         return self.offset + features_bound**2

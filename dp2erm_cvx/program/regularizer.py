@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.errors import ProgramError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.privacy import public_size
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class ElasticNet:
     l2: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "l1", public_number("l1", self.l1, at_least=0))
-        object.__setattr__(self, "l2", public_number("l2", self.l2, at_least=0))
+        object.__setattr__(self, "l1", public_size("l1", self.l1, zero=True))
+        object.__setattr__(self, "l2", public_size("l2", self.l2, zero=True))
 
     @property
     def strong_convexity(self) -> float:

@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.privacy import public_size
 
 
 class Projectable(abc.ABC):
@@ -72,7 +72,7 @@ class _Ball(ConvexSet):
     parameters = ("radius",)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", public_number("radius", self.radius, above=0))
+        object.__setattr__(self, "radius", public_size("radius", self.radius))
 
     def norm_bound(self, dimension: int) -> float:
         return self.radius
@@ -101,24 +101,31 @@ class L2Ball(_Ball):
 class L1Ball(_Ball):
     """``||v||_1 <= radius``."""
 
-    def _threshold(self, v: Array) -> float:
-        """The soft threshold whose result has l1 norm ``radius`` (Held, Wolfe & Crowder 1974)."""
+    def _shrunk(self, v: Array) -> Array:
+        """``|v|`` less the soft threshold whose result has l1 norm ``radius`` (Held, Wolfe & Crowder 1974).
+
+        The threshold is stated from the smallest coordinate that stays, so that a point far outside does
+        not swallow the radius in rounding.
+        """
         size = np.sort(np.abs(v))[::-1]
-        excess = np.cumsum(size) - self.radius
         count = np.arange(1, len(v) + 1)
-        last = int(np.nonzero(size * count > excess)[0][-1])
-        return float(excess[last] / count[last])
+        above = np.cumsum(size) - size * count
+        staying = np.nonzero(above < self.radius)[0]
+        if not staying.size:  # v is not finite
+            return np.zeros(len(v))
+        last = int(staying[-1])
+        return (np.abs(v) - size[last]) + (self.radius - above[last]) / count[last]
 
     def project(self, v: Array) -> Array:
         if np.sum(np.abs(v)) <= self.radius:
             return v
-        projected: Array = np.sign(v) * np.maximum(np.abs(v) - self._threshold(v), 0.0)
+        projected: Array = np.sign(v) * np.maximum(self._shrunk(v), 0.0)
         return projected
 
     def jacobian(self, v: Array) -> Array:
         if np.sum(np.abs(v)) <= self.radius:
             return np.eye(len(v))
-        sign = np.sign(v) * (np.abs(v) > self._threshold(v))
+        sign = np.sign(v) * (self._shrunk(v) > 0)
         tangent: Array = np.diag(np.abs(sign)) - np.outer(sign, sign) / max(np.sum(np.abs(sign)), 1.0)
         return tangent
 
@@ -134,7 +141,7 @@ class Box(ConvexSet):
     parameters = ("bound",)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bound", public_number("bound", self.bound, above=0))
+        object.__setattr__(self, "bound", public_size("bound", self.bound))
 
     def norm_bound(self, dimension: int) -> float:
         return self.bound * math.sqrt(dimension)

@@ -3,7 +3,7 @@
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.gradient import iteration_bound
 from dp2erm_cvx.solve.solution import Solution, Stats
-from dp2erm_cvx.solve.solve import TOLERANCE, solve
+from dp2erm_cvx.solve.solve import TOLERANCE, solve, uncertified_start
 from dp2erm_cvx.solve.solvers import (
     OSQP,
     SCS,
@@ -35,4 +35,5 @@ __all__ = [
     "iteration_bound",
     "solve",
     "solver_by_name",
+    "uncertified_start",
 ]

@@ -19,7 +19,7 @@ from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_
 from dp2erm_cvx.program.exponential import HardExponentialModel
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve import gradient, newton
-from dp2erm_cvx.solve.certificate import certify
+from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.solution import Solution, Stats
 from dp2erm_cvx.solve.solvers import (
     CVXPY_STATUS,
@@ -89,6 +89,25 @@ def solve(
         _raise_if_infeasible(instance)
         raise CertificateError(solution.advice())
     return solution
+
+
+def uncertified_start(instance: Instance) -> Solution:
+    """Where a solver would begin, with nothing proved about it: for those who must go on regardless."""
+    model = instance.model or instance.smooth
+    assert model is not None
+    start = model.start()
+    unproved = Certificate(
+        primal_residual=math.nan,
+        dual_residual=math.nan,
+        duality_gap=None,
+        rounding=math.nan,
+        strong_convexity=instance.strong_convexity,
+        radius=math.inf,
+        output_radius=math.inf,
+        relative_radius=math.inf,
+        basis="none",
+    )
+    return Solution(model.output(start), start, Status.FAILED, unproved, TOLERANCE, Stats("none", 0, 0.0))
 
 
 def _first_certified(instance: Instance, settings: FirstCertified, asked: _Asked) -> Solution:

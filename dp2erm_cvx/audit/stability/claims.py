@@ -1,0 +1,156 @@
+"""What is audited: numbers that are claimed to bound a movement, each with the quantity it bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import BoundFamily, StabilityBound, public_number
+from dp2erm_cvx.program import FirstStage
+
+
+class Quantity(enum.StrEnum):
+    """A movement of weights w, w' (n,) of neighbors that differ in record j.
+
+    ``V`` is ``sum_{i != j} |w_i - w'_i| + w_j + w'_j``; ``L1``, ``L2`` norms of ``w - w'``; ``L0`` the number
+    of weights that differ; ``W1 = ||w - w'||_1 + 2 max_i min(w_i, w'_i)`` and ``W2 =
+    sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))`` the paper's; ``LARGEST`` the largest weight.
+    """
+
+    V = "V"
+    L1 = "||w - w'||_1"
+    L2 = "||w - w'||_2"
+    L0 = "||w - w'||_0"
+    W1 = "W1"
+    W2 = "W2"
+    LARGEST = "largest weight"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """``quantity <= bound`` for all neighbors of the universe. Raises DeclarationError for a bound below 0."""
+
+    name: str
+    quantity: Quantity
+    bound: float
+    theorem: str = ""
+
+    def __post_init__(self) -> None:
+        bound = public_number(f"bound {self.name!r}", self.bound, at_least=0.0)
+        object.__setattr__(self, "bound", bound)
+        object.__setattr__(self, "quantity", Quantity(self.quantity))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "name": self.name,
+            "quantity": self.quantity.value,
+            "bound": self.bound,
+            "theorem": self.theorem,
+        }
+
+
+#: The printed bounds of the paper without their minimum with the universal corollary, and the number s with
+#: ``W1 = s norm_bound + 2 w_max``; s = 0 stands for sqrt(n).
+_PRINTED: dict[str, tuple[Callable[[Any, int, Domain], StabilityBound], float]] = {
+    "ipw_logistic": (
+        lambda p, n, d: stability.paper_ipw_logistic(n, d.covariate_bound, p.mu, p.radius, usable=False),
+        0.0,
+    ),
+    "ipw_known": (
+        lambda p, n, d: stability.paper_known_coefficient(
+            n, d.covariate_bound, math.hypot(*p.coefficient), usable=False
+        ),
+        2.0,
+    ),
+    "ipw_randomized": (lambda p, n, d: stability.paper_randomized_trial(n, p.propensity, usable=False), 2.0),
+    "entropy_balancing": (
+        lambda p, n, d: stability.paper_entropy_balancing(n, **p.paper_arguments(d), usable=False),
+        0.0,
+    ),
+    # as it is printed: without an exception for neighbors whose treatment differs, under which it is false
+    "mmd": (
+        lambda p, n, d: stability.paper_kernel_balancing(
+            n, p.kernel.bound(d.features_bound), n * p.ridge, p.cap, usable=False
+        ),
+        0.0,
+    ),
+}
+
+
+def claims_of(
+    program: FirstStage, n_samples: int, domain: Domain
+) -> tuple[tuple[Claim, ...], dict[str, str]]:
+    """Every finite claim about a first stage, and the reasons of those families that make none.
+
+    The sharp theorem (V and the largest weight), the paper's statement as printed (its norm bound, W1, W2)
+    and as it can be used (its minimum with the universal corollary), and the universal corollary. Public
+    quantities only. Raises DeclarationError for a setting that is not valid in itself.
+    """
+    resolved: Any = program.resolve(domain)
+    n = n_samples
+    found: list[Claim] = []
+    refused: dict[str, str] = {}
+
+    def collect(name: str, compute: Callable[[], StabilityBound]) -> StabilityBound | None:
+        try:
+            bound = compute()
+        except CalibrationError as error:
+            refused[name] = str(error)
+            return None
+        found.extend(claims_from(name, bound))
+        return bound
+
+    sharp = collect("sharp", lambda: resolved.stability(n, domain))
+    printed, spread = _PRINTED.get(resolved.name, (None, 0.0))
+    alone = None
+    if printed is not None and not math.isfinite(getattr(resolved, "trim", math.inf)):
+        alone = collect("paper, printed", lambda: printed(resolved, n, domain))
+    if alone is not None and alone.W1 is not None:
+        norm = (alone.W1 - 2.0 * alone.w_max) / (spread or math.sqrt(n))
+        if math.isfinite(norm):
+            found.append(Claim("paper, printed", Quantity.L2, norm * (1 + 1e-12), alone.theorem))
+    collect("paper, usable", lambda: resolved.stability(n, domain, BoundFamily.PAPER))
+    largest = min((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
+    collect("universal", lambda: stability.universal_corollary(n, max(1.0, largest)))
+    return tuple(dict.fromkeys(found)), refused
+
+
+def claims_from(name: str, bound: StabilityBound) -> list[Claim]:
+    """The finite claims that one :class:`~dp2erm_cvx.privacy.StabilityBound` makes.
+
+    A bound on W1 states no more about V than that V <= W1.
+    """
+    stated: list[tuple[Quantity, float | None]] = [
+        (Quantity.V, None if bound.V == bound.W1 else bound.V),
+        (Quantity.W1, bound.W1),
+        (Quantity.W2, bound.W2),
+        (Quantity.LARGEST, bound.w_max),
+    ]
+    return [
+        Claim(name, quantity, value, bound.theorem)
+        for quantity, value in stated
+        if value is not None and math.isfinite(value)
+    ]
+
+
+def checked_claims(bounds: Iterable[Claim | StabilityBound]) -> tuple[Claim, ...]:
+    """Claims from what a user passes. Raises DeclarationError for anything else, and for nothing at all."""
+    found: list[Claim] = []
+    for bound in bounds:
+        if isinstance(bound, StabilityBound):
+            found.extend(claims_from(bound.theorem, bound))
+        elif isinstance(bound, Claim):
+            found.append(dataclasses.replace(bound))
+        else:
+            raise DeclarationError(f"bounds: {type(bound).__name__} is neither a Claim nor a StabilityBound")
+    if not found:
+        raise DeclarationError("bounds: nothing to audit")
+    return tuple(found)

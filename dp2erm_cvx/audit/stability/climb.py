@@ -1,0 +1,87 @@
+"""One round of the search over base datasets: many starts, the best few refined by an evolution strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dp2erm_cvx.audit.stability.claims import Quantity
+from dp2erm_cvx.audit.stability.evolution import evolve
+from dp2erm_cvx.audit.stability.groups import CLUSTERS, Groups, Universe, admitted, joined
+from dp2erm_cvx.audit.stability.scout import Scout
+from dp2erm_cvx.audit.stability.starts import structured_starts
+from dp2erm_cvx.domain import Array
+
+#: What a round maximizes, from the movements of b pairs to (b,).
+Height = Callable[[dict[Quantity, Array]], Array]
+
+STARTS = 280
+_REFINED = 3
+_EVALUATIONS = 1500
+
+
+def climb(
+    scout: Scout,
+    height: Height,
+    elite: Groups | None,
+    budget: int,
+    rng: np.random.Generator,
+) -> tuple[Groups, int]:
+    """The pairs at the ends of the ascents of one round, and how many pairs were tried, at most ``budget``.
+
+    ``elite`` are pairs of earlier rounds, one of which is refined again with small steps.
+    """
+    starts = structured_starts(scout.universe, min(STARTS, budget), rng)
+    spent = len(starts)
+    values = _finite(height(scout.movements(starts)))
+    chosen = [starts.take(np.array([index])) for index in np.argsort(-values, kind="stable")[:_REFINED]]
+    steps = [0.3] * len(chosen)
+    if elite is not None and len(elite):
+        pick = int(rng.integers(len(elite)))
+        chosen.append(_mutated(elite.take(np.array([pick])), rng))
+        steps.append(0.1)
+    ends = []
+    for start, step in zip(chosen, steps, strict=True):
+        end, tried = _refined(scout, height, start, step, min(_EVALUATIONS, budget - spent), rng)
+        spent += tried
+        ends.append(end)
+    return joined([starts.take(np.array([int(np.argmax(values))])), *ends]), spent
+
+
+def _refined(
+    scout: Scout, height: Height, start: Groups, step: float, evaluations: int, rng: np.random.Generator
+) -> tuple[Groups, int]:
+    universe = scout.universe
+    active = np.flatnonzero(np.nan_to_num(start.count[0]) > 0)
+    rows = np.concatenate([active, [CLUSTERS, CLUSTERS + 1]]).astype(np.int64)
+    d = universe.n_features
+
+    def pairs(u: Array) -> Groups:
+        points = np.repeat(start.points, len(u), axis=0)
+        points[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * universe.radius
+        share = np.zeros((len(u), CLUSTERS))
+        share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
+        return admitted(universe, points, np.repeat(start.arm, len(u), axis=0), share)
+
+    first = np.concatenate(
+        [start.points[0, rows].ravel() / universe.radius, np.log(np.maximum(start.count[0, active], 0.3))]
+    )
+    best, found, tried = evolve(
+        lambda u: height(scout.movements(pairs(u))), first, step, evaluations, rng
+    )
+    return (pairs(best[None]) if np.isfinite(found) else start), tried
+
+
+def _mutated(pair: Groups, rng: np.random.Generator) -> Groups:
+    """The same pair with, half of the time, one arm changed."""
+    arm = pair.arm.copy()
+    if rng.random() < 0.5:
+        place = int(rng.integers(CLUSTERS + 2))
+        arm[0, place] = 1 - arm[0, place]
+    return Groups(pair.points, arm, pair.count)
+
+
+def _finite(values: Array) -> Array:
+    finite: Array = np.where(np.isfinite(values), values, -np.inf)
+    return finite
