@@ -136,8 +136,8 @@ class PrivateTwoStageERM(TwoStageBase):
         if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
             raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return make_plan(
-            self._first(),
-            self._second(),
+            self.resolved_first_stage(),
+            self.resolved_second_stage(),
             self.domain,
             n_samples,
             n_features,
@@ -160,14 +160,14 @@ class PrivateTwoStageERM(TwoStageBase):
         depends on public numbers alone. A solution that could not be certified does not
         raise; the release then says that its guarantee is conditional.
         """
-        dataset = self._dataset(X, a, y)
+        dataset = self.dataset_from(X, a, y)
         plan = self.plan(dataset.n_samples, dataset.X.shape[1])
         self.receipt_ = self._charge(plan)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         found = perturb(
             plan,
-            self._first(),
-            self._second(),
+            self.resolved_first_stage(),
+            self.resolved_second_stage(),
             records,
             solver=self.solver,
             tolerance=self.tolerance,
@@ -205,7 +205,7 @@ class PrivateTwoStageERM(TwoStageBase):
             return None
         if not plan.proven:
             raise CalibrationError(f"{plan.reason}, which is not proven: no charge to the ledger covers it")
-        note = f"{self._first().name}, then {self._second().name}"
+        note = f"{self.resolved_first_stage().name}, then {self.resolved_second_stage().name}"
         return self.ledger.charge(
             self.dataset, plan.guarantee, note, relation=self.domain.relation, curve=plan.curve
         )
@@ -213,8 +213,8 @@ class PrivateTwoStageERM(TwoStageBase):
     def _release(self, plan: Plan, dataset: Dataset, found: Perturbed, value: ValueRelease | None) -> Release:
         return make_release(
             plan,
-            self._first(),
-            self._second(),
+            self.resolved_first_stage(),
+            self.resolved_second_stage(),
             self.domain,
             self.theta_,
             dataset.columns,

@@ -127,7 +127,7 @@ def _refuse(model: PrivateTwoStageERM) -> None:
             f"OpenDP's distance of datasets counts any replaced record; the domain declares "
             f"{model.domain.relation}"
         )
-    if isinstance(getattr(model._second(), "regularizer", None), UserRegularizer):
+    if isinstance(getattr(model.resolved_second_stage(), "regularizer", None), UserRegularizer):
         raise DeclarationError("a regularizer of your own leaves every release conditional on certification")
 
 
@@ -148,6 +148,6 @@ def _check(model: PrivateTwoStageERM, data: Any, n: int, k: int) -> None:
     """Raise DataError unless ``data`` is in the universe of the guarantee."""
     if not isinstance(data, tuple) or len(data) != 3:
         raise DataError("a dataset is a tuple (X, a, y)")
-    dataset = model._dataset(*data)
+    dataset = model.dataset_from(*data)
     if np.shape(dataset.X) != (n, k):
         raise DataError(f"X has shape {np.shape(dataset.X)}: the measurement was made for ({n}, {k})")

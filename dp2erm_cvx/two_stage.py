@@ -78,18 +78,20 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
         if values.ndim != 2 or values.shape[1] != self.n_features_in_:
             raise DataError(f"X has shape {values.shape}: must be (m, {self.n_features_in_})")
         columns = [to_numbers(values[:, k], name) for k, name in enumerate(self.feature_names_in_)]
-        return self._second().effect(self.theta_, self.domain, np.column_stack(columns))
+        return self.resolved_second_stage().effect(self.theta_, self.domain, np.column_stack(columns))
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
         return (self.predict_effect(X) > 0).astype(np.int64)
 
-    def _first(self) -> FirstStage:
+    def resolved_first_stage(self) -> FirstStage:
+        """The first stage with every default filled in from the domain."""
         if isinstance(self.first_stage, FirstStage):
             return self.first_stage.resolve(self.domain)
         return registry.build(registry.first_stages(), self.first_stage).resolve(self.domain)
 
-    def _second(self) -> SecondStage:
+    def resolved_second_stage(self) -> SecondStage:
+        """The second stage with every default filled in from the domain."""
         if isinstance(self.second_stage, SecondStage):
             return self.second_stage.resolve(self.domain)
         return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
@@ -99,7 +101,12 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
         self.feature_names_in_ = np.array(dataset.columns, dtype=object)
         self.theta_ = theta
 
-    def _dataset(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+    def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+        """Checked raw data (n, k), (n,), (n,), with names.
+
+        Raises DataError for what is no data of the declared universe, DeclarationError where the columns are
+        not those of the domain.
+        """
         if not isinstance(self.domain, Domain):
             raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
         named = getattr(X, "columns", None)
@@ -144,11 +151,11 @@ class TwoStageERM(TwoStageBase):
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
         """Fit without privacy; ``gamma`` > 0 keeps theta unique."""
-        dataset = self._dataset(X, a, y)
+        dataset = self.dataset_from(X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)
-        weights = solve_weights(self._first().instance(records), self.solver, tolerance)
-        instance = self._second().instance(records, weights.value, gamma=self.gamma)
+        weights = solve_weights(self.resolved_first_stage().instance(records), self.solver, tolerance)
+        instance = self.resolved_second_stage().instance(records, weights.value, gamma=self.gamma)
         theta = solve_theta(instance, self.solver, tolerance)
         self.workings_ = PrivateWorkings(dataset, records, weights, theta)
         self._remember(dataset, theta.value)

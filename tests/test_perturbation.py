@@ -58,7 +58,7 @@ def test_every_counted_release_is_private_and_feasible(first, settings) -> None:
     assert (release.mechanism.propensity is not None) == (first == "ipw_private")
     if release.mechanism.propensity is not None:
         assert release.mechanism.propensity.numerical is not None
-    theta, feasible = np.array(release.theta), model._second().feasible(DOMAIN)
+    theta, feasible = np.array(release.theta), model.resolved_second_stage().feasible(DOMAIN)
     assert np.allclose(feasible.project(theta), theta, rtol=1e-12)
     assert math.fsum(model.private_workings_.weights.value) == 150
     assert Release.from_json(release.to_json()) == release

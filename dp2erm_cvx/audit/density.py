@@ -49,7 +49,7 @@ def audit_density(
     starts = whole_number("starts", starts, at_least=1)
     draws = whole_number("draws", draws, at_least=100)
     seed = whole_number("seed", seed, at_least=0)
-    datasets = [model._dataset(*raw) for raw in (first, second)]
+    datasets = [model.dataset_from(*raw) for raw in (first, second)]
     _check_neighbors(datasets[0], datasets[1], model.domain.relation)
     plan = model.plan(datasets[0].n_samples, datasets[0].X.shape[1])
     epsilon, delta = _stated(plan)

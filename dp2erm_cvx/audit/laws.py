@@ -37,7 +37,7 @@ def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tupl
     that is known here.
     """
     records = [model.domain.records(data.X, data.a, data.y) for data in datasets]
-    first, second = model._first(), model._second()
+    first, second = model.resolved_first_stage(), model.resolved_second_stage()
     program = second.unconstrained() if plan.unconstrained else second
     if plan.propensity is None:
         weights = [_certified_weights(model, found) for found in records]
@@ -104,7 +104,7 @@ def _step(one: LeastSquaresModel | LogisticModel, other: LeastSquaresModel | Log
 
 def _certified_weights(model: PrivateTwoStageERM, records: Records) -> tuple[Array, float]:
     tolerance = public_number("tolerance", model.tolerance, above=0)
-    solution = solve_weights(model._first().instance(records), model.solver, tolerance)
+    solution = solve_weights(model.resolved_first_stage().instance(records), model.solver, tolerance)
     if not solution.certified:
         raise CertificateError(solution.advice())
     return solution.value, solution.certificate.output_radius

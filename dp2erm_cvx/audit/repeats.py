@@ -72,7 +72,7 @@ def audit_repeats(
     """
     size = whole_number("size", size, at_least=2)
     level = public_number("level", level, above=0.0)
-    second = model._second()
+    second = model.resolved_second_stage()
     if model.seed is not None:
         raise DeclarationError("a seeded model repeats its noise by design: leave the seed out")
     if not isinstance(second, WeightedLeastSquares) or not isinstance(second.regularizer, ElasticNet):

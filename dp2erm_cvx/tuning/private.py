@@ -82,7 +82,7 @@ def tune_privately(
         raise DeclarationError(f"score_budget = {score_budget!r}: must be a Budget with delta = 0")
     share = public_number("split", split, above=0.0)
     probability = declared_propensity(propensity)
-    records = next(iter(named.values()))._dataset(X, a, y)
+    records = next(iter(named.values())).dataset_from(X, a, y)
     n_fitted = math.floor(share * records.n_samples)
     n_scored = records.n_samples - n_fitted
     if n_fitted < 2 or n_scored < 1:

@@ -58,7 +58,7 @@ def test_loss_of_a_mean_is_its_shift_over_the_scale(first, kind):
 def test_the_law_of_a_mean_is_that_of_the_fit():
     pair = neighbors(np.random.default_rng(7), N)
     model = release(EntropyBalancing(), calibration="output", seed=1).fit(*pair[0])
-    law, _ = laws(model, model.plan(N, 2), [model._dataset(*data) for data in pair])
+    law, _ = laws(model, model.plan(N, 2), [model.dataset_from(*data) for data in pair])
     assert law.center == pytest.approx(model.private_workings_.theta.value[0], rel=1e-9)
 
 
@@ -105,7 +105,7 @@ def test_the_joint_loss_is_that_of_the_closed_form(kind):
 def test_the_joint_density_integrates_to_one():
     pair = neighbors(np.random.default_rng(5), N, 1)
     model = release(LINE)
-    law, _ = laws(model, model.plan(N, 1), [model._dataset(*data) for data in pair])
+    law, _ = laws(model, model.plan(N, 1), [model.dataset_from(*data) for data in pair])
     axes = [np.linspace(-18 * unit, 16 * unit, 121) for unit in law.units]
     total = sum(
         math.exp(law.log_density(law.place(np.array([lam, theta])))) for lam in axes[0] for theta in axes[1]
@@ -122,7 +122,7 @@ def test_the_joint_law_is_that_of_the_fit(second):
     pair = neighbors(np.random.default_rng(7), N)
     for seed in range(3):
         model = release(first, second, seed=seed, arithmetic="assumed").fit(*pair[0])
-        law, _ = laws(model, model.plan(N, 2), [model._dataset(*data) for data in pair])
+        law, _ = laws(model, model.plan(N, 2), [model.dataset_from(*data) for data in pair])
         workings = model.private_workings_
         u = law.first.at_noise(workings.propensity_noise)
         coefficient = law.first.place(u).theta

@@ -44,13 +44,13 @@ def release(first="uniform", second="itr", budget=PURE, cls=PrivateTwoStageERM, 
 
 
 def laws(model, pair):
-    datasets = [model._dataset(*data) for data in pair]
+    datasets = [model.dataset_from(*data) for data in pair]
     return audited(model, model.plan(N, datasets[0].X.shape[1]), datasets)
 
 
 def weighted(model, data):
     """First-stage weights of a raw dataset."""
-    instance = model._first().instance(model.domain.records(*data))
+    instance = model.resolved_first_stage().instance(model.domain.records(*data))
     return solve(instance, tolerance=1e-6).value
 
 
