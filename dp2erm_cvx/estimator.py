@@ -17,7 +17,7 @@ from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, make_plan
 from dp2erm_cvx.privacy import Budget, public_number
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.release import Release
-from dp2erm_cvx.solve import Solver, solver_by_name
+from dp2erm_cvx.solve import Solver, by_design, private_solver
 from dp2erm_cvx.statement import make_release
 from dp2erm_cvx.two_stage import LEAST_TOLERANCE, TOLERANCE, PrivateWorkings, TwoStageBase
 from dp2erm_cvx.value import ValueRelease, release_value
@@ -42,7 +42,9 @@ class PrivateTwoStageERM(TwoStageBase):
     split
         Share of epsilon that pays for the noise; None: chosen from public quantities.
     solver
-        Name or settings of the solver of both stages. The default goes through a list, with the same noise.
+        Solver of both stages. A name is followed by Newton and projected gradient where it does not certify,
+        with the same noise. Settings of your own are used alone: unless they reach as far, whether they
+        certify depends on the data, and the release says that it is conditional.
     tolerance
         Relative radius that the weights must be certified to, from 1e-8 to 1e-6; counted in the bound on V,
         public, and looser than what the solvers reach, so that whether it is met does not depend on the data.
@@ -122,7 +124,7 @@ class PrivateTwoStageERM(TwoStageBase):
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
         """
-        if not isinstance(self.domain, Domain):
+        if type(self.domain) is not Domain:  # a subclass could read its rules off the data
             raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
@@ -132,7 +134,7 @@ class PrivateTwoStageERM(TwoStageBase):
                 f"tolerance = {tolerance:g}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in a private "
                 "fit"
             )
-        solver_by_name(self.solver)
+        private_solver(self.solver)
         if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
             raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return make_plan(
@@ -169,7 +171,7 @@ class PrivateTwoStageERM(TwoStageBase):
             self.resolved_first_stage(),
             self.resolved_second_stage(),
             records,
-            solver=self.solver,
+            solver=private_solver(self.solver),
             tolerance=self.tolerance,
             seed=self.seed,
         )
@@ -220,6 +222,7 @@ class PrivateTwoStageERM(TwoStageBase):
             dataset.columns,
             dataset.n_samples,
             certified=found.certified,
+            by_design=by_design(private_solver(self.solver)),
             by_gap=found.by_gap,
             value=value,
             tolerance=self.tolerance,

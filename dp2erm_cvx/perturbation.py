@@ -68,7 +68,7 @@ def perturb(
     else:
         weights, propensity_noise, sound = _private_weights(plan, first, records, solver, tolerance, seed)
     # no weights of sum n move more than 2n, whether or not they are the minimizer
-    sound = sound and (weights.certified or plan.bound.V >= 2 * records.n_samples)
+    sound = sound and (weights.certified or plan.covers_all_weights)
     step = _mean if isinstance(plan.calibration, OutputCalibration) else _perturbed_minimizer
     theta, solution, noise, certified = step(plan, second, records, weights.value, solver, tolerance, seed)
     theta = second.feasible(records.domain).project(theta)  # post-processing

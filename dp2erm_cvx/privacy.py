@@ -176,7 +176,7 @@ def public_number(
     range it must lie in.
     """
     # float() would make a number of an array with one entry, and NaN of a masked one, with a warning at best
-    if isinstance(value, bool) or getattr(value, "shape", ()) or hasattr(value, "mask"):
+    if isinstance(value, bool) or getattr(value, "shape", None) or hasattr(value, "mask"):
         raise DeclarationError(f"{name} = {shown(value)}: must be a number")
     try:
         number = float(value)  # type: ignore[arg-type]

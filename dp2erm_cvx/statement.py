@@ -33,6 +33,7 @@ def make_release(
     n_samples: int,
     *,
     certified: bool,
+    by_design: bool,
     by_gap: bool,
     tolerance: float,
     seeded: bool,
@@ -40,22 +41,26 @@ def make_release(
 ) -> Release:
     """State the release of ``theta`` (p,) by resolved programs ``first`` and ``second``.
 
-    ``certified`` says that both solutions are, within the relative ``tolerance``; ``by_gap`` that the second
-    rests on its duality gap alone, which is no proof about the exact minimizer.
+    ``certified`` says that both solutions are, within the relative ``tolerance``; ``by_design`` that the
+    declared solvers certify on every dataset; ``by_gap`` that the second rests on its duality gap alone,
+    which is no proof about the exact minimizer.
     """
     if seeded:
         standing = Standing.NOT_PRIVATE
     elif not plan.proven:
         standing = Standing.UNPROVEN
     else:
-        standing = Standing.PRIVATE if certified and not by_gap else Standing.CONDITIONAL
+        private = certified and by_design and not by_gap
+        standing = Standing.PRIVATE if private else Standing.CONDITIONAL
     assumptions = [*plan.bound.assumptions, *_numerics(plan, tolerance)]
     for program in (first, second):
         home = type(program).__module__
         if not home.startswith("dp2erm_cvx."):
             assumptions.append(
-                f"the bounds and constants of {home}.{type(program).__name__} are its author's"
+                f"the bounds, constants and certificates of {home}.{type(program).__name__} are its author's"
             )
+    if not by_design:
+        assumptions.append("the declared solver certifies on every dataset: it is not known to")
     if by_gap:
         assumptions.append("the second stage is certified by its duality gap alone")
     guaranteed = plan.guarantee
@@ -85,6 +90,8 @@ def make_release(
 def _numerics(plan: Plan, tolerance: float) -> list[str]:
     """How the numerical error enters: that of the weights into V, that of theta into noise of its own."""
     weights = f"weights are certified to {tolerance:g} relative, which V counts"
+    if plan.covers_all_weights:
+        weights = "V covers all weights of sum n, so that theirs need no certificate"
     if plan.precision is None or not plan.counted:
         return [f"{weights}; theta is certified to {tolerance:g} relative", EXACT_ARITHMETIC]
     covered = f"arithmetic is counted: theta is within {plan.precision.tolerance:.3g} of the exact one"
@@ -129,10 +136,10 @@ def _numerical(covered: Precision | None) -> NumericalNoise | None:
 def _propensity(calibration: Calibration | None, covered: Precision | None) -> PropensityMechanism | None:
     if calibration is None:
         return None
-    spent = 0.0 if covered is None else 2 * covered.grid.epsilon
+    hidden = 0.0 if covered is None else covered.grid.epsilon
     return PropensityMechanism(
-        epsilon=calibration.epsilon + spent,
-        delta=calibration.delta,
+        epsilon=calibration.epsilon + 2 * hidden,
+        delta=calibration.delta * math.exp(hidden) if calibration.delta else 0.0,
         noise=calibration.noise,
         scale=calibration.scale,
         gamma=calibration.gamma,

@@ -13,7 +13,7 @@ from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.release import Standing
-from dp2erm_cvx.solve import SCS, FirstCertified, Newton
+from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient
 
 DOMAIN = Domain(1.0, 2.0)
 
@@ -95,7 +95,11 @@ def test_the_same_noise_meets_every_solver_of_the_list(monkeypatch) -> None:
         return drawn[-1]
 
     monkeypatch.setattr(module, "draw_within", counting)
-    model = fitted(solver=FirstCertified((Newton(max_iterations=0), SCS(max_iterations=3), Newton())))
+    model = fitted(
+        solver=FirstCertified(
+            (Newton(max_iterations=0), SCS(max_iterations=3), Newton(), ProjectedGradient())
+        )
+    )
     assert model.release_.private
     assert len(drawn) == 1
     assert np.array_equal(drawn[0].value, model.private_workings_.noise)
@@ -147,7 +151,7 @@ def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
     assert any("1e-06" in assumption for assumption in hasty.guarantee.assumptions)
 
 
-@pytest.mark.parametrize("solver", ["clarabel", "scs"])
+@pytest.mark.parametrize("solver", [Clarabel(), SCS()])
 def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, solver) -> None:
     # whether a conic solver finds a point may depend on the records, so it must not decide about an error
     def fails(*args, **kwargs):
@@ -158,6 +162,18 @@ def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, sol
         release = fitted(solver=solver, **settings).release_
         assert release.guarantee.standing is Standing.CONDITIONAL
         assert all(map(math.isfinite, release.theta))
+    # a name stands for the solver, then those that certify by design
+    assert fitted(solver=solver.name).release_.private
+
+
+def test_settings_that_do_not_reach_as_far_are_conditional_on_every_dataset() -> None:
+    for solver in (Newton(), Clarabel(), FirstCertified((Newton(max_iterations=99), ProjectedGradient()))):
+        model = fitted(solver=solver)
+        assert model.private_workings_.certified()
+        assert model.release_.guarantee.standing is Standing.CONDITIONAL
+        assert any("not known to" in assumption for assumption in model.release_.guarantee.assumptions)
+    for name in ("newton", "clarabel", "first_certified"):
+        assert fitted(solver=name).release_.private
 
 
 def test_an_unknown_solver_and_an_unreachable_tolerance_are_refused_before_anything_is_drawn() -> None:
@@ -176,11 +192,11 @@ def test_more_covariates_than_a_dense_hessian_takes_are_refused() -> None:
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights() -> None:
     X, a, y = one_treated()
     domain = Domain(covariate_bound=math.sqrt(10), outcome_bound=1.0)
-    model = PrivateTwoStageERM(
-        domain, Budget(1.0), EntropyBalancing(ridge=0.003), "arm_means", solver=Newton(max_iterations=3)
-    )
+    model = PrivateTwoStageERM(domain, Budget(1.0), EntropyBalancing(ridge=1e-9), "arm_means", tolerance=1e-8)
     assert model.plan(400, 10).bound.V == 2 * 400
-    assert model.fit(X, a, y).release_.private
+    release = model.fit(X, a, y).release_
+    assert release.private
+    assert not any("exact minimizer" in assumption for assumption in release.guarantee.assumptions)
     assert not model.private_workings_.weights.certified
 
 

@@ -248,4 +248,4 @@ def _plan(
     if printed:
         bound = dataclasses.replace(bound, private=False)
         calibration = dataclasses.replace(calibration, private=False)
-    return Plan(bound, loss, budget, calibration, None, reason)
+    return Plan(n, bound, loss, budget, calibration, None, reason)

@@ -6,7 +6,14 @@ from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration, RenyiC
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
-from dp2erm_cvx.plan.precision import Arithmetic, Precision, output_precision, precision, reserve
+from dp2erm_cvx.plan.precision import (
+    LARGEST_COUNTED,
+    Arithmetic,
+    Precision,
+    output_precision,
+    precision,
+    reserve,
+)
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.stability import uniform_weights
@@ -19,6 +26,7 @@ def counts(
     domain: Domain,
     n: int,
     n_features: int,
+    epsilon: float,
     *,
     printed: bool,
 ) -> bool:
@@ -26,9 +34,11 @@ def counts(
     if arithmetic is Arithmetic.ASSUMED:
         return False
     missing = None
-    if printed:
+    if epsilon > LARGEST_COUNTED:
+        missing = f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
+    elif printed:
         missing = "the paper's calibrations assume exact arithmetic"
-    elif second.reachable_radius(domain, n, n_features, 1.0, 1.0) is None:
+    elif second.reachable_radius(domain, n, n_features, domain.covariate_bound**2, 0.0) is None:
         missing = f"{second.name} does not state what it is certified to"
     elif isinstance(first, PrivateFirstStage) and not _states(first, domain, n, n_features):
         missing = f"{first.name} does not state what it is certified to"
@@ -42,7 +52,7 @@ def counts(
 
 
 def _states(first: PrivateFirstStage, domain: Domain, n: int, n_features: int) -> bool:
-    return first.reachable_radius(domain, n, n_features, 1.0, 1.0) is not None
+    return first.reachable_radius(domain, n, n_features, domain.covariate_bound**2, 0.0) is not None
 
 
 def calibrate_propensity(

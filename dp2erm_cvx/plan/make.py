@@ -11,11 +11,12 @@ from dp2erm_cvx.calibration.value import value_statistic as by_name
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.plan.arithmetic import calibrate_propensity, counts, cover
-from dp2erm_cvx.plan.method import Method, automatic, declared
+from dp2erm_cvx.plan.method import Method, automatic, declared, mean_bound
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, Arithmetic, arithmetic_by_name, reserve, set_aside
 from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound, public_number
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.stability.tilt import EXACT
 
 #: Keeps the two parts of a divided budget from adding up to more than the whole by a rounding.
 _ROUND_DOWN = 1.0 - 1e-12
@@ -65,7 +66,7 @@ def make_plan(
         )
     kind, statistic = arithmetic_by_name(arithmetic), by_name(value_statistic)
     printed = chosen in _PRINTED
-    counted = counts(kind, first, second, domain, n_samples, n_features, printed=printed)
+    counted = counts(kind, first, second, domain, n_samples, n_features, budget.epsilon, printed=printed)
     share = numerical_share if counted else None
     setting = _Setting(
         first, second, domain, n_samples, n_features, budget, chosen, noise, split, value_share, statistic
@@ -125,10 +126,11 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
     if share is not None:
         if isinstance(calibration, OutputCalibration):
             # one discrete draw covers the statistic and its error: nothing has to be set aside
-            calibration = calibrate_output(bound, domain.outcome_bound, n, whole, relation=domain.relation)
+            largest = mean_bound(second.name, loss)
+            calibration = calibrate_output(bound, largest, n, whole, relation=domain.relation)
         precision = cover(calibration, second, loss, domain, n, n_features, epsilon)
     value = None
-    if for_value:
+    if setting.value_share is not None:
         value = calibrate_value(
             bound,
             domain.outcome_bound,
@@ -137,7 +139,7 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
             statistic=setting.value_statistic,
             relation=domain.relation,
         )
-    return Plan(bound, loss, setting.budget, calibration, propensity, reason, precision, covered, value)
+    return Plan(n, bound, loss, setting.budget, calibration, propensity, reason, precision, covered, value)
 
 
 def _with_error(bound: StabilityBound, error: float, n_samples: int) -> StabilityBound:
@@ -149,8 +151,10 @@ def _with_error(bound: StabilityBound, error: float, n_samples: int) -> Stabilit
     ``V <= sqrt(2) W2``, which is what certifies a calibration by it. No nonnegative weights of sum n have a V
     above 2n, computed ones included.
     """
+    capped = bound.V + 2.0 * error >= 2.0 * n_samples
     return replace(
         bound,
+        assumptions=tuple(one for one in bound.assumptions if not (capped and one == EXACT)),
         V=min(bound.V + 2.0 * error, max(bound.V, 2.0 * n_samples)),
         W1=None if bound.W1 is None else bound.W1 + 4.0 * error,
         W2=None if bound.W2 is None else bound.W2 + 3.0 * error * math.sqrt(1.0 + n_samples),

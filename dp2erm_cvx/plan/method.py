@@ -59,11 +59,7 @@ def declared(
         return calibrate_renyi(bound, squared, n, budget, relation=relation, theta_bound=loss.theta_bound)
     if method is Method.OUTPUT:
         second.unconstrained()
-        if not loss.is_mean:
-            raise CalibrationError(
-                f"Theorem 8 releases a weighted mean, and {second.name} is none: use plug_in_ate"
-            )
-        return calibrate_output(bound, domain.outcome_bound, n, budget, relation=relation)
+        return calibrate_output(bound, mean_bound(second.name, loss), n, budget, relation=relation)
     second.refuse_unbounded(loss, domain)
     if method is Method.SHARP:
         return calibrate(bound, loss, n, budget, noise=noise, relation=relation, split=split)
@@ -93,19 +89,33 @@ def automatic(
     """The smallest predicted error among the sharp calibrations that apply, and the reason in one line."""
     try:
         second.unconstrained()
-        plain = True
+        squared = squared_loss(loss)
     except CalibrationError:
-        plain = False
+        squared = None
     comparison = compare(
         [Option(name, bound, budget)],
         loss,
         n,
         relation=domain.relation,
-        squared_loss=squared_loss(loss) if plain else None,
-        mean_outcome_bound=domain.outcome_bound if plain and loss.is_mean else None,
+        squared_loss=squared,
+        mean_outcome_bound=mean_bound(second.name, loss) if squared is not None and loss.is_mean else None,
         families=(Family.SHARP_GAMMA, Family.SHARP_GAUSSIAN, Family.RENYI, Family.OUTPUT),
     )
     return comparison.best.calibration, comparison.best.reason
+
+
+def mean_bound(name: str, loss: LossConstants) -> float:
+    """M' of Theorem 8, whose statistic has terms in ``[-2 M', 2 M']``: half of the bound on the response.
+
+    Raises CalibrationError where the second stage is no weighted mean of a bounded response.
+    """
+    if not loss.is_mean:
+        raise CalibrationError(f"Theorem 8 releases a weighted mean, and {name} is none: use plug_in_ate")
+    if loss.response_bound is None or loss.covariate_bound != 1.0:
+        raise CalibrationError(
+            f"Theorem 8: {name} states no response_bound of a mean with covariate_bound = 1"
+        )
+    return 0.5 * loss.response_bound
 
 
 def squared_loss(loss: LossConstants) -> SquaredLoss:

@@ -21,6 +21,7 @@ class Plan:
     one is released. ``theorem`` names what the guarantee follows from.
     """
 
+    n_samples: int
     bound: StabilityBound
     loss: LossConstants
     budget: Budget
@@ -41,6 +42,11 @@ class Plan:
         """Whether the guarantee covers floating-point arithmetic, in every part that adds noise."""
         covered = self.propensity is None or self.propensity_precision is not None
         return covered and self.precision is not None
+
+    @property
+    def covers_all_weights(self) -> bool:
+        """Whether V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers or not."""
+        return self.bound.V >= 2 * self.n_samples
 
     @property
     def unconstrained(self) -> bool:

@@ -20,6 +20,8 @@ from dp2erm_cvx.privacy import Budget, public_number
 NUMERICAL_SHARE = 0.005
 #: Error of the sampled noise, relative to its scale, before it is rounded to doubles.
 SAMPLING_ERROR = 2.0**-60
+#: Above this, exp(epsilon) is no longer small against the probability of noise beyond its reach.
+LARGEST_COUNTED = 500.0
 # keeps parts of a budget from adding up to more than the whole by a rounding
 _ROUND_DOWN = 1.0 - 1e-12
 _ROUND_UP = 1.0 + 1e-9

@@ -58,10 +58,10 @@ class FirstStage(Program):
         return Instance(program, lambda: program.data(records), model, model.ridge)
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        """For a resolved program: the rows of the models of neighbors, where a record is one row of the model.
+        """For a resolved program whose model has one row per record: the rows of the models of neighbors.
 
-        None where a replaced record changes more than its row and the target: neighbors are then solved one at
-        a time.
+        None where a replaced record changes more than its row and the target: neighbors are then solved one
+        at a time.
         """
         return None
 

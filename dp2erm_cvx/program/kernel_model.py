@@ -13,7 +13,7 @@ from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, sum_error
 
 #: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``, for up to
 #: 200 covariates: an inner product or a squared distance of p terms is wrong by p + 1 units.
-_ENTRY = 256.0
+ENTRY_ERROR = 256.0
 
 
 class KernelModel(Composite):
@@ -54,7 +54,7 @@ class KernelModel(Composite):
         terms = 2 * error * (np.abs(self.Q) @ np.abs(v) + self.row_sums) + 4 * UNIT * self.ridge * np.abs(v)
         # the entries of Q themselves, and c as a sum of such entries
         size = np.sqrt(np.maximum(np.diag(self.Q), 0.0))
-        entries = 2 * _ENTRY * UNIT * float(size @ np.abs(v) + np.sum(size))
+        entries = 2 * ENTRY_ERROR * UNIT * float(size @ np.abs(v) + np.sum(size))
         return float(np.linalg.norm(terms)) + entries * float(np.linalg.norm(size))
 
     def start(self) -> Array:

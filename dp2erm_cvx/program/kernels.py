@@ -28,6 +28,10 @@ class Kernel(abc.ABC):
         return self.cross(X, X)
 
     @abc.abstractmethod
+    def diagonal(self, X: Array) -> Array:
+        """K(x, x) for the rows of X (n, p), (n,)."""
+
+    @abc.abstractmethod
     def bound(self, features_bound: float) -> float:
         """Number C with ``|K| <= C`` over covariates of norm at most ``features_bound``."""
 
@@ -59,6 +63,9 @@ class Gaussian(Kernel):
         gram: Array = np.exp(-0.5 * np.square(cdist(X, Y) / self.bandwidth))
         return gram
 
+    def diagonal(self, X: Array) -> Array:
+        return np.ones(len(X))
+
     def bound(self, features_bound: float) -> float:
         return 1.0
 
@@ -75,6 +82,9 @@ class Laplace(Kernel):
     def cross(self, X: Array, Y: Array) -> Array:
         gram: Array = np.exp(-cdist(X, Y) / self.bandwidth)
         return gram
+
+    def diagonal(self, X: Array) -> Array:
+        return np.ones(len(X))
 
     def bound(self, features_bound: float) -> float:
         return 1.0
@@ -93,6 +103,10 @@ class Linear(Kernel):
     def cross(self, X: Array, Y: Array) -> Array:
         gram: Array = self.offset + X @ Y.T
         return gram
+
+    def diagonal(self, X: Array) -> Array:
+        squared: Array = np.sum(X * X, axis=1)
+        return self.offset + squared
 
     def bound(self, features_bound: float) -> float:
         return self.offset + features_bound**2

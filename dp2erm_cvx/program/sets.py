@@ -114,7 +114,8 @@ class L1Ball(_Ball):
         if not staying.size:  # v is not finite
             return np.zeros(len(v))
         last = int(staying[-1])
-        return (np.abs(v) - size[last]) + (self.radius - above[last]) / count[last]
+        shrunk: Array = (np.abs(v) - size[last]) + (self.radius - above[last]) / count[last]
+        return shrunk
 
     def project(self, v: Array) -> Array:
         if np.sum(np.abs(v)) <= self.radius:

@@ -27,8 +27,8 @@ def weights_on_grid(weights: Array) -> tuple[Array, float]:
     sound = np.where(np.isfinite(weights) & (weights > 0), weights, 0.0)
     with np.errstate(over="ignore"):
         total = float(np.sum(sound / n))
-    if not 0.5 <= total <= 2.0:
-        # no solution of any program; scaled, or else uniform, so that n comes out at least
+    if not abs(total - 1.0) <= 1e-9:
+        # no solution of any program: scaled, or else uniform
         sound = sound / total if 1e-200 < total < 1e200 else np.ones(n)
     steps = np.rint(np.minimum(sound, n) * unit).astype(np.int64)
     remainder = n * int(unit) - int(steps.sum())

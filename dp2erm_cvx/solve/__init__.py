@@ -1,5 +1,6 @@
 """Solvers, certificates and the one function that joins them."""
 
+from dp2erm_cvx.solve.by_design import by_design, private_solver
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.gradient import iteration_bound
 from dp2erm_cvx.solve.solution import Solution, Stats
@@ -31,8 +32,10 @@ __all__ = [
     "Solver",
     "Stats",
     "Status",
+    "by_design",
     "certify",
     "iteration_bound",
+    "private_solver",
     "solve",
     "solver_by_name",
     "uncertified_start",

@@ -64,7 +64,8 @@ def _model_minimizer(v: Array, gradient: Array, hessian: Array, radius: float) -
         extra = np.where(outside, extra + (norm / radius - 1.0) * norm**2 / np.maximum(fall, 1e-300), extra)
     point: Array = np.einsum("bij,bj->bi", basis, pull / (curvature + extra))
     norm = np.linalg.norm(point, axis=1, keepdims=True)
-    return point * np.minimum(1.0, radius / np.maximum(norm, 1e-300))
+    inside: Array = point * np.minimum(1.0, radius / np.maximum(norm, 1e-300))
+    return inside
 
 
 def minimize_on_simplices(Q: Array, c: Array, block: NDArray[np.int64], upper: Array) -> Array:
@@ -102,7 +103,9 @@ def minimize_on_simplices(Q: Array, c: Array, block: NDArray[np.int64], upper: A
     return u
 
 
-def _equality(Q: Array, c: Array, block: NDArray[np.int64], upper: Array, fixed: Array) -> tuple[Array, Array]:
+def _equality(
+    Q: Array, c: Array, block: NDArray[np.int64], upper: Array, fixed: Array
+) -> tuple[Array, Array]:
     """The point with ``fixed`` variables at their bounds, and how fast the Lagrangian grows in each."""
     b, m = c.shape
     free = fixed == 0

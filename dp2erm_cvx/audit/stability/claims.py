@@ -20,8 +20,8 @@ class Quantity(enum.StrEnum):
     """A movement of weights w, w' (n,) of neighbors that differ in record j.
 
     ``V`` is ``sum_{i != j} |w_i - w'_i| + w_j + w'_j``; ``L1``, ``L2`` norms of ``w - w'``; ``L0`` the number
-    of weights that differ; ``W1 = ||w - w'||_1 + 2 max_i min(w_i, w'_i)`` and ``W2 =
-    sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))`` the paper's; ``LARGEST`` the largest weight.
+    of weights that differ. The paper's are ``W1 = ||w - w'||_1 + 2 max_i min(w_i, w'_i)`` and
+    ``W2 = sqrt((||w - w'||_2^2 + 2 max_i w_i w'_i) (1 + ||w - w'||_0))``. ``LARGEST`` is the largest weight.
     """
 
     V = "V"
@@ -35,7 +35,7 @@ class Quantity(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """``quantity <= bound`` for all neighbors of the universe. Raises DeclarationError for a bound below 0."""
+    """``quantity <= bound`` for all neighbors of the universe; raises DeclarationError below 0."""
 
     name: str
     quantity: Quantity

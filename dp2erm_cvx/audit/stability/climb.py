@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,9 +17,24 @@ from dp2erm_cvx.domain import Array
 #: What a round maximizes, from the movements of b pairs to (b,).
 Height = Callable[[dict[Quantity, Array]], Array]
 
-STARTS = 280
-_REFINED = 3
-_EVALUATIONS = 1500
+
+@dataclass(frozen=True)
+class Effort:
+    """Starts of a round, how many of the best are refined, and pairs tried in each refinement."""
+
+    starts: int
+    refined: int
+    evaluations: int
+
+
+#: Where movements are cheap, and where each takes two full solves.
+CHEAP, COSTLY = Effort(280, 3, 1500), Effort(35, 1, 150)
+
+
+def most(scout: Scout) -> int:
+    """Pairs that a round tries at most."""
+    effort = COSTLY if scout.exact else CHEAP
+    return effort.starts + (effort.refined + 1) * effort.evaluations
 
 
 def climb(
@@ -32,18 +48,21 @@ def climb(
 
     ``elite`` are pairs of earlier rounds, one of which is refined again with small steps.
     """
-    starts = structured_starts(scout.universe, min(STARTS, budget), rng)
+    effort = COSTLY if scout.exact else CHEAP
+    starts = structured_starts(scout.universe, min(effort.starts, budget), rng)
     spent = len(starts)
     values = _finite(height(scout.movements(starts)))
-    chosen = [starts.take(np.array([index])) for index in np.argsort(-values, kind="stable")[:_REFINED]]
+    chosen = [
+        starts.take(np.array([index])) for index in np.argsort(-values, kind="stable")[: effort.refined]
+    ]
     steps = [0.3] * len(chosen)
     if elite is not None and len(elite):
         pick = int(rng.integers(len(elite)))
-        chosen.append(_mutated(elite.take(np.array([pick])), rng))
+        chosen.append(_mutated(scout.universe, elite.take(np.array([pick])), rng))
         steps.append(0.1)
     ends = []
     for start, step in zip(chosen, steps, strict=True):
-        end, tried = _refined(scout, height, start, step, min(_EVALUATIONS, budget - spent), rng)
+        end, tried = _refined(scout, height, start, step, min(effort.evaluations, budget - spent), rng)
         spent += tried
         ends.append(end)
     return joined([starts.take(np.array([int(np.argmax(values))])), *ends]), spent
@@ -67,19 +86,17 @@ def _refined(
     first = np.concatenate(
         [start.points[0, rows].ravel() / universe.radius, np.log(np.maximum(start.count[0, active], 0.3))]
     )
-    best, found, tried = evolve(
-        lambda u: height(scout.movements(pairs(u))), first, step, evaluations, rng
-    )
+    best, found, tried = evolve(lambda u: height(scout.movements(pairs(u))), first, step, evaluations, rng)
     return (pairs(best[None]) if np.isfinite(found) else start), tried
 
 
-def _mutated(pair: Groups, rng: np.random.Generator) -> Groups:
+def _mutated(universe: Universe, pair: Groups, rng: np.random.Generator) -> Groups:
     """The same pair with, half of the time, one arm changed."""
     arm = pair.arm.copy()
     if rng.random() < 0.5:
         place = int(rng.integers(CLUSTERS + 2))
         arm[0, place] = 1 - arm[0, place]
-    return Groups(pair.points, arm, pair.count)
+    return admitted(universe, pair.points, arm, pair.count)
 
 
 def _finite(values: Array) -> Array:

@@ -19,6 +19,10 @@ class Interval:
     low: float
     high: float
 
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         return {"low": self.low, "high": self.high}
@@ -30,9 +34,8 @@ class Interval:
 def movements(w: Array, v: Array, changed: int, w_radius: float, v_radius: float) -> dict[Quantity, Interval]:
     """Every movement between computed weights ``w``, ``v`` (n,), as intervals.
 
-    The exact weights are within ``w_radius`` and ``v_radius`` of them in the 1-norm. ``changed`` is the record
-    that differs. A sum of errors bounds each of their norms and twice the error of any one weight counts where
-    a product or a minimum of weights does.
+    The exact weights are within ``w_radius`` and ``v_radius`` of them in the 1-norm, hence in any other norm
+    and each weight by itself. ``changed`` is the record that differs.
     """
     n = len(w)
     error = (w_radius + v_radius) * (1 + 1e-9) + 16 * n * UNIT * float(np.sum(w) + np.sum(v))

@@ -102,6 +102,16 @@ def _across(rng: np.random.Generator, d: int) -> _Raw:
     )
 
 
+def _with_both_arms(points: Array, arm: NDArray[np.int64], share: Array) -> _Raw:
+    """The same, where no arm of the common records is empty."""
+    present = np.flatnonzero(share > 0)
+    if len(np.unique(arm[present])) == 1:
+        place = present[-1] if len(present) > 1 else (present[0] + 1) % CLUSTERS
+        arm[place] = 1 - arm[present[0]]
+        share[place] = max(share[place], 1e-3)
+    return points, arm, share
+
+
 #: Families of starts by name.
 FAMILIES: dict[str, Callable[[np.random.Generator, int], _Raw]] = {
     "anywhere": _anywhere,
@@ -118,6 +128,8 @@ def structured_starts(universe: Universe, number: int, rng: np.random.Generator)
     """``number`` pairs drawn from all families in turn."""
     makers = list(FAMILIES.values())
     raw = [makers[index % len(makers)](rng, universe.n_features) for index in range(number)]
+    if (universe.domain.arm_floor or 0) > 1:
+        raw = [_with_both_arms(*each) for each in raw]
     points = np.stack([points for points, _, _ in raw]) * universe.radius
     return admitted(
         universe, points, np.stack([arm for _, arm, _ in raw]), np.stack([share for _, _, share in raw])

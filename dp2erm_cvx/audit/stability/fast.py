@@ -1,0 +1,187 @@
+"""Fast scouts: equal records have equal weights, so a few distinct rows stand for all n."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dp2erm_cvx.audit.stability.batched import minimize_in_ball, minimize_on_simplices
+from dp2erm_cvx.audit.stability.claims import Quantity
+from dp2erm_cvx.audit.stability.groups import Groups, Universe
+from dp2erm_cvx.audit.stability.scout import Arms, InFull, Scout
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.program import (
+    ClosedFormWeights,
+    ExponentialModel,
+    FirstStage,
+    KernelFirstStage,
+    KernelModel,
+    L2Ball,
+    LogisticModel,
+    RidgedEntropyFirstStage,
+)
+
+
+class LogisticScout(Scout):
+    """Weights of a logistic propensity."""
+
+    def __init__(self, program: FirstStage, universe: Universe, model: LogisticModel) -> None:
+        super().__init__(program, universe)
+        self.ridge, self.radius, self.trim = model.ridge / model.n, _radius(model), model.trim
+
+    def weights(self, x: Array, arm: Arms, count: Array) -> Array:
+        """See :meth:`Scout.weights`."""
+        Z = (2 * arm - 1)[..., None] * self.covariates(x)
+        share = count / count.sum(axis=1, keepdims=True)
+        unit = self.ridge * np.eye(Z.shape[2])
+
+        def smooth(v: Array) -> tuple[Array, Array, Array]:
+            s = np.einsum("bmd,bd->bm", Z, v)
+            e = 0.5 - 0.5 * np.tanh(0.5 * s)
+            value = np.sum(share * np.logaddexp(0.0, -s), axis=1) + 0.5 * self.ridge * np.sum(v**2, axis=1)
+            gradient = self.ridge * v - np.einsum("bm,bmd->bd", share * e, Z)
+            hessian = np.einsum("bm,bmd,bme->bde", share * e * (1 - e), Z, Z) + unit
+            return value, gradient, hessian
+
+        v = minimize_in_ball(smooth, len(Z), Z.shape[2], self.radius)
+        f = np.minimum(1.0 + np.exp(-np.einsum("bmd,bd->bm", Z, v)), self.trim)
+        return np.asarray(f / np.sum(share * f, axis=1, keepdims=True), dtype=np.float64)
+
+
+class EntropyScout(Scout):
+    """Weights of entropy balancing with a ridge."""
+
+    program: RidgedEntropyFirstStage
+
+    def __init__(self, program: FirstStage, universe: Universe, model: ExponentialModel) -> None:
+        super().__init__(program, universe)
+        self.ridge, self.radius, self.trim = model.ridge / model.n, _radius(model), model.trim
+
+    def rows(self, x: Array, arm: Arms, count: Array) -> tuple[Array, Array]:
+        """Rows b (b, m, 2k) and targets t (b, 2k), as ``EntropyFirstStage.moments`` has them."""
+        program, domain = self.program, self.universe.domain
+        size, constant = program.bounds(domain)
+        balance = program.balance(x.reshape(-1, x.shape[2])).reshape(*x.shape[:2], -1)
+        g = np.concatenate([np.full((*arm.shape, 1), constant), balance], axis=2)
+        n = count.sum(axis=1, keepdims=True)
+        treated = np.sum(count * arm, axis=1, keepdims=True)
+        arms = np.concatenate([n - treated, treated], axis=1)
+        scale, share = np.ones_like(arms), arms / n
+        if program.scaling == "paper":
+            floor = domain.arm_floor or np.maximum(arms.min(axis=1, keepdims=True), 1.0)
+            g = g * (floor / n / math.hypot(constant, size))[..., None]
+            scale, share = n / np.maximum(arms, floor), np.maximum(arms, floor) / n
+        if program.arm_mass == "equal":
+            share = np.full_like(arms, 0.5)
+        mean = np.einsum("bm,bmd->bd", count / n, g)
+        side = np.stack([1 - arm, arm], axis=2) * scale[:, None, :]
+        B = (side[..., None] * g[:, :, None, :]).reshape(*arm.shape, -1)
+        return B, ((scale * share)[..., None] * mean[:, None, :]).reshape(len(B), -1)
+
+    def weights(self, x: Array, arm: Arms, count: Array) -> Array:
+        """See :meth:`Scout.weights`."""
+        B, target = self.rows(x, arm, count)
+        share = count / count.sum(axis=1, keepdims=True)
+        unit = self.ridge * np.eye(B.shape[2])
+
+        def smooth(v: Array) -> tuple[Array, Array, Array]:
+            s = np.einsum("bmd,bd->bm", B, v)
+            top = np.max(s, axis=1, keepdims=True)
+            p = share * np.exp(s - top)
+            total = p.sum(axis=1, keepdims=True)
+            p = p / total
+            m = np.einsum("bm,bmd->bd", p, B)
+            value = (top + np.log(total))[:, 0] + np.sum(v * (0.5 * self.ridge * v - target), axis=1)
+            spread = np.einsum("bm,bmd,bme->bde", p, B, B) - m[:, :, None] * m[:, None, :]
+            return value, m - target + self.ridge * v, spread + unit
+
+        v = minimize_in_ball(smooth, len(B), B.shape[2], self.radius)
+        s = np.minimum(np.einsum("bmd,bd->bm", B, v), math.log(self.trim))
+        f = np.exp(s - np.max(s, axis=1, keepdims=True))
+        return np.asarray(f / np.sum(share * f, axis=1, keepdims=True), dtype=np.float64)
+
+
+class KernelScout(Scout):
+    """Weights of a kernel balance."""
+
+    program: KernelFirstStage
+
+    def __init__(self, program: FirstStage, universe: Universe, model: KernelModel) -> None:
+        super().__init__(program, universe)
+        self.pooled = model.scale == 1.0
+        self.cap = math.inf if self.pooled else getattr(model.penalty.set, "cap", math.inf)
+
+    def weights(self, x: Array, arm: Arms, count: Array) -> Array:
+        """See :meth:`Scout.weights`."""
+        m = arm.shape[1]
+        alpha = self.program.alpha
+        K = np.stack([self.program.kernel.matrix(rows) for rows in x])
+        n = count.sum(axis=1, keepdims=True)
+        same = arm[:, :, None] == arm[:, None, :]
+        present = count > 0
+        # masses u = count p of the groups: sum p_i^2 over a group is u^2 / count
+        ridge = self.universe.n_samples * self.program.ridge / np.where(present, count, 1.0)
+        Q = np.where(same, 1.0, alpha - 1.0) * K + ridge[:, :, None] * np.eye(m)
+        c = (0.5 if self.pooled else 1.0) * alpha * np.einsum("bij,bj->bi", K, count / n)
+        sizes = np.stack([np.sum(count * (arm == side), axis=1) for side in (0, 1)], axis=1)
+        alone = (sizes == 0).any(axis=1, keepdims=True)
+        # an arm that is alone has twice the total of masses
+        total = np.where(self.pooled | ~alone, 1.0, 2.0)
+        # no mass exceeds 1, so that twice as much never binds
+        room = self.cap / n * count / total if math.isfinite(self.cap) else np.full(arm.shape, 2.0)
+        upper = np.asarray(np.where(present, room, 0.0), dtype=np.float64)
+        u = minimize_on_simplices(Q, c / total, np.zeros_like(arm) if self.pooled else arm, upper)
+        weight = total * (n if self.pooled else 0.5 * n)
+        return np.where(present, weight * u / np.where(present, count, 1.0), 0.0)
+
+
+class ClosedFormScout(Scout):
+    """Weights that are functions of each record."""
+
+    program: ClosedFormWeights
+
+    def weights(self, x: Array, arm: Arms, count: Array) -> Array:
+        """See :meth:`Scout.weights`."""
+        records = self.universe.records(x.reshape(-1, x.shape[2]), arm.ravel())
+        f = self.program.unnormalized(records).reshape(arm.shape)
+        total = count.sum(axis=1, keepdims=True)
+        return np.asarray(f * total / np.sum(count * f, axis=1, keepdims=True), dtype=np.float64)
+
+
+def _radius(model: LogisticModel | ExponentialModel) -> float:
+    ball = model.penalty.set
+    return ball.radius if isinstance(ball, L2Ball) else math.inf
+
+
+def scout_for(program: FirstStage, universe: Universe, sample: Groups) -> Scout:
+    """The fast scout of a program that this module knows and that agrees with its solves on ``sample``."""
+    solved = InFull(program, universe)
+    scout = known_scout(program, universe)
+    if scout is None:
+        return solved
+    with np.errstate(all="ignore"):
+        fast, full = scout.movements(sample), solved.movements(sample)
+    agree = np.isclose(fast[Quantity.V], full[Quantity.V], rtol=1e-6, atol=1e-6, equal_nan=True)
+    return scout if agree.all() else solved
+
+
+def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
+    """The fast scout of a resolved program, if there is one for it."""
+    if isinstance(program, ClosedFormWeights):
+        return ClosedFormScout(program, universe)
+    if isinstance(program, KernelFirstStage):
+        model = program.model(_two(universe))
+        return KernelScout(program, universe, model) if type(model) is KernelModel else None
+    if getattr(program, "base_measure", None) is not None:
+        return None
+    model = program.model(_two(universe))
+    if type(model) is LogisticModel:
+        return LogisticScout(program, universe, model)
+    if type(model) is ExponentialModel and isinstance(program, RidgedEntropyFirstStage):
+        return EntropyScout(program, universe, model)
+    return None
+
+
+def _two(universe: Universe) -> Records:
+    return universe.records(np.zeros((2, universe.n_features)), np.array([0, 1]))

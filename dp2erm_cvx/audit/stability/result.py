@@ -1,0 +1,165 @@
+"""What a stability audit reports: a verdict per bound, in words, and the pairs behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dp2erm_cvx.audit.stability.claims import Claim
+from dp2erm_cvx.audit.stability.counterexample import save_pair
+from dp2erm_cvx.audit.stability.groups import Universe
+from dp2erm_cvx.audit.stability.movement import Interval
+from dp2erm_cvx.audit.stability.resolve import Resolved, SolverCheck
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import FirstStage
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The largest movement found of what one claim bounds.
+
+    ``movement`` holds the exact movement of the pair ``found``, whose weights are certified.
+    """
+
+    claim: Claim
+    movement: Interval
+    found: Resolved = field(repr=False)
+    neighbors: int
+
+    @property
+    def violated(self) -> bool:
+        """Whether the movement exceeds the bound whatever the numerical error is."""
+        return self.movement.low > self.claim.bound
+
+    @property
+    def ratio(self) -> float:
+        """The lower end of the movement over the bound."""
+        return self.movement.low / self.claim.bound if self.claim.bound > 0 else float("inf")
+
+    @property
+    def numerical_error(self) -> float:
+        """Sum of the certified radii of both weights, in the 1-norm."""
+        return self.found.radius
+
+    def __str__(self) -> str:
+        name = f"{self.claim.name}: {self.claim.quantity} <= {self.claim.bound:.6g}"
+        if self.violated:
+            return (
+                f"{name}: violated by this pair ({self.found.pair.origin}): movement in {self.movement} > "
+                f"{self.claim.bound:.6g}"
+            )
+        return (
+            f"{name}: not violated in {self.neighbors} re-solves; the largest movement is "
+            f"{100 * self.ratio:.3g} % of the bound: no proof"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; no record."""
+        return {
+            **self.claim.to_dict(),
+            "movement": self.movement.to_dict(),
+            "violated": self.violated,
+            "ratio": self.ratio,
+            "origin": self.found.pair.origin,
+            "numerical_error": self.numerical_error,
+            "verdict": str(self),
+        }
+
+
+@dataclass(frozen=True)
+class StabilityAudit:
+    """What was searched and what was found. A search refutes a bound or says nothing: it never proves one.
+
+    ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and with a
+    certificate; only the latter are reported. ``check`` compares with another solver. ``private`` is False
+    where data were given: movements then depend on them. ``refused`` gives, by family, why it states no
+    bound.
+    """
+
+    program: FirstStage
+    universe: Universe
+    verdicts: tuple[Verdict, ...]
+    worst: tuple[Resolved, ...] = field(repr=False)
+    refused: dict[str, str]
+    searched: tuple[str, ...]
+    scouted: int
+    resolved: int
+    rounds: int
+    seconds: float
+    seed: int
+    check: SolverCheck
+    private: bool
+
+    @property
+    def violations(self) -> tuple[Verdict, ...]:
+        """The claims that were refuted."""
+        return tuple(verdict for verdict in self.verdicts if verdict.violated)
+
+    @property
+    def numerical_error(self) -> float:
+        """Largest sum of two certified radii among the pairs reported."""
+        return max(verdict.numerical_error for verdict in self.verdicts)
+
+    def verdict(self, name: str, quantity: str = "V") -> Verdict:
+        """The verdict on one claim. Raises KeyError."""
+        for verdict in self.verdicts:
+            if (verdict.claim.name, verdict.claim.quantity) == (name, quantity):
+                return verdict
+        raise KeyError((name, quantity))
+
+    def save_counterexample(self, path: str | Path, verdict: Verdict | None = None) -> tuple[Path, Path]:
+        """Write the pair of ``verdict`` (default: the first violation) to ``path`` with .npz and .json.
+
+        The files hold the records of the pair. Raises DeclarationError where nothing was violated and no
+        verdict is named.
+        """
+        if verdict is None:
+            if not self.violations:
+                raise DeclarationError("no bound was violated: name the verdict whose pair is to be saved")
+            verdict = self.violations[0]
+        return save_pair(Path(path), self.program, verdict.claim, verdict.found, self.private)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; no record."""
+        return {
+            "program": {"name": self.program.name, "settings": self.program.settings()},
+            "domain": self.universe.domain.to_dict(),
+            "n_samples": self.universe.n_samples,
+            "n_features": self.universe.n_features,
+            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
+            "refused": dict(self.refused),
+            "searched": list(self.searched),
+            "scouted": self.scouted,
+            "resolved": self.resolved,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "numerical_error": self.numerical_error,
+            "check": {
+                "solver": self.check.solver,
+                "datasets": self.check.datasets,
+                "disagreement": self.check.disagreement,
+                "radius": self.check.radius,
+                "unsolved": self.check.unsolved,
+            },
+            "private": self.private,
+            "proof": False,
+        }
+
+    def __str__(self) -> str:
+        lines = [str(verdict) for verdict in self.verdicts]
+        lines += [f"{name}: no bound: {reason}" for name, reason in self.refused.items()]
+        lines.append(f"searched: {', '.join(self.searched)}; seed {self.seed}; a search, not a proof")
+        lines.append(
+            f"{self.scouted} neighbors scouted, {self.resolved} re-solved in full and certified; largest "
+            f"numerical error {self.numerical_error:.2g}"
+        )
+        lines.append(
+            f"{self.check.datasets} datasets solved again by {self.check.solver}: largest disagreement "
+            f"{self.check.disagreement:.3g} of the radii, its own at most {self.check.radius:.2g}"
+            + (f", {self.check.unsolved} not solved" if self.check.unsolved else "")
+        )
+        if not self.private:
+            lines.append("this audit read the records it was given: not private")
+        return "\n".join(lines)

@@ -1,0 +1,120 @@
+"""Solve a first stage on many neighbors of one dataset, and certify every one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
+from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.solve.batch.path import FastPath
+from dp2erm_cvx.solve.batch.paths import fast_path
+from dp2erm_cvx.solve.batch.replacements import Replacements
+from dp2erm_cvx.solve.batch.result import FastSolutions, NeighborSolutions
+from dp2erm_cvx.solve.certificate import certify
+from dp2erm_cvx.solve.solve import TOLERANCE, solve
+
+#: Weights per chunk by default: 2 MB, which stay in the cache for small n.
+_CHUNK = 2**18
+#: The most weights that one chunk may hold.
+LARGEST_CHUNK = 2 * 10**7
+#: A fast path aims below the tolerance by this factor, which its last step nearly always gains for nothing.
+_AIM = 0.01
+
+
+def solve_neighbors(
+    program: FirstStage,
+    records: Records,
+    replacements: Replacements,
+    *,
+    tolerance: float = TOLERANCE,
+    chunk: int | None = None,
+) -> Iterator[NeighborSolutions]:
+    """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
+
+    A neighbor counts as certified where the bound is at most ``tolerance * n``. The fast path of a program
+    is not trusted: its first solution must be certified by the judge of single instances, or it is not used
+    at all, and every neighbor that it does not certify is solved alone by ``solver="newton"`` and marked.
+    The memory is that of ``chunk * n`` weights, plus the factorization of the base problem.
+
+    Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
+    other records; CertificateError where the base problem is not certified.
+    """
+    tolerance = public_number("tolerance", tolerance, above=0)
+    if replacements.base is not records:
+        raise DeclarationError("replacements: made for other records")
+    size = _chunk(records.n_samples, chunk)
+    return _chunks(program, records, replacements, tolerance, size)
+
+
+def _chunk(n: int, chunk: int | None) -> int:
+    if chunk is None:
+        return max(min(_CHUNK // n, 1024), 1) if n < 4096 else max(min(128, LARGEST_CHUNK // n), 1)
+    if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
+        raise DeclarationError(f"chunk = {chunk!r}: must be a whole number of at least 1")
+    if chunk * n > LARGEST_CHUNK and chunk > 1:
+        raise DeclarationError(
+            f"chunk = {chunk}: {chunk} times {n} weights need {chunk * n * 8 / 1e6:.0f} MB; choose at most "
+            f"{max(LARGEST_CHUNK // n, 1)}"
+        )
+    return int(chunk)
+
+
+def _chunks(
+    program: FirstStage, records: Records, replacements: Replacements, tolerance: float, size: int
+) -> Iterator[NeighborSolutions]:
+    instance = program.instance(records)
+    path: FastPath | None = None
+    if len(replacements):
+        path = fast_path(instance, records, solve(instance, solver="newton").point)
+    for first in range(0, len(replacements), size):
+        part = replacements.take(first, first + size)
+        fast = None
+        if path is not None:
+            fast = path.solve(part, _AIM * tolerance * records.n_samples)
+            if first == 0 and not _confirmed(program, part, fast, tolerance):
+                path = fast = None
+        yield _finish(program, part, fast, tolerance, first)
+
+
+def _confirmed(program: FirstStage, part: Replacements, fast: FastSolutions, tolerance: float) -> bool:
+    """Whether the judge of single instances agrees on the first neighbor that the fast path certified."""
+    certified = np.flatnonzero(fast.radius <= tolerance * part.base.n_samples)
+    if not len(certified):
+        return True  # nothing was claimed
+    k = int(certified[0])
+    instance = program.instance(part.neighbor(k))
+    assert instance.model is not None
+    point = _coordinates(instance.model.output(fast.points[k]), fast.weights[k])
+    judged = certify(instance, fast.points[k])
+    return bool(point <= judged.output_radius + fast.radius[k]) and judged.certifies(10 * tolerance)
+
+
+def _coordinates(first: Array, second: Array) -> float:
+    return float(np.sum(np.abs(first - second)))
+
+
+def _finish(
+    program: FirstStage, part: Replacements, fast: FastSolutions | None, tolerance: float, first: int
+) -> NeighborSolutions:
+    m, n = len(part), part.base.n_samples
+    if fast is None:
+        weights, radius = np.full((m, n), np.nan), np.full(m, np.inf)
+        iterations = np.zeros(m, dtype=np.int64)
+    else:
+        weights, radius, iterations = fast.weights, fast.radius, fast.iterations
+    by_single = ~(radius <= tolerance * n)
+    for k in np.flatnonzero(by_single):
+        weights[k], radius[k], iterations[k] = _single(program, part.neighbor(int(k)), tolerance)
+    return NeighborSolutions(first, weights, radius, radius <= tolerance * n, iterations, by_single)
+
+
+def _single(program: FirstStage, neighbor: Records, tolerance: float) -> tuple[Array, float, int]:
+    try:
+        found = solve(program.instance(neighbor), solver="newton", tolerance=tolerance, throw=False)
+    except (InfeasibleError, SolverError):
+        return np.full(neighbor.n_samples, np.nan), np.inf, 0
+    return found.value, found.certificate.output_radius, found.stats.iterations

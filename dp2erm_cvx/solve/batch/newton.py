@@ -1,0 +1,160 @@
+"""Quasi-Newton steps for many neighbors at once, from the solution of the base model."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.solve.batch.judge import judge
+from dp2erm_cvx.solve.batch.result import FastSolutions
+from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Index, Members, RowBatch, dot
+
+Mask = NDArray[np.bool_]
+Part = Index | slice
+
+_MAX_SWEEPS = 24
+
+
+class _Secants:
+    """Inverse Hessians of the neighbors: at the base solution, corrected by the steps and gradients since.
+
+    There the Hessian of a neighbor is the base Hessian plus ``coefficient u u'`` for the record that left and
+    the one that came, inverted by Sherman and Morrison's formula; the secant pairs are those of L-BFGS.
+    ``shift`` (m,) is the multiplier of the ball, which adds to every curvature.
+    """
+
+    def __init__(self, batch: RowBatch, members: Members) -> None:
+        self.metric, self.updates = batch.metric, batch.updates(members)
+        self.pairs: list[tuple[Array, Array]] = []
+        self.unshifted = self._updated(np.zeros(len(members.index)), slice(None))
+
+    def apply(self, right: Array, shift: Array, live: Part) -> Array:
+        """Inverse Hessians of the members ``live`` times right (m, d), with shift (m,)."""
+        taken, shifted = [], bool(np.any(shift))
+        for S, Y in reversed(self.pairs):
+            s = S[live]
+            y = Y[live] + shift[:, None] * s if shifted else Y[live]
+            product = dot(s, y)
+            inverse = np.where(product > 0, 1 / np.where(product > 0, product, 1.0), 0.0)
+            first = inverse * dot(s, right)
+            right = right - first[:, None] * y
+            taken.append((s, y, inverse, first))
+        found = self._at_base(right, shift, live)
+        for s, y, inverse, first in reversed(taken):
+            second = inverse * dot(y, found)
+            found = found + s * (first - second)[:, None]
+        return found
+
+    def _at_base(self, right: Array, shift: Array, live: Part) -> Array:
+        found = self.metric.solve(right, shift)
+        if np.any(shift):
+            updates = self._updated(shift, live)
+        else:
+            updates = [(u[live], solved[live], factor[live]) for u, solved, factor in self.unshifted]
+        for u, solved, factor in updates:
+            found -= solved * (factor * dot(u, found))[:, None]
+        return found
+
+    def _updated(self, shift: Array, live: Part) -> list[tuple[Array, Array, Array]]:
+        """Every update u with ``H^-1 u`` after the updates before it, and the factor of Sherman and Morrison."""
+        seen: list[tuple[Array, Array, Array]] = []
+        for vectors, coefficients in self.updates:
+            u, c = vectors[live], coefficients[live]
+            solved = self.metric.solve(u, shift)
+            for v, solved_v, factor in seen:
+                solved -= solved_v * (factor * dot(v, solved))[:, None]
+            scale = 1 + c * dot(u, solved)
+            # an update that would leave no curvature is left out
+            seen.append((u, solved, np.where(scale > 0.05, c / np.where(scale > 0.05, scale, 1.0), 0.0)))
+        return seen
+
+    def add(self, step: Array, change: Array, live: Part, m: int) -> None:
+        if len(step) == m:
+            S, Y = step, change
+        else:
+            S, Y = np.zeros((m, step.shape[1])), np.zeros((m, step.shape[1]))
+            S[live], Y[live] = step, change
+        self.pairs.append((S, Y))
+
+
+def minimize(batch: RowBatch, members: Members, goal: float) -> FastSolutions:
+    """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
+
+    The first gradient costs no sweep. Steps are those of Newton's method with the base Hessian and one secant
+    pair per sweep; on the ball the multiplier is solved for along with the point. Nothing here decides
+    whether a point is good: that is for :func:`judge`; what it does not certify is solved again elsewhere.
+    """
+    m, n = len(members.index), batch.n
+    V: Array = np.tile(batch.point, (m, 1))
+    G = batch.first_gradient(members)
+    on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
+    multiplier = _multiplier(V, G, on_ball)
+    radius = judge(batch, members, V, G, multiplier).output_radius
+    weights, written = np.empty((m, n)), np.zeros(m, dtype=bool)
+    best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
+    secants, live, stalled = _Secants(batch, members), np.arange(m), np.zeros(m, dtype=np.int64)
+    ratio = np.ones(m)
+    for sweep in range(_MAX_SWEEPS):
+        of: Part = slice(None) if len(live) == m else live
+        V_new, on_ball[of] = _step(batch, secants, V[of], G[of], multiplier[of], on_ball[of], of)
+        # what overflows is left where it was, to be solved elsewhere
+        far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
+        V_new[far] = V[live][far]
+        # convergence is faster than linear: weights are written where the last ratio would suffice
+        last = bool(np.mean(radius[live] * ratio[live] <= goal) > 0.5)
+        part = members if len(live) == m else members.take(live)
+        room = weights if len(live) == m else np.empty((len(live), n))
+        G_new = batch.sweep(V_new, part, room if last else None)
+        nu = _multiplier(V_new, G_new, on_ball[live])
+        judged = judge(batch, part, V_new, G_new, nu)
+        found = judged.output_radius
+        secants.add(V_new - V[of], G_new - G[of], of, m)
+        V[of], G[of], multiplier[of] = V_new, G_new, nu
+        sweeps[live] = sweep + 1
+        better = found < best_radius[live]
+        progress = found < 0.5 * best_radius[live]
+        stalled[live] = np.where(progress, 0, stalled[live] + 1)
+        ratio[live] = np.where(np.isfinite(radius[live]), found / radius[live], 1.0)
+        radius[live] = found
+        improved = live[better]
+        best[improved], best_radius[improved] = V_new[better], found[better]
+        written[improved] = last
+        if last and len(live) < m:
+            weights[improved] = room[better]
+        if last and len(live) == m and not better.all():
+            written[live[~better]] = False
+        live = live[(found > goal) & ~judged.at_floor & (stalled[live] < 3) & ~far]
+        if not len(live):
+            break
+    left = np.flatnonzero(~written)
+    if len(left):
+        room = np.empty((len(left), n))
+        batch.sweep(best[left], members.take(left), room)
+        weights[left] = room
+    return FastSolutions(weights, best_radius, sweeps, best)
+
+
+def _multiplier(V: Array, G: Array, on_ball: Mask) -> Array:
+    square = np.maximum(dot(V, V), 1e-300)
+    pressure: Array = np.maximum(-dot(G, V) / square, 0.0)
+    return np.where(on_ball, pressure, 0.0)
+
+
+def _step(
+    batch: RowBatch, secants: _Secants, V: Array, G: Array, nu: Array, on_ball: Mask, live: Part
+) -> tuple[Array, Mask]:
+    """The next points, and whether each of them lies on the ball."""
+    zero = np.zeros(len(V))
+    free = V - secants.apply(G, zero, live)
+    if np.isinf(batch.radius):
+        return free, on_ball
+    # inside by the free step: the ball does not bind. Otherwise the multiplier is an unknown too
+    inside = np.linalg.norm(free, axis=1) <= batch.radius
+    away = secants.apply(G + nu[:, None] * V, nu, live)
+    normal = secants.apply(V, nu, live)
+    gap = 0.5 * (batch.radius**2 - dot(V, V))
+    change = -(dot(V, away) + gap) / np.maximum(dot(V, normal), 1e-300)
+    bound = V - away - change[:, None] * normal
+    bound *= (batch.radius / np.maximum(np.linalg.norm(bound, axis=1), 1e-300))[:, None]
+    return np.where(inside[:, None], free, bound), ~inside

@@ -1,0 +1,75 @@
+"""Which fast path a program has, by the exact form of its model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
+from dp2erm_cvx.program.kernel_model import KernelModel
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.logistic import LogisticModel
+from dp2erm_cvx.program.neighbors import RowNeighbors
+from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.solve.batch.exponential import ExponentialBatch
+from dp2erm_cvx.solve.batch.kernel import KernelPath
+from dp2erm_cvx.solve.batch.logistic import LogisticBatch
+from dp2erm_cvx.solve.batch.newton import minimize
+from dp2erm_cvx.solve.batch.path import FastPath
+from dp2erm_cvx.solve.batch.replacements import Replacements
+from dp2erm_cvx.solve.batch.result import FastSolutions
+
+
+class RowPath(FastPath):
+    """A model that is a sum over rows: logistic propensity, or the dual of entropy balancing."""
+
+    def __init__(self, batch: LogisticBatch | ExponentialBatch, rows: RowNeighbors) -> None:
+        self.batch, self.rows = batch, rows
+
+    def solve(self, part: Replacements, goal: float) -> FastSolutions:
+        """Newton steps for all of them at once."""
+        members = self.batch.members(part.index, self.rows(part.index, part.records()))
+        return minimize(self.batch, members, goal)
+
+
+class ClosedFormPath(FastPath):
+    """Weights ``n f_i / sum f`` with f_i a function of record i."""
+
+    def __init__(self, program: ClosedFormWeights, records: Records) -> None:
+        self.program, self.base = program, program.unnormalized(records)
+
+    def solve(self, part: Replacements, goal: float) -> FastSolutions:
+        """One replaced f each."""
+        m, n = len(part), len(self.base)
+        weights = np.tile(self.base, (m, 1))
+        new = self.program.unnormalized(part.records())
+        weights[np.arange(m), part.index] = new
+        largest = weights.max(axis=1, keepdims=True)
+        weights /= largest
+        total = weights.sum(axis=1)
+        weights *= (n / total)[:, None]
+        # pairwise sums of positive terms, the divisions and f itself
+        radius = np.full(m, (64 + 2 * np.log2(n)) * UNIT * n)
+        return FastSolutions(weights, radius, np.zeros(m, dtype=np.int64), (2 * n / total)[:, None])
+
+
+def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | None:
+    """The fast path of a bound first stage with solution ``point`` (d,), or None. Exact types only."""
+    program, model = instance.program, instance.model
+    assert isinstance(program, FirstStage)
+    if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
+        return ClosedFormPath(program, records)
+    if isinstance(program, KernelFirstStage) and type(model) is KernelModel:
+        return KernelPath.build(program, model, records, point)
+    rows = program.row_neighbors(records)
+    if rows is None:
+        return None
+    if type(model) is LogisticModel:
+        logistic = LogisticBatch(model, point)
+        return RowPath(logistic, rows) if logistic.metric.definite else None
+    if type(model) is ExponentialModel:
+        exponential = ExponentialBatch(model, point)
+        return RowPath(exponential, rows) if exponential.metric.definite else None
+    return None

@@ -1,0 +1,280 @@
+"""The whole audit: wrong bounds are reported, right ones are not, and what it says can be repeated."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Domain
+from dp2erm_cvx.audit.stability import (
+    Claim,
+    Quantity,
+    ResolveBudget,
+    audit_stability,
+    claims_of,
+    climb,
+    replay,
+)
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.stability import ipw_logistic, kernel_balancing, logistic
+from tests.audit.stability.cases import entropy, first_stage, ipw, trimmed_entropy
+
+INF = math.inf
+IPW = first_stage("ipw_logistic", ridge=0.1, radius=1.0)
+UNIT = Domain(1.0, 1.0)
+
+
+def audited(case, solves, bounds=None, **more):
+    return audit_stability(
+        case.program,
+        None,
+        case.domain,
+        bounds=bounds,
+        n_samples=case.n,
+        n_features=case.n_features,
+        budget=ResolveBudget(solves=solves),
+        **more,
+    )
+
+
+def sharp(case):
+    return case.program.stability(case.n, case.domain).V
+
+
+def test_nothing_is_violated_where_the_bounds_are_right():
+    case = ipw(400, 0.1, 1.0, 5.41)
+    result = audited(case, 6000)
+    assert not result.violations
+    assert result.verdict("sharp").movement.low > 0.95 * case.known
+    names = {(v.claim.name, v.claim.quantity) for v in result.verdicts}
+    assert {("sharp", Quantity.V), ("paper, printed", Quantity.L2), ("universal", Quantity.W2)} <= names
+    assert "no proof" in str(result.verdict("sharp"))
+    assert "not a proof" in str(result)
+    assert result.check.datasets >= 20
+    assert result.check.disagreement <= 1.0
+    assert 0.0 < result.check.radius < 0.1
+    assert result.check.unsolved == 0
+    assert result.private
+    assert json.loads(json.dumps(result.to_dict()))["proof"] is False
+
+
+def planted_root_n():
+    case = ipw(400, 0.003, 1.0, 16.1)
+    return case, Claim("divided by sqrt n", Quantity.V, sharp(case) / math.sqrt(case.n))
+
+
+def planted_half():
+    case = entropy("equal", 400, 3, INF, 2.78)
+    return case, Claim("divided by 2", Quantity.V, sharp(case) / 2)
+
+
+def planted_keep_treatment():
+    case = dataclasses.replace(
+        ipw(100, 0, INF, 0), program=first_stage("mmd", ridge=1e3), domain=Domain(1, 1, arm_floor=25)
+    )
+    bound = kernel_balancing(100, 1.0, 1e5, 25, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    return case, Claim("flips forgotten", Quantity.V, bound.V)
+
+
+def planted_half_diameter():
+    case = ipw(400, 0.003, 1.0, 16.1)
+    right = logistic.gradient_diameter
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logistic, "gradient_diameter", lambda margin: right(margin) / 2)
+        return case, Claim("flips forgotten", Quantity.V, ipw_logistic(400, 1.0, 0.003, 1.0).V)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [planted_root_n, planted_half, planted_keep_treatment, planted_half_diameter, trimmed_entropy],
+)
+def test_planted_wrong_bounds_are_reported(planted):
+    case, claim = planted()
+    solves = 8000 if planted is planted_half_diameter else 2500
+    result = audited(case, solves, [claim, Claim("sharp", Quantity.V, sharp(case))])
+    wrong, right = result.verdicts
+    assert wrong.violated
+    assert not right.violated
+    assert wrong.movement.low > claim.bound
+    assert "violated by this pair" in str(wrong)
+    assert result.violations == (wrong,)
+    assert result.check.disagreement <= 1.0
+
+
+def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_replayed(tmp_path):
+    program = first_stage("mmd", ridge=100.0, cap=4.0)
+    domain = Domain(1.0, 1.0, arm_floor=25)
+    result = audit_stability(program, None, domain, n_samples=100, budget=ResolveBudget(solves=2000))
+    printed = result.verdict("paper, printed", Quantity.L2)
+    assert printed.violated
+    assert printed.claim.bound == pytest.approx(2 * math.sqrt(2) * 5 * 100 / 1e4, rel=1e-6)
+    pair = printed.found.pair
+    assert pair.first.a[pair.changed] != pair.second.a[pair.changed]
+    assert not result.verdict("sharp").violated
+    assert "false under replace-one" in result.refused["paper, usable"]
+    result.save_counterexample(tmp_path / "pair", printed)
+    for solver in ("osqp", "clarabel", "newton"):
+        again = replay(tmp_path / "pair", solver=solver)
+        assert again.violated
+        assert again.agrees
+    keep = dataclasses.replace(domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    kept = audit_stability(program, None, keep, n_samples=100, budget=ResolveBudget(solves=2000))
+    assert not kept.violations
+
+
+def test_files_that_hold_no_pair_of_neighbors_are_refused(tmp_path):
+    case = ipw(20, 0.1, 1.0, 0)
+    result = audited(case, 500, [Claim("too small", Quantity.V, 1.0)])
+    arrays, facts = result.save_counterexample(tmp_path / "pair")
+    assert replay(facts).violated
+    with np.load(arrays) as held:
+        content = dict(held)
+    for name, value in (
+        ("X", content["X"] * 3),
+        ("a_after", 1 - content["a_after"]),
+        ("X", content["X"][1:]),
+    ):
+        np.savez(arrays, **{**content, name: value})
+        with pytest.raises(DataError):
+            replay(facts)
+    np.savez(arrays, **content)
+    facts.write_text(facts.read_text().replace("ipw_logistic", "uniform"))
+    with pytest.raises(DeclarationError):
+        replay(facts)
+    facts.write_text("{}")
+    with pytest.raises(DataError):
+        replay(facts)
+
+
+def some_data(n=60, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (rng.random(n) < 0.4).astype(int), np.zeros(n)
+
+
+def test_data_are_read_and_it_says_so():
+    result = audit_stability(IPW, some_data(), Domain(2.0, 1.0), budget=ResolveBudget(solves=700))
+    assert not result.private
+    assert "not private" in str(result)
+    assert not result.violations
+    assert result.resolved > 300
+    assert result.check.datasets >= 2 * 3 + 20
+    assert result.check.disagreement <= 1.0
+    wrong = [Claim("too small", Quantity.V, 2.5)]
+    for name in ("extreme", "flips", "each", "ascent", "held-out"):
+        found = audit_stability(
+            IPW, some_data(), Domain(2.0, 1.0), bounds=wrong, search=[name], budget=ResolveBudget(solves=60)
+        )
+        assert found.violations, name
+        assert found.verdicts[0].found.pair.origin == name
+
+
+def test_a_generator_reads_no_data():
+    result = audit_stability(
+        IPW,
+        lambda rng: some_data(seed=int(rng.integers(10**6))),
+        Domain(2.0, 1.0),
+        search=["extreme", "flips"],
+        budget=ResolveBudget(solves=300),
+    )
+    assert result.private
+    assert not result.violations
+
+
+def facts(result):
+    return {k: v for k, v in result.to_dict().items() if k != "seconds"}
+
+
+@pytest.mark.parametrize("source", [None, some_data(30, 2)])
+def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(climb, "CHEAP", climb.Effort(30, 1, 60))
+    call = {"domain": Domain(2.0, 1.0), "seed": 5, "n_samples": 30, "budget": ResolveBudget(solves=700)}
+    if source is not None:
+        call["search"] = ("flips", "ascent", "base")
+    whole = audit_stability(IPW, source, **call)
+    assert facts(whole) == facts(audit_stability(IPW, source, **call))
+    path = tmp_path / "state.json"
+
+    def stop_after(share):
+        def watch(progress):
+            if progress.share > share:
+                raise KeyboardInterrupt
+
+        return watch
+
+    for share in (0.2, 0.55):
+        with pytest.raises(KeyboardInterrupt):
+            audit_stability(IPW, source, **call, checkpoint=path, progress=stop_after(share))
+    assert facts(audit_stability(IPW, source, **call, checkpoint=path)) == facts(whole)
+    with pytest.raises(DataError, match="another audit"):
+        audit_stability(IPW, source, **{**call, "seed": 6}, checkpoint=path)
+    path.write_text("no state")
+    with pytest.raises(DataError, match="not the state"):
+        audit_stability(IPW, source, **call, checkpoint=path)
+
+
+def test_a_budget_in_seconds_is_kept():
+    shares = []
+    result = audit_stability(
+        IPW, None, UNIT, n_samples=50, budget=ResolveBudget(seconds=0.5), progress=shares.append
+    )
+    assert 0.5 <= result.seconds < 5
+    assert shares[-1].share == 1.0
+    assert shares[-1].ratio == pytest.approx(max(p.ratio for p in shares))
+
+
+def test_claims_are_public_quantities_of_every_family():
+    found, refused = claims_of(first_stage("ipw_randomized", propensity=0.3), 100, UNIT)
+    norm = next(c for c in found if (c.name, c.quantity) == ("paper, printed", Quantity.L2))
+    assert norm.bound == pytest.approx(math.sqrt(2) * 0.4 / 0.3 * 100 / 99, rel=1e-6)
+    assert not refused
+    _, refused = claims_of(first_stage("entropy_balancing", ridge=1.0), 100, UNIT)
+    assert set(refused) == {"paper, printed", "paper, usable"}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "names"),
+    [
+        ({"n_samples": None}, DeclarationError, "n_samples"),
+        ({"n_samples": 1}, DeclarationError, "n_samples"),
+        ({"search": ["flips"]}, DeclarationError, "search"),
+        ({"search": []}, DeclarationError, "search"),
+        ({"bounds": []}, DeclarationError, "bounds"),
+        ({"bounds": [3.0]}, DeclarationError, "bounds"),
+        ({"seed": -1}, DeclarationError, "seed"),
+        ({"solver": "newton"}, DeclarationError, "solver"),
+        ({"program": first_stage("ipw_private")}, DeclarationError, "noise"),
+    ],
+)
+def test_refusals(change, error, names):
+    call = {"program": IPW, "data_or_generator": None, "domain": UNIT, "n_samples": 20}
+    with pytest.raises(error, match=names) as caught:
+        audit_stability(**{**call, **change}, budget=ResolveBudget(solves=5))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [{}, {"solves": 0}, {"solves": 1.5}, {"seconds": 0}, {"seconds": INF}])
+def test_budgets_that_are_none(given):
+    with pytest.raises(DeclarationError):
+        ResolveBudget(**given)
+
+
+def test_a_first_stage_without_a_ridge_is_solved_in_full():
+    case = dataclasses.replace(ipw(20, 0.0, 1.0, 0), n=20)
+    result = audited(case, 30)
+    assert "ridge = 0" in result.refused["sharp"]
+    hard = first_stage("entropy_balancing_hard")
+    result = audit_stability(hard, some_data(40, 1), UNIT, budget=ResolveBudget(solves=120), search=["each"])
+    assert not result.violations
+    assert 50 < result.verdicts[0].neighbors <= 120
+
+
+def test_a_claim_must_be_a_number():
+    with pytest.raises(DeclarationError):
+        Claim("none", Quantity.V, math.nan)
+    assert issubclass(CalibrationError, Exception)

@@ -1,0 +1,174 @@
+"""Intervals, starts, the evolution strategy and the gradient, each against an independent computation."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp2erm_cvx import Domain
+from dp2erm_cvx.audit.stability import Quantity
+from dp2erm_cvx.audit.stability.ascent import ascend, variation_gradient
+from dp2erm_cvx.audit.stability.evolution import evolve
+from dp2erm_cvx.audit.stability.groups import Universe, admitted
+from dp2erm_cvx.audit.stability.movement import movements
+from dp2erm_cvx.audit.stability.neighbors import STRATEGIES, Base, Replacement, propose
+from dp2erm_cvx.audit.stability.resolve import resolve
+from dp2erm_cvx.audit.stability.starts import FAMILIES, structured_starts
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.program import Gaussian
+from tests.audit.stability.cases import first_stage
+
+
+def exact(w, v, j):
+    """The quantities from their definitions, one term at a time."""
+    n = len(w)
+    gap = [abs(float(w[i]) - float(v[i])) for i in range(n)]
+    l0 = sum(size > 0 for size in gap)
+    squares = math.fsum(size**2 for size in gap)
+    return {
+        Quantity.V: math.fsum([gap[i] for i in range(n) if i != j]) + w[j] + v[j],
+        Quantity.L1: math.fsum(gap),
+        Quantity.L2: math.sqrt(squares),
+        Quantity.L0: l0,
+        Quantity.W1: math.fsum(gap) + 2 * max(min(a, b) for a, b in zip(w, v, strict=True)),
+        Quantity.W2: math.sqrt((squares + 2 * max(a * b for a, b in zip(w, v, strict=True))) * (1 + l0)),
+        Quantity.LARGEST: max(*w, *v),
+    }
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 40), error=st.sampled_from([0.0, 1e-9, 1e-3, 0.3]))
+def test_intervals_hold_the_exact_movement(seed, n, error):
+    rng = np.random.default_rng(seed)
+    w, v = n * rng.dirichlet(np.full(n, 0.7), 2)
+    if seed % 3 == 0:
+        v = w.copy()
+        v[0], v[1] = w[1], w[0]
+    computed = []
+    for exact_weights in (w, v):
+        noise = rng.normal(size=n) * (rng.random(n) < rng.choice([0.1, 1.0]))
+        noise *= error / max(np.abs(noise).sum(), 1e-300) * rng.random()
+        computed.append(np.maximum(exact_weights + noise, 0.0))
+    j = int(rng.integers(n))
+    found = movements(computed[0], computed[1], j, error, error)
+    for quantity, value in exact(w, v, j).items():
+        assert found[quantity].low <= value <= found[quantity].high
+    if error == 0.0:
+        assert found[Quantity.V].high - found[Quantity.V].low < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("n", "floor", "relation"),
+    [(400, 100, "replace-one"), (5, None, "replace-one"), (12, 6, "replace-one-keep-treatment")],
+)
+def test_starts_lie_in_the_universe(n, floor, relation):
+    domain = Domain(1.3, 1.0, arm_floor=floor, intercept=0.3, relation=Neighboring(relation))
+    universe = Universe(domain, n, 3)
+    starts = structured_starts(universe, 70 * len(FAMILIES) // 7, np.random.default_rng(1))
+    valid = np.flatnonzero(np.isfinite(starts.count).all(axis=1))
+    assert len(valid) > 30
+    flips = 0
+    for index in valid:
+        ends = starts.expand(index, universe)
+        for records in ends:
+            assert records.n_samples == n
+            assert (np.linalg.norm(records.X, axis=1) <= 1.3).all()
+            assert min(records.a.sum(), n - records.a.sum()) >= (floor or 0)
+        assert np.array_equal(ends[0].X[:-1], ends[1].X[:-1])
+        assert np.array_equal(ends[0].a[:-1], ends[1].a[:-1])
+        flips += ends[0].a[-1] != ends[1].a[-1]
+    assert (flips > 0) == universe.flips
+
+
+def test_what_cannot_meet_the_floor_is_marked():
+    universe = Universe(Domain(1.0, 1.0, arm_floor=3), 10, 2)
+    points, share = np.zeros((2, 6, 2)), np.tile([1.0, 1.0, 0.0, 0.0], (2, 1))
+    arm = np.array([[1, 1, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1]])
+    count = admitted(universe, points, arm, share).count
+    assert np.isnan(count[0]).all()
+    assert count[1].sum() == 9
+
+
+def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
+    seen = []
+
+    def value(x):
+        seen.append(len(x))
+        return -(100 * (x[:, 1:] - x[:, :-1] ** 2) ** 2 + (1 - x[:, :-1]) ** 2).sum(axis=1)
+
+    best, found, spent = evolve(value, np.full(4, -0.5), 0.3, 6000, np.random.default_rng(3))
+    assert spent == sum(seen) <= 6000
+    assert found > -1e-3
+    np.testing.assert_allclose(best, 1.0, atol=0.05)
+    _, nothing, _ = evolve(lambda x: np.full(len(x), np.nan), np.zeros(3), 0.3, 100, np.random.default_rng(0))
+    assert nothing == -math.inf
+
+
+def a_base(program, domain, n=30, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    universe = Universe(domain, n, d)
+    X = universe.clip(rng.normal(size=(n, d)))
+    records = universe.records(X, (rng.random(n) < 0.5).astype(np.int64))
+    return Base(program.resolve(domain), universe, records, X)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        first_stage("ipw_logistic", ridge=0.05),
+        first_stage("ipw_logistic", ridge=0.003, radius=0.6),
+        first_stage("entropy_balancing", ridge=0.3),
+        first_stage("mmd", ridge=0.01, kernel=Gaussian(0.5)),
+    ],
+    ids=["ipw", "ipw in a ball that binds", "entropy", "mmd with weights at 0"],
+)
+def test_gradient_is_that_of_re_solves(program):
+    base = a_base(program, Domain(1.0, 1.0, intercept=0.2))
+    change = Replacement(2, np.array([0.3, -0.2, 0.4]), 1 - int(base.records.a[2]), "test")
+
+    def value(x):
+        (found,) = resolve(base.program, [base.pair(dataclasses.replace(change, covariates=x))])
+        return found.movements[Quantity.V].low
+
+    variation, gradient = variation_gradient(base, change)
+    assert variation == pytest.approx(value(change.covariates), rel=1e-7)
+    h = 1e-4
+    expected = [
+        (value(change.covariates + h * e) - value(change.covariates - h * e)) / (2 * h) for e in np.eye(3)
+    ]
+    assert np.linalg.norm(expected) > 0.01
+    np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=2e-3 * np.linalg.norm(expected))
+
+
+def test_ascent_climbs_and_keeps_to_its_budget():
+    base = a_base(first_stage("ipw_logistic", ridge=0.05), Domain(1.0, 1.0))
+    start = Replacement(4, np.array([0.1, 0.1, -0.1]), 1, "random")
+    before, _ = variation_gradient(base, start)
+    end, spent = ascend(base, start, 12)
+    after, _ = variation_gradient(base, end)
+    assert spent <= 12
+    assert after > 1.05 * before
+    assert np.linalg.norm(end.covariates) <= 1.0
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_proposals_are_neighbors(name):
+    base = a_base(first_stage("entropy_balancing", ridge=0.5), Domain(1.0, 1.0, arm_floor=5))
+    changes = propose(base, name, 1, 40, np.random.default_rng(0))
+    pairs = [pair for change in changes if (pair := base.pair(change)) is not None]
+    assert len(pairs) > 10
+    for pair in pairs:
+        kept = np.arange(30) != pair.changed
+        assert np.array_equal(pair.first.X[kept], pair.second.X[kept])
+        assert np.array_equal(pair.first.a[kept], pair.second.a[kept])
+        assert (np.linalg.norm(pair.second.X, axis=1) <= 1.0).all()
+        assert min(pair.second.a.sum(), 30 - pair.second.a.sum()) >= 5
+    if name == "each":
+        assert [change.index for change in changes] == [(40 + k) % 30 for k in range(40)]
+    if name == "flips":
+        assert all(change.arm != base.records.a[change.index] for change in changes)

@@ -1,0 +1,63 @@
+"""Weights on distinct rows are those of the full solves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Domain
+from dp2erm_cvx.audit.stability import Quantity, fast
+from dp2erm_cvx.audit.stability.groups import Universe
+from dp2erm_cvx.audit.stability.scout import InFull
+from dp2erm_cvx.audit.stability.starts import structured_starts
+from dp2erm_cvx.program import Gaussian, Linear
+from tests.audit.stability.cases import first_stage
+
+PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
+
+
+@pytest.mark.parametrize(
+    ("program", "domain"),
+    [
+        (first_stage("ipw_logistic", ridge=0.01), PLAIN),
+        (first_stage("ipw_logistic", ridge=0.003, radius=1.0, trim=2.5), FLOOR),
+        (first_stage("entropy_balancing", ridge=0.3), PLAIN),
+        (first_stage("entropy_balancing", ridge=0.1, radius=0.7, arm_mass="proportional"), FLOOR),
+        (first_stage("entropy_balancing", ridge=0.5, radius=2.0, trim=0.2), PLAIN),
+        (first_stage("entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional"), FLOOR),
+        (first_stage("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN),
+        (first_stage("mmd", ridge=0.05, cap=1.7, alpha=0.2, kernel=Gaussian(0.3)), FLOOR),
+        (first_stage("mmd_pooled", ridge=0.1, kernel=Linear(0.2)), PLAIN),
+        (first_stage("ipw_known", coefficient=(1.0, -0.5), trim=2.0), PLAIN),
+        (first_stage("ipw_randomized", propensity=0.3), FLOOR),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
+    universe = Universe(domain, 23, 2)
+    program = program.resolve(domain)
+    pairs = structured_starts(universe, 35, np.random.default_rng(4))
+    quickly = fast.known_scout(program, universe)
+    full = InFull(program, universe)
+    with np.errstate(all="ignore"):
+        quick, slow = quickly.movements(pairs), full.movements(pairs)
+    assert np.isfinite(slow[Quantity.V]).sum() > 15
+    for quantity in (Quantity.V, Quantity.L1, Quantity.L2, Quantity.W1, Quantity.LARGEST):
+        np.testing.assert_allclose(quick[quantity], slow[quantity], rtol=2e-7, atol=2e-7)
+
+
+def test_a_program_that_is_not_known_is_solved_in_full():
+    universe = Universe(PLAIN, 10, 2)
+    sample = structured_starts(universe, 5, np.random.default_rng(0))
+    known = first_stage("ipw_logistic", ridge=0.1)
+    assert not fast.scout_for(known, universe, sample).exact
+    measured = first_stage("entropy_balancing", ridge=1.0, base_measure=(1.0,) * 10).resolve(PLAIN)
+    assert fast.scout_for(measured, universe, sample).exact
+
+
+def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
+    universe = Universe(PLAIN, 10, 2)
+    sample = structured_starts(universe, 5, np.random.default_rng(0))
+    right = fast.LogisticScout.weights
+    monkeypatch.setattr(fast.LogisticScout, "weights", lambda *given: 1.01 * right(*given))
+    assert fast.scout_for(first_stage("ipw_logistic", ridge=0.1), universe, sample).exact

@@ -1,0 +1,249 @@
+"""Batched neighbors against the judge of single instances and against the declared CVXPY problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import FirstStage, Gaussian, Laplace, Linear, Moments
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import certify, solve
+from dp2erm_cvx.solve.batch import NeighborSolutions, Replacements, paths, solve_neighbors
+from tests.helpers import make_records
+
+FAST: list[tuple[str, dict[str, Any]]] = [
+    ("ipw_logistic", {"ridge": 0.01}),
+    ("ipw_logistic", {"ridge": 0.05, "radius": 0.3}),
+    ("ipw_logistic", {"ridge": 0.01, "radius": 0.6, "trim": 1.7}),
+    ("ipw_logistic", {"ridge": 0.0, "radius": 0.5}),
+    ("entropy_balancing", {"ridge": 0.02}),
+    ("entropy_balancing", {"ridge": 0.05, "radius": 0.05, "arm_mass": "proportional"}),
+    ("entropy_balancing", {"ridge": 0.05, "trim": 1.05}),
+    ("entropy_balancing", {"ridge": 0.1, "balance": Moments(2), "constant": 0.5}),
+    ("entropy_balancing_primal", {"ridge": 0.05}),
+    ("mmd", {"ridge": 1.0}),
+    ("mmd", {"ridge": 2e-3, "kernel": Gaussian(2.0)}),
+    ("mmd", {"ridge": 0.01, "cap": 1.4, "alpha": 1.0}),
+    ("mmd", {"ridge": 0.05, "alpha": 0.0, "kernel": Linear(1.0)}),
+    ("mmd_pooled", {"ridge": 0.01, "kernel": Laplace(2.0)}),
+    ("uniform", {}),
+    ("ipw_known", {"coefficient": (0.5, 1.0, 0.0, -1.0), "trim": 5.0}),
+    ("ipw_randomized", {"propensity": 0.3}),
+]
+#: These have no fast path.
+SLOW: list[tuple[str, dict[str, Any]]] = [
+    ("entropy_balancing", {"ridge": 0.1, "scaling": "paper", "arm_mass": "proportional"}),
+    ("entropy_balancing_hard", {}),
+]
+
+
+def replacements(records: Records, m: int, seed: int = 3) -> Replacements:
+    """Random records over the whole universe, half of them on its boundary, any index, any arm."""
+    rng = np.random.default_rng(seed)
+    domain, p = records.domain, records.covariates.shape[1]
+    direction = rng.normal(size=(m, p))
+    direction /= np.linalg.norm(direction, axis=1)[:, None]
+    length = np.where(rng.random(m) < 0.5, 1.0, rng.random(m)) * domain.features_bound
+    X = np.column_stack([np.full(m, domain.intercept), direction * length[:, None] * (1 - 1e-12)])
+    return Replacements(records, rng.integers(records.n_samples, size=m), X, rng.integers(2, size=m))
+
+
+def joined(chunks: Iterator[NeighborSolutions]) -> NeighborSolutions:
+    found = list(chunks)
+    fields = [field.name for field in dataclasses.fields(NeighborSolutions) if field.name != "first"]
+    return NeighborSolutions(0, **{f: np.concatenate([getattr(c, f) for c in found]) for f in fields})
+
+
+def program(name: str, settings: dict[str, Any]) -> FirstStage:
+    made = programs()[name](**settings)
+    assert isinstance(made, FirstStage)
+    return made
+
+
+def named(case: tuple[str, dict[str, Any]]) -> str:
+    return f"{case[0]}-{len(case[1])}"
+
+
+@pytest.mark.parametrize("case", FAST, ids=named)
+def test_weights_agree_with_single_solves_within_the_radii(case: tuple[str, dict[str, Any]]) -> None:
+    records = make_records(90, 3)
+    chosen, made = replacements(records, 60), program(*case)
+    found = joined(solve_neighbors(made, records, chosen, chunk=23))
+    assert np.all(found.certified)
+    assert not np.any(found.by_single)
+    assert np.allclose(found.weights.sum(axis=1), 90, rtol=1e-12)
+    for k in range(len(chosen)):
+        single = solve(made.instance(chosen.neighbor(k)))
+        distance = float(np.sum(np.abs(single.value - found.weights[k])))
+        assert distance <= found.radius[k] + single.certificate.output_radius
+
+
+@pytest.mark.parametrize("case", FAST, ids=named)
+def test_radii_are_those_of_the_single_judge_up_to_a_factor(case: tuple[str, dict[str, Any]]) -> None:
+    records = make_records(90, 3)
+    chosen, made = replacements(records, 20, seed=4), program(*case)
+    instance = made.instance(records)
+    path = paths.fast_path(made.instance(records), records, solve(instance).point)
+    assert path is not None
+    fast = path.solve(chosen, 1e-13)
+    for k in range(len(chosen)):
+        judged = certify(made.instance(chosen.neighbor(k)), fast.points[k])
+        assert 0.25 * judged.output_radius <= fast.radius[k] <= 25 * judged.output_radius
+
+
+@pytest.mark.parametrize("size", [1e-7, 1e-4, 1e-2])
+@pytest.mark.parametrize("case", [FAST[0], FAST[2], FAST[4], FAST[5], FAST[6]], ids=named)
+def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str, Any]], size: float) -> None:
+    from dp2erm_cvx.solve.batch.judge import judge
+
+    records = make_records(60, 3)
+    chosen, made = replacements(records, 12), program(*case)
+    path = paths.fast_path(made.instance(records), records, solve(made.instance(records)).point)
+    assert isinstance(path, paths.RowPath)
+    batch = path.batch
+    members = batch.members(chosen.index, path.rows(chosen.index, chosen.records()))
+    exact = path.solve(chosen, 1e-12)
+    shift = np.random.default_rng(0).normal(size=exact.points.shape)
+    V = exact.points + size * shift / np.linalg.norm(shift, axis=1)[:, None]
+    norm = np.linalg.norm(V, axis=1)
+    V[norm > batch.radius] *= (batch.radius / norm[norm > batch.radius])[:, None]
+    weights = np.empty((len(V), 60))
+    G = batch.sweep(V, members, weights)
+    judged = judge(batch, members, V, G, np.zeros(len(V)))
+    moved = np.sum(np.abs(weights - exact.weights), axis=1)
+    assert np.all(moved > exact.radius)
+    assert np.all(moved <= judged.output_radius + exact.radius)
+    assert np.all(np.linalg.norm(V - exact.points, axis=1) <= judged.radius + 1e-9)
+
+
+@pytest.mark.parametrize("case", [FAST[1], FAST[5], FAST[6], FAST[11], FAST[13]], ids=named)
+def test_weights_agree_with_the_declaration(case: tuple[str, dict[str, Any]]) -> None:
+    records = make_records(40, 3)
+    chosen, made = replacements(records, 3), program(*case)
+    found = joined(solve_neighbors(made, records, chosen))
+    for k in range(len(chosen)):
+        declared = solve(made.instance(chosen.neighbor(k)), solver="clarabel", polish=False, throw=False)
+        distance = float(np.sum(np.abs(declared.value - found.weights[k])))
+        assert distance <= found.radius[k] + declared.certificate.output_radius
+        assert distance <= 1e-2
+
+
+@pytest.mark.parametrize("case", SLOW, ids=named)
+def test_programs_without_a_fast_path_are_solved_alone_and_counted(case: tuple[str, dict[str, Any]]) -> None:
+    records = make_records(60, 3)
+    found = joined(solve_neighbors(program(*case), records, replacements(records, 5)))
+    assert np.all(found.by_single)
+    assert np.all(found.certified)
+
+
+def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, records = program("ipw_logistic", {"ridge": 0.05}), make_records(60, 3)
+    chosen = replacements(records, 12)
+    right = joined(solve_neighbors(made, records, chosen))
+    rows = type(made).row_neighbors
+
+    def forgets_flips(self: FirstStage, base: Records) -> Any:
+        given = rows(self, base)
+        assert given is not None
+        return lambda index, new: given(index, dataclasses.replace(new, a=1 - new.a))
+
+    monkeypatch.setattr(type(made), "row_neighbors", forgets_flips)
+    found = joined(solve_neighbors(made, records, chosen))
+    assert np.all(found.by_single)
+    assert np.all(np.sum(np.abs(found.weights - right.weights), axis=1) <= found.radius + right.radius)
+
+
+def test_what_is_not_certified_is_solved_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dp2erm_cvx.solve.batch.newton._MAX_SWEEPS", 1)
+    records = make_records(60, 3)
+    chosen = replacements(records, 12)
+    made = program("entropy_balancing", {"ridge": 0.02})
+    found = joined(solve_neighbors(made, records, chosen))
+    assert np.any(found.by_single)
+    assert np.all(found.certified)
+
+
+def test_a_neighbor_whose_arm_vanishes_is_solved_alone() -> None:
+    base = make_records(30, 3)
+    a = np.zeros(30, dtype=np.int64)
+    a[7] = 1
+    records = Records(base.X, a, base.y, base.domain)
+    chosen = Replacements(records, [7, 3], base.X[[1, 2]], [0, 1])
+    found = joined(solve_neighbors(program("mmd", {"ridge": 0.1}), records, chosen))
+    assert found.by_single.tolist() == [True, False]
+    assert np.all(found.certified)
+
+
+def test_repeated_records_and_an_unchanged_record() -> None:
+    records = make_records(40, 3)
+    chosen = Replacements(records, [5, 5, 9], records.X[[5, 9, 9]], records.a[[5, 9, 9]])
+    made = program("entropy_balancing", {"ridge": 0.05})
+    found = joined(solve_neighbors(made, records, chosen))
+    base = solve(made.instance(records))
+    for k in (0, 2):
+        moved = float(np.sum(np.abs(found.weights[k] - base.value)))
+        assert moved <= found.radius[k] + base.certificate.output_radius
+
+
+def test_blocks_of_rows_and_large_samples() -> None:
+    records = make_records(3000, 4, seed=8)
+    chosen = replacements(records, 150)
+    for name, settings in (FAST[0], FAST[6]):
+        made = program(name, settings)
+        found = joined(solve_neighbors(made, records, chosen, chunk=150))
+        assert np.all(found.certified)
+        assert not np.any(found.by_single)
+        for k in range(0, 150, 50):
+            single = solve(made.instance(chosen.neighbor(k)))
+            distance = float(np.sum(np.abs(single.value - found.weights[k])))
+            assert distance <= found.radius[k] + single.certificate.output_radius
+
+
+def test_results_hide_the_records() -> None:
+    records = make_records(30, 3)
+    chosen = replacements(records, 4)
+    found = joined(solve_neighbors(program("uniform", {}), records, chosen))
+    assert repr(found) == "NeighborSolutions(first=0)"
+    assert repr(chosen) == "Replacements(n_neighbors=4)"
+
+
+def _rows(records: Records, m: int) -> Array:
+    return np.array(records.X[:m])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"index": [0.5]}, "index must be"),
+        ({"index": [30]}, "index must be from 0 to 29"),
+        ({"index": [-1]}, "index must be from"),
+        ({"a": [2]}, "a must be from 0 to 1"),
+        ({"a": [0, 1]}, "must have 1 rows"),
+        ({"X": np.full((1, 4), np.nan)}, "finite"),
+        ({"X": np.zeros((1, 4))}, "first column"),
+        ({"X": np.array([[1.0, 9.0, 0.0, 0.0]])}, "outside the universe"),
+        ({"X": np.zeros((1, 3))}, "must have 1 rows, X 4 columns"),
+    ],
+)
+def test_invalid_replacements_are_refused(change: dict[str, Any], message: str) -> None:
+    records = make_records(30, 3)
+    given: dict[str, Any] = {"index": [0], "X": _rows(records, 1), "a": [1]} | change
+    with pytest.raises(DeclarationError, match=message):
+        Replacements(records, **given)
+
+
+def test_invalid_settings_are_refused() -> None:
+    records = make_records(30, 3)
+    chosen, made = replacements(records, 2), program("uniform", {})
+    for settings in ({"chunk": 0}, {"chunk": 2.5}, {"chunk": 10**7}, {"tolerance": 0.0}, {"tolerance": "x"}):
+        with pytest.raises(DeclarationError):
+            solve_neighbors(made, records, chosen, **settings)  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="other records"):
+        solve_neighbors(made, make_records(30, 3), chosen)
+    assert list(solve_neighbors(made, records, chosen.take(0, 0))) == []
