@@ -116,7 +116,7 @@ def _mean(
     assert isinstance(plan.calibration, OutputCalibration)
     instance = second.unconstrained().instance(records, weights, gamma=0.0)
     if plan.precision is None:
-        solution = solve_theta(instance, solver, tolerance)
+        solution = _theta(plan, instance, solver, tolerance)
         theta = solution.value + draw(plan.calibration.law, seed=seed)
     else:
         solution = _solved(instance, solver, within=plan.precision.radius)
@@ -139,7 +139,7 @@ def _perturbed_minimizer(
     sampled = _sample(plan.calibration, plan.precision, seed)
     instance = program.instance(records, weights, gamma=plan.calibration.gamma, noise=sampled.noise)
     if plan.precision is None:
-        solution = solve_theta(instance, solver, tolerance)
+        solution = _theta(plan, instance, solver, tolerance)
         return solution.value, solution, sampled.noise, solution.certified
     solution, certified = _covered_solve(instance, sampled, plan.precision, solver)
     theta = perturb_on_grid(_finite(solution.value), plan.precision.grid, seed=_label("grid", seed))
@@ -191,6 +191,13 @@ def _on_grid(solution: Solution) -> Solution:
     radius = (solution.certificate.output_radius + moved) * (1 + 1e-12)
     certificate = replace(solution.certificate, output_radius=radius, relative_radius=radius / len(value))
     return replace(solution, value=value, certificate=certificate)
+
+
+def _theta(plan: Plan, instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
+    # a relative tolerance only where no public radius is known: an unlucky dataset may miss it
+    if plan.radius is None:
+        return solve_theta(instance, solver, tolerance)
+    return _solved(instance, solver, within=plan.radius)
 
 
 def _solved(

@@ -93,7 +93,8 @@ def _numerics(plan: Plan, tolerance: float) -> list[str]:
     if plan.covers_all_weights:
         weights = "V covers all weights of sum n, so that theirs need no certificate"
     if plan.precision is None or not plan.counted:
-        return [f"{weights}; theta is certified to {tolerance:g} relative", EXACT_ARITHMETIC]
+        within = f"{tolerance:g} relative" if plan.radius is None else f"within {plan.radius:.3g}"
+        return [f"{weights}; theta is certified to {within}", EXACT_ARITHMETIC]
     covered = f"arithmetic is counted: theta is within {plan.precision.tolerance:.3g} of the exact one"
     if isinstance(plan.calibration, OutputCalibration):
         return [weights, f"{covered}, which its discrete Laplace noise covers"]

@@ -140,7 +140,7 @@ def fit(data: str, **options: Any) -> None:
     if options["as_json"]:
         click.echo(release.to_json())
     else:
-        show_release(release, second, domain, plan.calibration)
+        show_release(release, second, domain, plan)
 
 
 def _for_the_data_holder(workings: PrivateWorkings, options: dict[str, Any]) -> None:

@@ -16,22 +16,20 @@ from dp2erm_cvx.release import Perturbed
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dp2erm_cvx.calibration import Calibration, OutputCalibration
     from dp2erm_cvx.diagnostics import BalanceTable
     from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.plan import Plan
     from dp2erm_cvx.release import Release
 
 
-def show_release(
-    release: Release, second: SecondStage, domain: Domain, calibration: Calibration | OutputCalibration
-) -> None:
+def show_release(release: Release, second: SecondStage, domain: Domain, plan: Plan) -> None:
     """Print theta, the effect, the guarantee and the noise, all from the release and public quantities."""
     screen = console()
     standing = "" if release.private else f": {release.guarantee.standing.upper()}"
     first = release.first_stage["name"]
     screen.print(f"Release{standing}", style="bold")
     screen.print(f"{first}, then {second.name}, on {release.n_samples} records")
-    for block in _estimates(release, second, domain, calibration):
+    for block in _estimates(release, second, domain, plan):
         screen.print(block)
     screen.print()
     screen.print(_guarantee(release))
@@ -75,9 +73,7 @@ def noise_sentences(moved: NoiseRange) -> list[str]:
     return lines
 
 
-def _estimates(
-    release: Release, second: SecondStage, domain: Domain, calibration: Calibration | OutputCalibration
-) -> Iterator[Table | str]:
+def _estimates(release: Release, second: SecondStage, domain: Domain, plan: Plan) -> Iterator[Table | str]:
     if not isinstance(second, WeightedLeastSquares):
         table = grid("parameter", "theta")
         for name, value in zip(release.parameters, release.theta, strict=True):
@@ -85,7 +81,7 @@ def _estimates(
         yield table
         return
     n, k = release.n_samples, len(release.columns)
-    moved = noise_range(second, domain, calibration, n_samples=n, n_features=k)
+    moved = noise_range(second, domain, plan.calibration, n_samples=n, n_features=k, grid=plan.grid)
     table = grid("parameter", "theta", "2.5-97.5 % of the noise")
     for name, value, width in zip(release.parameters, release.theta, moved.half_width, strict=True):
         table.add_row(name, f"{value:+.4g}", f"±{width:.3g}")

@@ -119,7 +119,8 @@ def _publish(
     )
     model.fit(data.X, data.a, data.y)
     n, k = data.X.shape
-    moved = noise_range(second, domain, model.plan(n, k).calibration, n_samples=n, n_features=k)
+    plan = model.plan(n, k)
+    moved = noise_range(second, domain, plan.calibration, n_samples=n, n_features=k, grid=plan.grid)
     return Published(spending, model.release_, moved, model.predict(data.X))
 
 

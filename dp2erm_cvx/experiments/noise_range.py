@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.calibration import Calibration, OutputCalibration
+from dp2erm_cvx.calibration import Calibration, GridNoise, OutputCalibration
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.mechanism import simulate
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
@@ -50,6 +50,7 @@ def noise_range(
     *,
     n_samples: int,
     n_features: int,
+    grid: GridNoise | None = None,
     draws: int = 20_000,
     seed: int = 0,
 ) -> NoiseRange:
@@ -58,7 +59,8 @@ def noise_range(
     H is the Hessian of the second stage at public records: weight n/2 in each arm, and covariates drawn by
     :func:`public_covariates`. The true Hessian is private. With share m of the weight in an arm, the noise in
     its mean is 1/(2m) times as large; covariates that vary less than assumed make that of their coefficients
-    larger. ``seed`` is public: nothing drawn here is ever released.
+    larger. ``grid`` is the noise that covers the arithmetic. ``seed`` is public: nothing drawn here is ever
+    released.
     """
     rng = np.random.default_rng(seed)
     X = public_covariates(domain, n_features, 4096, rng)
@@ -69,10 +71,13 @@ def noise_range(
     if isinstance(calibration, OutputCalibration):
         gamma, hessian = 0.0, curvature
         theta = simulate(calibration.law, draws, rng)
+        grid = None  # its one draw covers both
     else:
         gamma = calibration.gamma
         hessian = curvature + gamma * np.eye(p)
         theta = -np.linalg.solve(hessian, simulate(calibration, draws, rng).T).T / n_samples
+    if grid is not None:
+        theta = theta + rng.laplace(scale=grid.scale, size=theta.shape)
     coefficients = _coefficients(second, domain, X, p)
     return NoiseRange(
         half_width=np.quantile(np.abs(theta), 0.95, axis=0),

@@ -10,6 +10,7 @@ from dp2erm_cvx.plan.precision import (
     LARGEST_COUNTED,
     Arithmetic,
     Precision,
+    noise_reach,
     output_precision,
     precision,
     reserve,
@@ -72,31 +73,28 @@ def calibrate_propensity(
     calibration = calibrate(uniform_weights(n), constants, n, budget, noise=noise, relation=domain.relation)
     if share is None:
         return calibration, None
+    reach = noise_reach(calibration)
+    radius = first.reachable_radius(domain, n, n_features, calibration.gamma, reach)
+    if radius is None:
+        return calibration, None
     curvature = n * (calibration.gamma + constants.strong_convexity)
-
-    def radius(reach: float) -> float | None:
-        return first.reachable_radius(domain, n, n_features, calibration.gamma, reach)
-
     return calibration, precision(calibration, curvature, radius, epsilon)
 
 
-def cover(
-    calibration: Calibration | OutputCalibration,
-    second: SecondStage,
-    loss: LossConstants,
-    domain: Domain,
-    n: int,
-    n_features: int,
-    epsilon: float,
-) -> Precision | None:
-    """What covers the arithmetic of the second stage."""
+def certified_radius(
+    calibration: Calibration | OutputCalibration, second: SecondStage, domain: Domain, n: int, n_features: int
+) -> float | None:
+    """Public radius that theta is certified to on every dataset, for noise within its reach."""
     if isinstance(calibration, OutputCalibration):
-        mean = second.unconstrained()
-        return output_precision(calibration, mean.reachable_radius(domain, n, n_features, 0.0, 0.0))
+        return second.unconstrained().reachable_radius(domain, n, n_features, 0.0, 0.0)
     program = second.unconstrained() if isinstance(calibration, RenyiCalibration) else second
-    curvature = n * (calibration.gamma + loss.strong_convexity)
+    return program.reachable_radius(domain, n, n_features, calibration.gamma, noise_reach(calibration))
 
-    def radius(reach: float) -> float | None:
-        return program.reachable_radius(domain, n, n_features, calibration.gamma, reach)
 
-    return precision(calibration, curvature, radius, epsilon)
+def cover(
+    calibration: Calibration | OutputCalibration, loss: LossConstants, n: int, radius: float, epsilon: float
+) -> Precision:
+    """What covers the arithmetic of the second stage, certified to ``radius``."""
+    if isinstance(calibration, OutputCalibration):
+        return output_precision(calibration, radius)
+    return precision(calibration, n * (calibration.gamma + loss.strong_convexity), radius, epsilon)

@@ -10,7 +10,7 @@ from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.calibration.value import value_statistic as by_name
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
-from dp2erm_cvx.plan.arithmetic import calibrate_propensity, counts, cover
+from dp2erm_cvx.plan.arithmetic import calibrate_propensity, certified_radius, counts, cover
 from dp2erm_cvx.plan.method import Method, automatic, declared, mean_bound
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, Arithmetic, arithmetic_by_name, reserve, set_aside
@@ -122,13 +122,14 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
     else:
         calibration = declared(setting.method, bound, second, loss, n, left, domain, noise, setting.split)
         reason = f"calibration = {setting.method.value!r} was declared"
+    if share is not None and isinstance(calibration, OutputCalibration):
+        # one discrete draw covers the statistic and its error: nothing has to be set aside
+        largest = mean_bound(second.name, loss)
+        calibration = calibrate_output(bound, largest, n, whole, relation=domain.relation)
+    radius = certified_radius(calibration, second, domain, n, n_features)
     precision = None
-    if share is not None:
-        if isinstance(calibration, OutputCalibration):
-            # one discrete draw covers the statistic and its error: nothing has to be set aside
-            largest = mean_bound(second.name, loss)
-            calibration = calibrate_output(bound, largest, n, whole, relation=domain.relation)
-        precision = cover(calibration, second, loss, domain, n, n_features, epsilon)
+    if share is not None and radius is not None:
+        precision = cover(calibration, loss, n, radius, epsilon)
     value = None
     if setting.value_share is not None:
         value = calibrate_value(
@@ -139,7 +140,9 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
             statistic=setting.value_statistic,
             relation=domain.relation,
         )
-    return Plan(n, bound, loss, setting.budget, calibration, propensity, reason, precision, covered, value)
+    return Plan(
+        n, bound, loss, setting.budget, calibration, propensity, reason, precision, covered, value, radius
+    )
 
 
 def _with_error(bound: StabilityBound, error: float, n_samples: int) -> StabilityBound:
@@ -151,10 +154,10 @@ def _with_error(bound: StabilityBound, error: float, n_samples: int) -> Stabilit
     ``V <= sqrt(2) W2``, which is what certifies a calibration by it. No nonnegative weights of sum n have a V
     above 2n, computed ones included.
     """
-    capped = bound.V + 2.0 * error >= 2.0 * n_samples
+    # the error is counted, so that exact minimizers are no longer assumed
     return replace(
         bound,
-        assumptions=tuple(one for one in bound.assumptions if not (capped and one == EXACT)),
+        assumptions=tuple(one for one in bound.assumptions if not (error > 0.0 and one == EXACT)),
         V=min(bound.V + 2.0 * error, max(bound.V, 2.0 * n_samples)),
         W1=None if bound.W1 is None else bound.W1 + 4.0 * error,
         W2=None if bound.W2 is None else bound.W2 + 3.0 * error * math.sqrt(1.0 + n_samples),

@@ -18,7 +18,8 @@ class Plan:
     ``propensity`` calibrates a private first stage (Theorem 9), whose part of the budget is then no longer in
     ``calibration``; ``budget`` is the whole. ``precision`` and ``propensity_precision`` cover the arithmetic
     of either; None where it is assumed to be exact. ``value`` is the noise of the value of the rule, where
-    one is released. ``theorem`` names what the guarantee follows from.
+    one is released. ``radius`` is what theta is certified to on every dataset, counted or not; None where
+    that is not known. ``theorem`` names what the guarantee follows from.
     """
 
     n_samples: int
@@ -31,6 +32,7 @@ class Plan:
     precision: Precision | None = None
     propensity_precision: Precision | None = None
     value: GridNoise | None = None
+    radius: float | None = None
 
     @property
     def proven(self) -> bool:
@@ -47,6 +49,11 @@ class Plan:
     def covers_all_weights(self) -> bool:
         """Whether V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers or not."""
         return self.bound.V >= 2 * self.n_samples
+
+    @property
+    def grid(self) -> GridNoise | None:
+        """The noise that covers the arithmetic of theta."""
+        return None if self.precision is None else self.precision.grid
 
     @property
     def unconstrained(self) -> bool:

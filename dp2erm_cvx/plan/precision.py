@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration, calibrate_grid
@@ -104,21 +103,13 @@ def noise_reach(calibration: Calibration) -> float:
     return calibration.scale * lengths
 
 
-def precision(
-    calibration: Calibration,
-    strong_convexity: float,
-    certified_radius: Callable[[float], float | None],
-    epsilon: float,
-) -> Precision | None:
-    """Bounds for objective perturbation, or None where the program does not state what it is certified to.
+def precision(calibration: Calibration, strong_convexity: float, radius: float, epsilon: float) -> Precision:
+    """Bounds for objective perturbation of a program that is certified to ``radius`` within the reach.
 
     ``strong_convexity`` is that of the perturbed objective times n, in which the minimizer moves by at most
-    ``||b - b'|| / strong_convexity``; ``certified_radius(reach)`` the public radius of the program.
+    ``||b - b'|| / strong_convexity``.
     """
     reach = noise_reach(calibration)
-    radius = certified_radius(reach)
-    if radius is None:
-        return None
     sampling_error = SAMPLING_ERROR * calibration.scale
     sampled = (sampling_error + 2.0**-52 * reach) / strong_convexity
     tolerance = _finite((radius + sampled) * _ROUND_UP)
@@ -127,10 +118,8 @@ def precision(
     return Precision(sampling_error, reach, radius, tolerance, grid)
 
 
-def output_precision(calibration: OutputCalibration, radius: float | None) -> Precision | None:
+def output_precision(calibration: OutputCalibration, radius: float) -> Precision:
     """The same for output perturbation: one discrete Laplace draw covers the statistic and its error."""
-    if radius is None:
-        return None
     tolerance = _finite(radius * _ROUND_UP)
     grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
     return Precision(0.0, 0.0, radius, tolerance, grid)

@@ -57,7 +57,7 @@ class _Secants:
         return found
 
     def _updated(self, shift: Array, live: Part) -> list[tuple[Array, Array, Array]]:
-        """Every update u with ``H^-1 u`` after the updates before it, and the factor of Sherman and Morrison."""
+        """Every update u with ``H^-1 u`` after the updates before it, and Sherman and Morrison's factor."""
         seen: list[tuple[Array, Array, Array]] = []
         for vectors, coefficients in self.updates:
             u, c = vectors[live], coefficients[live]
