@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Calibration, OutputCalibration
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import SolverError
+from dp2erm_cvx.errors import CertificateError, InfeasibleError, SolverError
 from dp2erm_cvx.mechanism import draw, draw_within, perturb_on_grid
 from dp2erm_cvx.plan import Plan, Precision
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage, weights_on_grid
@@ -206,7 +206,7 @@ def _solved(
     """Solve; where no solver returns a point, which may depend on the records, an uncertified start."""
     try:
         return solve(instance, solver=solver, tolerance=tolerance, within=within, throw=False)
-    except SolverError:
+    except (SolverError, CertificateError, InfeasibleError):
         return uncertified_start(instance)
 
 

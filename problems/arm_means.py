@@ -29,6 +29,8 @@ from dp2erm_cvx.program import (
 class ArmMeans(WeightedLeastSquares):
     """Two parameters: the weighted mean outcome without and with treatment, minus the public center."""
 
+    constant_rule = True
+
     name = "arm_means"
     formula = (
         "theta = argmin sum w_i (y_i - theta_{a_i})^2 + n gamma/2 |theta|^2 + b'theta;  ATE = theta_1-theta_0"

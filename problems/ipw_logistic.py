@@ -31,6 +31,7 @@ from dp2erm_cvx.program import (
     RowNeighbors,
     StabilityBound,
     Value,
+    logistic_weights_reach,
     public_number,
     public_radius,
     public_ridge,
@@ -95,6 +96,16 @@ class IPWLogistic(FirstStage):
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["coefficient"]
+
+    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+        found = logistic_weights_reach(
+            n_samples,
+            n_features + (1 if domain.intercept else 0),
+            covariate_bound=domain.covariate_bound,
+            ridge=self.mu,
+            radius=self.radius,
+        )
+        return math.inf if found is None else found
 
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         return stability.ipw_logistic(

@@ -15,6 +15,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
@@ -96,6 +97,12 @@ class MMD(KernelFirstStage):
         )
 
     def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        if 2 * self.cap * (domain.arm_floor or 0) < n_samples and math.isfinite(self.cap):
+            # to fail on a small arm would depend on the data
+            raise CalibrationError(
+                f"cap = {self.cap:g}: an arm of fewer than n / (2 cap) records cannot hold half the weight; "
+                "declare an arm_floor or a larger cap"
+            )
         return stability.paper_kernel_balancing(
             n_samples,
             self.kernel.bound(domain.features_bound),

@@ -29,6 +29,8 @@ from dp2erm_cvx.program import (
 class PlugInATE(WeightedLeastSquares):
     """One parameter, the weighted mean of ``2 (2a - 1) y`` with y centered at the public center."""
 
+    constant_rule = True
+
     name = "plug_in_ate"
     formula = "theta = argmin sum w_i (2(2a_i-1)y_i - theta)^2 + n gamma/2 theta^2 + b theta"
     citation = "Lee & Chen (2026), plug-in specialization"

@@ -342,7 +342,7 @@ def test_balance_functions_see_a_copy_of_one_record() -> None:
     np.testing.assert_array_equal(records.X, before)
     with pytest.raises(ValueError, match="read-only"):
         records.X[0, 0] = 50.0
-    with pytest.raises(DeclarationError, match="that record alone"):
+    with pytest.raises(DataError, match="that record alone"):
         BalanceFunctions(curious, 1.0)(records.covariates)
     # a record that the function fails on gets zeros, not an error
     values = BalanceFunctions(lambda row: np.array([1.0 / row[0] if row[0] else 0.5 / row[0] ** 0]), 9.0)

@@ -76,7 +76,9 @@ def test_renyi_composition_is_shown(folder: Path) -> None:
     (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
     assert (account["composition"], account["spent"]["composition"]) == ("renyi", "renyi")
     assert [one["curve"] for one in account["receipts"]] == [True, True, False]
-    run("ledger", "b.db", "--dataset", "small", "--declare-epsilon", "3", "--composition", "renyi")
+    small = ["ledger", "b.db", "--dataset", "small", "--declare-epsilon", "3", "--composition", "renyi"]
+    assert "needs a total with delta > 0" in run(*small).stderr
+    assert run(*small, "--declare-delta", "1e-6").exit_code == 0
     assert "declared: renyi; basic is in force" in run("ledger", "b.db", "--dataset", "small").stdout
 
 

@@ -1,5 +1,6 @@
 """From records to theta: certification, one draw for every solver, and noise that covers the arithmetic."""
 
+import dataclasses
 import importlib
 import json
 import math
@@ -9,11 +10,12 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
 from dp2erm_cvx import perturbation as module
-from dp2erm_cvx.errors import DeclarationError, SolverError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.release import Standing
-from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient
+from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
 
 DOMAIN = Domain(1.0, 2.0)
 
@@ -202,14 +204,14 @@ def test_no_certificate_is_needed_where_the_bound_covers_all_weights() -> None:
 
 def test_seeded_runs_repeat_every_draw() -> None:
     for settings in (
-        {},
-        {"first_stage": "ipw_private"},
+        {"value_share": 0.3},
+        {"value_share": 0.3, "first_stage": "ipw_private"},
         {"second_stage": "plug_in_ate", "calibration": "output"},
     ):
-        first, second = (fitted(seed=3, value_share=0.3, **settings).release_ for _ in range(2))
+        first, second = (fitted(seed=3, **settings).release_ for _ in range(2))
         assert first == second
         assert not first.private
-        assert fitted(seed=4, value_share=0.3, **settings).release_.theta != first.theta
+        assert fitted(seed=4, **settings).release_.theta != first.theta
 
 
 def test_the_value_is_released_from_its_share() -> None:
@@ -238,3 +240,85 @@ def test_the_value_is_released_from_its_share() -> None:
 def test_an_invalid_value_share_is_refused(share) -> None:
     with pytest.raises(DeclarationError, match="value_share"):
         fitted(value_share=share)
+
+
+def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeypatch) -> None:
+    # the coefficient of a private first stage too: weights are computed from what was released of it
+    met = []
+    perturb_on_grid = module.perturb_on_grid
+
+    def seen(values, noise, *, seed=None):
+        met.append((noise, perturb_on_grid(values, noise, seed=seed)))
+        return met[-1][1]
+
+    monkeypatch.setattr(module, "perturb_on_grid", seen)
+    model = fitted(first_stage="ipw_private", numerical_share=1e-9)
+    plan = model.plan(150, 3)
+    assert [noise for noise, _ in met] == [plan.propensity_precision.grid, plan.precision.grid]
+    released = met[0][1]
+    workings = model.private_workings_
+    assert np.array_equal(workings.weights.point, released)
+    # a tiny share makes this noise large: weights at the minimizer itself would be far off
+    instance = model.resolved_first_stage().perturbed(
+        workings.records, plan.propensity.gamma, workings.propensity_noise
+    )
+    there = instance.model.output(released)
+    assert np.allclose(workings.weights.value, there, atol=1e-6)
+    minimizer = solve(instance, throw=False).value
+    assert np.max(np.abs(workings.weights.value - minimizer)) > 1e-3
+    assert model.release_.private
+
+
+def test_the_value_is_that_of_the_released_rule_not_of_the_minimizer() -> None:
+    # a tiny share for the arithmetic: what is released is far from the minimizer, and chooses otherwise
+    X, a, _ = data()
+    differing = 0
+    for seed in range(8):
+        model = fitted(numerical_share=1e-10, value_share=0.9, value_statistic="contrasts", seed=seed)
+        workings = model.private_workings_
+        unreleased = workings.records.X @ workings.theta.value > 0
+        chosen = model.predict(X) == 1
+        differing += int(np.sum(unreleased != chosen) > 10)
+        follows = np.where(chosen == a, 1.0, -1.0) * workings.records.y * workings.weights.value
+        exact = 2 * np.array([np.sum(follows[~chosen]), np.sum(follows[chosen])]) / 150
+        noise = seeded_value_noise(model, seed)
+        value, step = model.release_.value, 2.0 ** model.plan(150, 3).value.exponent
+        assert np.allclose([value.against_all, value.against_none], exact + noise, atol=step)
+    assert differing >= 3
+
+
+def seeded_value_noise(model, seed):
+    """The repeatable draw of a seeded fit, at values of 0."""
+    noise = model.plan(150, 3).value
+    return module.perturb_on_grid(np.zeros(2), noise, seed=f"value {seed}")
+
+
+def test_a_constant_rule_has_no_value_to_release() -> None:
+    for second in ("arm_means", "plug_in_ate"):
+        with pytest.raises(CalibrationError, match="treats everyone or no one"):
+            fitted(second_stage=second, value_share=0.2)
+
+
+def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
+    # a mean of a larger response needs larger noise, whatever the outcome bound is
+    class Doubled(PlugInATE):
+        name = "doubled"
+
+        def design(self, records):
+            X, z = super().design(records)
+            return X, 10 * z
+
+        def loss_constants(self, domain, n_features):
+            found = super().loss_constants(domain, n_features)
+            return dataclasses.replace(
+                found,
+                response_bound=10 * found.response_bound,
+                gradient_radius=10 * found.gradient_radius,
+                gradient_bound=10 * found.gradient_bound,
+            )
+
+    for method in ("output", "auto"):
+        plain = fitted(second_stage=PlugInATE(), calibration=method, first_stage="uniform").plan(150, 3)
+        large = fitted(second_stage=Doubled(), calibration=method, first_stage="uniform").plan(150, 3)
+        assert large.calibration.scale == pytest.approx(10 * plain.calibration.scale)
+        assert large.precision.grid.scale == pytest.approx(10 * plain.precision.grid.scale, rel=0.01)

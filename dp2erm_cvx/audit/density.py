@@ -15,7 +15,7 @@ from dp2erm_cvx.calibration import Noise, OutputCalibration
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimator import PrivateTwoStageERM
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Neighboring
@@ -42,8 +42,9 @@ def audit_density(
     before a projection, and before noise that covers the arithmetic, both of which have a part of their own.
 
     Not private: the records must be synthetic, or the audit must stay with the data holder. Raises DataError
-    unless the datasets are neighbors; DeclarationError where the density is not known (a second stage other
-    than weighted least squares with an elastic net, a private first stage that is not logistic);
+    unless the datasets are neighbors; DeclarationError where a value is released as well, and where the
+    density is not known (a second stage other than weighted least squares with an elastic net, a private
+    first stage that is not logistic);
     CertificateError where a solution is not certified.
     """
     starts = whole_number("starts", starts, at_least=1)
@@ -52,6 +53,8 @@ def audit_density(
     datasets = [model.dataset_from(*raw) for raw in (first, second)]
     _check_neighbors(datasets[0], datasets[1], model.domain.relation)
     plan = model.plan(datasets[0].n_samples, datasets[0].X.shape[1])
+    if plan.value is not None:
+        raise DeclarationError("audit_density audits theta: leave value_share out")
     epsilon, delta = _stated(plan)
     one, other = laws(model, plan, datasets)
     rng = np.random.default_rng(seed)

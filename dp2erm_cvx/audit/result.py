@@ -73,4 +73,6 @@ class DensityAudit:
                 f"{stick.confidence:g}, delta = {self.delta:g}"
             )
         verdict = "EXCEEDED" if self.exceeds else "not exceeded"
+        if self.hockey_stick is not None and self.hockey_stick.high > self.delta and not self.exceeds:
+            verdict = "undecided (more draws would narrow it)"
         return f"{found}: {verdict} on this pair; {self.searched}; not private"

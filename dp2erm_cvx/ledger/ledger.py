@@ -57,6 +57,8 @@ class Ledger:
         _budget(total)
         related = _member("relation", relation, Neighboring)
         composed = _member("composition", composition, Composition)
+        if composed is not Composition.BASIC and not total.delta > 0.0:
+            raise DeclarationError(f"composition = {composed.value!r}: needs a total with delta > 0")
         row = (dataset, repr(total.epsilon), repr(total.delta), related.value, composed.value)
         with transaction(self.path, create=True) as db:
             db.execute("INSERT OR IGNORE INTO accounts VALUES (?, ?, ?, ?, ?)", row)

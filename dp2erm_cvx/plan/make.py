@@ -15,7 +15,7 @@ from dp2erm_cvx.plan.method import Method, automatic, declared, mean_bound
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, Arithmetic, arithmetic_by_name, reserve, set_aside
 from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound, public_number
-from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import GRID_ERROR, FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.stability.tilt import EXACT
 
 #: Keeps the two parts of a divided budget from adding up to more than the whole by a rounding.
@@ -103,6 +103,11 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
     n, n_features, noise = setting.n_samples, setting.n_features, setting.noise
     propensity, covered, left, for_value = None, None, setting.budget, 0.0
     if setting.value_share is not None:
+        if second.constant_rule:
+            raise CalibrationError(
+                f"value_share: {second.name} treats everyone or no one, so its value is what it releases "
+                "anyway"
+            )
         left, for_value = set_aside(left, setting.value_share)
     if isinstance(first, PrivateFirstStage):
         spent, left = _divide(left, first.share, noise)
@@ -115,7 +120,11 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
         raise CalibrationError(
             f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
         )
-    bound = _with_error(bound, public_number("weight_error", weight_error, at_least=0.0), n)
+    error = public_number("weight_error", weight_error, at_least=0.0)
+    reach = first.reachable_error(domain, n, n_features)
+    bound = _with_error(
+        bound, error, n, certain=not error or reach is None or reach + GRID_ERROR <= error / n
+    )
     loss = second.loss_constants(domain, n_features)
     if setting.method is Method.AUTO:
         calibration, reason = automatic(first.name, bound, second, loss, n, left, domain)
@@ -145,20 +154,21 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
     )
 
 
-def _with_error(bound: StabilityBound, error: float, n_samples: int) -> StabilityBound:
+def _with_error(bound: StabilityBound, error: float, n_samples: int, *, certain: bool) -> StabilityBound:
     """The bound for computed weights, each within ``error`` of the exact ones in the l1 norm.
 
     V sums every weight's movement once, with both weights of the changed record in place of theirs: it
     grows by at most the two errors. W1 counts the largest common weight twice on top. W2 as printed counts
     how many weights differ, which the least error makes n: it is raised only as far as keeps
     ``V <= sqrt(2) W2``, which is what certifies a calibration by it. No nonnegative weights of sum n have a V
-    above 2n, computed ones included.
+    above 2n, computed ones included: that is their bound where it is not ``certain`` that they are certified.
     """
+    cap = 2.0 * n_samples
     # the error is counted, so that exact minimizers are no longer assumed
     return replace(
         bound,
         assumptions=tuple(one for one in bound.assumptions if not (error > 0.0 and one == EXACT)),
-        V=min(bound.V + 2.0 * error, max(bound.V, 2.0 * n_samples)),
+        V=min(bound.V + 2.0 * error, max(bound.V, cap)) if certain else max(bound.V, cap),
         W1=None if bound.W1 is None else bound.W1 + 4.0 * error,
         W2=None if bound.W2 is None else bound.W2 + 3.0 * error * math.sqrt(1.0 + n_samples),
     )

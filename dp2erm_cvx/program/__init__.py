@@ -22,14 +22,16 @@ from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.reach import logistic_reach, public_reach
+from dp2erm_cvx.program.reach_weights import logistic_weights_reach
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.second_stage import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance, Program
-from dp2erm_cvx.program.weights import weights_on_grid
+from dp2erm_cvx.program.weights import GRID_ERROR, weights_on_grid
 
 __all__ = [
+    "GRID_ERROR",
     "Array",
     "BalanceFunctions",
     "Box",
@@ -76,6 +78,7 @@ __all__ = [
     "clip_norm",
     "factor",
     "logistic_reach",
+    "logistic_weights_reach",
     "parameter_cost",
     "public_number",
     "public_radius",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx.domain import Array, clip_norm
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import public_size
 
 
@@ -66,8 +66,9 @@ class BalanceFunctions:
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, k), k read off at the origin.
 
-        Raises DeclarationError where the function fails at the origin, or gives a record other values when
-        it is asked a second time in another order: it then remembers other records.
+        Raises DeclarationError where the function fails at the origin; DataError (for the data holder) where
+        it gives a record other values when it is asked a second time in another order: it then remembers
+        other records.
         """
         try:
             size = len(self._row(np.zeros(X.shape[1])))
@@ -78,7 +79,7 @@ class BalanceFunctions:
         rows = np.stack([self._guarded(row, size) for row in X])
         again = np.stack([self._guarded(row, size) for row in X[::-1]])[::-1]
         if not np.array_equal(rows, again):
-            raise DeclarationError(
+            raise DataError(
                 f"balance function {self.name!r} gives one record two different values: it must depend on "
                 "that record alone"
             )

@@ -18,6 +18,7 @@ from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
+from dp2erm_cvx.program.reach_weights import entropy_weights_reach
 
 ArmMass = Literal["equal", "proportional"]
 Scaling = Literal["public", "paper"]
@@ -124,6 +125,25 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         squared = 1.0 if self.scaling == "paper" else constant**2 + balance_bound**2
         ridge = squared if self.ridge is None else self.ridge
         return dataclasses.replace(self, constant=constant, ridge=ridge)
+
+    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+        if not isinstance(self.balance, Moments):
+            return None  # how many functions there are is seen at the data only
+        balance_bound, constant = self.bounds(domain)
+        G = math.hypot(constant, balance_bound)
+        # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
+        row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
+        trim = getattr(self, "trim", math.inf)
+        found = entropy_weights_reach(
+            n_samples,
+            2 * (1 + self.balance.degree * n_features),
+            row_bound=row_bound,
+            slope=slope,
+            ridge=self.mu,
+            radius=self.radius,
+            log_trim=math.log(trim) if math.isfinite(trim) else None,
+        )
+        return math.inf if found is None else found
 
     def model(self, records: Records) -> ExponentialModel:
         return ExponentialModel(*self.moments(records), self.mu, self.radius)

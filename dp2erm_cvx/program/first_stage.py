@@ -16,6 +16,7 @@ from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound, publi
 from dp2erm_cvx.program.composite import Composite, LocalError
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.neighbors import RowNeighbors
+from dp2erm_cvx.program.reach_weights import CLOSED_FORM
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.program.sums import UNIT
 
@@ -56,6 +57,14 @@ class FirstStage(Program):
         program = self.resolve(records.domain)
         model = program.model(records)
         return Instance(program, lambda: program.data(records), model, model.ridge)
+
+    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+        """Public bound on ``||w_hat - w||_1 / n`` that a resolved program is sure to be certified to.
+
+        For all records of the domain; ``inf`` where floating point is not sure of anything, None where
+        nothing is known, as by default.
+        """
+        return None
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         """For a resolved program whose model has one row per record: the rows of the models of neighbors.
@@ -119,6 +128,9 @@ class ClosedFormWeights(FirstStage):
     """
 
     cone: ClassVar[str] = "QP"
+
+    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+        return CLOSED_FORM
 
     @abc.abstractmethod
     def unnormalized(self, records: Records) -> Array:

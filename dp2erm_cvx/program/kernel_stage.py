@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import public_number, public_size
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.kernel_model import ENTRY_ERROR
 from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
+from dp2erm_cvx.program.reach_weights import kernel_weights_reach
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ class KernelFirstStage(FirstStage):
         # exact types: the bound of another kernel would be taken on trust
         if type(self.kernel) not in (Gaussian, Laplace, Linear):
             raise DeclarationError(f"kernel = {self.kernel!r}: must be Gaussian, Laplace or Linear")
+
+    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+        found = kernel_weights_reach(
+            n_samples,
+            kernel_bound=self.kernel.bound(domain.features_bound),
+            ridge=self.ridge,
+            pooled=self.pooled,
+            entry_error=ENTRY_ERROR,
+        )
+        return math.inf if found is None else found
 
     def features(self, records: Records) -> dict[str, Value]:
         """Leaves F0, F1 (n, n): the kernel's factor with the rows of one arm, and the ridge times n."""

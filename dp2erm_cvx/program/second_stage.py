@@ -31,6 +31,9 @@ class SecondStage(Program):
     (equation weighted_convex_opt_DP).
     """
 
+    #: Whether every record gets the same recommendation, whatever its covariates.
+    constant_rule: ClassVar[bool] = False
+
     @abc.abstractmethod
     def instance(
         self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None

@@ -11,6 +11,8 @@ from dp2erm_cvx.program.sums import UNIT
 
 #: Weights are multiples of 2^-30, so that n of them up to 8 million add up exactly in doubles.
 _EXPONENT = 30
+#: What the step to the grid moves weights in the l1 norm, relative to n, up to 8 million records.
+GRID_ERROR = 2.0 ** (1 - _EXPONENT)
 
 
 def weights_on_grid(weights: Array) -> tuple[Array, float]:

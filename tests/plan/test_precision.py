@@ -176,3 +176,15 @@ def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> 
     plan = make_plan(Uniform(), second, domain, 200, 3, Budget(1.0), arithmetic="auto")
     assert not plan.counted
     assert plan.calibration.epsilon == 1.0
+
+
+def test_the_curve_of_a_release_counts_its_value_and_its_propensity() -> None:
+    budget = Budget(2.0, 1e-3)
+    plain = planned(EntropyBalancing(), TreatmentRule(), budget=budget, method="renyi")
+    valued = planned(EntropyBalancing(), TreatmentRule(), budget=budget, method="renyi", value_share=0.5)
+    composed = planned(PrivateLogistic(), TreatmentRule(), budget=budget, method="renyi")
+    for plan, pure in ((plain, 0.0), (valued, 1.0), (composed, 0.3 * 2.0)):
+        alone = plan.calibration.curve().shifted(plan.precision.grid.epsilon)
+        for order in (1.125, 1.5, 2.0):
+            added = plan.curve.at(order) - alone.at(order)
+            assert added == pytest.approx(min(pure, order * pure**2 / 2), rel=1e-3)

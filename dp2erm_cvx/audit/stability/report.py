@@ -23,7 +23,7 @@ def reported(
     everything.sort(key=lambda candidate: -candidate.ratio(claims))
     chosen: list[Candidate] = []
     tops = [best[0] for claim in claims if (best := state.kept.get(claim.quantity))]
-    for candidate in [*tops, *everything[: 4 * KEPT]]:
+    for candidate in [*tops, *everything]:
         if candidate not in chosen and (len(chosen) < KEPT or candidate in tops):
             chosen.append(candidate)
     pairs = [pair for candidate in chosen if (pair := searcher.pair(candidate)) is not None]

@@ -22,7 +22,7 @@ _CHUNK = 2**18
 #: The most weights that one chunk may hold.
 LARGEST_CHUNK = 2 * 10**7
 #: A fast path aims below the tolerance by this factor, which its last step nearly always gains for nothing.
-_AIM = 0.01
+_AIM = 0.1
 
 
 def solve_neighbors(

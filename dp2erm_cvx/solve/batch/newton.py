@@ -101,11 +101,11 @@ def minimize(batch: RowBatch, members: Members, goal: float) -> FastSolutions:
         # what overflows is left where it was, to be solved elsewhere
         far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
         V_new[far] = V[live][far]
-        # convergence is faster than linear: weights are written where the last ratio would suffice
-        last = bool(np.mean(radius[live] * ratio[live] <= goal) > 0.5)
+        # convergence is faster than linear; weights written too early cost less than one more sweep for them
+        last = bool(np.mean(0.1 * radius[live] * ratio[live] <= goal) > 0.5)
         part = members if len(live) == m else members.take(live)
-        room = weights if len(live) == m else np.empty((len(live), n))
-        G_new = batch.sweep(V_new, part, room if last else None)
+        room = None if not last else weights if len(live) == m else np.empty((len(live), n))
+        G_new = batch.sweep(V_new, part, room)
         nu = _multiplier(V_new, G_new, on_ball[live])
         judged = judge(batch, part, V_new, G_new, nu)
         found = judged.output_radius
@@ -120,10 +120,10 @@ def minimize(batch: RowBatch, members: Members, goal: float) -> FastSolutions:
         improved = live[better]
         best[improved], best_radius[improved] = V_new[better], found[better]
         written[improved] = last
-        if last and len(live) < m:
-            weights[improved] = room[better]
-        if last and len(live) == m and not better.all():
+        if room is weights:
             written[live[~better]] = False
+        elif room is not None:
+            weights[improved] = room[better]
         live = live[(found > goal) & ~judged.at_floor & (stalled[live] < 3) & ~far]
         if not len(live):
             break

@@ -65,15 +65,25 @@ def _on_states(
     fixed = (
         np.where(np.abs(state) == 2, 0.5 * state * bound, 0.0) if np.isfinite(bound) else np.zeros_like(state)
     )
+    linear = gram.linear + noises
+    if free.all():
+        # the first guess as a rule: one factorization serves all
+        return _at_price(gram.solve(-linear), gram.solve(sign), sign, price, l1, l1_radius)
     A = np.where(free[:, :, None] & free[:, None, :], gram.H, 0.0)
     p = A.shape[1]
     A[:, np.arange(p), np.arange(p)] += ~free
     right = np.empty((len(state), p, 2))
-    right[:, :, 0] = np.where(free, -(gram.linear + noises) - fixed @ gram.H, fixed)
+    right[:, :, 0] = np.where(free, -linear - fixed @ gram.H, fixed)
     right[:, :, 1] = sign
     solved = np.asarray(np.linalg.solve(A, right), dtype=np.float64)
-    base, toward = solved[:, :, 0], solved[:, :, 1]
-    cost = np.full(len(state), l1)
+    return _at_price(solved[:, :, 0], solved[:, :, 1], sign, price, l1, l1_radius)
+
+
+def _at_price(
+    base: Array, toward: Array, sign: Array, price: Array, l1: float, l1_radius: float
+) -> tuple[Array, Array]:
+    """The points ``base - price * toward`` at the price that the ball asks for, and that price."""
+    cost = np.full(len(base), l1)
     if np.isfinite(l1_radius):
         # the price at which the l1 norm is the radius; below l1 the ball does not bind
         reach = np.sum(sign * toward, axis=1)

@@ -1,0 +1,120 @@
+"""First stages certify within a public error on every dataset; where that is not sure, V is at its cap."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.mmd_pooled import PooledMMD
+from dp2erm_cvx.program import BalanceFunctions, Linear, Moments
+from dp2erm_cvx.solve import FirstCertified, private_solver, solve
+
+SOLVER = private_solver("newton")
+
+
+def hostile(rng, n, p):
+    """Separated, duplicated, one-armed, collinear and plain records in the unit ball."""
+    X = rng.uniform(-1, 1, (n, p)) * rng.choice([1.0, 1.0, 1e-3, 1e-9])
+    kind = rng.integers(6)
+    if kind == 0:
+        X[:] = X[0]
+    elif kind == 1:
+        X = np.outer(rng.choice([-1.0, 1.0], n), X[0])
+    elif kind == 2:
+        X[: n // 2] = 0.0
+    a = rng.integers(0, 2, n)
+    if kind in (1, 3):
+        a = (X[:, 0] > 0).astype(int)
+    elif kind == 4:
+        a = np.full(n, int(rng.integers(2)))
+    elif kind == 5:
+        a = np.zeros(n, dtype=int)
+        a[0] = 1
+    return X, a
+
+
+def settings(rng, domain):
+    ridge = 10.0 ** rng.uniform(-7, 1)
+    radius = float(rng.choice([0.1, 1.0, 4.0, math.inf]))
+    trim = float(rng.choice([1.5, 5.0, math.inf]))
+    kind = rng.integers(4)
+    if kind == 0:
+        return IPWLogistic(ridge=ridge, radius=radius, trim=trim)
+    if kind == 1:
+        mass = str(rng.choice(["equal", "proportional"]))
+        balance = Moments(int(rng.integers(1, 4)))
+        return EntropyBalancing(arm_mass=mass, balance=balance, ridge=ridge, radius=radius, trim=trim)
+    if kind == 2:
+        return EntropyBalancing(scaling="paper", ridge=ridge, radius=radius)
+    kernels = PooledMMD(ridge=max(ridge, 1e-5)), PooledMMD(ridge=max(ridge, 1e-5), kernel=Linear())
+    return kernels[int(rng.integers(2))]
+
+
+def worst_ratio(cases, seed, largest_n):
+    """Largest certified error over the public reach, where that is at most 1e-6; and how many there were."""
+    rng = np.random.default_rng(seed)
+    ratios = []
+    while len(ratios) < cases:
+        n, p = int(rng.integers(2, largest_n)), int(rng.integers(1, 8))
+        domain = Domain(float(rng.choice([0.1, 1.0, 30.0])), 1.0, arm_floor=1)
+        program = settings(rng, domain).resolve(domain)
+        reach = program.reachable_error(domain, n, p)
+        if not reach <= 1e-6:
+            continue
+        X, a = hostile(rng, n, p)
+        records = domain.records(X, a, np.zeros(n))
+        found = solve(program.instance(records), solver=SOLVER, tolerance=1e-9 + reach, throw=False)
+        assert found.certificate.relative_radius <= reach, (program, n, p, found.stats.solver)
+        ratios.append(found.certificate.relative_radius / reach)
+    return max(ratios)
+
+
+def test_every_dataset_is_certified_within_the_reach() -> None:
+    assert 1e-3 < worst_ratio(300, seed=0, largest_n=40) <= 1.0
+
+
+@pytest.mark.slow
+def test_many_datasets_are_certified_within_the_reach() -> None:
+    assert worst_ratio(20_000, seed=1, largest_n=60) <= 1.0
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(registry.first_stages()) - {"entropy_balancing_hard", "ipw_private"})
+)
+def test_ordinary_settings_are_far_within_the_tolerance(name) -> None:
+    domain = Domain(2.0, 1.0, arm_floor=50)
+    settings = {"coefficient": (0.5,) * 10} if name == "ipw_known" else {}
+    program = registry.build(registry.first_stages(), name, **settings).resolve(domain)
+    for n in (100, 4000, 100_000):
+        assert program.reachable_error(domain, n, 10) < 1e-8
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        EntropyBalancing(ridge=1e-7, radius=3.0, trim=5.0),
+        EntropyBalancing(ridge=1e-8, radius=0.1, trim=5.0),
+        EntropyBalancing(balance=Moments(10), ridge=1e-12, radius=0.1),
+        IPWLogistic(ridge=1e-12, radius=1.0),
+    ],
+)
+def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_depend_on_data(first) -> None:
+    model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), first, "arm_means")
+    plan = model.plan(60, 2)
+    assert plan.bound.V == 120
+    assert plan.covers_all_weights
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        X, a = hostile(rng, 60, 2)
+        assert model.fit(X, a, rng.uniform(-1, 1, 60)).release_.private
+
+
+def test_what_is_not_known_is_said_to_be_so() -> None:
+    domain = Domain(1.0, 1.0)
+    own = EntropyBalancing(balance=BalanceFunctions(np.sin, 1.0), ridge=1.0).resolve(domain)
+    assert own.reachable_error(domain, 50, 3) is None
+    assert EntropyBalancing(ridge=0.0, radius=1.0).resolve(domain).reachable_error(domain, 50, 3) == math.inf
+    assert isinstance(SOLVER, FirstCertified)
