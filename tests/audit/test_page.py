@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[2] / "docs" / "audits.md"
 
 
@@ -16,3 +18,13 @@ def test_the_examples_run(capsys):
     assert "not exceeded" in density
     assert "500 draws" in noise
     assert "of 20 releases counted" in repeats
+
+
+@pytest.mark.parametrize("page", ["audits_stability.md", "audits_blackbox.md"])
+def test_the_examples_of_the_other_pages_run(page):
+    path = PAGE.parent / page
+    blocks = re.findall(r"^```python\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert blocks
+    names = {}
+    for source in blocks:
+        exec(compile(source, str(path), "exec"), names)

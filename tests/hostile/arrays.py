@@ -23,7 +23,7 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.release import Standing
 from tests.hostile.outcome import Failure, Outcome, public_refusal, strict_json
-from tests.hostile.values import HUGE, TINY, WRONG, Generator, happens, pick, setting
+from tests.hostile.values import CALM, HUGE, TINY, WRONG, Generator, happens, pick, setting
 
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "ridge": (1.0, 0.1, 10.0, 0.001, 0.0),
@@ -104,7 +104,8 @@ def universe(rng: Generator, n: int, p: int) -> Domain:
     if happens(rng, 0.4):
         declared["arm_floor"] = setting(rng, (1, 1, 2, n // 2), wild=0.05)
     if happens(rng, 0.2):
-        declared["relation"] = pick(rng, ("replace-one", "replace-one-keep-treatment", "nope", None))
+        kinds = ("replace-one", "replace-one-keep-treatment", "nope", None)
+        declared["relation"] = pick(rng, kinds[: 2 if CALM[0] else 4])
     return Domain(**declared)
 
 
@@ -207,6 +208,7 @@ def benign(n: int, p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def case(rng: Generator) -> Outcome:
+    CALM[0] = happens(rng, 0.5)
     n, p = int(pick(rng, (2, 2, 3, 5, 8, 12, 20, 30))), int(rng.integers(1, 7))
     data: list[Any] = [covariates(rng, n, p), treatments(rng, n), outcomes(rng, n)]
     public = {abs(value) for value in (*HUGE, *TINY)}
@@ -226,8 +228,15 @@ def case(rng: Generator) -> Outcome:
         ),
         noise=pick(rng, ("gamma", "gamma", "gaussian", "nope", None)[: 3 if happens(rng, 0.95) else 5]),
         split=setting(rng, (None, None, 0.5, 0.01, 0.99)),
-        solver=pick(rng, ("newton",) * 12 + ("clarabel", "scs", "projected_gradient", "osqp", "nope")),
+        solver=pick(
+            rng,
+            ("first_certified",) * 12 + ("newton", "clarabel", "scs", "projected_gradient", "osqp", "nope"),
+        ),
         tolerance=setting(rng, (1e-6, 1e-6, 1e-6, 1e-6, 1e-7), wild=0.03),
+        arithmetic=pick(rng, ("auto",) * 8 + ("counted", "assumed", "nope")),
+        numerical_share=setting(rng, (0.005, 0.005, 0.5, 1e-6), wild=0.03),
+        value_share=setting(rng, (None, None, None, 0.3, 0.9), wild=0.03),
+        value_statistic=pick(rng, ("cells",) * 8 + ("contrasts", "contrasts", "nope")),
     )
     try:
         model.fit(*data)

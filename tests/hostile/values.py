@@ -53,15 +53,22 @@ WRONG: tuple[Any, ...] = (
 )
 
 
+#: Whether public settings are nearly always valid, so that hostile records come to be solved for.
+CALM = [False]
+
+
 def pick(rng: Generator, pool: Any) -> Any:
     """One entry as it is (``rng.choice`` would turn it into a numpy type)."""
     pool = tuple(pool)
+    if CALM[0]:
+        pool = tuple(one for one in pool if not (isinstance(one, str) and one == "nope")) or pool
     return pool[int(rng.integers(len(pool)))]
 
 
 def setting(rng: Generator, tame: Any, wild: float = 0.1) -> Any:
     """A public number: one of ``tame``, now and then extreme, more rarely no number at all."""
     luck = rng.uniform()
+    wild = 0.01 * wild if CALM[0] else wild
     if luck < 0.25 * wild:
         return pick(rng, WRONG)
     if luck < wild:

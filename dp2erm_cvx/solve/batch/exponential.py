@@ -10,7 +10,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.neighbors import ReplacedRows
 from dp2erm_cvx.program.sums import UNIT, dot_error
-from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, dot, norms
+from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, clipped, dot, norms
 
 
 class ExponentialBatch(RowBatch):
@@ -25,7 +25,7 @@ class ExponentialBatch(RowBatch):
         super().__init__(model, model.B, point)
         self.log_base: Array = np.broadcast_to(np.asarray(model.log_base, dtype=np.float64), (self.n,))
         self.weighted = bool(np.any(self.log_base))
-        self.base_tilt: Array = np.exp(self.Z @ point + self.log_base)
+        self.base_tilt: Array = np.exp(clipped(self.Z @ point) + self.log_base)
         self.base_total = math.fsum(self.base_tilt)
         self.base_sum: Array = self.transposed @ self.base_tilt
         self.largest_base = float(np.max(np.abs(self.log_base)))
@@ -40,7 +40,7 @@ class ExponentialBatch(RowBatch):
         """Gradients of the neighbors at the base solution."""
         old = self.base_tilt[members.index]
         new = self._tilt_at_base(members.index, members.rows)
-        total = self.base_total - old + new
+        total = np.maximum(self.base_total - old + new, 1e-300)
         moment = self.base_sum - old[:, None] * self.Z[members.index] + new[:, None] * members.rows
         gradient: Array = self.n * (moment / total[:, None] - members.target) + self.ridge * self.point
         return gradient
@@ -48,7 +48,7 @@ class ExponentialBatch(RowBatch):
     def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
         """One pass over the shared rows."""
         m, index = len(V), members.index
-        total: Array = np.exp(dot(V, members.rows) + self.log_base[index])
+        total: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[index])
         new_tilt = total.copy()
         moment: Array = members.rows * total[:, None]
         cap = self._caps(V)
@@ -86,13 +86,13 @@ class ExponentialBatch(RowBatch):
         """What the record that left takes from the base Hessian at most."""
         # a mixture's covariance is at least the share of either part times the covariance of that part
         old, new = self.base_tilt[index], self._tilt_at_base(index, rows)
-        share_old = old / self.base_total
-        share_new = new / (self.base_total - old + new)
+        share_old = np.minimum(old / self.base_total, 0.5)
+        share_new = new / (self.base_total * (1 - share_old) + new)
         away = self.Z[index] - self.base_sum / self.base_total
         leverage = self.n * share_old / (1 - share_old) * self.metric.lengths(away) ** 2
         ratio = np.minimum((1 - share_new) / (1 - share_old), 1.0)
-        kept: Array = ratio * (1 - leverage) - 1e-9
-        return kept
+        # of a record with half of the weight too little is left to count on, and rounding would rule
+        return np.where(old < 0.5 * self.base_total, ratio * (1 - leverage) - 1e-9, -np.inf)
 
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
         """The record that came, and the one that left."""
@@ -103,7 +103,7 @@ class ExponentialBatch(RowBatch):
         return [(toward, self.n * new / (1 + new)), (away, -self.n * old)]
 
     def _tilt_at_base(self, index: Index, rows: Array) -> Array:
-        tilt: Array = np.exp(rows @ self.point + self.log_base[index])
+        tilt: Array = np.exp(clipped(rows @ self.point) + self.log_base[index])
         return tilt
 
     def concordance(self, members: Members) -> Array:

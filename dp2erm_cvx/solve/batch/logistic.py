@@ -8,7 +8,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.neighbors import ReplacedRows
 from dp2erm_cvx.program.sums import UNIT, dot_error
-from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, dot, norms
+from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, clipped, dot, norms
 
 
 class LogisticBatch(RowBatch):
@@ -38,7 +38,7 @@ class LogisticBatch(RowBatch):
         """One pass over the shared rows."""
         m = len(V)
         # with u = exp(-margin): weight f = 1 + u, probability of the other arm u / f
-        new = np.exp(-dot(V, members.rows))
+        new = np.exp(-clipped(dot(V, members.rows)))
         pull = members.rows * (new / (1 + new))[:, None]
         total, trim = 1 + new, self.model.trim
         np.minimum(total, trim, out=total)

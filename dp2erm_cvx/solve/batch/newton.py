@@ -97,9 +97,10 @@ def minimize(batch: RowBatch, members: Members, goal: float) -> FastSolutions:
     ratio = np.ones(m)
     for sweep in range(_MAX_SWEEPS):
         of: Part = slice(None) if len(live) == m else live
-        V_new, on_ball[of] = _step(batch, secants, V[of], G[of], multiplier[of], on_ball[of], of)
-        # what overflows is left where it was, to be solved elsewhere
-        far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
+        with np.errstate(all="ignore"):
+            # what overflows is left where it was, to be solved elsewhere
+            V_new, on_ball[of] = _step(batch, secants, V[of], G[of], multiplier[of], on_ball[of], of)
+            far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
         V_new[far] = V[live][far]
         # convergence is faster than linear; weights written too early cost less than one more sweep for them
         last = bool(np.mean(0.1 * radius[live] * ratio[live] <= goal) > 0.5)
@@ -115,7 +116,8 @@ def minimize(batch: RowBatch, members: Members, goal: float) -> FastSolutions:
         better = found < best_radius[live]
         progress = found < 0.5 * best_radius[live]
         stalled[live] = np.where(progress, 0, stalled[live] + 1)
-        ratio[live] = np.where(np.isfinite(radius[live]), found / radius[live], 1.0)
+        before = radius[live]
+        ratio[live] = found / np.where(np.isfinite(before), before, found.clip(max=1e300))
         radius[live] = found
         improved = live[better]
         best[improved], best_radius[improved] = V_new[better], found[better]

@@ -12,7 +12,6 @@ from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.neighbors import RowNeighbors
 from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.solve.batch.exponential import ExponentialBatch
 from dp2erm_cvx.solve.batch.kernel import KernelPath
 from dp2erm_cvx.solve.batch.logistic import LogisticBatch
@@ -50,8 +49,8 @@ class ClosedFormPath(FastPath):
         weights /= largest
         total = weights.sum(axis=1)
         weights *= (n / total)[:, None]
-        # pairwise sums of positive terms, the divisions and f itself
-        radius = np.full(m, (64 + 2 * np.log2(n)) * UNIT * n)
+        # f is exact by declaration, but may round differently when other records are asked for along with it
+        radius = np.full(m, 1e-11 * n)
         return FastSolutions(weights, radius, np.zeros(m, dtype=np.int64), (2 * n / total)[:, None])
 
 
@@ -68,8 +67,8 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
         return None
     if type(model) is LogisticModel:
         logistic = LogisticBatch(model, point)
-        return RowPath(logistic, rows) if logistic.metric.definite else None
+        return RowPath(logistic, rows) if logistic.usable else None
     if type(model) is ExponentialModel:
         exponential = ExponentialBatch(model, point)
-        return RowPath(exponential, rows) if exponential.metric.definite else None
+        return RowPath(exponential, rows) if exponential.usable else None
     return None

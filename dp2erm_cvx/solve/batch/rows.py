@@ -57,6 +57,11 @@ def dot(A: Array, B: Array) -> Array:
     return product
 
 
+def clipped(score: Array) -> Array:
+    """Scores whose exponential is finite; the judge certifies nothing where this changes any."""
+    return np.clip(score, -2 * LARGEST_SCORE, 2 * LARGEST_SCORE)
+
+
 def norms(V: Array) -> Array:
     """Norms of the rows of V (m, d), rounded up: (m,)."""
     norm: Array = np.sqrt(dot(V, V)) * (1 + 1e-12) + 1e-150
@@ -104,10 +109,16 @@ class RowBatch(abc.ABC):
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
         self.transposed: Array = np.ascontiguousarray(Z.T)
         self.norms: Array = np.linalg.norm(Z, axis=1) * (1 + 1e-12)
+        self.longest = float(np.max(self.norms, initial=0.0))
         self.metric = Metric(model, point)
         #: Largest ``||z_i||`` in the metric.
         self.reach = float(np.max(self.metric.lengths(Z), initial=0.0)) if self.metric.definite else np.inf
         self._scratch: dict[str, Array] = {}
+
+    @property
+    def usable(self) -> bool:
+        """Whether the base solution offers a metric and scores that do not overflow."""
+        return self.metric.definite and self.longest * float(np.linalg.norm(self.point)) <= LARGEST_SCORE
 
     @abc.abstractmethod
     def first_gradient(self, members: Members) -> Array:
@@ -132,7 +143,7 @@ class RowBatch(abc.ABC):
         if self.metric.definite:
             reach = np.maximum(self.metric.lengths(rows), self.reach)
             kept = self.kept(index, rows)
-        spread = np.maximum(lengths, float(np.max(self.norms, initial=0.0)))
+        spread = np.maximum(lengths, self.longest)
         return Members(index, rows, np.zeros_like(rows) if target is None else target, spread, kept, reach)
 
     @abc.abstractmethod
