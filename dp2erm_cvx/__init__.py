@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import load_domain
     from dp2erm_cvx.estimator import PrivateTwoStageERM
+    from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
     from dp2erm_cvx.release import Release
+    from dp2erm_cvx.tuning import PublicData, tune, tune_privately
     from dp2erm_cvx.two_stage import TwoStageERM
 
 __version__ = "0.1.0"
@@ -20,22 +22,30 @@ _HOME = {
     "Budget": "privacy",
     "Dataset": "data",
     "Domain": "domain",
+    "Ledger": "ledger",
     "Neighboring": "privacy",
     "PrivateTwoStageERM": "estimator",
+    "PublicData": "tuning",
     "Release": "release",
     "TwoStageERM": "two_stage",
     "load_domain": "domain_file",
+    "tune": "tuning",
+    "tune_privately": "tuning",
 }
 
 __all__ = [
     "Budget",
     "Dataset",
     "Domain",
+    "Ledger",
     "Neighboring",
     "PrivateTwoStageERM",
+    "PublicData",
     "Release",
     "TwoStageERM",
     "load_domain",
+    "tune",
+    "tune_privately",
 ]
 
 

@@ -38,8 +38,8 @@ def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multipli
     rounding = batch.rounding(V, members)
     step = np.zeros(len(V))
     if np.isfinite(batch.radius):
-        # a point of the ball is one only up to rounding: the bounds are about the exact one next to it
-        step = np.full(len(V), 16 * UNIT * batch.radius)
+        # a point of the sphere is one only up to rounding: the bounds are about the exact one next to it
+        step = np.where(norms(V) >= batch.radius * (1 - 1e-9), 16 * UNIT * batch.radius, 0.0)
         curvature = batch.smoothness(members) + multiplier
         rounding = rounding + curvature * step + 8 * UNIT * multiplier * batch.radius
     size = norms(residual) + rounding

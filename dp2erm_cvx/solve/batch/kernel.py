@@ -33,6 +33,10 @@ class KernelPath(FastPath):
         cls, program: KernelFirstStage, model: KernelModel, records: Records, point: Array
     ) -> KernelPath | None:
         """The path, or None where the base solution leaves an arm without a free weight."""
+        simplices = model.penalty.set
+        assert isinstance(simplices, Simplices)
+        if len(np.unique(simplices.group)) != (1 if program.pooled else 2):
+            return None  # one arm alone holds the total of both
         base = pivot(model, point)
         return None if base is None else cls(program, model, records, base)
 

@@ -41,7 +41,7 @@ def solve_neighbors(
     The memory is that of ``chunk * n`` weights, plus the factorization of the base problem.
 
     Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
-    other records; CertificateError where the base problem is not certified.
+    other records; InfeasibleError where the base problem has no solution.
     """
     tolerance = public_number("tolerance", tolerance, above=0)
     if replacements.base is not records:
@@ -69,7 +69,8 @@ def _chunks(
     instance = program.instance(records)
     path: FastPath | None = None
     if len(replacements):
-        path = fast_path(instance, records, solve(instance, solver="newton").point)
+        # any point will do to start from; certificates are about the neighbors alone
+        path = fast_path(instance, records, solve(instance, solver="newton", throw=False).point)
     for first in range(0, len(replacements), size):
         part = replacements.take(first, first + size)
         fast = None

@@ -59,8 +59,6 @@ def pivot(model: KernelModel, point: Array) -> Pivot | None:
     assert isinstance(simplices, Simplices)
     n, groups = model.n, simplices.group
     n_groups = len(np.unique(groups))
-    if n_groups <= int(np.max(groups)):
-        return None  # one arm alone
     free = np.append((point > 0) & (point < simplices.cap), np.ones(n_groups, dtype=bool))
     if any(not np.any(free[:n][groups == g]) for g in range(n_groups)):
         return None
