@@ -77,15 +77,19 @@ class EntropyBalancing(RidgedEntropyFirstStage):
             "B": B,
             "target": target,
             "curvature": records.n_samples * self.mu,
-            "log_base": self.log_base(records.n_samples),
         }
+        if self.base_measure is not None:
+            data["log_base"] = self.log_base(records.n_samples)
         return data if math.isinf(self.radius) else data | {"radius": self.radius}
 
     def declare(self, leaf: Leaves) -> Declaration:
         B = leaf("B")
         n, dimension = B.shape
         lam = cp.Variable(dimension, name="dual")
-        log_mean = cp.log_sum_exp(B @ lam + leaf("log_base")) - math.log(n)
+        scores = B @ lam
+        if self.base_measure is not None:
+            scores = scores + leaf("log_base")
+        log_mean = cp.log_sum_exp(scores) - math.log(n)
         ridge = leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
         objective = n * (log_mean - leaf("target") @ lam) + ridge
         ball = {} if math.isinf(self.radius) else {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)}

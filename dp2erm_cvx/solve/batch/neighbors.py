@@ -52,7 +52,7 @@ def solve_neighbors(
 
 def _chunk(n: int, chunk: int | None) -> int:
     if chunk is None:
-        return max(min(_CHUNK // n, 1024), 1) if n < 4096 else max(min(128, LARGEST_CHUNK // n), 1)
+        return max(min(max(_CHUNK // n, 128), 1024, LARGEST_CHUNK // n), 1)
     if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
         raise DeclarationError(f"chunk = {chunk!r}: must be a whole number of at least 1")
     if chunk * n > LARGEST_CHUNK and chunk > 1:

@@ -103,7 +103,7 @@ def minimize(batch: RowBatch, members: Members, goal: float) -> FastSolutions:
             far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
         V_new[far] = V[live][far]
         # convergence is faster than linear; weights written too early cost less than one more sweep for them
-        last = bool(np.mean(0.1 * radius[live] * ratio[live] <= goal) > 0.5)
+        last = bool(np.mean(0.3 * radius[live] * ratio[live] <= goal) > 0.5)
         part = members if len(live) == m else members.take(live)
         room = None if not last else weights if len(live) == m else np.empty((len(live), n))
         G_new = batch.sweep(V_new, part, room)
