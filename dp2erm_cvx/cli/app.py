@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from dp2erm_cvx import __version__
+from dp2erm_cvx.cli.audit import audit
 from dp2erm_cvx.cli.bounds import bounds
 from dp2erm_cvx.cli.certify import certify
 from dp2erm_cvx.cli.demo import demo
@@ -80,5 +81,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (fit, predict, bounds, plan, programs, certify, ledger, demo):
+for command in (fit, predict, bounds, plan, programs, certify, audit, ledger, demo):
     main.add_command(command)

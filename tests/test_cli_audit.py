@@ -1,0 +1,75 @@
+"""``dp2erm audit``: what it prints, saves, replays and refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import run, write_files
+
+MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
+MMD += ["--arm-floor", "25", "--n", "100", "--solves", "1500"]
+IPW = ["audit", "--program", "ipw_logistic", "--ridge", "1", "--covariate-bound", "1", "--n", "40"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files()
+    return tmp_path
+
+
+def test_a_violated_bound_is_shown_saved_and_replayed_by_another_solver(folder):
+    result = run(*MMD, "--save", "pair")
+    assert result.exit_code == 1
+    (row,) = [line for line in result.stdout.splitlines() if "VIOLATED" in line]
+    assert "paper, printed" in row
+    assert "a search, not a proof" in result.stdout
+    assert Path("pair.npz").exists()
+    again = run("audit", "--replay", "pair", "--solver", "osqp")
+    assert again.exit_code == 1
+    assert "VIOLATED by this pair" in again.stdout
+    assert "both intervals meet" in again.stdout
+    facts = json.loads(run("audit", "--replay", "pair", "--json").stdout)
+    assert facts["violated"] is facts["agrees"] is True
+    assert facts["movement"]["low"] > facts["claim"]["bound"]
+
+
+def test_json_repeats_and_says_that_no_data_were_read(folder):
+    first, second = (json.loads(run(*IPW, "--solves", "300", "--json").stdout) for _ in range(2))
+    first.pop("seconds"), second.pop("seconds")
+    assert first == second
+    assert first["private"] is True
+    assert first["proof"] is False
+    assert not any(verdict["violated"] for verdict in first["verdicts"])
+
+
+def test_data_are_read_and_it_says_so(folder):
+    words = ["audit", "data.csv", "--program", "ipw_logistic", "--domain", "domain.toml", "--solves", "200"]
+    result = run(*words, "--treatment", "a", "--outcome", "y", "--json")
+    assert result.exit_code == 0
+    assert "NOT PRIVATE" in result.stderr
+    plain = json.loads(result.stdout)
+    assert (plain["private"], plain["n_samples"], plain["n_features"]) == (False, 200, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["audit"], "--program is missing"),
+        (["audit", "--replay", "pair", "--program", "mmd"], "--replay takes"),
+        (["audit", "--replay", "nothing"], "not a saved counterexample"),
+        ([*IPW, "--solves", "0"], "solves"),
+        ([*IPW, "--seconds", "nan"], "seconds"),
+        ([*IPW, "--solver", "newton"], "declared problem"),
+        ([*IPW, "--save", "no/where"], "cannot be written"),
+        (["audit", "--program", "ipw_private", "--covariate-bound", "1"], "adds noise"),
+        (["audit", "--program", "nope", "--covariate-bound", "1"], "nope"),
+    ],
+)
+def test_bad_input_is_one_line(folder, words, complaint):
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert complaint in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
