@@ -43,6 +43,12 @@ def test_unseeded_releases_differ_and_seeded_ones_are_marked(folder):
     assert run(*FIT, "--seed", "5").stdout.count("NOT PRIVATE") >= 2
 
 
+@pytest.mark.parametrize("solver", ["newton", "projected_gradient", "clarabel", "scs", "first_certified"])
+def test_every_named_solver_makes_a_private_release(folder, solver):
+    release = Release.from_json(run(*FIT, "--program", "ipw_logistic", "--solver", solver, "--json").stdout)
+    assert release.private
+
+
 def test_flags_override_the_domain_file(folder):
     words = ["--outcome-bound", "4", "--range", "x2=-2:2", "--relation", "replace-one-keep-treatment"]
     domain = json.loads(run(*FIT, *words, "--json").stdout)["domain"]

@@ -95,7 +95,7 @@ def fit(data: str, **options: Any) -> None:
 
         # everything that is declared is judged before the data are read
         budget = Budget(options["epsilon"], options["delta"])
-        solver = solver_by_name(options["solver"])
+        solver_by_name(options["solver"])
         domain = read_domain(options)
         first = first_stage(options["program"], options)
         dataset = read_data(data, options, domain)
@@ -109,7 +109,7 @@ def fit(data: str, **options: Any) -> None:
             calibration=options["calibration"],
             noise=options["noise"],
             split=options["split"],
-            solver=solver,
+            solver=options["solver"],  # by name, which goes on to those that certify by design
             seed=seed,
             arithmetic=options["arithmetic"],
             value_share=options["value_share"],

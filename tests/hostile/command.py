@@ -31,7 +31,7 @@ def run(words: list[str]) -> Outcome:
         raise Failure(f"traceback or warning with exit 0: {words}: {result.output[-1500:]}")
     if "--json" in words and result.stdout.lstrip().startswith(("{", "[")):
         shown = strict_json(result.stdout)
-        if isinstance(shown, dict) and "private" in shown:
+        if isinstance(shown, dict) and "guarantee" in shown:
             return _release(words, shown)
     elif (found := _NO_NUMBER.search(result.stdout)) and "--help" not in words and "-h" not in words:
         raise Failure(f"non-finite number on the screen: {found.group()!r}: {words}: {result.stdout[-1500:]}")

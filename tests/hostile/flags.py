@@ -42,11 +42,16 @@ BASES: dict[str, list[str]] = {
     "bounds": ["--program", "entropy_balancing", "--covariate-bound", "1", "--json"],
     "programs": ["--json"],
     "certify": ["--n", "20", "--program", "uniform", "--solver", "newton", "--json"],
+    "audit": ["--program", "ipw_logistic", "--covariate-bound", "1", "--n", "20", "--solves", "60", "--json"],
     "ledger": ["book.db", "--json"],
     "demo": ["--nope"],
 }
 #: Without these the honest command takes longer than a case may.
-_KEPT = {"certify": {"--n", "--program", "--solver"}, "demo": {"--nope"}}
+_KEPT = {
+    "certify": {"--n", "--program", "--solver"},
+    "audit": {"--program", "--n", "--solves"},
+    "demo": {"--nope"},
+}
 
 
 def names(command: str) -> list[str]:

@@ -55,9 +55,12 @@ def universe_of(
         return Universe(domain, *size)
     if n_samples is None:
         raise DeclarationError("n_samples: needed where no data are given")
+    n = whole_number("n_samples", n_samples, at_least=2)
+    if 2 * (domain.arm_floor or 0) > n:
+        raise DeclarationError(f"arm_floor = {domain.arm_floor:g}: {n} records cannot hold two such arms")
     return Universe(
         domain,
-        whole_number("n_samples", n_samples, at_least=2),
+        n,
         whole_number("n_features", 2 if n_features is None else n_features, at_least=1),
     )
 
