@@ -71,6 +71,9 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         log_q: Array = np.log(np.array(self.base_measure))
         return log_q - math.log(math.fsum(self.base_measure) / n_samples)
 
+    def largest_log_base(self, n_samples: int) -> float:
+        return float(np.max(np.abs(self.log_base(n_samples)), initial=0.0))
+
     def data(self, records: Records) -> dict[str, Value]:
         B, target = self.moments(records)
         data: dict[str, Value] = {

@@ -32,6 +32,7 @@ from dp2erm_cvx.program import (
     StabilityBound,
     Value,
     WholeSpace,
+    coefficient_weights_reach,
     logistic_reach,
     public_number,
     public_radius,
@@ -115,6 +116,13 @@ class PrivateLogistic(PrivateFirstStage):
             set_norm=self.radius,
             set_rounding=WholeSpace().rounding(p),
         )
+
+    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+        # given the coefficient; how large it may be is not known without its calibration or a radius
+        if math.isinf(self.radius):
+            return None
+        p = n_features + (1 if domain.intercept else 0)
+        return coefficient_weights_reach(p, covariate_bound=domain.covariate_bound, norm=self.radius)
 
     def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
         M = domain.covariate_bound

@@ -8,6 +8,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.program import BalanceFunctions, Linear, Moments
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
@@ -36,11 +37,11 @@ def hostile(rng, n, p):
     return X, a
 
 
-def settings(rng, domain):
+def settings(rng, domain, n):
     ridge = 10.0 ** rng.uniform(-7, 1)
     radius = float(rng.choice([0.1, 1.0, 4.0, math.inf]))
     trim = float(rng.choice([1.5, 5.0, math.inf]))
-    kind = rng.integers(4)
+    kind = rng.integers(5)
     if kind == 0:
         return IPWLogistic(ridge=ridge, radius=radius, trim=trim)
     if kind == 1:
@@ -49,6 +50,10 @@ def settings(rng, domain):
         return EntropyBalancing(arm_mass=mass, balance=balance, ridge=ridge, radius=radius, trim=trim)
     if kind == 2:
         return EntropyBalancing(scaling="paper", ridge=ridge, radius=radius)
+    if kind == 3:
+        spread = float(rng.choice([1.0, 30.0, 290.0]))
+        base = tuple(10.0 ** rng.uniform(-spread, 0, n))
+        return EntropyBalancing(scaling="paper", ridge=ridge, radius=radius, base_measure=base)
     kernels = PooledMMD(ridge=max(ridge, 1e-5)), PooledMMD(ridge=max(ridge, 1e-5), kernel=Linear())
     return kernels[int(rng.integers(2))]
 
@@ -60,7 +65,7 @@ def worst_ratio(cases, seed, largest_n):
     while len(ratios) < cases:
         n, p = int(rng.integers(2, largest_n)), int(rng.integers(1, 8))
         domain = Domain(float(rng.choice([0.1, 1.0, 30.0])), 1.0, arm_floor=1)
-        program = settings(rng, domain).resolve(domain)
+        program = settings(rng, domain, n).resolve(domain)
         reach = program.reachable_error(domain, n, p)
         if not reach <= 1e-6:
             continue
@@ -110,6 +115,42 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
     for _ in range(20):
         X, a = hostile(rng, 60, 2)
         assert model.fit(X, a, rng.uniform(-1, 1, 60)).release_.private
+
+
+@pytest.mark.parametrize("radius", [0.1, 1.0])
+@pytest.mark.parametrize("first", [EntropyBalancing, IPWLogistic])
+def test_a_ball_keeps_small_ridges_within_the_tolerance(first, radius) -> None:
+    domain = Domain(1.0, 1.0)
+    default = first().resolve(domain)
+    for n in (100, 100_000):
+        program = first(ridge=1e-5 * default.mu, radius=radius)
+        assert program.resolve(domain).reachable_error(domain, n, 10) <= 1e-6
+
+
+@pytest.mark.parametrize("first", [EntropyBalancing, IPWLogistic])
+def test_without_a_ball_the_reach_is_lost_only_where_v_is_at_its_cap_anyway(first) -> None:
+    domain = Domain(1.0, 1.0)
+    for n in (50, 1000, 100_000):
+        for ridge in np.geomspace(1e-9, 1.0, 50):
+            program = first(ridge=ridge).resolve(domain)
+            if not program.reachable_error(domain, n, 10) <= 1e-6:
+                assert program.bound(n, domain).V >= 0.999 * 2 * n
+
+
+@pytest.mark.parametrize("radius", [0.5, 30.0])
+def test_weights_at_a_given_coefficient_are_within_the_reach(radius) -> None:
+    rng = np.random.default_rng(3)
+    domain = Domain(2.0, 1.0)
+    program = PrivateLogistic(radius=radius, trim=math.inf).resolve(domain)
+    reach = program.reachable_error(domain, 40, 4)
+    assert PrivateLogistic().resolve(domain).reachable_error(domain, 40, 4) is None
+    assert reach < 1e-10
+    for _ in range(100):
+        X, a = hostile(rng, 40, 4)
+        model = program.model(domain.records(2 * X, a, np.zeros(40)))
+        v = rng.normal(size=4)
+        v *= radius / np.linalg.norm(v)
+        assert 0.0 < model.output_radius(v, 0.0) / 40 <= reach
 
 
 def test_what_is_not_known_is_said_to_be_so() -> None:

@@ -10,6 +10,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
 from dp2erm_cvx.program import Compiled, Declaration, L1Ball, UserRegularizer, parameter_cost
@@ -23,6 +24,8 @@ from dp2erm_cvx.solve import (
     ProjectedGradient,
     Solution,
     Status,
+    certify,
+    conic,
     solve,
 )
 from tests.helpers import bind, make_domain, make_records, output_distance
@@ -92,6 +95,77 @@ def test_a_regularizer_that_is_not_a_convex_scalar_is_refused(expression):
 def test_a_regularizer_whose_dual_cone_cannot_be_checked_is_refused():
     with pytest.raises(CertificateError, match="exponential"):
         solve(bind(user(lambda theta: cp.log_sum_exp(theta)), RECORDS), solver="clarabel")
+
+
+UNCHECKED = {
+    "exponential": cp.log_sum_exp,
+    # by default CVXPY states powers through second-order cones
+    "power": lambda theta: cp.sum(cp.power(theta, 3.3, approx=False)),
+    "semidefinite": lambda theta: cp.lambda_max(cp.diag(theta)),
+}
+
+
+@pytest.mark.parametrize("cone", UNCHECKED)
+def test_what_no_gap_is_measured_for_is_refused_before_the_data_are_touched(cone):
+    program = PROGRAMS["itr"](regularizer=UserRegularizer(UNCHECKED[cone], cone))
+    model = PrivateTwoStageERM(make_domain(), Budget(1.0), "uniform", program)
+    with pytest.raises(ProgramError, match="atoms"):
+        model.plan(60, 3)
+    with pytest.raises(ProgramError, match="convex scalar"):
+        UserRegularizer(lambda theta: -cp.sum_squares(theta)).refuse_unchecked(3)
+    for number in (lambda theta: 0, lambda theta: cp.norm(theta, 2), lambda theta: cp.huber(cp.sum(theta))):
+        UserRegularizer(number).refuse_unchecked(3)
+
+
+@pytest.mark.parametrize("error", [cp.SolverError("1.23"), ValueError("NaN"), OverflowError("range")])
+def test_a_gap_that_cannot_be_measured_is_infinite_and_raises_nothing(monkeypatch, error):
+    """Whether it can may depend on the data, and a private fit must end in a release all the same."""
+    instance = bind(user(lambda theta: cp.norm(theta, 2)), RECORDS)
+    point = solve(instance, solver="clarabel").point
+
+    def fail(problem):
+        raise error
+
+    monkeypatch.setattr(conic, "_lower_bound", fail)
+    certificate = certify(instance, point)
+    assert certificate.duality_gap == certificate.radius == np.inf
+    assert not solve(instance, solver="clarabel", throw=False).certified
+
+
+@pytest.mark.parametrize("found", [np.nan, np.inf])
+def test_a_dual_point_that_is_not_finite_proves_nothing(monkeypatch, found):
+    instance = bind(user(lambda theta: cp.norm(theta, 2)), RECORDS)
+    point = solve(instance, solver="clarabel").point
+    raw = type("Raw", (), {"x": np.full(3, found), "z": np.full(3, found)})
+    monkeypatch.setattr(
+        cp.reductions.solvers.solving_chain.SolvingChain, "solve_via_data", lambda *_, **__: raw
+    )
+    assert certify(instance, point).radius == np.inf
+
+
+def printing_instance() -> Any:
+    """Outcomes and covariates so far apart in size that SCS comments on its residuals."""
+    rng = np.random.default_rng(0)
+    domain = Domain(1e-6, 1e30)
+    records = domain.records(rng.normal(size=(5, 2)) * 1e-6, rng.integers(0, 2, 5), rng.normal(size=5) * 1e30)
+    program = user(lambda theta: cp.norm(theta, 2)).resolve(domain)
+    return program.instance(records, np.ones(5), gamma=1e-20, noise=rng.normal(size=2) * 1e24)
+
+
+def test_a_solver_that_prints_residuals_is_not_heard(capfd):
+    instance = printing_instance()
+    compiled = Compiled(instance.program.declare, instance.data)
+    compiled.load(instance.data)
+    with pytest.warns(UserWarning, match="inaccurate"):
+        compiled.problem.solve(solver=cp.SCS, max_iters=1000, eps_abs=1e-9, eps_rel=1e-9)
+    assert "slackness residual" in capfd.readouterr().out
+    for settings in (SCS(max_iterations=1000), Clarabel(), "first_certified"):
+        try:
+            solve(instance, solver=settings, throw=False)
+        except SolverError:
+            continue
+    heard = capfd.readouterr()
+    assert heard.out == heard.err == ""
 
 
 def test_a_declaration_that_is_not_dpp_is_refused():
@@ -187,9 +261,10 @@ def test_a_claimed_status_neither_certifies_nor_refuses(monkeypatch, claim, stat
         solve(instance, solver=SCS(eps=1e-2), polish=False)
 
 
-def test_a_solver_that_raises_becomes_a_typed_error(monkeypatch):
+@pytest.mark.parametrize("kind", [cp.SolverError, ValueError, OverflowError])
+def test_a_solver_that_raises_becomes_a_typed_error(monkeypatch, kind):
     def fail(self, *arguments, **settings):
-        raise cp.SolverError("private numbers inside")
+        raise kind("private numbers inside")
 
     monkeypatch.setattr(cp.Problem, "solve", fail)
     with pytest.raises(SolverError, match="another solver") as caught:

@@ -22,7 +22,7 @@ from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.reach import logistic_reach, public_reach
-from dp2erm_cvx.program.reach_weights import logistic_weights_reach
+from dp2erm_cvx.program.reach_weights import coefficient_weights_reach, logistic_weights_reach
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.second_stage import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
@@ -76,6 +76,7 @@ __all__ = [
     "WeightedLeastSquares",
     "WholeSpace",
     "clip_norm",
+    "coefficient_weights_reach",
     "factor",
     "logistic_reach",
     "logistic_weights_reach",

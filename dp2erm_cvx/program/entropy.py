@@ -133,7 +133,9 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         G = math.hypot(constant, balance_bound)
         # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
         row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
-        trim = getattr(self, "trim", math.inf)
+        trim, log_base = getattr(self, "trim", math.inf), self.largest_log_base(n_samples)
+        if log_base > 0.0:
+            slope = 2 * row_bound  # the mean is that under the base measure
         found = entropy_weights_reach(
             n_samples,
             2 * (1 + self.balance.degree * n_features),
@@ -142,8 +144,13 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
             ridge=self.mu,
             radius=self.radius,
             log_trim=math.log(trim) if math.isfinite(trim) else None,
+            log_base=log_base,
         )
         return math.inf if found is None else found
+
+    def largest_log_base(self, n_samples: int) -> float:
+        """Largest ``|log(n q_i)|`` of the base measure q: 0 unless a program has one."""
+        return 0.0
 
     def model(self, records: Records) -> ExponentialModel:
         return ExponentialModel(*self.moments(records), self.mu, self.radius)

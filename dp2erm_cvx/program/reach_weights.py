@@ -33,7 +33,12 @@ def logistic_weights_reach(
     if found is None:
         return None
     norm = min(radius, math.sqrt(0.2785 / ridge)) + found
-    return M * (found + dot_error(dimension) * norm) + CLOSED_FORM
+    return M * found + coefficient_weights_reach(dimension, covariate_bound=M, norm=norm)
+
+
+def coefficient_weights_reach(dimension: int, *, covariate_bound: float, norm: float) -> float:
+    """The same given the coefficient v, ``||v|| <= norm``: only the margins and the last step round."""
+    return covariate_bound * dot_error(dimension) * norm + CLOSED_FORM
 
 
 def entropy_weights_reach(
@@ -45,21 +50,26 @@ def entropy_weights_reach(
     ridge: float,
     radius: float,
     log_trim: float | None,
+    log_base: float = 0.0,
 ) -> float | None:
     """The same for weights ``exp(<b, v>)``, rows ``||b|| <= row_bound`` and ``||t - mean(b)|| <= slope``.
 
     Rows are centered, so their norms are at most ``2 row_bound``, the target's at most ``row_bound + slope``,
     and a score is wrong by ``(dot_error + 2 u) 2 row_bound ||v||``. The minimizer obeys
     ``mu ||v||^2 <= <t - mean(b), v>``. A trim (``log_trim`` its log) breaks the common shift of all scores.
+    With a base measure q, ``|log(n q_i)| <= log_base`` is added to every score, which rounds by four units of
+    it, and the mean is that under q.
     """
     n, spread = n_samples, 2 * row_bound
     per_norm = (dot_error(dimension) + 2 * UNIT) * spread  # error of a score, per unit of ||v||
     size = spread + 2 * row_bound
+    base_error = 4 * UNIT * log_base
+    terms = 18 * UNIT + 2.2 * base_error + sum_error(n)
     sizes = Sizes(
         strong_convexity=n * ridge,
         smoothness=n * spread**2 + n * ridge,
         slope=n * slope,
-        rounding=n * (spread * (18 * UNIT + sum_error(n)) + 4 * UNIT * (row_bound + slope + size)),
+        rounding=n * (spread * terms + 4 * UNIT * (row_bound + slope + size)),
         rounding_growth=n * (spread * 2.2 * per_norm + 4 * UNIT * ridge),
         minimizer_norm=min(slope / ridge, radius) if ridge > 0 else radius,
         set_norm=radius,
@@ -69,9 +79,9 @@ def entropy_weights_reach(
     if found is None:
         return None
     norm = sizes.minimizer_norm + found
-    if not per_norm * norm <= 0.01:  # the growth above linearizes exp
+    if not per_norm * norm + base_error <= 0.01:  # the growth above linearizes exp
         return None
-    kappa = spread * found + per_norm * norm
+    kappa = spread * found + per_norm * norm + base_error
     if log_trim is not None:
         kappa += size * (found + dot_error(dimension) * norm) + 2 * UNIT * abs(log_trim)
     return kappa + CLOSED_FORM

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+import cvxpy as cp
 
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.privacy import public_size
@@ -46,10 +49,39 @@ class UserRegularizer:
     def declared(self, theta: Any) -> Any:
         """The CVXPY expression. Raises ProgramError unless it is a convex scalar."""
         expression = self.expression(theta)
+        if not isinstance(expression, cp.Expression):
+            expression = cp.Constant(expression)  # a number is one as well
         if not (expression.is_scalar() and expression.is_convex()):
             raise ProgramError(f"regularizer {self.name!r}: must be a convex scalar CVXPY expression")
         return expression
 
+    def refuse_unchecked(self, n_parameters: int) -> None:
+        """Refuse, without any data, what no duality gap can be measured for over R^n_parameters.
+
+        Raises ProgramError for an expression that is no convex scalar, that CVXPY cannot compile, or that
+        needs exponential, power or semidefinite cones.
+        """
+        theta = cp.Variable(n_parameters)
+        problem = cp.Problem(cp.Minimize(self.declared(theta) + cp.sum_squares(theta)))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # CVXPY comments on how it approximates powers
+                dims = problem.get_problem_data(cp.CLARABEL)[0]["dims"]
+        except Exception as error:  # of the user's expression, of which any kind may come
+            raise ProgramError(
+                f"regularizer {self.name!r}: CVXPY cannot compile it ({type(error).__name__})"
+            ) from None
+        if has_unchecked_cones(dims):
+            raise ProgramError(
+                f"regularizer {self.name!r}: state it without exponential, power or semidefinite atoms; the "
+                "duality gap can be checked for quadratic and second-order cones only"
+            )
+
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
         return {"custom": self.name}
+
+
+def has_unchecked_cones(dims: Any) -> bool:
+    """Whether a problem in conic form (CVXPY's ``ConeDims``) has cones that no gap is measured for."""
+    return bool(dims.exp or dims.psd or dims.p3d or getattr(dims, "pnd", ()))

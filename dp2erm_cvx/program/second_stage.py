@@ -163,11 +163,13 @@ class WeightedLeastSquares(SecondStage):
         """The radius where Newton's method stops (:func:`~dp2erm_cvx.program.reach.radius_at_floor`).
 
         None for a user's regularizer, which only a duality gap judges, for constants that state no bounds on
-        x and z, and for a curvature too small for floating point. Raises DeclarationError.
+        x and z, and for a curvature too small for floating point. Raises DeclarationError, and ProgramError
+        for a user's regularizer that no gap can be measured for.
         """
         n, ridge, reach = public_reach(n_samples, gamma, noise_norm)
         loss = self.loss_constants(domain, n_features)
         if isinstance(self.regularizer, UserRegularizer):
+            self.regularizer.refuse_unchecked(loss.n_parameters)
             return None
         if loss.covariate_bound is None or loss.response_bound is None:
             return None

@@ -11,7 +11,12 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.regularizer import has_unchecked_cones
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.solve.silence import silenced
+
+#: What CVXPY and the solvers below it raise on numbers they cannot deal with.
+NUMERICAL_FAILURES = (cp.SolverError, ValueError, ArithmeticError)
 
 
 def conic_gap(instance: Instance, point: Array) -> float:
@@ -22,20 +27,29 @@ def conic_gap(instance: Instance, point: Array) -> float:
     left of dual stationarity charged against the size of the primal point. It is therefore no
     rigorous bound where the optimum is much larger than that point.
 
-    Raises CertificateError where the dual cone is not one this file can check.
+    ``inf`` where no lower bound was found, which may depend on the data. Raises CertificateError where the
+    dual cone is not one this file can check, which does not: it is the declared problem's.
     """
     compiled = Compiled(instance.program.declare, instance.data, embed=True)
     compiled.load(instance.data)
-    lower = _lower_bound(compiled.problem)
+    try:
+        with silenced():
+            lower = _lower_bound(compiled.problem)
+    except NUMERICAL_FAILURES:
+        return math.inf
     (variable,) = compiled.declaration.variables.values()
     variable.value = point
     value = float(compiled.problem.objective.value)
+    if not math.isfinite(value - lower):
+        return math.inf
     rounding = 1e-14 * (abs(value) + abs(lower))
     return max(value - lower, 0.0) + rounding
 
 
 def _lower_bound(problem: Any) -> float:
+    """A lower bound on the optimum, ``-inf`` where none was found."""
     data, chain, _ = problem.get_problem_data(cp.CLARABEL)
+    _refuse_unchecked_cones(data["dims"])
     raw = chain.solve_via_data(
         problem,
         data,
@@ -50,7 +64,7 @@ def _lower_bound(problem: Any) -> float:
     )
     x, z = np.asarray(raw.x), np.asarray(raw.z)
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
-        raise CertificateError("no dual point was found to measure the duality gap with")
+        return -math.inf
     z = _into_dual_cone(z, data["dims"])
     quadratic = data["P"] @ x if data.get("P") is not None else np.zeros_like(x)
     stationarity = quadratic + data["c"] + data["A"].T @ z
@@ -60,12 +74,15 @@ def _lower_bound(problem: Any) -> float:
     return lower + float(np.sum(data.get("offset", 0.0)))
 
 
-def _into_dual_cone(z: Array, dims: Any) -> Array:
-    if dims.exp or dims.psd or dims.p3d:
+def _refuse_unchecked_cones(dims: Any) -> None:
+    if has_unchecked_cones(dims):
         raise CertificateError(
             "the duality gap can be checked for quadratic and second-order cone regularizers only; "
             "state the regularizer without exponential, power or semidefinite atoms"
         )
+
+
+def _into_dual_cone(z: Array, dims: Any) -> Array:
     z = z.copy()
     position = dims.zero
     z[position : position + dims.nonneg] = np.maximum(z[position : position + dims.nonneg], 0.0)
@@ -73,6 +90,6 @@ def _into_dual_cone(z: Array, dims: Any) -> Array:
     for size in dims.soc:
         z[position] = max(z[position], float(np.linalg.norm(z[position + 1 : position + size])))
         position += size
-    if position != len(z) or math.isnan(float(np.sum(z))):
+    if position != len(z):
         raise CertificateError("the dual point does not match the cones of the declared problem")
     return z

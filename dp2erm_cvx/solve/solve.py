@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections import OrderedDict
 from dataclasses import dataclass
 
-import cvxpy as cp
 import numpy as np
 from scipy.optimize import linprog
 
@@ -20,6 +18,8 @@ from dp2erm_cvx.program.exponential import HardExponentialModel
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve import gradient, newton
 from dp2erm_cvx.solve.certificate import Certificate, certify
+from dp2erm_cvx.solve.conic import NUMERICAL_FAILURES
+from dp2erm_cvx.solve.silence import silenced
 from dp2erm_cvx.solve.solution import Solution, Stats
 from dp2erm_cvx.solve.solvers import (
     CVXPY_STATUS,
@@ -171,11 +171,10 @@ def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
             f"{settings.name} solves quadratic programs only; {instance.program.name} is not one"
         )
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # CVXPY warns of inaccuracy; the certificate measures it
+        with silenced():
             # cold, because a warm start biases what a first-order method returns
             problem.solve(solver=settings.cvxpy_name, warm_start=False, **settings.options())
-    except cp.SolverError:
+    except NUMERICAL_FAILURES:
         raise SolverError(
             f"{settings.name} failed on {instance.program.name}: choose another solver"
         ) from None
