@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 ORDER = (
     "errors",
     "privacy",
+    "parallel",
     "tables",
     "domain",
     "domain_file",
@@ -45,6 +46,7 @@ ORDER = (
 
 #: Some import even less.
 ONLY = {
+    "parallel": {"errors", "privacy"},
     "tables": {"errors"},
     "domain": {"errors", "privacy"},
     "data": {"errors", "tables"},

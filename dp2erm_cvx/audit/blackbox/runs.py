@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx.audit.blackbox.outcome import Outcome, of_exception, of_output
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.parallel import run_tasks
 
 #: Runs of each dataset that one worker does at a time: fixed, so that no result depends on the workers.
 CHUNK = 50
@@ -50,15 +50,6 @@ class Runner:
 def run_all(runner: Runner, runs: int, workers: int) -> tuple[list[Outcome], list[Outcome]]:
     """``runs`` outcomes of each dataset; more than one worker goes through joblib and its backend."""
     chunks = [(start, min(start + CHUNK, runs)) for start in range(0, runs, CHUNK)]
-    if workers == 1:
-        parts = [runner.run(*chunk) for chunk in chunks]
-    else:
-        try:
-            from joblib import Parallel, delayed
-        except ImportError:
-            raise DeclarationError(
-                "more than one worker needs joblib: install dp2erm-cvx[distributed]"
-            ) from None
-        parts = Parallel(n_jobs=workers)(delayed(runner.run)(*chunk) for chunk in chunks)
+    parts = run_tasks(runner.run, chunks, workers=workers)
     pairs = [pair for part in parts for pair in part]
     return [one for one, _ in pairs], [other for _, other in pairs]

@@ -1,0 +1,48 @@
+"""Independent tasks on the workers of joblib: processes of this machine, or a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import public_number
+
+_T = TypeVar("_T")
+
+
+def whole_workers(workers: float) -> int:
+    """A number of workers, or -1 for all of them. Raises DeclarationError."""
+    number = public_number("workers", workers)
+    if number != int(number) or (number < 1 and number != -1):
+        raise DeclarationError(f"workers = {workers!r}: must be a whole number of at least 1, or -1 for all")
+    return int(number)
+
+
+def run_tasks(function: Callable[..., _T], tasks: Iterable[tuple[Any, ...]], *, workers: int) -> Iterator[_T]:
+    """Yield ``function(*task)`` for every task, in the order of the tasks, each as soon as it is there.
+
+    One worker runs in this process. More go through joblib, so that its backend can be chosen outside::
+
+        with joblib.parallel_config(backend="dask"):
+            audit_stability(..., workers=-1)
+
+    A result must be a function of its task alone: it has a seed of its own, and never more than one thread of
+    the linear algebra, whose rounding would depend on their number. Raises DeclarationError for an invalid
+    number of workers, and whatever ``function`` raises.
+    """
+    workers = whole_workers(workers)
+    if workers == 1:
+        return (_alone(function, task) for task in tasks)
+    from joblib import Parallel, delayed
+
+    parallel = Parallel(n_jobs=workers, return_as="generator", pre_dispatch="2 * n_jobs")
+    found: Iterator[_T] = parallel(delayed(_alone)(function, task) for task in tasks)
+    return found
+
+
+def _alone(function: Callable[..., _T], task: tuple[Any, ...]) -> _T:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return function(*task)
