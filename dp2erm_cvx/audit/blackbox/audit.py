@@ -15,6 +15,7 @@ from dp2erm_cvx.audit.blackbox.scores import FAMILIES, scores
 from dp2erm_cvx.audit.result import Direction
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.parallel import whole_workers
 from dp2erm_cvx.privacy import Budget, public_number
 
 #: What each family is called in a report.
@@ -70,7 +71,7 @@ def audit_blackbox(
     statistics
         Functions from an output to a number of your own, whose tails are looked at as well.
     workers
-        Processes; more than 1 need joblib and follow its ``parallel_config``. They do not change the result.
+        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
 
     Raises DeclarationError for an invalid argument, for an output of another type, and where every run
     raised.
@@ -83,7 +84,7 @@ def audit_blackbox(
     if confidence >= 1.0:
         raise DeclarationError(f"confidence = {confidence!r}: must be between 0 and 1")
     families = _families(events, own=bool(statistics))
-    workers = whole_number("workers", workers, at_least=1)
+    workers = whole_workers(workers)
     if seed is None:
         seed = int(np.random.default_rng().integers(2**63))
     seed = whole_number("seed", seed, at_least=0)

@@ -20,6 +20,7 @@ from dp2erm_cvx.audit.stability.search import Progress, ResolveBudget, State
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.parallel import run_tasks, whole_workers
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
@@ -39,6 +40,7 @@ def audit_stability(
     seed: int = 0,
     solver: str = "clarabel",
     checkpoint: str | Path | None = None,
+    workers: int = 1,
     progress: Callable[[Progress], None] | None = None,
 ) -> StabilityAudit:
     """Search for neighbors whose weights move more than a bound allows.
@@ -67,7 +69,10 @@ def audit_stability(
         The conic solver of the declared CVXPY problem that at least 1 % of the neighbors solved in full, and
         all those reported, are compared with.
     checkpoint
-        File to save the search in after every round, and to go on from where it exists.
+        File to save the search in as it goes, and to go on from where it exists.
+    workers
+        Processes, -1 for all cores, through joblib and so through any backend of it
+        (:func:`~dp2erm_cvx.parallel.run_tasks`). What is found does not depend on them.
     progress
         Called after every round.
 
@@ -76,7 +81,7 @@ def audit_stability(
     """
     if isinstance(program, PrivateFirstStage):
         raise DeclarationError(f"{program.name} adds noise to its weights: its bound is about no re-solve")
-    seed = whole_number("seed", seed, at_least=0)
+    seed, workers = whole_number("seed", seed, at_least=0), whole_workers(workers)
     if not isinstance(solver_by_name(solver), ConicSolver):
         raise DeclarationError(f"solver = {solver!r}: must reach the declared problem, such as 'clarabel'")
     budget = ResolveBudget(seconds=60.0) if budget is None else budget
@@ -101,20 +106,24 @@ def audit_stability(
     if path is not None and path.exists():
         state = State.load(path, call)
     began = time.perf_counter()
+    deadline = None if budget.seconds is None else time.time() + budget.seconds
     whole = True
     while True:
         left = None if budget.solves is None else budget.solves - state.spent
-        elapsed = time.perf_counter() - began
-        if (left is not None and left <= 0) or (budget.seconds is not None and elapsed >= budget.seconds):
+        if (left is not None and left <= 0) or (deadline is not None and time.time() >= deadline):
             break
-        # nothing is gone on from a round that was cut short, so that a stop does not change what is found
-        whole = searcher.run(state, left) and whole
+        tasks = list(searcher.wave(state, left, deadline))
+        for found in run_tasks(searcher.run, [(task,) for task in tasks], workers=workers):
+            state.add(found.kept, found.scouted, found.resolved, found.check)
+            whole = whole and found.whole
+            if progress is not None:
+                shares = [] if budget.solves is None else [state.spent / budget.solves]
+                shares += [] if budget.seconds is None else [(time.perf_counter() - began) / budget.seconds]
+                progress(Progress(min(1.0, max(shares)), state.spent, searcher.highest(state)))
+        state.rounds += len(tasks)
+        # nothing is gone on from a wave that was cut short, so that a stop does not change what is found
         if path is not None and whole:
             state.save(path, call)
-        if progress is not None:
-            shares = [] if budget.solves is None else [state.spent / budget.solves]
-            shares += [] if budget.seconds is None else [(time.perf_counter() - began) / budget.seconds]
-            progress(Progress(min(1.0, max(shares)), state.spent, searcher.highest(state)))
     verdicts, worst, check = reported(searcher, state, claims, solver)
     return StabilityAudit(
         program=program,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.audit.stability.groups import Universe
-from dp2erm_cvx.audit.stability.resolve import Pair
+from dp2erm_cvx.audit.stability.resolve import Pair, Solved
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import ExponentialModel, FirstStage, LogisticModel, Moments
 from dp2erm_cvx.solve import solve
@@ -34,6 +34,7 @@ class Base:
         instance = program.instance(records)
         solution = solve(instance, throw=False)
         self.weights = solution.value
+        self.solved = Solved(solution.value, solution.certificate.output_radius)
         self.directions = self._directions(instance.model, solution.point)
 
     def _directions(self, model: object, point: Array) -> list[Array]:

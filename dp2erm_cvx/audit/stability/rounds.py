@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +14,9 @@ from dp2erm_cvx.audit.stability.claims import Claim, Quantity
 from dp2erm_cvx.audit.stability.climb import climb, most
 from dp2erm_cvx.audit.stability.fast import scout_for
 from dp2erm_cvx.audit.stability.groups import Universe, joined
-from dp2erm_cvx.audit.stability.neighbors import Base, Replacement, propose
-from dp2erm_cvx.audit.stability.resolve import Pair, check, resolve
+from dp2erm_cvx.audit.stability.many import measured
+from dp2erm_cvx.audit.stability.neighbors import Base, propose
+from dp2erm_cvx.audit.stability.resolve import Pair, SolverCheck, check
 from dp2erm_cvx.audit.stability.search import Candidate, State
 from dp2erm_cvx.audit.stability.starts import structured_starts
 from dp2erm_cvx.domain import Array, Records
@@ -21,15 +25,41 @@ from dp2erm_cvx.program import FirstStage
 #: The name of the search over base datasets.
 BASE = "base"
 
+#: Rounds that start from the same state, whoever runs them: so no result depends on the number of workers.
+WAVE = 4
 #: Neighbors of one dataset in a round; ascents and solves of each; rounds of a strategy per drawn dataset.
-CHUNK, ASCENTS, ASCENT_SOLVES, STAY = 50, 4, 15, 4
+CHUNK, ASCENTS, ASCENT_SOLVES, STAY = 100, 4, 15, 4
 #: One in so many neighbors is solved again by the named solver.
 CHECKED = 100
 _SAMPLE = 7
 
 
+@dataclass(frozen=True)
+class Task:
+    """Round ``number`` of at most ``room`` neighbors, which may start from the pairs ``elite``.
+
+    It tries nothing after ``deadline`` (seconds since the epoch, on any machine).
+    """
+
+    number: int
+    room: int
+    elite: tuple[Candidate, ...]
+    deadline: float | None
+
+
+@dataclass
+class Found:
+    """What a round adds to the state; ``whole`` is False if its room or the deadline cut it short."""
+
+    whole: bool
+    check: SolverCheck
+    kept: list[Candidate] = field(default_factory=list)
+    scouted: int = 0
+    resolved: int = 0
+
+
 class Searcher:
-    """Runs rounds. Round r depends on the arguments, r and what was kept so far, and on nothing else."""
+    """Runs rounds. A round depends on the arguments and its task, and on nothing else."""
 
     def __init__(
         self,
@@ -50,39 +80,59 @@ class Searcher:
         self.scout = scout_for(program, self.small, sample) if BASE in names else None
         self._base: tuple[int, Base] | None = None
 
-    def run(self, state: State, left: int | None) -> bool:
-        """One round of at most ``left`` neighbors; False if that cut it short."""
-        number, turn = divmod(state.rounds, len(self.names))
-        rng = np.random.default_rng([self.seed, 2, state.rounds])
-        state.rounds += 1
+    def __getstate__(self) -> dict[str, Any]:
+        # a worker draws its own: the weights of a dataset are cheaper than sending them
+        return {**self.__dict__, "_base": None}
+
+    def wave(self, state: State, left: int | None, deadline: float | None) -> Iterator[Task]:
+        """The next rounds of the search, of at most ``left`` neighbors together."""
+        for number in range(state.rounds, state.rounds + WAVE):
+            room = self._most(number)
+            if left is not None:
+                room, left = min(room, left), left - room
+            if room > 0:
+                known = state.kept.get(self._aim(number // len(self.names)), [])
+                elite = tuple(pair for pair in known if pair.groups is not None)
+                # the first round of all finds something however little time there is
+                yield Task(number, room, elite, deadline if number else None)
+
+    def run(self, task: Task) -> Found:
+        """One round."""
+        number, turn = divmod(task.number, len(self.names))
+        if task.deadline is not None and time.time() >= task.deadline:
+            return Found(False, SolverCheck(self.solver))
+        rng = np.random.default_rng([self.seed, 2, task.number])
         if self.names[turn] == BASE:
-            return self._search_base(state, number, left, rng)
-        return self._search_data(state, self.names[turn], number, left, rng)
+            found = self._search_base(number, task, rng)
+        else:
+            found = self._search_data(self.names[turn], number, task.room, rng)
+        found.whole = task.room >= self._most(task.number)
+        return found
 
     def highest(self, state: State) -> float:
         """The largest movement over its bound so far."""
         return max((c.ratio(self.claims) for best in state.kept.values() for c in best), default=0.0)
 
-    def _search_base(self, state: State, number: int, left: int | None, rng: np.random.Generator) -> bool:
+    def _most(self, number: int) -> int:
+        """Neighbors that a round tries at most."""
+        if self.names[number % len(self.names)] == BASE:
+            assert self.scout is not None
+            return most(self.scout)
+        return max(CHUNK, ASCENTS * ASCENT_SOLVES)
+
+    def _search_base(self, number: int, task: Task, rng: np.random.Generator) -> Found:
         assert self.scout is not None
         quantity = self._aim(number)
-        elite = [known for known in state.kept.get(quantity, []) if known.groups is not None]
-        room = 10**9 if left is None else left
+        elite = joined([known.as_groups() for known in task.elite]) if task.elite else None
         with np.errstate(all="ignore"):
-            ends, spent = climb(
-                self.scout,
-                lambda moved: moved[quantity],
-                joined([known.as_groups() for known in elite]) if elite else None,
-                room,
-                rng,
-            )
+            ends, spent = climb(self.scout, lambda moved: moved[quantity], elite, task.room, rng)
             moved = self.scout.movements(ends)
-        state.scouted += spent
+        found = Found(True, SolverCheck(self.solver), scouted=spent)
         for index in range(len(ends)):
             values = {name.value: float(moved[name][index]) for name in Quantity}
             if np.isfinite(list(values.values())).all():
-                state.keep(Candidate.of_groups(ends, index, values, "search over base datasets"))
-        return left is None or left >= most(self.scout)
+                found.kept.append(Candidate.of_groups(ends, index, values, "search over base datasets"))
+        return found
 
     def _aim(self, number: int) -> Quantity:
         """Mostly V, which every release consumes; the other quantities claimed in turn."""
@@ -91,41 +141,29 @@ class Searcher:
             return Quantity.V
         return claimed[(number // 4 if Quantity.V in claimed else number) % len(claimed)]
 
-    def _search_data(
-        self, state: State, name: str, number: int, left: int | None, rng: np.random.Generator
-    ) -> bool:
+    def _search_data(self, name: str, number: int, room: int, rng: np.random.Generator) -> Found:
         index = 0 if self._given else number // STAY
         base = self.base(index)
-        size = ASCENTS if name == "ascent" else CHUNK
+        size = ASCENTS if name == "ascent" else min(CHUNK, room)
         changes = propose(base, name, number if self._given else number % STAY, size, rng)
-        tried = 0
+        tried = size
         if name == "ascent":
-            room = ASCENTS * ASCENT_SOLVES if left is None else left
-            ends = []
+            tried, ends = 0, []
             for change in changes:
                 if room - tried > 0:
                     end, solves = ascend(base, change, min(ASCENT_SOLVES, room - tried))
                     ends.append(end)
                     tried += solves
             changes = ends
-        elif left is not None:
-            changes = changes[:left]
-        pairs = [(change, base.pair(change)) for change in changes]
-        inside = [(change, pair) for change, pair in pairs if pair is not None]
-        state.resolved += max(tried, len(changes))
-        self._keep(state, index, inside)
-        return left is None or left >= max(CHUNK, ASCENTS * ASCENT_SOLVES)
-
-    def _keep(self, state: State, index: int, pairs: list[tuple[Replacement, Pair]]) -> None:
-        found = resolve(self.program, [pair for _, pair in pairs])
-        # two datasets a pair
-        due = max(0, -(-state.resolved // CHECKED) - state.check.datasets // 2)
-        state.check = state.check.plus(check(self.program, found[:due], self.solver))
-        changes = {id(pair): change for change, pair in pairs}
-        for item in found:
-            change = changes[id(item.pair)]
-            values = {name.value: interval.low for name, interval in item.movements.items()}
-            state.keep(Candidate.of_replacement(change, index, values))
+        inside = [(change, pair) for change in changes if (pair := base.pair(change)) is not None]
+        solved = measured(self.program, base, inside)
+        items = [item for _, item in solved]
+        again = check(self.program, items[: -(-tried // CHECKED)], self.solver, base=number == 0)
+        found = Found(True, again, resolved=tried)
+        for change, item in solved:
+            values = {quantity.value: interval.low for quantity, interval in item.movements.items()}
+            found.kept.append(Candidate.of_replacement(change, index, values))
+        return found
 
     @property
     def _given(self) -> bool:

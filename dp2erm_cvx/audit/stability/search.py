@@ -112,6 +112,14 @@ class State:
         """Neighbors so far."""
         return self.scouted + self.resolved
 
+    def add(self, kept: list[Candidate], scouted: int, resolved: int, check: SolverCheck) -> None:
+        """What a round found."""
+        self.scouted += scouted
+        self.resolved += resolved
+        self.check = self.check.plus(check)
+        for candidate in kept:
+            self.keep(candidate)
+
     def keep(self, candidate: Candidate) -> None:
         """Keep a pair for every quantity of which it is among the KEPT largest movements."""
         for quantity in Quantity:

@@ -95,7 +95,7 @@ def planted_half_diameter():
 )
 def test_planted_wrong_bounds_are_reported(planted):
     case, claim = planted()
-    solves = 8000 if planted is planted_half_diameter else 2500
+    solves = 26_000 if planted is planted_half_diameter else 2500
     result = audited(case, solves, [claim, Claim("sharp", Quantity.V, sharp(case))])
     wrong, right = result.verdicts
     assert wrong.violated

@@ -1,0 +1,83 @@
+"""Who does the work changes nothing: processes, a Dask cluster or none of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+
+from dp2erm_cvx import Domain
+from dp2erm_cvx.audit import audit_blackbox
+from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability, climb
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.parallel import run_tasks
+from dp2erm_cvx.registry import build, first_stages
+
+
+def halved(number: int) -> float:
+    if number == 7:
+        raise ArithmeticError("seven")
+    return number / 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_the_order_of_the_tasks_and_errors_come_through(workers):
+    assert list(run_tasks(halved, [(k,) for k in range(7)], workers=workers)) == [k / 2 for k in range(7)]
+    with pytest.raises(ArithmeticError, match="seven"):
+        list(run_tasks(halved, [(k,) for k in range(9)], workers=workers))
+
+
+def test_one_worker_does_a_task_when_it_is_asked_for():
+    found = run_tasks(halved, [(6,), (7,)], workers=1)
+    assert next(found) == 3.0
+
+
+@pytest.mark.parametrize("workers", [0, -2, 1.5, float("nan"), "all", True, None])
+def test_numbers_of_workers_that_are_none(workers):
+    with pytest.raises(DeclarationError, match="workers"):
+        run_tasks(halved, [], workers=workers)
+
+
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return rng.normal(size=(60, 3)), (rng.random(60) < 0.4).astype(int), np.zeros(60)
+
+
+def facts(workers: int) -> dict:
+    program = build(first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
+    result = audit_stability(
+        program, data(), Domain(2.0, 1.0), budget=ResolveBudget(solves=900), seed=4, workers=workers
+    )
+    return {name: value for name, value in result.to_dict().items() if name != "seconds"}
+
+
+def noisy_mean(values: np.ndarray, rng: np.random.Generator) -> float:
+    return float(np.mean(values) + rng.laplace(scale=2.0 / len(values)))
+
+
+def privacy_facts(workers: int) -> str:
+    found = audit_blackbox(
+        noisy_mean, np.zeros(10), np.eye(10)[0], epsilon=1.0, runs=400, takes_rng=True, seed=1, workers=workers
+    )
+    return str(found)
+
+
+@pytest.fixture(scope="module")
+def alone() -> tuple[dict, str]:
+    return facts(1), privacy_facts(1)
+
+
+def test_two_processes_find_what_one_finds(alone):
+    assert (facts(2), privacy_facts(2)) == alone
+
+
+def test_a_cluster_finds_what_one_process_finds(alone):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+        parallel_config(backend="dask"),
+    ):
+        assert (facts(-1), privacy_facts(-1)) == alone
