@@ -8,7 +8,7 @@ from joblib import parallel_config
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import audit_blackbox
-from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability, climb
+from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.registry import build, first_stages
@@ -57,7 +57,14 @@ def noisy_mean(values: np.ndarray, rng: np.random.Generator) -> float:
 
 def privacy_facts(workers: int) -> str:
     found = audit_blackbox(
-        noisy_mean, np.zeros(10), np.eye(10)[0], epsilon=1.0, runs=400, takes_rng=True, seed=1, workers=workers
+        noisy_mean,
+        np.zeros(10),
+        np.eye(10)[0],
+        epsilon=1.0,
+        runs=400,
+        takes_rng=True,
+        seed=1,
+        workers=workers,
     )
     return str(found)
 

@@ -21,11 +21,14 @@ from dp2erm_cvx.audit.result import DensityAudit
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import public_number
 
 #: Pairs that are looked at before one of them is audited; best pairs that are kept and refined.
 _SCREENED, _KEPT = 8, 6
+#: Steps that start from the same best pairs, whoever takes them.
+WAVE = 4
 #: Share of the steps that look at new pairs, and outputs that a look at Gaussian noise draws.
 _FRESH, _LOOK = 0.4, 60
 #: Points that a look at gamma or Laplace noise evaluates, about.
@@ -79,6 +82,7 @@ def search_pairs(
     starts: int = 16,
     draws: int = 4000,
     checkpoint: str | Path | None = None,
+    workers: int = 1,
 ) -> PairSearch:
     """Look for the neighbors of ``n_samples`` records on which ``model`` loses most, in its own domain.
 
@@ -93,8 +97,10 @@ def search_pairs(
     audits, seconds
         The search ends after whichever comes first. With ``audits`` alone the same ``seed`` repeats it.
     checkpoint
-        A file that holds the search after every step. If it exists the search goes on from there, to the
-        same result as without a break.
+        A file that holds the search as it goes. If it exists the search goes on from there, to the same
+        result as without a break.
+    workers
+        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
 
     Raises what :func:`audit_density` raises, except that a pair without a certified solution is only counted;
     CertificateError if every pair was; DataError for a checkpoint of another search.
@@ -109,12 +115,26 @@ def search_pairs(
     label = json.dumps([describe(model), n_samples, n_features, seed], default=float)
     if path is not None and path.exists():
         search.resume(*load_state(path, label))
-    end = time.monotonic() + seconds
-    while search.step < audits and (search.step == 0 or time.monotonic() < end):
-        search.advance()
-        if path is not None:
+    deadline = time.time() + seconds
+    while search.step < audits and (search.step == 0 or time.time() < deadline):
+        steps = range(search.step, min(search.step + WAVE, audits))
+        best = tuple(search.best)
+        tasks = [(step, best, deadline if step else math.inf) for step in steps]
+        for found in run_tasks(search.look, tasks, workers=workers):
+            search.add(found)
+        # a wave that was cut short is no place to go on from
+        if path is not None and len(steps) == WAVE and time.time() < deadline:
             save_state(path, label, search.step, search.counts, search.best)
     return search.finish({"seed": seed, "starts": starts, "draws": draws})
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What one step met: pairs screened and without certified solutions, and the audited one's height."""
+
+    screened: int
+    failed: int
+    audited: tuple[float, Pair] | None
 
 
 class _Search:
@@ -130,22 +150,31 @@ class _Search:
         """Go on from a saved state."""
         self.step, self.counts, self.best = step, counts.copy(), best
 
-    def advance(self) -> None:
-        """One step: screen, audit the best, keep it if it is among the best."""
-        rng = np.random.default_rng([self.seed, self.step])
-        pairs = self._pairs(rng)
+    def look(self, step: int, best: tuple[tuple[float, Pair], ...], deadline: float) -> _Step | None:
+        """One step: screen, and audit the best. None after the ``deadline``."""
+        if time.time() >= deadline:
+            return None
+        rng = np.random.default_rng([self.seed, step])
+        pairs = self._pairs(best, rng)
         heights = [self._screen(pair, rng) for pair in pairs]
-        self.counts[0] += len(pairs)
-        pair = pairs[int(np.argmax(heights))]
-        self.step += 1
+        failed = sum(math.isnan(height) for height in heights)
+        pair = pairs[int(np.argmax(np.nan_to_num(heights, nan=-math.inf)))]
         try:
             audit = self._audit(pair, self._quick())
         except CertificateError:
-            self.counts[1] += 1
+            return _Step(len(pairs), failed + 1, None)
+        return _Step(len(pairs), failed, (_height(audit), pair))
+
+    def add(self, found: _Step | None) -> None:
+        """Count a step, and keep its pair if it is among the best."""
+        if found is None:
             return
-        self.best.append((_height(audit), pair))
-        self.best.sort(key=lambda found: -found[0])
-        del self.best[_KEPT:]
+        self.step += 1
+        self.counts += np.array([found.screened, found.failed])
+        if found.audited is not None:
+            self.best.append(found.audited)
+            self.best.sort(key=lambda one: -one[0])
+            del self.best[_KEPT:]
 
     def finish(self, settings: dict[str, int]) -> PairSearch:
         """Audit the best pairs with the given settings, and the very best as it was found, too."""
@@ -168,18 +197,21 @@ class _Search:
     def _quick(self) -> dict[str, int]:
         return {"seed": self.seed, "starts": 1, "draws": _SEARCH_DRAWS}
 
-    def _pairs(self, rng: np.random.Generator) -> list[Pair]:
-        if not self.best or rng.random() < _FRESH:
+    def _pairs(self, best: tuple[tuple[float, Pair], ...], rng: np.random.Generator) -> list[Pair]:
+        if not best or rng.random() < _FRESH:
             return [self.maker.draw(rng) for _ in range(_SCREENED)]
         # better pairs are refined more often
-        rank = min(int(rng.geometric(0.5)), len(self.best)) - 1
-        return [self.maker.change(self.best[rank][1], rng) for _ in range(_SCREENED)]
+        rank = min(int(rng.geometric(0.5)), len(best)) - 1
+        return [self.maker.change(best[rank][1], rng) for _ in range(_SCREENED)]
 
     def _audit(self, pair: Pair, settings: dict[str, int]) -> DensityAudit:
         return audit_density(self.model, *pair.raw(self.model.domain), **settings)  # type: ignore[arg-type]
 
     def _screen(self, pair: Pair, rng: np.random.Generator) -> float:
-        """The largest log ratio where a search would start, or a high one among a few outputs."""
+        """The largest log ratio where a search would start, or a high one among a few outputs.
+
+        NaN where a solution was not certified.
+        """
         try:
             datasets = [self.model.dataset_from(*raw) for raw in pair.raw(self.model.domain)]
             one, other = laws(self.model, self.plan, datasets)
@@ -193,8 +225,7 @@ class _Search:
                 log_ratio(a, b, place) - a.error(place) - b.error(place) for a, b in ways for place in places
             ]
         except CertificateError:
-            self.counts[1] += 1
-            return -math.inf
+            return math.nan
         return max(ratio for ratio in ratios if not math.isnan(ratio))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.audit.stability.printed import PRINTED as PRINTED_ALONE
 from dp2erm_cvx.calibration import Calibration, Noise, calibrate, calibrate_paper
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
@@ -37,24 +38,6 @@ class BoundRow:
     refusal: str | None = None
 
 
-# the printed bounds without their minimum with the universal corollary
-_ALONE: dict[str, Callable[[Any, int, Domain], StabilityBound]] = {
-    "ipw_logistic": lambda p, n, d: stability.paper_ipw_logistic(
-        n, d.covariate_bound, p.mu, p.radius, usable=False
-    ),
-    "ipw_known": lambda p, n, d: stability.paper_known_coefficient(
-        n, d.covariate_bound, math.hypot(*p.coefficient), usable=False
-    ),
-    "ipw_randomized": lambda p, n, d: stability.paper_randomized_trial(n, p.propensity, usable=False),
-    "entropy_balancing": lambda p, n, d: stability.paper_entropy_balancing(
-        n, **p.paper_arguments(d), usable=False
-    ),
-    "mmd": lambda p, n, d: stability.paper_kernel_balancing(
-        n, p.kernel.bound(d.features_bound), n * p.ridge, p.cap, relation=d.relation, usable=False
-    ),
-}
-
-
 def statements(
     program: FirstStage, n_samples: int, domain: Domain
 ) -> Iterator[tuple[str, StabilityBound | str]]:
@@ -73,8 +56,8 @@ def statements(
         )
     usable = _tried(lambda: resolved.stability(n, domain, BoundFamily.PAPER))
     printed = usable
-    if resolved.name in _ALONE and not isinstance(usable, str):
-        printed = _ALONE[resolved.name](resolved, n, domain)
+    if resolved.name in PRINTED_ALONE and not isinstance(usable, str):
+        printed = PRINTED_ALONE[resolved.name](resolved, n, domain)
         yield PRINTED, printed
     yield USABLE, usable
     if not resolved.relations:

@@ -135,9 +135,10 @@ def test_gaussian_noise_is_searched_by_its_delta():
 def test_a_search_repeats_and_resumes(tmp_path):
     whole = search_pairs(release(), 5, 1, audits=6, starts=1, seed=3)
     state = tmp_path / "state.npz"
-    part = search_pairs(release(), 5, 1, audits=2, starts=1, seed=3, checkpoint=state)
-    assert part.audited == 2
-    rest = search_pairs(release(), 5, 1, audits=6, starts=1, seed=3, checkpoint=state)
+    part = search_pairs(release(), 5, 1, audits=4, starts=1, seed=3, checkpoint=state)
+    assert part.audited == 4
+    assert state.exists()
+    rest = search_pairs(release(), 5, 1, audits=6, starts=1, seed=3, checkpoint=state, workers=2)
     assert same(rest, whole)
     assert (rest.audit, rest.screened) == (whole.audit, whole.screened)
     assert not same(search_pairs(release(), 5, 1, audits=6, starts=1, seed=4), whole)

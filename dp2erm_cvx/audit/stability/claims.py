@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.audit.stability.printed import PRINTED
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import BoundFamily, StabilityBound, public_number
-from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound, public_number
+from dp2erm_cvx.program import ClosedFormWeights, FirstStage
 
 
 class Quantity(enum.StrEnum):
@@ -57,34 +58,6 @@ class Claim:
         }
 
 
-#: The printed bounds of the paper without their minimum with the universal corollary, and the number s with
-#: ``W1 = s norm_bound + 2 w_max``; s = 0 stands for sqrt(n).
-_PRINTED: dict[str, tuple[Callable[[Any, int, Domain], StabilityBound], float]] = {
-    "ipw_logistic": (
-        lambda p, n, d: stability.paper_ipw_logistic(n, d.covariate_bound, p.mu, p.radius, usable=False),
-        0.0,
-    ),
-    "ipw_known": (
-        lambda p, n, d: stability.paper_known_coefficient(
-            n, d.covariate_bound, math.hypot(*p.coefficient), usable=False
-        ),
-        2.0,
-    ),
-    "ipw_randomized": (lambda p, n, d: stability.paper_randomized_trial(n, p.propensity, usable=False), 2.0),
-    "entropy_balancing": (
-        lambda p, n, d: stability.paper_entropy_balancing(n, **p.paper_arguments(d), usable=False),
-        0.0,
-    ),
-    # as it is printed: without an exception for neighbors whose treatment differs, under which it is false
-    "mmd": (
-        lambda p, n, d: stability.paper_kernel_balancing(
-            n, p.kernel.bound(d.features_bound), n * p.ridge, p.cap, usable=False
-        ),
-        0.0,
-    ),
-}
-
-
 def claims_of(
     program: FirstStage, n_samples: int, domain: Domain
 ) -> tuple[tuple[Claim, ...], dict[str, str]]:
@@ -109,12 +82,15 @@ def claims_of(
         return bound
 
     sharp = collect("sharp", lambda: resolved.stability(n, domain))
-    printed, spread = _PRINTED.get(resolved.name, (None, 0.0))
     alone = None
-    if printed is not None and not math.isfinite(getattr(resolved, "trim", math.inf)):
-        alone = collect("paper, printed", lambda: printed(resolved, n, domain))
+    if resolved.name in PRINTED and not math.isfinite(getattr(resolved, "trim", math.inf)):
+        # as it stands, without an exception for a flipped treatment, under which it can be false
+        stated = dataclasses.replace(domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+        alone = collect("paper, printed", lambda: PRINTED[resolved.name](resolved, n, stated))
     if alone is not None and alone.W1 is not None:
-        norm = (alone.W1 - 2.0 * alone.w_max) / (spread or math.sqrt(n))
+        # where weights are functions of one record, W1 = 2 norm_bound + 2 w_max; else sqrt(n) norm_bound
+        spread = 2.0 if isinstance(resolved, ClosedFormWeights) else math.sqrt(n)
+        norm = (alone.W1 - 2.0 * alone.w_max) / spread
         if math.isfinite(norm):
             found.append(Claim("paper, printed", Quantity.L2, norm * (1 + 1e-12), alone.theorem))
     collect("paper, usable", lambda: resolved.stability(n, domain, BoundFamily.PAPER))

@@ -20,11 +20,11 @@ from dp2erm_cvx.audit.stability import (
     replay,
 )
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.experiments.reference_audits import wrong_bounds
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.stability import ipw_logistic, kernel_balancing, logistic
-from tests.audit.stability.cases import entropy, first_stage, ipw, trimmed_entropy
+from dp2erm_cvx.stability import ipw_logistic, logistic
+from tests.audit.stability.cases import INF, first_stage, ipw
 
-INF = math.inf
 IPW = first_stage("ipw_logistic", ridge=0.1, radius=1.0)
 UNIT = Domain(1.0, 1.0)
 
@@ -35,7 +35,7 @@ def audited(case, solves, bounds=None, **more):
         None,
         case.domain,
         bounds=bounds,
-        n_samples=case.n,
+        n_samples=case.n_samples,
         n_features=case.n_features,
         budget=ResolveBudget(solves=solves),
         **more,
@@ -43,7 +43,7 @@ def audited(case, solves, bounds=None, **more):
 
 
 def sharp(case):
-    return case.program.stability(case.n, case.domain).V
+    return case.program.stability(case.n_samples, case.domain).V
 
 
 def test_nothing_is_violated_where_the_bounds_are_right():
@@ -63,44 +63,22 @@ def test_nothing_is_violated_where_the_bounds_are_right():
     assert json.loads(json.dumps(result.to_dict()))["proof"] is False
 
 
-def planted_root_n():
-    case = ipw(400, 0.003, 1.0, 16.1)
-    return case, Claim("divided by sqrt n", Quantity.V, sharp(case) / math.sqrt(case.n))
-
-
-def planted_half():
-    case = entropy("equal", 400, 3, INF, 2.78)
-    return case, Claim("divided by 2", Quantity.V, sharp(case) / 2)
-
-
-def planted_keep_treatment():
-    case = dataclasses.replace(
-        ipw(100, 0, INF, 0), program=first_stage("mmd", ridge=1e3), domain=Domain(1, 1, arm_floor=25)
-    )
-    bound = kernel_balancing(100, 1.0, 1e5, 25, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    return case, Claim("flips forgotten", Quantity.V, bound.V)
-
-
-def planted_half_diameter():
+def half_the_diameter():
     case = ipw(400, 0.003, 1.0, 16.1)
     right = logistic.gradient_diameter
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logistic, "gradient_diameter", lambda margin: right(margin) / 2)
-        return case, Claim("flips forgotten", Quantity.V, ipw_logistic(400, 1.0, 0.003, 1.0).V)
+        wrong = Claim("half the diameter", Quantity.V, ipw_logistic(400, 1.0, 0.003, 1.0).V)
+    return dataclasses.replace(case, bounds=(wrong, Claim("sharp", Quantity.V, sharp(case))))
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [planted_root_n, planted_half, planted_keep_treatment, planted_half_diameter, trimmed_entropy],
-)
-def test_planted_wrong_bounds_are_reported(planted):
-    case, claim = planted()
-    solves = 26_000 if planted is planted_half_diameter else 2500
-    result = audited(case, solves, [claim, Claim("sharp", Quantity.V, sharp(case))])
+@pytest.mark.parametrize("case", [*wrong_bounds()[1:], half_the_diameter()], ids=lambda case: case.name)
+def test_planted_wrong_bounds_are_reported(case):
+    result = audited(case, 26_000 if case.name.startswith("IPW") else 2500, case.bounds)
     wrong, right = result.verdicts
     assert wrong.violated
     assert not right.violated
-    assert wrong.movement.low > claim.bound
+    assert wrong.movement.low > wrong.claim.bound
     assert "violated by this pair" in str(wrong)
     assert result.violations == (wrong,)
     assert result.check.disagreement <= 1.0
@@ -265,7 +243,7 @@ def test_budgets_that_are_none(given):
 
 
 def test_a_first_stage_without_a_ridge_is_solved_in_full():
-    case = dataclasses.replace(ipw(20, 0.0, 1.0, 0), n=20)
+    case = ipw(20, 0.0, 1.0, 0)
     result = audited(case, 30)
     assert "ridge = 0" in result.refused["sharp"]
     hard = first_stage("entropy_balancing_hard")
