@@ -56,9 +56,9 @@ $(VENV)/.created:
 	@$(PIP) install --upgrade "pip>=24"
 	@touch $@
 
-$(VENV)/.demo: EXTRAS := data,plots,secure
-$(VENV)/.dev: EXTRAS := data,plots,secure,dev
-$(VENV)/.docs: EXTRAS := data,plots,secure,docs
+$(VENV)/.demo: EXTRAS := data,plots,reports,secure
+$(VENV)/.dev: EXTRAS := data,plots,reports,secure,distributed,dev
+$(VENV)/.docs: EXTRAS := data,plots,reports,secure,docs
 $(VENV)/.all: EXTRAS := all
 $(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.all: pyproject.toml $(VENV)/.created
 	@echo "installing dp2erm-cvx[$(EXTRAS)]"

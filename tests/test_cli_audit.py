@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from dp2erm_cvx.experiments import reference_audits as reference
 from tests.command_line import run, write_files
+
+reference_wrong = reference.wrong_bounds()
 
 MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
 MMD += ["--arm-floor", "25", "--n", "100", "--solves", "1500"]
@@ -44,6 +47,33 @@ def test_json_repeats_and_says_that_no_data_were_read(folder):
     assert not any(verdict["violated"] for verdict in first["verdicts"])
 
 
+def test_a_page_and_json_are_written(folder):
+    result = run(*IPW, "--solves", "400", "--output-dir", "report")
+    assert result.exit_code == 0
+    assert "Report: report/audit.html, report/audit.json" in result.stdout
+    facts = json.loads(Path("report/audit.json").read_text())
+    (one,) = facts["audits"]
+    assert {cell["n_samples"] for cell in one["tightness"]} == {10, 20, 40, 80, 160}
+    assert facts["command"] == "dp2erm " + " ".join([*IPW, "--solves", "400", "--output-dir", "report"])
+    assert facts["command"] in Path("report/audit.html").read_text()
+    run(*IPW, "--solves", "60", "--output-dir", "bare", "--no-page", "--no-tightness")
+    assert [path.name for path in Path("bare").iterdir()] == ["audit.json"]
+    assert json.loads(Path("bare/audit.json").read_text())["audits"][0]["tightness"] == []
+
+
+def test_reference_audits_report_what_did_not_come_out(folder, monkeypatch):
+    few = reference.worst_cases()[:1]
+    monkeypatch.setattr(reference, "worst_cases", lambda: few)
+    monkeypatch.setattr(reference, "wrong_bounds", lambda: reference_wrong[1:2])
+    result = run("audit", "--reference", "--solves", "3000")
+    assert result.exit_code == 0, result.output
+    assert "2 of 2 as expected" in result.stdout
+    assert "so it came out" in Path("output/audit.html").read_text()
+    result = run("audit", "--reference", "--solves", "2", "--no-page")
+    assert result.exit_code == 1
+    assert "NOT AS EXPECTED" in result.stdout
+
+
 def test_data_are_read_and_it_says_so(folder):
     words = ["audit", "data.csv", "--program", "ipw_logistic", "--domain", "domain.toml", "--solves", "200"]
     result = run(*words, "--treatment", "a", "--outcome", "y", "--json")
@@ -63,6 +93,9 @@ def test_data_are_read_and_it_says_so(folder):
         ([*IPW, "--seconds", "nan"], "seconds"),
         ([*IPW, "--solver", "newton"], "declared problem"),
         ([*IPW, "--save", "no/where"], "cannot be written"),
+        ([*IPW, "--output-dir", "data.csv"], "cannot be made"),
+        ([*IPW, "--workers", "0"], "workers"),
+        (["audit", "--reference", "--program", "mmd"], "settings of its own"),
         (["audit", "--program", "ipw_private", "--covariate-bound", "1"], "adds noise"),
         (["audit", "--program", "nope", "--covariate-bound", "1"], "nope"),
     ],

@@ -22,7 +22,7 @@ def data():
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    words = ["demo", "--seed", "1", "--solver", "newton", "--output-dir", str(folder)]
+    words = ["demo", "--seed", "1", "--solver", "newton", "--output-dir", str(folder), "--audit-seconds", "2"]
     return CliRunner().invoke(main, words), folder
 
 
@@ -44,7 +44,7 @@ def rules(data):
 def test_the_demo_runs_and_is_readable(demo):
     result, folder = demo
     assert result.exit_code == 0, result.output
-    for number in range(1, 8):
+    for number in range(1, 9):
         assert f"\n{number}. " in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= max(100, len(str(folder)) + 60)
     assert "naive difference of means 2.54 kg" in result.stdout
@@ -55,6 +55,7 @@ def test_the_demo_runs_and_is_readable(demo):
 
 def test_no_number_is_cut_off_on_a_narrow_terminal(tmp_path):
     words = ["demo", "--seed", "1", "--solver", "newton", "--output-dir", str(tmp_path)]
+    words += ["--audit-seconds", "0"]
     text = CliRunner().invoke(main, words, env={"COLUMNS": "80"}).stdout
     assert "\N{HORIZONTAL ELLIPSIS}" not in text
 
@@ -64,6 +65,21 @@ def test_the_demo_states_the_whole_price(demo, effects, composed, rules):
     epsilon, delta = sum(one.epsilon for one in spent), sum(one.delta for one in spent)
     text = " ".join(demo[0].stdout.split())
     assert f"Publishing all {len(spent)} would cost epsilon = {epsilon:g}, delta = {delta:g}" in text
+
+
+def test_the_demo_ends_with_an_audit(demo):
+    result, folder = demo
+    tail = result.stdout[result.stdout.index("\n8. ") :]
+    assert tail.count("not violated") == 4
+    facts = json.loads((folder / "audit_nhefs.json").read_text())
+    assert [audit["title"] for audit in facts["audits"]] == [
+        "entropy",
+        "entropy, ridge/4",
+        "IPW",
+        "IPW, ridge/10",
+    ]
+    assert facts["private"] is False
+    assert "Not private" in (folder / "audit_nhefs.html").read_text()
 
 
 def test_the_demo_writes_a_figure_and_a_release(demo):

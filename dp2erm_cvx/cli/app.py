@@ -17,6 +17,7 @@ from dp2erm_cvx.cli.certify import certify
 from dp2erm_cvx.cli.demo import demo
 from dp2erm_cvx.cli.fit import fit
 from dp2erm_cvx.cli.ledger import ledger
+from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.plan import plan
 from dp2erm_cvx.cli.predict import predict
 from dp2erm_cvx.cli.programs import programs
@@ -30,6 +31,13 @@ _WIDEST = 500
 
 class Guarded(click.Group):
     """A group that ends every error in one line on stderr and an exit code."""
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
+        """Keep the words of the command line, for reports that say how to repeat them."""
+        words = list(args)
+        context = super().make_context(info_name, args, *rest, **extra)
+        context.meta[WORDS] = words
+        return context
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run, and exit with 0, 2, 70 or 130."""

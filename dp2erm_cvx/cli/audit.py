@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, data_options, setting_options
+from dp2erm_cvx.cli.audit_reference import run_reference
+from dp2erm_cvx.cli.audit_show import VIOLATED, Output, replayed, show
+from dp2erm_cvx.cli.options import WORDS, Number, data_options, setting_options
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit.stability import Progress, Replay, StabilityAudit
-
-#: Exit code where a bound was violated.
-VIOLATED = 1
+    from dp2erm_cvx.audit.stability import Cell, Progress
+    from dp2erm_cvx.report import AuditSection
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -36,37 +37,61 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 @click.option(
     "--solver", default="clarabel", show_default=True, help="Conic solver that checks the neighbors reported."
 )
+@click.option("--workers", type=Number(), default=1, show_default=True, help="Processes; -1 for all cores.")
 @click.option("--checkpoint", metavar="FILE", help="Save the search here, and go on from it.")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz and PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again with --solver, and certify it.")
+@click.option("--reference", is_flag=True, help="Run the audits whose outcome is known, and compare.")
+@click.option(
+    "--output-dir",
+    default="output",
+    show_default=True,
+    metavar="FOLDER",
+    help="For audit.html and audit.json.",
+)
+@click.option("--no-page", is_flag=True, help="Write audit.json only.")
+@click.option("--no-tightness", is_flag=True, help="Leave out the short searches over n and the ridge.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def audit(data: str | None, program: str | None, as_json: bool, **options: Any) -> int:
+@click.pass_context
+def audit(context: click.Context, /, data: str | None, program: str | None, **options: Any) -> int:
     """Compare how far weights move between neighbors with every bound that is stated for them.
 
     Without DATA the search is over datasets of the domain as well; with DATA over neighbors of those records
     too, and the result is for the data holder only. A search refutes a bound or says nothing. The exit code
-    is 1 where a bound is violated.
+    is 1 where a bound is violated, or where --reference does not come out as it should.
+
+    Short searches at other n and ridges come on top, each with a twentieth of the budget. --reference gives
+    --solves [80000] to each audit, or divides --seconds among them.
     """
     if options["replay"] is not None:
-        if program is not None or data is not None:
+        if program is not None or data is not None or options["reference"]:
             raise DeclarationError("--replay takes the program and the records from the saved pair")
-        return _replayed(options["replay"], options["solver"], as_json)
+        return replayed(options["replay"], options["solver"], options["as_json"])
+    command = shlex.join(["dp2erm", *context.meta[WORDS]])
+    output = Output(options["output_dir"], "audit", page=not options["no_page"])
+    if options["reference"]:
+        if data is not None or program is not None or options["save"] or options["checkpoint"]:
+            raise DeclarationError("--reference has programs and settings of its own")
+        return run_reference(options, output, command)
     if program is None:
         raise DeclarationError("--program is missing: name the first stage")
-    result = _searched(data, program, options)
+    section = _searched(data, program, options)
+    result = section.audit
     if options["save"] is not None:
         worst = max(result.verdicts, key=lambda verdict: verdict.ratio)
         result.save_counterexample(options["save"], worst)
     if data is not None:
         click.echo(f"NOT PRIVATE: these numbers depend on the records of {data}", err=True)
-    if as_json:
+    written = output.write([section], command)
+    if options["as_json"]:
         click.echo(json.dumps(result.to_dict(), indent=2))
     else:
-        _show(result)
+        show(result)
+        click.echo(written)
     return VIOLATED if result.violations else 0
 
 
-def _searched(data: str | None, name: str, options: dict[str, Any]) -> StabilityAudit:
+def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSection:
     from dp2erm_cvx.cli.screen import progress, writable
 
     writable(options["checkpoint"], data, options["domain"])
@@ -74,10 +99,11 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
         if options["save"] is not None:
             writable(f"{options['save']}.{ending}", data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
-        from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability
+        from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability, tightness
         from dp2erm_cvx.calibration.constants import whole_number
         from dp2erm_cvx.cli.reading import read_data, read_domain
         from dp2erm_cvx.cli.stages import first_stage
+        from dp2erm_cvx.report import AuditSection
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
         first = first_stage(name, options)
@@ -97,7 +123,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
                 columns = len(domain.ranges)
             if columns is not None:
                 size["n_features"] = whole_number("--n-features", columns, at_least=1)
-        return audit_stability(
+        result = audit_stability(
             first,
             None if data is None else read_data(data, options, domain),
             domain,
@@ -105,44 +131,20 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> Stability
             seed=options["seed"],
             solver=options["solver"],
             checkpoint=options["checkpoint"],
+            workers=options["workers"],
             progress=shown,
             **size,
         )
-
-
-def _show(result: StabilityAudit) -> None:
-    from dp2erm_cvx.cli.screen import console, grid
-
-    screen = console()
-    size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"
-    screen.print(f"Stability audit of {result.program.name}: {size}", style="bold")
-    table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
-    for verdict in result.verdicts:
-        claim = verdict.claim
-        share = f"{verdict.ratio:.1%}" + (" VIOLATED" if verdict.violated else "")
-        table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(verdict.movement), share)
-    screen.print(table)
-    screen.print(str(result))
-
-
-def _replayed(path: str, solver: str, as_json: bool) -> int:
-    from dp2erm_cvx.audit.stability import replay
-    from dp2erm_cvx.cli.screen import console
-
-    found: Replay = replay(path, solver=solver)
-    if as_json:
-        facts: dict[str, Any] = {"claim": found.claim.to_dict(), "movement": found.movement.to_dict()}
-        facts |= {"saved": found.saved.to_dict(), "violated": found.violated, "agrees": found.agrees}
-        click.echo(json.dumps(facts, indent=2))
-    else:
-        claim = found.claim
-        verdict = "VIOLATED" if found.violated else "not violated"
-        screen = console()
-        screen.print(
-            f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold"
-        )
-        screen.print(f"movement by {solver}: {found.movement}; as saved: {found.saved}")
-        screen.print(
-            "both intervals meet" if found.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong"
-        )
-    return VIOLATED if found.violated else 0
+        cells: tuple[Cell, ...] = ()
+        if not options["no_tightness"]:
+            cells = tightness(
+                first,
+                domain,
+                result.universe.n_samples,
+                n_features=min(result.universe.n_features, 3),
+                budget=budget.share(1 / 20),
+                seed=options["seed"],
+                workers=options["workers"],
+                progress=lambda share: bar.update(task, completed=100 * share, description="tightness"),
+            )
+    return AuditSection(result.program.name, result, cells)

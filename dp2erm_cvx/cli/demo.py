@@ -9,12 +9,17 @@ import click
 
 from dp2erm_cvx.cli.options import Number
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import public_number
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.audit.stability import StabilityAudit
+    from dp2erm_cvx.cli.audit_show import Output
+    from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.experiments.nhefs_demo import Comparison
+    from dp2erm_cvx.experiments.nhefs_settings import Scheme
 
 
-@click.command(short_help="Private effects and rules from real data, in half a minute.")
+@click.command(short_help="Private effects and rules from real data, and an audit, in a minute.")
 @click.option(
     "--output-dir",
     default="output",
@@ -23,8 +28,15 @@ if TYPE_CHECKING:
     help="For the figure and the release.",
 )
 @click.option("--solver", "solvers", multiple=True, help="Solver of the certificate table; repeatable.")
+@click.option(
+    "--audit-seconds",
+    type=Number(),
+    default=30,
+    show_default=True,
+    help="For the audit at the end, about; 0 leaves it out.",
+)
 @click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
-def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
+def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: int | None) -> None:
     """Private effects and treatment rules from NHEFS, beside non-private comparisons.
 
     NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten years.
@@ -32,17 +44,16 @@ def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
     from pathlib import Path
 
     from dp2erm_cvx.cli import demo_text as text
+    from dp2erm_cvx.cli.audit_show import Output
     from dp2erm_cvx.cli.certify import certificate_table
     from dp2erm_cvx.cli.report import show_balance
     from dp2erm_cvx.cli.screen import advance, console, progress, write_text
 
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
+    audit_seconds = public_number("--audit-seconds", audit_seconds, at_least=0.0)
     folder = Path(output_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DeclarationError(f"{output_dir}: cannot be made: {error.strerror or error}") from None
+    report = Output(output_dir, "audit_nhefs", page=audit_seconds > 0)
     with progress("loading", total=16) as bar:
         from dp2erm_cvx.datasets import load_nhefs
         from dp2erm_cvx.experiments import nhefs_composition, nhefs_demo, nhefs_settings
@@ -104,6 +115,32 @@ def demo(output_dir: str, solvers: Sequence[str], seed: int | None) -> None:
         [*effects, composed, plugged, *rules], kept, str(folder / "release_nhefs.json")
     ):
         screen.print(block)
+    if audit_seconds > 0:
+        for block in text.audit_section(*_audited(data, audit_seconds, report)):
+            screen.print(block)
+
+
+def _audited(
+    data: Dataset, seconds: float, report: Output
+) -> tuple[list[tuple[Scheme, StabilityAudit]], str]:
+    """The audits, and where their report is."""
+    from joblib import effective_n_jobs
+
+    from dp2erm_cvx.audit.stability import ResolveBudget
+    from dp2erm_cvx.cli.screen import advance, progress
+    from dp2erm_cvx.experiments import nhefs_audit
+    from dp2erm_cvx.report import AuditSection
+
+    schemes = nhefs_audit.audited()
+    # the certified solves at the end of each take the rest
+    each = ResolveBudget(seconds=0.75 * seconds * min(effective_n_jobs(-1), len(schemes)) / len(schemes))
+    found = []
+    with progress("auditing", total=len(schemes)) as bar:
+        for scheme, audit in nhefs_audit.audits(data, each):
+            found.append((scheme, audit))
+            advance(bar)
+    sections = [AuditSection(scheme.label, audit) for scheme, audit in found]
+    return found, report.write(sections, "dp2erm demo", "Stability audit around NHEFS")
 
 
 def _best_balance(effects: list[Comparison]) -> Comparison:

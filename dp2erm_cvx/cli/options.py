@@ -11,6 +11,9 @@ from dp2erm_cvx.errors import DeclarationError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+#: Where the context keeps the words of the command line.
+WORDS = "dp2erm_cvx.words"
+
 #: Flags that override the field of the same name of a domain file.
 DOMAIN_FIELDS = (
     "covariate_bound",

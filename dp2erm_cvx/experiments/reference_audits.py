@@ -83,6 +83,14 @@ class Outcome:
         return self.audit.verdict("sharp").claim.bound
 
     @property
+    def expectation(self) -> str:
+        """What should come out, in words."""
+        told = [f"V of at least {ENOUGH * self.setting.known:.4g} is met"] if self.setting.known else []
+        wrong = sorted(f"{name} ({quantity})" for name, quantity in self.setting.wrong)
+        told.append(f"reported as violated: {', '.join(wrong)}" if wrong else "nothing is violated")
+        return "; ".join(told)
+
+    @property
     def as_expected(self) -> bool:
         """Whether enough of the known movement was met, and exactly the wrong bounds were reported."""
         reported = {(verdict.claim.name, verdict.claim.quantity) for verdict in self.audit.violations}

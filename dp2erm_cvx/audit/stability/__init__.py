@@ -7,8 +7,10 @@ from dp2erm_cvx.audit.stability.movement import Interval
 from dp2erm_cvx.audit.stability.resolve import Pair, Resolved, SolverCheck
 from dp2erm_cvx.audit.stability.result import StabilityAudit, Verdict
 from dp2erm_cvx.audit.stability.search import Progress, ResolveBudget
+from dp2erm_cvx.audit.stability.tightness import Cell, tightness
 
 __all__ = [
+    "Cell",
     "Claim",
     "Interval",
     "Pair",
@@ -23,4 +25,5 @@ __all__ = [
     "audit_stability",
     "claims_of",
     "replay",
+    "tightness",
 ]

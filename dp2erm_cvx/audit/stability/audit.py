@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dp2erm_cvx.audit.stability.claims import Claim, checked_claims, claims_of
+from dp2erm_cvx.audit.stability.explore import explore
 from dp2erm_cvx.audit.stability.given import Data, Generator, digest, records_of, source_of, universe_of
 from dp2erm_cvx.audit.stability.groups import Universe
 from dp2erm_cvx.audit.stability.neighbors import STRATEGIES
@@ -20,7 +21,7 @@ from dp2erm_cvx.audit.stability.search import Progress, ResolveBudget, State
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.parallel import run_tasks, whole_workers
+from dp2erm_cvx.parallel import whole_workers
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
@@ -106,24 +107,8 @@ def audit_stability(
     if path is not None and path.exists():
         state = State.load(path, call)
     began = time.perf_counter()
-    deadline = None if budget.seconds is None else time.time() + budget.seconds
-    whole = True
-    while True:
-        left = None if budget.solves is None else budget.solves - state.spent
-        if (left is not None and left <= 0) or (deadline is not None and time.time() >= deadline):
-            break
-        tasks = list(searcher.wave(state, left, deadline))
-        for found in run_tasks(searcher.run, [(task,) for task in tasks], workers=workers):
-            state.add(found.kept, found.scouted, found.resolved, found.check)
-            whole = whole and found.whole
-            if progress is not None:
-                shares = [] if budget.solves is None else [state.spent / budget.solves]
-                shares += [] if budget.seconds is None else [(time.perf_counter() - began) / budget.seconds]
-                progress(Progress(min(1.0, max(shares)), state.spent, searcher.highest(state)))
-        state.rounds += len(tasks)
-        # nothing is gone on from a wave that was cut short, so that a stop does not change what is found
-        if path is not None and whole:
-            state.save(path, call)
+    save = None if path is None else lambda: state.save(path, call)
+    explore(searcher, state, budget, workers=workers, progress=progress, save=save)
     verdicts, worst, check = reported(searcher, state, claims, solver)
     return StabilityAudit(
         program=program,

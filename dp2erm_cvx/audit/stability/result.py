@@ -148,8 +148,11 @@ class StabilityAudit:
         }
 
     def __str__(self) -> str:
-        lines = [str(verdict) for verdict in self.verdicts]
-        lines += [f"{name}: no bound: {reason}" for name, reason in self.refused.items()]
+        return "\n".join([*map(str, self.verdicts), self.notes()])
+
+    def notes(self) -> str:
+        """Everything besides the verdicts: bounds that were refused, what was searched, and how surely."""
+        lines = [f"{name}: no bound: {reason}" for name, reason in self.refused.items()]
         lines.append(f"searched: {', '.join(self.searched)}; seed {self.seed}; a search, not a proof")
         lines.append(
             f"{self.scouted} neighbors scouted, {self.resolved} re-solved in full and certified; largest "

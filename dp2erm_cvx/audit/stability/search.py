@@ -43,6 +43,11 @@ class ResolveBudget:
         if self.seconds is not None:
             object.__setattr__(self, "seconds", public_number("seconds", self.seconds, above=0))
 
+    def share(self, part: float) -> ResolveBudget:
+        """A part of it."""
+        solves = None if self.solves is None else max(1, round(part * self.solves))
+        return ResolveBudget(solves, None if self.seconds is None else part * self.seconds)
+
 
 @dataclass(frozen=True)
 class Progress:

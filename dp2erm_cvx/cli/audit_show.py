@@ -1,0 +1,91 @@
+"""What an audit and a replayed pair look like on the screen, and the files of a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.screen import write_text
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.audit.stability import Replay, StabilityAudit
+    from dp2erm_cvx.report import AuditSection
+
+#: Exit code where a bound was violated.
+VIOLATED = 1
+
+
+class Output:
+    """The files ``NAME.html`` and ``NAME.json`` in a folder, which is made before anything is searched.
+
+    Raises DeclarationError where they cannot be written or a page needs a package that is missing.
+    """
+
+    def __init__(self, folder: str, name: str, *, page: bool) -> None:
+        if page:
+            from dp2erm_cvx.report import check_installed
+
+            check_installed()
+        self.folder, self.name, self.page = Path(folder), name, page
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DeclarationError(f"{folder}: cannot be made: {error.strerror or error}") from None
+
+    def write(
+        self, sections: Sequence[AuditSection], command: str | None, title: str = "Stability audit"
+    ) -> str:
+        """Write the files; says where they are."""
+        from dp2erm_cvx.report import audit_facts, audit_page
+
+        paths = [self.folder / f"{self.name}.json"]
+        write_text(paths[0], json.dumps(audit_facts(sections, command), indent=2) + "\n")
+        if self.page:
+            paths.insert(0, self.folder / f"{self.name}.html")
+            write_text(paths[0], audit_page(sections, command=command, title=title))
+        return "Report: " + ", ".join(map(str, paths))
+
+
+def show(result: StabilityAudit) -> None:
+    """A table of all bounds, and what the search did."""
+    from dp2erm_cvx.cli.screen import console, grid
+
+    screen = console()
+    size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"
+    screen.print(f"Stability audit of {result.program.name}: {size}", style="bold")
+    table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
+    for verdict in result.verdicts:
+        claim = verdict.claim
+        share = f"{verdict.ratio:.1%}" + (" VIOLATED" if verdict.violated else "")
+        table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(verdict.movement), share)
+    screen.print(table)
+    screen.print(result.notes())
+
+
+def replayed(path: str, solver: str, as_json: bool) -> int:
+    """Solve a saved pair again and show it; the exit code."""
+    from dp2erm_cvx.audit.stability import replay
+    from dp2erm_cvx.cli.screen import console
+
+    found: Replay = replay(path, solver=solver)
+    if as_json:
+        facts: dict[str, Any] = {"claim": found.claim.to_dict(), "movement": found.movement.to_dict()}
+        facts |= {"saved": found.saved.to_dict(), "violated": found.violated, "agrees": found.agrees}
+        click.echo(json.dumps(facts, indent=2))
+    else:
+        claim = found.claim
+        verdict = "VIOLATED" if found.violated else "not violated"
+        screen = console()
+        screen.print(
+            f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold"
+        )
+        screen.print(f"movement by {solver}: {found.movement}; as saved: {found.saved}")
+        screen.print(
+            "both intervals meet" if found.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong"
+        )
+    return VIOLATED if found.violated else 0

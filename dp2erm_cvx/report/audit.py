@@ -1,0 +1,131 @@
+"""The report of stability audits: one HTML page and the same facts as JSON."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any
+
+from dp2erm_cvx import __version__
+from dp2erm_cvx.audit.stability import Cell, StabilityAudit
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.report import words
+from dp2erm_cvx.report.figures import shares_figure, tightness_figure
+
+_PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
+
+
+@dataclass(frozen=True)
+class AuditSection:
+    """One audit of a report.
+
+    ``expected`` says what should come out where that is known, and ``as_expected`` whether it did.
+    """
+
+    title: str
+    audit: StabilityAudit
+    tightness: tuple[Cell, ...] = ()
+    expected: str | None = None
+    as_expected: bool = True
+
+
+def check_installed() -> None:
+    """Raise DeclarationError unless the packages for pages are installed."""
+    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise DeclarationError(
+            f"a page needs {' and '.join(missing)}: install dp2erm-cvx[reports], or write JSON only"
+        )
+
+
+def audit_facts(sections: Sequence[AuditSection], command: str | None = None) -> dict[str, Any]:
+    """The report in plain JSON types: ``command``, ``versions``, ``private`` and ``audits``."""
+    return {
+        "command": command,
+        "versions": versions(),
+        "private": all(section.audit.private for section in sections),
+        "proof": False,
+        "audits": [
+            {
+                "title": section.title,
+                **section.audit.to_dict(),
+                "tightness": [cell.to_dict() for cell in section.tightness],
+                "expected": section.expected,
+                "as_expected": section.as_expected,
+            }
+            for section in sections
+        ],
+    }
+
+
+def audit_page(
+    sections: Sequence[AuditSection], *, command: str | None = None, title: str = "Stability audit"
+) -> str:
+    """A page of HTML that needs no other file and no network.
+
+    ``command`` is what repeats it. Raises DeclarationError where jinja2 or matplotlib is missing, or there is
+    no section.
+    """
+    if not sections:
+        raise DeclarationError("sections: nothing to report")
+    check_installed()
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("dp2erm_cvx.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = words.number
+    environment.globals.update(verdict_in_words=words.verdict_in_words, check_in_words=words.check_in_words)
+    drawn = [
+        (
+            section,
+            Markup(shares_figure(section.audit.verdicts)),
+            Markup(_tightness(section)) if section.tightness else None,
+        )
+        for section in sections
+    ]
+    audits = [section.audit for section in sections]
+    return environment.get_template("audit.html.j2").render(
+        title=title,
+        headline=_headline(sections, audits),
+        fine=all(
+            section.as_expected and (section.expected or not section.audit.violations) for section in sections
+        ),
+        private=all(audit.private for audit in audits),
+        sections=drawn,
+        expected=any(section.expected for section in sections),
+        command=command,
+        versions=versions(),
+    )
+
+
+def _headline(sections: Sequence[AuditSection], audits: Sequence[StabilityAudit]) -> str:
+    if not all(section.expected for section in sections):
+        return words.headline(audits)
+    missed = sum(not section.as_expected for section in sections)
+    told = f"{missed} of {len(sections)} audits did NOT come out as expected"
+    if not missed:
+        told = f"All {len(sections)} audits came out as expected"
+    return f"{told} ({sum(len(audit.violations) for audit in audits)} bounds violated)"
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that the numbers depend on."""
+    return {
+        "Python": platform.python_version(),
+        "dp2erm-cvx": __version__,
+        **{name: version(name) for name in _PACKAGES},
+    }
+
+
+def _tightness(section: AuditSection) -> str:
+    ridge = getattr(section.audit.program, "ridge", None) or None
+    return tightness_figure(section.tightness, section.audit.universe.n_samples, ridge)
