@@ -4,14 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-slow lint format types docs all clean
+.PHONY: help demo test test-slow bench lint format types docs all clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo       a private release from real data (NHEFS)"
+	@echo "make demo       private releases from real data (NHEFS) and an audit, a minute"
 	@echo "make test       the default tests"
 	@echo "make test-slow  the slow tests as well"
+	@echo "make bench      timings side by side, about ten minutes"
 	@echo "make lint       ruff check and ruff format --check; make format mends"
 	@echo "make types      mypy --strict over both package folders"
 	@echo "make docs       the pages, in docs/_build/html"
@@ -26,6 +27,9 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "slow or not slow"
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks --docs docs/benchmarks.md
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -59,8 +63,9 @@ $(VENV)/.created:
 $(VENV)/.demo: EXTRAS := data,plots,reports,secure
 $(VENV)/.dev: EXTRAS := data,plots,reports,secure,distributed,dev
 $(VENV)/.docs: EXTRAS := data,plots,reports,secure,docs
+$(VENV)/.bench: EXTRAS := data,bench
 $(VENV)/.all: EXTRAS := all
-$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.all: pyproject.toml $(VENV)/.created
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.bench $(VENV)/.all: pyproject.toml $(VENV)/.created
 	@echo "installing dp2erm-cvx[$(EXTRAS)]"
 	@$(PIP) install --editable ".[$(EXTRAS)]"
 	@touch $@

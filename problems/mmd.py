@@ -20,6 +20,7 @@ from dp2erm_cvx.program import (
     Array,
     Declaration,
     Domain,
+    FactoredKernelModel,
     Instance,
     KernelFirstStage,
     KernelModel,
@@ -73,14 +74,12 @@ class MMD(KernelFirstStage):
             constraints["cap"] = v <= leaf("cap", nonneg=True)
         return Declaration(self.imbalance(leaf, v), {"doubled_weights": v}, constraints)
 
-    def model(self, records: Records) -> KernelModel:
-        Q, row_sums = self.quadratic(records)
-        ridge = records.n_samples * self.ridge
-        return KernelModel(Q, self.target_share * row_sums, ridge, self.feasible(records), scale=0.5)
+    def model(self, records: Records) -> KernelModel | FactoredKernelModel:
+        return self.balancing_model(records, self.feasible(records))
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         model = instance.model
-        assert isinstance(model, KernelModel)
+        assert isinstance(model, KernelModel | FactoredKernelModel)
         # a solver meets the totals only approximately; weights must sum to n
         return model.penalty.set.project(values["doubled_weights"])
 

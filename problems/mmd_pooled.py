@@ -18,6 +18,7 @@ from dp2erm_cvx.program import (
     Array,
     Declaration,
     Domain,
+    FactoredKernelModel,
     Instance,
     KernelFirstStage,
     KernelModel,
@@ -51,15 +52,13 @@ class PooledMMD(KernelFirstStage):
         w = cp.Variable(n, name="weights", nonneg=True)
         return Declaration(self.imbalance(leaf, w), {"weights": w}, {"total": cp.sum(w) == n})
 
-    def model(self, records: Records) -> KernelModel:
-        Q, row_sums = self.quadratic(records)
+    def model(self, records: Records) -> KernelModel | FactoredKernelModel:
         n = records.n_samples
-        simplex = Simplices(np.zeros(n, dtype=np.int64), float(n))
-        return KernelModel(Q, self.target_share * row_sums, n * self.ridge, simplex, scale=1.0)
+        return self.balancing_model(records, Simplices(np.zeros(n, dtype=np.int64), float(n)))
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         model = instance.model
-        assert isinstance(model, KernelModel)
+        assert isinstance(model, KernelModel | FactoredKernelModel)
         # a solver meets the totals only approximately; weights must sum to n
         return model.penalty.set.project(values["weights"])
 

@@ -137,16 +137,25 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def kernel(text: str) -> Kernel:
-    """``gaussian:1.0``, ``laplace:0.5`` (bandwidth) or ``linear:0`` (offset); a size may be left out."""
-    from dp2erm_cvx.program import Gaussian, Laplace, Linear
+    """``gaussian:1.0``, ``laplace:0.5`` (bandwidth), ``linear:0`` (offset) or ``fourier:1.0:100:0``.
 
-    kind, separator, size = text.strip().lower().partition(":")
-    kinds: dict[str, Any] = {"gaussian": Gaussian, "laplace": Laplace, "linear": Linear}
-    if kind not in kinds or (separator and not size):
+    Sizes may be left out; those of ``fourier`` are bandwidth, frequencies and seed.
+    """
+    from dp2erm_cvx.program import Gaussian, Laplace, Linear, RandomFourier
+
+    kind, *sizes = text.strip().lower().split(":")
+    kinds: dict[str, Any] = {
+        "gaussian": Gaussian,
+        "laplace": Laplace,
+        "linear": Linear,
+        "fourier": RandomFourier,
+    }
+    if kind not in kinds or len(sizes) > (3 if kind == "fourier" else 1) or "" in sizes:
         raise DeclarationError(
-            f"kernel = {text!r}: must be gaussian:BANDWIDTH, laplace:BANDWIDTH or linear:OFFSET"
+            f"kernel = {text!r}: must be gaussian:BANDWIDTH, laplace:BANDWIDTH, linear:OFFSET or "
+            "fourier:BANDWIDTH:FREQUENCIES:SEED"
         )
-    made: Kernel = kinds[kind](number_or_text(size)) if size else kinds[kind]()
+    made: Kernel = kinds[kind](*map(number_or_text, sizes))
     return made
 
 

@@ -7,6 +7,7 @@ from dp2erm_cvx.program.composite import Composite, Penalty
 from dp2erm_cvx.program.declaration import Compiled, Declaration, Leaves, Value, parameter_cost
 from dp2erm_cvx.program.entropy import EntropyFirstStage, RidgedEntropyFirstStage
 from dp2erm_cvx.program.exponential import ExponentialModel, HardExponentialModel
+from dp2erm_cvx.program.factored_model import FactoredKernelModel
 from dp2erm_cvx.program.first_stage import (
     ClosedFormWeights,
     FirstStage,
@@ -21,6 +22,7 @@ from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
+from dp2erm_cvx.program.random_features import RandomFourier
 from dp2erm_cvx.program.reach import logistic_reach, public_reach
 from dp2erm_cvx.program.reach_weights import coefficient_weights_reach, logistic_weights_reach
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
@@ -44,6 +46,7 @@ __all__ = [
     "ElasticNet",
     "EntropyFirstStage",
     "ExponentialModel",
+    "FactoredKernelModel",
     "FirstStage",
     "Gaussian",
     "HardExponentialModel",
@@ -64,6 +67,7 @@ __all__ = [
     "Penalty",
     "PrivateFirstStage",
     "Program",
+    "RandomFourier",
     "Records",
     "ReplacedRows",
     "RidgedEntropyFirstStage",

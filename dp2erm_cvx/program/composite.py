@@ -94,6 +94,13 @@ class Composite(abc.ABC):
     def hessian(self, v: Array) -> Array:
         """Hessian of f, (d, d)."""
 
+    def newton_direction(self, trial: Array, move: Array, step: float) -> Array | None:
+        """Newton's direction (d,) on ``v - prox(v - step grad f(v))``, or None to let the solver form it.
+
+        ``trial = v - step grad f(v)``, ``move = prox(trial) - v``. For a Hessian that is better not formed.
+        """
+        return None
+
     def spectrum(self, v: Array) -> tuple[float, float]:
         """Lower and upper bound on the eigenvalues of the Hessian at ``v``."""
         eigenvalues = np.linalg.eigvalsh(self.hessian(v))

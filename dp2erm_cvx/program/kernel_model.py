@@ -8,24 +8,30 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.program.kernels import ENTRY_ERROR
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, sum_error
-
-#: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``, for up to
-#: 200 covariates: an inner product or a squared distance of p terms is wrong by p + 1 units.
-ENTRY_ERROR = 256.0
 
 
 class KernelModel(Composite):
     """f(v) = <v, Q v> - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
-    ``Q`` (n, n) positive semidefinite, ``c`` (n,). The start is uniform within each group.
+    ``Q`` (n, n) positive semidefinite, ``c`` (n,). The start is uniform within each group. ``entry_error`` is
+    that of :meth:`~dp2erm_cvx.program.Kernel.entry_error`.
     """
 
     self_concordance = 0.0
 
-    def __init__(self, Q: Array, c: Array, ridge: float, feasible: Simplices, scale: float) -> None:
-        self.Q, self.c, self.scale = Q, c, scale
+    def __init__(
+        self,
+        Q: Array,
+        c: Array,
+        ridge: float,
+        feasible: Simplices,
+        scale: float,
+        entry_error: float = ENTRY_ERROR,
+    ) -> None:
+        self.Q, self.c, self.scale, self.entry_error = Q, c, scale, entry_error
         self.n = self.dimension = len(c)
         self.half_ridge, self.ridge = ridge, 2 * ridge
         self.penalty = Penalty(feasible)
@@ -54,7 +60,7 @@ class KernelModel(Composite):
         terms = 2 * error * (np.abs(self.Q) @ np.abs(v) + self.row_sums) + 4 * UNIT * self.ridge * np.abs(v)
         # the entries of Q themselves, and c as a sum of such entries
         size = np.sqrt(np.maximum(np.diag(self.Q), 0.0))
-        entries = 2 * ENTRY_ERROR * UNIT * float(size @ np.abs(v) + np.sum(size))
+        entries = 2 * self.entry_error * UNIT * float(size @ np.abs(v) + np.sum(size))
         return float(np.linalg.norm(terms)) + entries * float(np.linalg.norm(size))
 
     def start(self) -> Array:

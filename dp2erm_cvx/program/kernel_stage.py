@@ -13,10 +13,17 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import public_number, public_size
 from dp2erm_cvx.program.declaration import Leaves, Value
+from dp2erm_cvx.program.factored_model import FactoredKernelModel
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.kernel_model import ENTRY_ERROR
+from dp2erm_cvx.program.gram_memory import refuse_gram
+from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
+from dp2erm_cvx.program.random_features import RandomFourier
 from dp2erm_cvx.program.reach_weights import kernel_weights_reach
+from dp2erm_cvx.program.simplex import Simplices
+
+#: Records up to which a Gram matrix is formed even where the kernel has few features.
+DENSE = 2000
 
 
 @dataclass(frozen=True)
@@ -41,22 +48,31 @@ class KernelFirstStage(FirstStage):
         if self.alpha > 1:
             raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
         # exact types: the bound of another kernel would be taken on trust
-        if type(self.kernel) not in (Gaussian, Laplace, Linear):
-            raise DeclarationError(f"kernel = {self.kernel!r}: must be Gaussian, Laplace or Linear")
+        if type(self.kernel) not in (Gaussian, Laplace, Linear, RandomFourier):
+            raise DeclarationError(
+                f"kernel = {self.kernel!r}: must be Gaussian, Laplace, Linear or RandomFourier"
+            )
 
     def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+        if self.kernel.features(np.zeros((1, n_features))) is None:
+            refuse_gram(n_samples)
         found = kernel_weights_reach(
             n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),
             ridge=self.ridge,
             pooled=self.pooled,
-            entry_error=ENTRY_ERROR,
+            entry_error=self.kernel.entry_error(domain.features_bound, n_features),
         )
         return math.inf if found is None else found
 
     def features(self, records: Records) -> dict[str, Value]:
-        """Leaves F0, F1 (n, n): the kernel's factor with the rows of one arm, and the ridge times n."""
-        F = factor(self.kernel.matrix(records.covariates))
+        """Leaves F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; n ridge.
+
+        Raises DeclarationError where a Gram matrix is needed that does not fit into memory.
+        """
+        F = self.kernel.features(records.covariates)
+        if F is None:
+            F = factor(self._gram(records))
         treated = records.a[:, None]
         return {"F0": (1 - treated) * F, "F1": treated * F, "curvature": records.n_samples * self.ridge}
 
@@ -67,13 +83,31 @@ class KernelFirstStage(FirstStage):
         ridge = leaf("curvature", nonneg=True) * cp.sum_squares(v)
         return self.alpha * to_sample + (1 - self.alpha) * cp.sum_squares(control - treated) + ridge
 
+    def balancing_model(self, records: Records, feasible: Simplices) -> KernelModel | FactoredKernelModel:
+        """The declared objective over ``feasible``: by features where they are few, else by a Gram matrix.
+
+        Raises DeclarationError where the Gram matrix does not fit into memory.
+        """
+        n, ridge = records.n_samples, records.n_samples * self.ridge
+        share, scale = self.target_share, 1.0 if self.pooled else 0.5
+        bound = records.domain.features_bound
+        error = self.kernel.entry_error(bound, records.covariates.shape[1])
+        F = self.kernel.features(records.covariates) if n > DENSE else None
+        if F is not None and 4 * F.shape[1] <= n:
+            # 1 within an arm and alpha - 1 across: eigenvalues alpha on (1, 1) and 2 - alpha on (1, -1)
+            sign = np.where(records.a == 1, 1.0, -1.0)[:, None]
+            G = np.hstack([math.sqrt(self.alpha / 2) * F, math.sqrt(1 - self.alpha / 2) * (sign * F)])
+            return FactoredKernelModel(G, share * (F @ F.sum(axis=0)), ridge, feasible, scale, error)
+        K = self._gram(records)
+        same = records.a[:, None] == records.a[None, :]
+        Q = np.where(same, 1.0, self.alpha - 1.0) * K
+        return KernelModel(Q, share * K.sum(axis=1), ridge, feasible, scale, error)
+
     @property
     def target_share(self) -> float:
         """The factor of the row sums of the kernel matrix in the linear term of the model."""
         return 0.5 * self.alpha if self.pooled else self.alpha
 
-    def quadratic(self, records: Records) -> tuple[Array, Array]:
-        """Q (n, n) and the row sums of the kernel matrix (n,), without the ridge."""
-        K = self.kernel.matrix(records.covariates)
-        same = records.a[:, None] == records.a[None, :]
-        return np.where(same, 1.0, self.alpha - 1.0) * K, K.sum(axis=1)
+    def _gram(self, records: Records) -> Array:
+        refuse_gram(records.n_samples)
+        return self.kernel.matrix(records.covariates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,10 @@ from scipy.spatial.distance import cdist
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import public_number
+
+#: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``, for up to
+#: 200 covariates: an inner product or a squared distance of p terms is wrong by p + 1 units.
+ENTRY_ERROR = 256.0
 
 
 class Kernel(abc.ABC):
@@ -35,8 +40,17 @@ class Kernel(abc.ABC):
     def bound(self, features_bound: float) -> float:
         """Number C with ``|K| <= C`` over covariates of norm at most ``features_bound``."""
 
+    def features(self, X: Array) -> Array | None:
+        """F (n, k) with ``K = F F'`` for the rows of X (n, p), or None where there are as many as records."""
+        return None
 
-def _bandwidth(value: float) -> float:
+    def entry_error(self, features_bound: float, n_features: int) -> float:
+        """Units of roundoff of ``sqrt(K_ii K_jj)`` by which an entry, also of a product F F', may be off."""
+        return ENTRY_ERROR
+
+
+def public_bandwidth(value: float) -> float:
+    """A bandwidth between 1e-100 and 1e100. Raises DeclarationError."""
     number = public_number("bandwidth", value, at_least=1e-100)
     if number > 1e100:
         raise DeclarationError(f"bandwidth = {value!r}: must be at most 1e100")
@@ -57,7 +71,7 @@ class Gaussian(Kernel):
     bandwidth: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth))
+        object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
 
     def cross(self, X: Array, Y: Array) -> Array:
         gram: Array = np.exp(-0.5 * np.square(cdist(X, Y) / self.bandwidth))
@@ -77,7 +91,7 @@ class Laplace(Kernel):
     bandwidth: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", _bandwidth(self.bandwidth))
+        object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
 
     def cross(self, X: Array, Y: Array) -> Array:
         gram: Array = np.exp(-cdist(X, Y) / self.bandwidth)
@@ -110,3 +124,6 @@ class Linear(Kernel):
 
     def bound(self, features_bound: float) -> float:
         return self.offset + features_bound**2
+
+    def features(self, X: Array) -> Array:
+        return np.column_stack([np.full(len(X), math.sqrt(self.offset)), X])

@@ -64,11 +64,17 @@ class Simplices(Projectable):
         # on the stretch just below the anchor exactly the coordinates in ``inside`` move, each with slope -1
         return anchor - (self.total - filled(anchor)) / count
 
+    def free(self, v: Array) -> NDArray[np.bool_]:
+        """Which coordinates (n,) of the projection of ``v`` are neither 0 nor at the cap."""
+        point = self.project(v)
+        inside: NDArray[np.bool_] = (point > 0.0) & (point < self.cap)
+        return inside
+
     def jacobian(self, v: Array) -> Array:
         jacobian = np.zeros((len(v), len(v)))
-        point = self.project(v)
+        inside = self.free(v)
         for members in self.members():
-            free = members[(point[members] > 0.0) & (point[members] < self.cap)]
+            free = members[inside[members]]
             if len(free):
                 jacobian[free, free] = 1.0
                 jacobian[np.ix_(free, free)] -= 1.0 / len(free)

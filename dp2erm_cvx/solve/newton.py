@@ -60,10 +60,13 @@ class _State:
 
 
 def _direction(model: Composite, state: _State, step: float) -> Array:
+    move = state.forward - state.v
+    known = model.newton_direction(state.trial, move, step)
+    if known is not None:
+        return known
     P = model.penalty.jacobian(state.trial, step)
     identity = np.eye(model.dimension)
     jacobian = identity - P @ (identity - step * model.hessian(state.v))
-    move = state.forward - state.v
     if model.ridge > 0:
         try:
             return np.asarray(np.linalg.solve(jacobian, move), dtype=np.float64)

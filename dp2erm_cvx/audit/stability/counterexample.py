@@ -17,7 +17,7 @@ from dp2erm_cvx.audit.stability.movement import Interval
 from dp2erm_cvx.audit.stability.resolve import Pair, Resolved, resolve
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.program import FirstStage, Gaussian, Kernel, Laplace, Linear, Moments
+from dp2erm_cvx.program import FirstStage, Gaussian, Kernel, Laplace, Linear, Moments, RandomFourier
 from dp2erm_cvx.solve import Solver
 
 _FORMAT = "dp2erm-cvx counterexample 1"
@@ -139,7 +139,7 @@ def _value(name: str, value: Any) -> Any:
         return math.inf
     if isinstance(value, list):
         return tuple(value)
-    if value in ("Gaussian", "Laplace", "Linear"):
+    if value in ("Gaussian", "Laplace", "Linear", "RandomFourier"):
         value = {value: {}}
     if isinstance(value, dict):
         ((kind, inner), *rest) = value.items()
@@ -147,6 +147,7 @@ def _value(name: str, value: Any) -> Any:
             "Gaussian": Gaussian,
             "Laplace": Laplace,
             "Linear": Linear,
+            "RandomFourier": RandomFourier,
         }
         if kind in kernels and not rest:
             return kernels[kind](**inner)

@@ -14,6 +14,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import (
     ClosedFormWeights,
     ExponentialModel,
+    FactoredKernelModel,
     FirstStage,
     KernelFirstStage,
     KernelModel,
@@ -107,7 +108,9 @@ class KernelScout(Scout):
 
     program: KernelFirstStage
 
-    def __init__(self, program: FirstStage, universe: Universe, model: KernelModel) -> None:
+    def __init__(
+        self, program: FirstStage, universe: Universe, model: KernelModel | FactoredKernelModel
+    ) -> None:
         super().__init__(program, universe)
         self.pooled = model.scale == 1.0
         self.cap = math.inf if self.pooled else getattr(model.penalty.set, "cap", math.inf)
@@ -172,7 +175,10 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
         return ClosedFormScout(program, universe)
     if isinstance(program, KernelFirstStage):
         model = program.model(_two(universe))
-        return KernelScout(program, universe, model) if type(model) is KernelModel else None
+        # exact types: a subclass could solve another problem
+        if type(model) is KernelModel or type(model) is FactoredKernelModel:
+            return KernelScout(program, universe, model)
+        return None
     if getattr(program, "base_measure", None) is not None:
         return None
     model = program.model(_two(universe))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.kernel_model import ENTRY_ERROR, KernelModel
+from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.sums import UNIT, product_error
 from dp2erm_cvx.solve.batch.kernel_members import KernelMembers, KernelPoints
@@ -42,7 +42,7 @@ def judge_kernel(model: KernelModel, members: KernelMembers, points: KernelPoint
     total = np.sum(V, axis=1) + t
     # entries of the kernel are wrong by their share of sqrt(K_ii K_jj); sums over them by less, where most
     # are small: | |Q| v | is at most the largest row sum times |v|, and the new row and column come on top
-    entries = (24 + ENTRY_ERROR) * UNIT * length * moment
+    entries = (24 + model.entry_error) * UNIT * length * moment
     summed = float(np.max(model.row_sums)) * np.sqrt(np.sum(V * V, axis=1)) + float(np.linalg.norm(model.c))
     summed += new_size * (length * (t + 2) + moment) + length * float(np.max(size))
     linear = model.half_ridge * total + math.sqrt(n) * multiplier

@@ -1,0 +1,147 @@
+"""Kernels with few features: the same weights as by a Gram matrix, without ever forming one."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability
+from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.experiments.reference_audits import first_stage
+from dp2erm_cvx.program import (
+    FactoredKernelModel,
+    Gaussian,
+    KernelModel,
+    Linear,
+    RandomFourier,
+    gram_memory,
+    kernel_stage,
+)
+from dp2erm_cvx.solve import certify, solve
+
+DOMAIN = Domain(math.sqrt(10), 8.0, arm_floor=20)
+
+
+def records(n, seed=1, domain=DOMAIN):
+    data = simulate("linear", n, rng=seed).dataset
+    return domain.records(data.X, data.a, data.y)
+
+
+def both(name, monkeypatch, given, **settings):
+    """The instance by features and the same by a Gram matrix."""
+    program = first_stage(name, **settings)
+    monkeypatch.setattr(kernel_stage, "DENSE", 0)
+    by_features = program.instance(given)
+    monkeypatch.setattr(kernel_stage, "DENSE", 10**6)
+    by_gram = program.instance(given)
+    assert type(by_features.model) is FactoredKernelModel
+    assert type(by_gram.model) is KernelModel
+    return by_features, by_gram
+
+
+@pytest.mark.parametrize("kernel", [RandomFourier(1.0, 20, 3), Linear(0.5), Linear()])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("mmd", {"ridge": 1.0}),
+        ("mmd", {"ridge": 1e-4, "alpha": 0.2}),
+        ("mmd", {"ridge": 1e-3, "cap": 1.5, "alpha": 1.0}),
+        ("mmd_pooled", {"ridge": 1e-4}),
+        ("mmd_pooled", {"ridge": 0.1, "alpha": 0.0}),
+    ],
+)
+def test_features_and_gram_matrix_give_the_same_weights(name, settings, kernel, monkeypatch):
+    by_features, by_gram = both(name, monkeypatch, records(200), kernel=kernel, **settings)
+    one, other = (solve(end, tolerance=1e-6) for end in (by_features, by_gram))
+    apart = np.sum(np.abs(one.value - other.value))
+    assert apart <= one.certificate.output_radius + other.certificate.output_radius
+    assert one.certificate.relative_radius <= 1e-6
+    # the judge of either finds how wrong another point is
+    v = by_gram.model.start()
+    for instance, exact in ((by_features, other), (by_gram, one)):
+        judged = certify(instance, v)
+        assert np.sum(np.abs(instance.model.output(v) - exact.value)) <= judged.output_radius + 1e-6
+    declared = solve(by_features, solver="clarabel", polish=False, throw=False)
+    apart = np.sum(np.abs(one.value - declared.value))
+    assert apart <= one.certificate.output_radius + declared.certificate.output_radius
+
+
+def test_the_direction_solves_the_equation_of_newton(monkeypatch):
+    given, kernel = records(60, seed=2), RandomFourier(0.7, 5)
+    by_features, by_gram = both("mmd", monkeypatch, given, kernel=kernel, ridge=1e-3, cap=2.0)
+    model, rng = by_features.model, np.random.default_rng(0)
+    step = 0.95 / model.smoothness
+    trial = rng.normal(1.0, 2.0, 60)
+    move = rng.normal(size=60)
+    P = model.penalty.jacobian(trial, step)
+    assert 0 < np.count_nonzero(np.diag(P)) < 60
+    jacobian = np.eye(60) - P @ (np.eye(60) - step * by_gram.model.hessian(trial))
+    np.testing.assert_allclose(jacobian @ model.newton_direction(trial, move, step), move, atol=1e-7)
+    np.testing.assert_allclose(model.hessian(trial), by_gram.model.hessian(trial), atol=1e-10)
+
+
+def test_random_features_are_a_kernel_that_approximates_the_gaussian_one():
+    X = records(50).covariates
+    kernel = RandomFourier(1.5, 4000, 7)
+    K = kernel.matrix(X)
+    assert np.max(np.abs(K - Gaussian(1.5).matrix(X))) < 0.08
+    np.testing.assert_allclose(np.diag(K), 1.0, atol=1e-12)
+    assert np.linalg.eigvalsh(K)[0] > -1e-10
+    assert np.array_equal(K, RandomFourier(1.5, 4000, 7).matrix(X))
+    assert not np.allclose(K, RandomFourier(1.5, 4000, 8).matrix(X))
+    assert kernel.signed
+    np.testing.assert_allclose(kernel.features(X) @ kernel.features(X).T, K)
+
+
+def test_entries_are_as_exact_as_the_kernel_says():
+    mp = pytest.importorskip("mpmath")
+    kernel, M = RandomFourier(0.02, 6, 1), 3.0
+    x, z = np.array([[2.0, -1.0, 1.3]]), np.array([[-1.5, 0.7, 2.1]])
+    with mp.workdps(40):
+        apart = [mp.mpf(u) - mp.mpf(v) for u, v in zip(x[0].tolist(), z[0].tolist(), strict=True)]
+        rows = kernel._frequencies(3).tolist()
+        exact = sum(mp.cos(mp.fdot(map(mp.mpf, row), apart)) for row in rows) / 6
+        error = abs(float(mp.mpf(float(kernel.cross(x, z)[0, 0])) - exact))
+    assert error <= kernel.entry_error(M, 3) * 2.0**-53
+    assert kernel.entry_error(M, 3) > 1000  # far from what a smooth kernel has
+
+
+@pytest.mark.parametrize("name", ["mmd", "mmd_pooled"])
+def test_no_neighbor_moves_the_weights_beyond_the_signed_bound(name):
+    domain = Domain(1.0, 1.0, arm_floor=25)
+    program = first_stage(name, ridge=0.3, kernel=RandomFourier(0.3, 4, 5))
+    result = audit_stability(program, None, domain, n_samples=100, budget=ResolveBudget(solves=3000))
+    assert not result.violations
+    assert result.verdict("sharp").ratio > 0.1
+    unsigned = first_stage(name, ridge=0.3, kernel=Gaussian(0.3)).stability(100, domain).V
+    assert result.verdict("sharp").claim.bound > unsigned
+
+
+def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_formed(monkeypatch):
+    monkeypatch.setattr(gram_memory, "_memory", lambda: 1e9)
+    assert gram_memory.COPIES * 8 * 4000**2 < 1e9
+    given = records(5000)
+    for kernel in (Gaussian(), RandomFourier(1.0, 2000)):
+        with pytest.raises(DeclarationError, match=r"5,000: a Gram matrix .* 1\.2 GB"):
+            first_stage("mmd", kernel=kernel).instance(given)
+    model = PrivateTwoStageERM(DOMAIN, Budget(1.0), first_stage("mmd", ridge=10.0))
+    with pytest.raises(DeclarationError, match="RandomFourier"):
+        model.plan(5000, 10)  # before any record is read
+    assert solve(first_stage("mmd", kernel=RandomFourier(1.0, 20)).instance(given)).certified
+
+
+def test_forty_thousand_records_fit():
+    instance = first_stage("mmd", ridge=1e-3, kernel=RandomFourier(2.0, 30)).instance(records(40_000))
+    solution = solve(instance)
+    assert solution.certificate.relative_radius <= 1e-8
+    assert abs(solution.value.sum() - 40_000) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"bandwidth": 0.0}, {"frequencies": 0}, {"frequencies": 1.5}, {"seed": -1}]
+)
+def test_parameters_that_are_none(wrong):
+    with pytest.raises(DeclarationError):
+        RandomFourier(**wrong)
