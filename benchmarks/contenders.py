@@ -37,6 +37,7 @@ def naive_cvxpy(instance: Instance, records: Records) -> Array:
         loss = cp.quad_form(v, cp.psd_wrap(model.Q)) - 2 * model.c @ v + model.half_ridge * cp.sum_squares(v)
         arms = model.penalty.set
         constraints = [cp.sum(v[members]) == arms.total for members in arms.members()]
+        constraints += [v <= arms.cap] if np.isfinite(arms.cap) else []
     elif isinstance(model, FactoredKernelModel):
         v = cp.Variable(model.n, nonneg=True)
         loss = cp.sum_squares(model.G.T @ v) - 2 * model.c @ v + model.half_ridge * cp.sum_squares(v)

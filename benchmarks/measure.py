@@ -58,8 +58,9 @@ def measure(work: Work) -> list[Row]:
     notes: dict[str, str] = {}
     batches: list[float] = []
     for turn in range(_ROUNDS):
-        instance = loaded.instance(turn)
-        records = loaded.records if loaded.replacements is None else loaded.replacements.neighbor(turn)
+        which = turn % work.batch
+        instance = loaded.instance(which)
+        records = loaded.records if loaded.replacements is None else loaded.replacements.neighbor(which)
         for name, contender in contenders.items():
             slow = name != "library, one at a time"
             if (slow and turn >= work.naive) or name in notes:
@@ -117,7 +118,7 @@ def measure(work: Work) -> list[Row]:
 
 def _warm_up(work: Work, contenders: Mapping[str, Contender]) -> None:
     """Import what the contenders need, and let each of them run once on few records."""
-    small = load(replace(work, n_samples=60, batch=8))
+    small = load(replace(work, n_samples=200, batch=8))
     assert small.replacements is None or len(small.replacements)
     records = small.records if small.replacements is None else small.replacements.neighbor(0)
     for name, contender in contenders.items():

@@ -11,10 +11,12 @@ import numpy as np
 from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import FirstStage, Instance, RandomFourier
+from dp2erm_cvx.program import FirstStage, Gaussian, Instance, RandomFourier
 from dp2erm_cvx.solve.batch import Replacements
 
 NAIVE, DECLARED = "naive CVXPY + Clarabel", "declared problem + Clarabel"
+# half of the weights or more end at 0 or at the cap
+_CAPPED = {"ridge": 1e-3, "cap": 1.3, "kernel": Gaussian(3.0)}
 _FEATURES = {"ridge": 0.01, "kernel": RandomFourier(2.0, 100)}
 
 
@@ -72,19 +74,19 @@ def works(quick: bool) -> list[Work]:
     few = [
         Work("IPW", "ipw_logistic", {"ridge": 0.01}, 400, 7, 16_384),
         Work("EBW", "entropy_balancing", {"ridge": 0.01}, 400, 7, 16_384),
-        Work("MMD, active bounds", "mmd", {"ridge": 0.01}, 400, 5, 4096),
+        Work("MMD, active bounds", "mmd", _CAPPED, 400, 5, 4096),
         Work("MMD, inactive bounds", "mmd", {"ridge": 1.0}, 400, 5, 4096),
         Work("draws of theta", "itr", {}, 400, 9, 8192, draws=True),
     ]
     if quick:
-        return [Work(w.name, w.program, w.settings, 80, 1, 64, w.draws) for w in few]
+        return [Work(w.name, w.program, w.settings, 150, 1, 64, w.draws) for w in few]
     more = [
         Work("IPW", "ipw_logistic", {"ridge": 0.01}, 4000, 5, 4096),
         Work("IPW", "ipw_logistic", {"ridge": 0.01}, 40_000, 3, 3072),
         Work("EBW", "entropy_balancing", {"ridge": 0.01}, 4000, 5, 4096),
         Work("EBW", "entropy_balancing", {"ridge": 0.01}, 40_000, 3, 3072),
-        Work("MMD, active bounds", "mmd", {"ridge": 0.01}, 4000, 1, 256, without=(DECLARED,)),
-        Work("MMD, inactive bounds", "mmd", {"ridge": 1.0}, 4000, 1, 256, without=(DECLARED,)),
+        Work("MMD, active bounds", "mmd", _CAPPED, 4000, 1, 1024, without=(DECLARED,)),
+        Work("MMD, inactive bounds", "mmd", {"ridge": 1.0}, 4000, 1, 2048, without=(DECLARED,)),
         Work("MMD, random features", "mmd", _FEATURES, 4000, 1, 24, without=(DECLARED,)),
         Work("MMD, random features", "mmd", _FEATURES, 40_000, 0, 8, without=(DECLARED, NAIVE)),
         Work("draws of theta", "itr", {}, 4000, 9, 8192, draws=True),

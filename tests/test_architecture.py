@@ -40,6 +40,7 @@ ORDER = (
     "audit",
     "experiments",
     "plots",
+    "experiment_plots",
     "report",
     "cli",
 )
@@ -57,13 +58,14 @@ ONLY = {
     "ledger": {"errors", "privacy", "calibration", "release"},
     "diagnostics": {"errors"},
     "plots": {"errors", "diagnostics", "experiments", "audit"},
+    "experiment_plots": {"errors", "experiments"},
     "problems": {"errors", "privacy", "domain", "program", "stability"},
 }
 
 #: These third parties stay where they are needed.
 HOMES = {
     "cvxpy": {"program", "solve", "problems"},
-    "matplotlib": {"plots", "report"},
+    "matplotlib": {"plots", "experiment_plots", "report"},
     "flint": {"mechanism"},
     "opendp": {"mechanism", "interop"},
     "random": {"mechanism"},

@@ -15,6 +15,7 @@ from dp2erm_cvx.cli.audit import audit
 from dp2erm_cvx.cli.bounds import bounds
 from dp2erm_cvx.cli.certify import certify
 from dp2erm_cvx.cli.demo import demo
+from dp2erm_cvx.cli.experiment import experiment
 from dp2erm_cvx.cli.fit import fit
 from dp2erm_cvx.cli.ledger import ledger
 from dp2erm_cvx.cli.options import WORDS
@@ -89,5 +90,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (fit, predict, bounds, plan, programs, certify, audit, ledger, demo):
+for command in (fit, predict, bounds, plan, programs, certify, audit, ledger, experiment, demo):
     main.add_command(command)

@@ -68,7 +68,8 @@ def audit(context: click.Context, /, data: str | None, program: str | None, **op
             raise DeclarationError("--replay takes the program and the records from the saved pair")
         return replayed(options["replay"], options["solver"], options["as_json"])
     command = shlex.join(["dp2erm", *context.meta[WORDS]])
-    output = Output(options["output_dir"], "audit", page=not options["no_page"])
+    used = [data, options["domain"], options["checkpoint"], _saved(options, "json"), _saved(options, "npz")]
+    output = Output(options["output_dir"], "audit", *used, page=not options["no_page"])
     if options["reference"]:
         if data is not None or program is not None or options["save"] or options["checkpoint"]:
             raise DeclarationError("--reference has programs and settings of its own")
@@ -86,9 +87,13 @@ def audit(context: click.Context, /, data: str | None, program: str | None, **op
     if options["as_json"]:
         click.echo(json.dumps(result.to_dict(), indent=2))
     else:
-        show(result)
+        show(section)
         click.echo(written)
-    return VIOLATED if result.violations else 0
+    return VIOLATED if section.violated else 0
+
+
+def _saved(options: dict[str, Any], ending: str) -> str | None:
+    return None if options["save"] is None else f"{options['save']}.{ending}"
 
 
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSection:
@@ -96,8 +101,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
 
     writable(options["checkpoint"], data, options["domain"])
     for ending in ("npz", "json"):
-        if options["save"] is not None:
-            writable(f"{options['save']}.{ending}", data, options["domain"], options["checkpoint"])
+        writable(_saved(options, ending), data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
         from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability, tightness
         from dp2erm_cvx.calibration.constants import whole_number

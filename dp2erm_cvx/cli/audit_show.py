@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.screen import write_text
+from dp2erm_cvx.cli.screen import writable, write_text
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit.stability import Replay, StabilityAudit
+    from dp2erm_cvx.audit.stability import Replay
     from dp2erm_cvx.report import AuditSection
 
 #: Exit code where a bound was violated.
@@ -23,19 +23,25 @@ VIOLATED = 1
 class Output:
     """The files ``NAME.html`` and ``NAME.json`` in a folder, which is made before anything is searched.
 
-    Raises DeclarationError where they cannot be written or a page needs a package that is missing.
+    ``others`` are files that the command reads or writes besides, which a report must not overwrite. Raises
+    DeclarationError where it would, where it cannot be written, or where a page needs a package that is missing.
     """
 
-    def __init__(self, folder: str, name: str, *, page: bool) -> None:
+    def __init__(self, folder: str, name: str, *others: str | None, page: bool) -> None:
         if page:
             from dp2erm_cvx.report import check_installed
 
             check_installed()
-        self.folder, self.name, self.page = Path(folder), name, page
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DeclarationError(f"{folder}: cannot be made: {error.strerror or error}") from None
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            told = getattr(error, "strerror", None) or error
+            raise DeclarationError(f"{folder}: cannot be made: {told}") from None
+        self.paths = [
+            Path(folder) / f"{name}.{ending}" for ending in (("html", "json") if page else ("json",))
+        ]
+        for path in self.paths:
+            writable(str(path), *others)
 
     def write(
         self, sections: Sequence[AuditSection], command: str | None, title: str = "Stability audit"
@@ -43,19 +49,18 @@ class Output:
         """Write the files; says where they are."""
         from dp2erm_cvx.report import audit_facts, audit_page
 
-        paths = [self.folder / f"{self.name}.json"]
-        write_text(paths[0], json.dumps(audit_facts(sections, command), indent=2) + "\n")
-        if self.page:
-            paths.insert(0, self.folder / f"{self.name}.html")
-            write_text(paths[0], audit_page(sections, command=command, title=title))
-        return "Report: " + ", ".join(map(str, paths))
+        *pages, facts = self.paths
+        write_text(facts, json.dumps(audit_facts(sections, command), indent=2) + "\n")
+        for path in pages:
+            write_text(path, audit_page(sections, command=command, title=title))
+        return "Report: " + ", ".join(map(str, self.paths))
 
 
-def show(result: StabilityAudit) -> None:
+def show(section: AuditSection) -> None:
     """A table of all bounds, and what the search did."""
     from dp2erm_cvx.cli.screen import console, grid
 
-    screen = console()
+    screen, result = console(), section.audit
     size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"
     screen.print(f"Stability audit of {result.program.name}: {size}", style="bold")
     table = grid("bound", "of", "bound at", "largest movement", "share", left=2)
@@ -64,6 +69,10 @@ def show(result: StabilityAudit) -> None:
         share = f"{verdict.ratio:.1%}" + (" VIOLATED" if verdict.violated else "")
         table.add_row(claim.name, str(claim.quantity), f"{claim.bound:.6g}", str(verdict.movement), share)
     screen.print(table)
+    for cell in section.tightness:
+        if cell.violations and cell.movement is not None:
+            place = f"n = {cell.n_samples}" + ("" if cell.ridge is None else f", ridge {cell.ridge:g}")
+            screen.print(f"{place}: V in {cell.movement}: VIOLATED: {', '.join(cell.violations)}")
     screen.print(result.notes())
 
 

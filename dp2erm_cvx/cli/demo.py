@@ -48,12 +48,13 @@ def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: in
     from dp2erm_cvx.cli.certify import certificate_table
     from dp2erm_cvx.cli.report import show_balance
     from dp2erm_cvx.cli.screen import advance, console, progress, write_text
+    from dp2erm_cvx.report import missing
 
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
     audit_seconds = public_number("--audit-seconds", audit_seconds, at_least=0.0)
     folder = Path(output_dir)
-    report = Output(output_dir, "audit_nhefs", page=audit_seconds > 0)
+    report = Output(output_dir, "audit_nhefs", page=audit_seconds > 0 and not missing())
     with progress("loading", total=16) as bar:
         from dp2erm_cvx.datasets import load_nhefs
         from dp2erm_cvx.experiments import nhefs_composition, nhefs_demo, nhefs_settings
@@ -129,7 +130,7 @@ def _audited(
     from dp2erm_cvx.audit.stability import ResolveBudget
     from dp2erm_cvx.cli.screen import advance, progress
     from dp2erm_cvx.experiments import nhefs_audit
-    from dp2erm_cvx.report import AuditSection
+    from dp2erm_cvx.report import AuditSection, missing
 
     schemes = nhefs_audit.audited()
     # the certified solves at the end of each take the rest
@@ -140,7 +141,10 @@ def _audited(
             found.append((scheme, audit))
             advance(bar)
     sections = [AuditSection(scheme.label, audit) for scheme, audit in found]
-    return found, report.write(sections, "dp2erm demo", "Stability audit around NHEFS")
+    written = report.write(sections, "dp2erm demo", "Stability audit around NHEFS")
+    if missing():
+        written += f" (no page: pip install {' '.join(missing())})"
+    return found, written
 
 
 def _best_balance(effects: list[Comparison]) -> Comparison:

@@ -31,19 +31,30 @@ class AuditSection:
     expected: str | None = None
     as_expected: bool = True
 
+    @property
+    def violated(self) -> bool:
+        """Whether a bound was violated, by the audit itself or in a cell of its tightness."""
+        return bool(self.audit.violations) or any(cell.violations for cell in self.tightness)
+
+
+def missing() -> list[str]:
+    """The packages that a page needs and that are not installed."""
+    return [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+
 
 def check_installed() -> None:
     """Raise DeclarationError unless the packages for pages are installed."""
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
-    if missing:
+    if missing():
         raise DeclarationError(
-            f"a page needs {' and '.join(missing)}: install dp2erm-cvx[reports], or write JSON only"
+            f"a page needs {' and '.join(missing())}: pip install 'dp2erm-cvx[reports]', or write JSON only "
+            "(dp2erm audit --no-page)"
         )
 
 
 def audit_facts(sections: Sequence[AuditSection], command: str | None = None) -> dict[str, Any]:
-    """The report in plain JSON types: ``command``, ``versions``, ``private`` and ``audits``."""
+    """The report in plain JSON types: ``headline``, ``command``, ``versions``, ``private`` and ``audits``."""
     return {
+        "headline": _headline(sections),
         "command": command,
         "versions": versions(),
         "private": all(section.audit.private for section in sections),
@@ -83,7 +94,11 @@ def audit_page(
         lstrip_blocks=True,
     )
     environment.filters["number"] = words.number
-    environment.globals.update(verdict_in_words=words.verdict_in_words, check_in_words=words.check_in_words)
+    environment.globals.update(
+        verdict_in_words=words.verdict_in_words,
+        check_in_words=words.check_in_words,
+        neighbor_in_words=words.neighbor_in_words,
+    )
     drawn = [
         (
             section,
@@ -92,14 +107,11 @@ def audit_page(
         )
         for section in sections
     ]
-    audits = [section.audit for section in sections]
     return environment.get_template("audit.html.j2").render(
         title=title,
-        headline=_headline(sections, audits),
-        fine=all(
-            section.as_expected and (section.expected or not section.audit.violations) for section in sections
-        ),
-        private=all(audit.private for audit in audits),
+        headline=_headline(sections),
+        fine=all(section.as_expected and (section.expected or not section.violated) for section in sections),
+        private=all(section.audit.private for section in sections),
         sections=drawn,
         expected=any(section.expected for section in sections),
         command=command,
@@ -107,9 +119,10 @@ def audit_page(
     )
 
 
-def _headline(sections: Sequence[AuditSection], audits: Sequence[StabilityAudit]) -> str:
-    if not all(section.expected for section in sections):
-        return words.headline(audits)
+def _headline(sections: Sequence[AuditSection]) -> str:
+    audits = [section.audit for section in sections]
+    if not sections or not all(section.expected for section in sections):
+        return words.headline(audits, [cell for section in sections for cell in section.tightness])
     missed = sum(not section.as_expected for section in sections)
     told = f"{missed} of {len(sections)} audits did NOT come out as expected"
     if not missed:

@@ -14,10 +14,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Colors that stay apart for color-blind readers.
-_HELD, _VIOLATED, _FOUND = "#1f5fa8", "#b35900", "#222222"
+_HELD, _VIOLATED, _FOUND, _GRID = "#1f5fa8", "#b35900", "#222222", "#ebebeb"
 #: Shares beyond are drawn here.
 _FARTHEST = 1e6
-_BOUNDS = ("#1f5fa8", "#b35900", "#3a7d44", "#7a4fa3", "#8c2d2d")
+_BOUNDS = (_HELD, _VIOLATED, "#3f9152", "#9467bd", "#c0504d")
+#: What the page that a figure stands in decides, for light and dark readers.
+_STYLED = {
+    "#000000": "currentColor",
+    _FOUND: "currentColor",
+    _GRID: "var(--line)",
+    _HELD: "var(--good)",
+    _VIOLATED: "var(--bad)",
+}
 
 
 def shares_figure(verdicts: Sequence[Verdict]) -> str:
@@ -37,10 +45,11 @@ def shares_figure(verdicts: Sequence[Verdict]) -> str:
     top = max(_share(verdict.movement.high, verdict) for verdict in verdicts)
     if top > 3:
         ax.set_xscale("symlog", linthresh=1.0)
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     ax.set_xlim(0, max(1.18, 1.35 * top))
     ax.set_xlabel("largest movement met, as a share of the bound (line: the bound itself)")
     _plain(ax)
-    return _svg(figure)
+    return _svg(figure, "Largest movement met as a share of each bound")
 
 
 def _share(movement: float, verdict: Verdict) -> float:
@@ -74,7 +83,7 @@ def tightness_figure(cells: Sequence[Cell], n_samples: int, ridge: float | None)
         _plain(ax)
     for text in figure.axes[0].legend(frameon=False, fontsize="small").get_texts():
         text.set_parse_math(False)
-    return _svg(figure)
+    return _svg(figure, "Largest V met and bounds on V, over n and over the ridge")
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -85,16 +94,19 @@ def _figure(width: float, height: float) -> Figure:
 
 def _plain(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(color="0.92", linewidth=0.6)
+    ax.grid(color=_GRID, linewidth=0.6)
     ax.set_axisbelow(True)
 
 
-def _svg(figure: Figure) -> str:
+def _svg(figure: Figure, title: str) -> str:
     from matplotlib import rc_context
 
     text = io.StringIO()
     # a fixed salt and no date: the same audit is the same file
     with rc_context({"svg.hashsalt": "dp2erm", "svg.fonttype": "path"}):
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue()
-    return svg[svg.index("<svg") :]
+    svg = svg[svg.index("<svg") :]
+    for color, styled in _STYLED.items():
+        svg = svg.replace(color, styled)
+    return svg.replace("<svg", '<svg role="img"', 1).replace(">", f"><title>{title}</title>", 1)

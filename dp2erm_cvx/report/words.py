@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dp2erm_cvx.audit.stability import StabilityAudit, Verdict
+import numpy as np
+
+from dp2erm_cvx.audit.stability import Cell, Pair, StabilityAudit, Verdict
+from dp2erm_cvx.audit.stability.groups import Universe
 
 #: Shares of a bound from which on it counts as tight, and below which as hardly touched.
 _TIGHT, _LOOSE = 0.95, 0.3
@@ -33,15 +36,40 @@ def verdict_in_words(verdict: Verdict) -> str:
     return f"{told}, so a factor of at most {1 / share:.3g} could be gained."
 
 
-def headline(audits: Sequence[StabilityAudit]) -> str:
-    """What all audits come to, in one line."""
+def headline(audits: Sequence[StabilityAudit], cells: Sequence[Cell] = ()) -> str:
+    """What all audits and the short searches beside them come to, in one line."""
     wrong = [verdict for audit in audits for verdict in audit.violations]
     tried = sum(audit.scouted + audit.resolved for audit in audits)
     bounds = sum(len(audit.verdicts) for audit in audits)
-    if wrong:
-        names = list(dict.fromkeys(f"“{verdict.claim.name}”" for verdict in wrong))
-        return f"Violated: {', '.join(names)} ({len(wrong)} of {bounds} bounds, {tried:,} neighbors tried)"
+    elsewhere = [cell for cell in cells if cell.violations]
+    if wrong or elsewhere:
+        known = [verdict.claim.name for verdict in wrong]
+        known += [name for cell in elsewhere for name in cell.violations]
+        names = ", ".join(f"“{name}”" for name in dict.fromkeys(known))
+        told = f"{len(wrong)} of {bounds} bounds, {tried:,} neighbors tried"
+        places = [_place(cell) for cell in elsewhere]
+        if places:
+            told += f"; by short searches at {'; '.join(places[:3])}{' and elsewhere' if places[3:] else ''}"
+        return f"Violated: {names} ({told})"
     return f"None of {bounds} bounds was violated by {tried:,} neighbors: a search, not a proof"
+
+
+def _place(cell: Cell) -> str:
+    return f"n = {cell.n_samples:,}" + ("" if cell.ridge is None else f", ridge {cell.ridge:.3g}")
+
+
+def neighbor_in_words(pair: Pair, universe: Universe) -> str:
+    """What one record does, among which others. Values of covariates are not told."""
+    j, before, after = pair.changed, pair.first, pair.second
+    arms = [("untreated", "treated")[int(end.a[j])] for end in (before, after)]
+    flip = f"stays {arms[0]}" if arms[0] == arms[1] else f"goes from {arms[0]} to {arms[1]}"
+    way = float(np.linalg.norm(before.covariates[j] - after.covariates[j])) / (2 * universe.radius)
+    others = np.delete(np.column_stack([before.covariates, before.a]), j, axis=0)
+    distinct, treated = len(np.unique(others, axis=0)), int(others[:, -1].sum())
+    return (
+        f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates; the other "
+        f"{len(others):,} take {distinct:,} distinct value{'s' if distinct > 1 else ''}, {treated:,} treated"
+    )
 
 
 def check_in_words(audit: StabilityAudit) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from dp2erm_cvx.audit.stability.rounds import BASE, Searcher
 from dp2erm_cvx.audit.stability.search import ResolveBudget, State
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import FirstStage
@@ -30,8 +31,8 @@ class Cell:
     """The largest V that a short search met with ``n_samples`` records and a ``ridge``.
 
     ``bounds`` are the finite bounds on V by name, those on W1 >= V among them. ``ridge`` is None where the
-    program has none; ``movement`` is None where there is no bound, which ``refusal`` explains, or where the
-    search met no neighbors.
+    program has none; ``movement`` is None where there is no bound or no search, which ``refusal`` explains,
+    or where the search met no neighbors.
     """
 
     n_samples: int
@@ -40,10 +41,16 @@ class Cell:
     movement: Interval | None
     refusal: str | None = None
 
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """The bounds that the certified movement exceeds, whatever the numerical error is."""
+        low = 0.0 if self.movement is None else self.movement.low
+        return tuple(name for name, bound in self.bounds.items() if low > bound)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         moved = None if self.movement is None else self.movement.to_dict()
-        return {**dataclasses.asdict(self), "movement": moved}
+        return {**dataclasses.asdict(self), "movement": moved, "violations": list(self.violations)}
 
 
 def tightness(
@@ -73,9 +80,11 @@ def tightness(
     progress
         Called with the share that is done.
 
+    A cell that cannot be searched, such as a Gram matrix beyond the memory, says so in its ``refusal``.
     Raises DeclarationError for an invalid argument.
     """
     n_samples = whole_number("n_samples", n_samples, at_least=2)
+    n_features = whole_number("n_features", n_features, at_least=1)
     program = program.resolve(domain)
     declared = getattr(program, "ridge", None) or None
     if sizes is None:
@@ -108,13 +117,15 @@ def _cell(
 ) -> Cell:
     n, ridge = place
     if domain.arm_floor:
-        domain = dataclasses.replace(domain, arm_floor=max(1, round(domain.arm_floor * n / declared_n)))
+        # rounded down, so that two such arms fit into n records
+        floor = max(1, math.floor(domain.arm_floor * n / declared_n))
+        domain = dataclasses.replace(domain, arm_floor=floor)
     if ridge is not None:
         changed: Any = program
         program = dataclasses.replace(changed, ridge=ridge)
     try:
         claims, refused = claims_of(program, n, domain)
-    except CalibrationError as error:
+    except Dp2ermError as error:
         return Cell(n, ridge, {}, None, str(error))
     # V <= W1, and a bound on V itself replaces the one on W1
     bounds = {
@@ -125,13 +136,18 @@ def _cell(
     }
     if not bounds:
         return Cell(n, ridge, {}, None, "; ".join(refused.values()))
-    return Cell(n, ridge, bounds, _largest(program, Universe(domain, n, n_features), claims, budget, seed))
+    try:
+        moved = _largest(program, Universe(domain, n, n_features), claims, budget, seed)
+    except Dp2ermError as error:
+        return Cell(n, ridge, bounds, None, f"not searched: {error}")
+    return Cell(n, ridge, bounds, moved)
 
 
 def _largest(
     program: FirstStage, universe: Universe, claims: Sequence[Claim], budget: ResolveBudget, seed: int
 ) -> Interval | None:
-    searcher = Searcher(program, universe, claims, (BASE,), None, None, seed, "")
+    # every cell is small: comparing its scout with full solves would cost more than the search
+    searcher = Searcher(program, universe, claims, (BASE,), None, None, seed, "", compare=False)
     state = State(SolverCheck(""))
     explore(searcher, state, budget)
     for candidate in state.kept.get(Quantity.V, []):

@@ -1,0 +1,84 @@
+"""``dp2erm experiment``: run an experiment from its design, and draw its figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Names and what they are; the modules are imported when one is run.
+NAMES = {"simulation": "Figure 1 of the paper, every calibration side by side"}
+
+
+@click.command(short_help="Run an experiment of the documentation.")
+@click.argument("name", type=click.Choice(list(NAMES)))
+@click.option("--quick", "variant", flag_value="quick", help="Seconds instead of minutes.")
+@click.option("--full", "variant", flag_value="", help="As declared: minutes to half an hour.")
+@click.option("--variant", metavar="NAME", help="Another variant of the design.")
+@click.option("--design", metavar="FILE.toml", help="A design of your own [that of the package].")
+@click.option("--workers", type=Number(), default=1, show_default=True, help="Processes; -1 for all cores.")
+@click.option("--cell", metavar="KEY", help="Run one cell alone: scenario=linear,replicate=3.")
+@click.option(
+    "--output-dir",
+    default="output",
+    show_default=True,
+    metavar="FOLDER",
+    help="Results go to a folder of it with the name of the experiment and the variant.",
+)
+def experiment(
+    name: str,
+    variant: str | None,
+    design: str | None,
+    workers: Any,
+    cell: str | None,
+    output_dir: str,
+) -> None:
+    """Run the cells that are missing, keep each as it finishes, and write a table and figures.
+
+    A run that was stopped goes on where it was. Nothing but the design decides a number: not the workers, not
+    the stops. Experiments draw noise from seeded generators and release nothing.
+    """
+    from dp2erm_cvx.cli.screen import progress
+    from dp2erm_cvx.experiments.catalog import design_path, experiment_by_name
+    from dp2erm_cvx.experiments.engine import load_design, run, run_one
+
+    if variant is None and design is None:
+        raise DeclarationError("choose --quick or --full, or --variant NAME, or --design FILE.toml")
+    chosen = experiment_by_name(name)
+    declared = load_design(chosen.design, design or design_path(name), variant or None)
+    if cell is not None:
+        click.echo(json.dumps(run_one(chosen, declared, cell, workers=workers), indent=2))
+        return
+    folder = Path(output_dir) / "-".join(filter(None, (name, variant)))
+    with progress(name, total=None) as bar:
+        (task,) = bar.task_ids
+
+        def shown(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} cells")
+
+        table = run(chosen, declared, folder, workers=workers, progress=shown)
+    _show(chosen, declared, table, folder)
+
+
+def _show(chosen: Any, declared: Any, table: pd.DataFrame, folder: Path) -> None:
+    from dp2erm_cvx.cli.screen import console, grid
+    from dp2erm_cvx.experiment_plots import figures_of
+
+    screen = console()
+    headers, lines = chosen.summary_table(declared, table)
+    shown = grid(*headers, left=chosen.text_columns)
+    for line in lines:
+        shown.add_row(*line)
+    screen.print(shown)
+    drawn = figures_of(chosen.name, table, folder)
+    screen.print(f"{len(table):,} rows: {folder / 'results.parquet'}")
+    for path in drawn:
+        screen.print(f"Figure: {path}")

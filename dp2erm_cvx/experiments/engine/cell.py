@@ -1,0 +1,82 @@
+"""The unit of work of an experiment, and what an experiment has to state."""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from dp2erm_cvx.experiments.engine.design import Design
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: One line of a results table.
+Row = dict[str, str | int | float | bool | None]
+
+D = TypeVar("D", bound=Design)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``key`` names it within its experiment, such as ``{"scenario": "linear", "replicate": 3}``."""
+
+    key: Mapping[str, str | int | float]
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """The key as text: ``scenario=linear,replicate=3``."""
+        return ",".join(f"{name}={value}" for name, value in self.key.items())
+
+    @property
+    def entropy(self) -> list[int]:
+        """What its generators are seeded with: the experiment's seed and the label."""
+        digest = hashlib.sha256(self.label.encode()).digest()
+        return [self.seed, int.from_bytes(digest[:8], "big")]
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """A generator of its own for each purpose, so that one more draw here changes nothing elsewhere."""
+        own = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "big")
+        return np.random.default_rng([*self.entropy, own])
+
+
+class Experiment(abc.ABC, Generic[D]):
+    """What is computed. Instances hold nothing: they are sent to workers."""
+
+    #: As on the command line.
+    name: ClassVar[str]
+    #: One line for ``--help``.
+    summary: ClassVar[str]
+    #: Columns of the summary that hold text.
+    text_columns: ClassVar[int] = 1
+    #: The model that the TOML design is read into.
+    design: type[D]
+
+    @abc.abstractmethod
+    def keys(self, design: D) -> Iterable[Mapping[str, str | int | float]]:
+        """The cells, in the order of the table."""
+
+    def prepare(self, design: D, workers: int) -> Any:
+        """What all cells share, computed once before them, in plain JSON types."""
+        return None
+
+    @abc.abstractmethod
+    def summary_table(self, design: D, table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+        """Headers and lines of a short table for the screen; the first :attr:`text_columns` are text."""
+
+    @abc.abstractmethod
+    def rows(self, design: D, cell: Cell, shared: Any) -> list[Row]:
+        """The rows of one cell: a function of the arguments alone."""
+
+
+def cells_of(experiment: Experiment[D], design: D) -> list[Cell]:
+    """All cells. Raises ValueError where two have the same label."""
+    cells = [Cell(key, design.seed) for key in experiment.keys(design)]
+    if len({cell.label for cell in cells}) != len(cells):
+        raise ValueError(f"{experiment.name}: two cells have the same key")
+    return cells

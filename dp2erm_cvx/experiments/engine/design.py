@@ -1,0 +1,50 @@
+"""Designs of experiments: everything that is chosen, in one TOML file."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dp2erm_cvx.errors import DeclarationError
+
+
+class Design(BaseModel):
+    """Base of all designs; unknown fields are refused. ``seed`` is that of the whole experiment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=True)
+
+    seed: int = Field(ge=0, lt=2**63)
+
+    def digest(self) -> str:
+        """A fingerprint of every field, by which a folder knows its design."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+D = TypeVar("D", bound=Design)
+
+
+def load_design(kind: type[D], path: str | Path, section: str | None = None) -> D:
+    """Read a TOML file, or one of its tables with the fields of the top level as defaults.
+
+    Raises DeclarationError naming the field that is wrong.
+    """
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DeclarationError(f"{path}: cannot be read as TOML: {error}") from None
+    variants = content.pop("variants", {})
+    if section is not None:
+        if section not in variants:
+            known = ", ".join(variants) or "none"
+            raise DeclarationError(f"{path}: no variant {section!r}; it has {known}")
+        content = {**content, **variants[section]}
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "design"
+        raise DeclarationError(f"{path}: {place}: {first['msg']}") from None

@@ -1,0 +1,88 @@
+"""Finished cells on disk: a kill loses at most the cells that were running."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.experiments.engine.cell import Cell, Row
+from dp2erm_cvx.experiments.engine.design import Design
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Store:
+    """A folder with the rows of every finished cell, for one design.
+
+    Raises DeclarationError where pandas or pyarrow is missing or the folder cannot be made, DataError where
+    it holds the cells of another design.
+    """
+
+    def __init__(self, folder: str | Path, name: str, design: Design) -> None:
+        try:
+            import pandas
+            import pyarrow  # noqa: F401
+        except ImportError:
+            raise DeclarationError("results need pandas and pyarrow: install dp2erm-cvx[data]") from None
+        self._pandas = pandas
+        self.folder = Path(folder)
+        self.cells = self.folder / "cells"
+        try:
+            self.cells.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DeclarationError(f"{folder}: cannot be made: {error.strerror or error}") from None
+        label = {"experiment": name, "digest": design.digest()}
+        marker = self.folder / "design.json"
+        if marker.exists():
+            known = json.loads(marker.read_text(encoding="utf-8"))
+            if {key: known.get(key) for key in label} != label:
+                raise DataError(f"{folder}: holds cells of another design; choose an empty folder")
+        else:
+            full = {**label, "design": design.model_dump(mode="json")}
+            self._replace(marker, (json.dumps(full, indent=2) + "\n").encode())
+
+    def shared(self) -> Any:
+        """What :meth:`keep_shared` kept; raises KeyError where nothing was."""
+        path = self.folder / "shared.json"
+        if not path.exists():
+            raise KeyError("shared")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def keep_shared(self, shared: Any) -> None:
+        """Keep what all cells share, in plain JSON types."""
+        self._replace(self.folder / "shared.json", (json.dumps(shared, indent=2) + "\n").encode())
+
+    def done(self, cell: Cell) -> bool:
+        """Whether the rows of a cell are here."""
+        return self._path(cell).exists()
+
+    def keep(self, cell: Cell, rows: list[Row]) -> None:
+        """Keep the rows of a cell, whole or not at all."""
+        path = self._path(cell)
+        part = path.with_suffix(".part")
+        self._pandas.DataFrame([{**cell.key, **row} for row in rows]).to_parquet(part, index=False)
+        os.replace(part, path)
+
+    def collect(self, cells: Iterable[Cell]) -> pd.DataFrame:
+        """One table of all rows in the order of the cells, written to ``results.parquet``."""
+        frames = [self._pandas.read_parquet(self._path(cell)) for cell in cells]
+        table = self._pandas.concat(frames, ignore_index=True)
+        part = self.folder / "results.part"
+        table.to_parquet(part, index=False)
+        os.replace(part, self.folder / "results.parquet")
+        return table
+
+    def _path(self, cell: Cell) -> Path:
+        return self.cells / f"{hashlib.sha256(cell.label.encode()).hexdigest()[:24]}.parquet"
+
+    @staticmethod
+    def _replace(path: Path, content: bytes) -> None:
+        part = path.with_name(path.name + ".part")
+        part.write_bytes(content)
+        os.replace(part, path)

@@ -1,0 +1,23 @@
+"""Private treatment rules over many budgets, noises and calibrations at once, for experiments only.
+
+Noise is drawn from seeded generators, so nothing here is a release. Bounds, noise scales and gamma come from
+the same plans that releases are made by.
+"""
+
+from dp2erm_cvx.experiments.rules.fit import Fitted, Weights, fitted, without_noise
+from dp2erm_cvx.experiments.rules.plans import FAMILIES, PlannedRule, Refused, describe, plan_rule
+from dp2erm_cvx.experiments.rules.scheme import Constants, Scheme
+
+__all__ = [
+    "FAMILIES",
+    "Constants",
+    "Fitted",
+    "PlannedRule",
+    "Refused",
+    "Scheme",
+    "Weights",
+    "describe",
+    "fitted",
+    "plan_rule",
+    "without_noise",
+]

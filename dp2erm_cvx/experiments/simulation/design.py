@@ -1,0 +1,41 @@
+"""What the simulation study declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dp2erm_cvx.experiments.engine import Design
+from dp2erm_cvx.experiments.rules import Constants, Scheme
+
+
+class Tuning(BaseModel):
+    """How settings are chosen on an independent simulated dataset.
+
+    Every candidate is fitted on ``bootstraps`` resamples with every budget and judged by its out-of-bag
+    accuracy against the optimal rule, averaged over budgets. ``candidates`` lists, by scheme, settings that
+    replace the declared ones; ``constants`` public constants that do, which are tried first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bootstraps: int = Field(ge=1)
+    candidates: dict[str, list[dict[str, Any]]]
+    constants: list[dict[str, Any]] = []
+
+
+class SimulationDesign(Design):
+    """See ``designs/simulation.toml``. ``draws`` of the noise are averaged within a replicate."""
+
+    scenarios: list[str]
+    n_samples: int = Field(ge=10)
+    n_test: int = Field(ge=10)
+    replicates: int = Field(ge=1)
+    draws: int = Field(ge=1)
+    epsilons: list[float]
+    noises: list[str]
+    families: list[str]
+    constants: Constants
+    schemes: dict[str, Scheme]
+    tuning: Tuning | None = None

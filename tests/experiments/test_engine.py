@@ -1,0 +1,122 @@
+"""The engine: one table whatever was stopped or who worked, and designs that are read as they stand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, cells_of, load_design, run, run_one
+
+
+class Counts(Design):
+    cells: int
+    scale: float = 1.0
+
+
+class Draws(Experiment[Counts]):
+    """Random numbers of a cell."""
+
+    name = "draws"
+    summary = "draws"
+    design = Counts
+
+    def keys(self, design):
+        return [{"part": "a", "number": k} for k in range(design.cells)]
+
+    def prepare(self, design, workers):
+        return {"offset": 2.5}
+
+    def rows(self, design, cell, shared):
+        if cell.key["number"] == 3 and design.scale < 0:
+            raise KeyboardInterrupt
+        drawn = cell.rng("noise").normal(size=2) * design.scale + shared["offset"]
+        return [{"k": k, "value": float(value), "status": "done"} for k, value in enumerate(drawn)]
+
+    def summary_table(self, design, table):
+        return ["k"], [[str(k)] for k in table["k"]]
+
+
+class Interrupted(Draws):
+    def rows(self, design, cell, shared):
+        if cell.key["number"] == 4:
+            raise KeyboardInterrupt
+        return super().rows(design, cell, shared)
+
+
+DESIGN = Counts(seed=3, cells=6)
+
+
+def test_workers_and_stops_change_nothing(tmp_path):
+    whole = run(Draws(), DESIGN, tmp_path / "whole")
+    assert whole.equals(run(Draws(), DESIGN, tmp_path / "two", workers=2))
+    with pytest.raises(KeyboardInterrupt):
+        run(Interrupted(), DESIGN, tmp_path / "stopped")
+    finished = list((tmp_path / "stopped" / "cells").glob("*.parquet"))
+    assert len(finished) == 4
+    seen = []
+    again = run(
+        Draws(), DESIGN, tmp_path / "stopped", progress=lambda done, total: seen.append((done, total))
+    )
+    assert seen == [(4, 6), (5, 6), (6, 6)]
+    assert again.equals(whole)
+    first, second = (tmp_path / name / "results.parquet" for name in ("whole", "stopped"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_half_written_cell_is_run_again(tmp_path):
+    whole = run(Draws(), DESIGN, tmp_path)
+    some = next((tmp_path / "cells").glob("*.parquet"))
+    some.rename(some.with_suffix(".part"))
+    assert run(Draws(), DESIGN, tmp_path).equals(whole)
+
+
+def test_a_cell_runs_alone_and_has_generators_of_its_own(tmp_path):
+    whole = run(Draws(), DESIGN, tmp_path)
+    rows = run_one(Draws(), DESIGN, "part=a,number=2")
+    assert [row["value"] for row in rows] == whole[whole["number"] == 2]["value"].tolist()
+    with pytest.raises(DeclarationError, match="there is none"):
+        run_one(Draws(), DESIGN, "part=b")
+    cell, other = cells_of(Draws(), DESIGN)[:2]
+    values = [c.rng(p).random() for c in (cell, other) for p in ("noise", "test")]
+    assert len(set(values)) == 4
+    assert cell.rng("noise").random() == values[0]
+    assert Cell(cell.key, 4).rng("noise").random() != values[0]
+
+
+def test_cells_of_another_design_are_not_mixed_in(tmp_path):
+    run(Draws(), DESIGN, tmp_path)
+    with pytest.raises(DataError, match="another design"):
+        run(Draws(), DESIGN.model_copy(update={"scale": 2.0}), tmp_path)
+    assert json.loads((tmp_path / "design.json").read_text())["design"]["cells"] == 6
+
+
+def test_two_cells_of_one_key_are_refused():
+    class Twice(Draws):
+        def keys(self, design):
+            return [{"part": "a"}, {"part": "a"}]
+
+    with pytest.raises(ValueError, match="same key"):
+        cells_of(Twice(), DESIGN)
+
+
+def test_designs_are_read_with_their_variants(tmp_path):
+    path = tmp_path / "design.toml"
+    path.write_text("seed = 1\ncells = 5\n[variants.quick]\ncells = 2\n")
+    assert load_design(Counts, path) == Counts(seed=1, cells=5)
+    assert load_design(Counts, path, "quick") == Counts(seed=1, cells=2)
+    for text, complaint in (
+        ("seed = 1", "cells"),
+        ("seed = 1\ncells = 2\nsped = 3", "sped"),
+        ("seed = -1\ncells = 2", "seed"),
+        ("seed = ", "TOML"),
+    ):
+        path.write_text(text)
+        with pytest.raises(DeclarationError, match=complaint):
+            load_design(Counts, path)
+    path.write_text("seed = 1\ncells = 5\n")
+    with pytest.raises(DeclarationError, match="no variant"):
+        load_design(Counts, path, "quick")
+    with pytest.raises(DeclarationError):
+        load_design(Counts, tmp_path / "none.toml")
+    assert np.isfinite(Counts(seed=0, cells=1).scale)

@@ -1,0 +1,147 @@
+"""The simulation study: the same law as releases, honest rows, and what is stated about it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, PrivateTwoStageERM
+from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.experiments.catalog import design_path
+from dp2erm_cvx.experiments.engine import load_design, run
+from dp2erm_cvx.experiments.rules import Constants, Refused, Scheme, Weights, fitted, plan_rule
+from dp2erm_cvx.experiments.simulation import Simulation
+from dp2erm_cvx.experiments.simulation.design import SimulationDesign
+from dp2erm_cvx.experiments.summary import means
+from tests.command_line import run as command
+
+CONSTANTS = Constants(covariate_bound=1.0, outcome_bound=2.0, arm_floor=0.25)
+IPW = Scheme(program="ipw_logistic", settings={"ridge": 1.0, "radius": 1.0})
+
+
+def declared(variant=None):
+    return load_design(SimulationDesign, design_path("simulation"), variant)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    return run(Simulation(), declared("quick"), tmp_path_factory.mktemp("simulation"))
+
+
+def test_every_place_of_the_design_has_a_row(quick):
+    design = declared("quick")
+    private = len(design.schemes) * len(design.families) * len(design.noises) * len(design.epsilons)
+    each = private + len(design.schemes) + 2
+    assert len(quick) == each * design.replicates * len(design.scenarios)
+    assert set(quick["status"]) == {"done", "refused"}
+    refused = quick[quick["status"] == "refused"]
+    assert (refused["reason"].str.len() > 10).all()
+    # the one thing that has no calibration of its own
+    assert set(refused["scheme"]) == {"w = 1"}
+    done = quick[quick["status"] == "done"]
+    assert done["accuracy"].between(0, 1).all()
+    weighted = done[done["scheme"].isin(["IPW", "EBW", "MMD", "w = 1"])]
+    assert weighted["effective_share"].between(0.2, 1.0 + 1e-9).all()
+    assert (done[done["family"] == "sharp"]["V"] >= 2).all()
+
+
+def test_the_sharp_calibration_is_far_above_the_papers(quick):
+    linear = quick[(quick["scenario"] == "linear") & (quick["noise"] == "gamma") & (quick["epsilon"] == 5.0)]
+    found = means(linear, ["scheme", "family"], ["accuracy"]).set_index(["scheme", "family"])["accuracy"]
+    for scheme in ("IPW", "EBW"):
+        assert found[scheme, "sharp"] > found[scheme, "paper"] + 0.2
+
+
+@pytest.mark.parametrize(
+    ("family", "noise"), [("sharp", "gamma"), ("sharp", "gaussian"), ("auto", "gaussian")]
+)
+def test_theta_has_the_law_of_a_release(family, noise):
+    data = simulate("linear", 120, rng=0).dataset
+    budget = Budget(1.0, 1e-3 if noise == "gaussian" else 0.0)
+    rule = plan_rule(IPW, CONSTANTS, family, noise, budget, 120, 10)
+    domain = CONSTANTS.domain(120)
+    weights = Weights(domain.records(data.X, data.a, data.y))
+    many = fitted(rule, weights, 3000, np.random.default_rng(1)).thetas
+    released, how = [], {"calibration": family, "noise": noise, "arithmetic": "assumed"}
+    for seed in range(150):
+        model = PrivateTwoStageERM(domain, budget, rule.first, rule.second, seed=seed, **how)
+        released.append(model.fit(data.X, data.a, data.y).theta_)
+    assert model.plan(120, 10).calibration == rule.plan.calibration
+    released = np.array(released)
+    spread = many.std(axis=0) / np.sqrt(150)
+    assert np.all(np.abs(released.mean(axis=0) - many.mean(axis=0)) < 4.5 * spread)
+    assert np.all(np.abs(np.log(released.std(axis=0) / many.std(axis=0))) < 0.4)
+
+
+def test_a_private_propensity_is_drawn_anew_for_every_theta():
+    data = simulate("linear", 120, rng=0).dataset
+    rule = plan_rule(IPW, CONSTANTS, "composition-sharp", "gamma", Budget(1.0), 120, 10)
+    weights = Weights(CONSTANTS.domain(120).records(data.X, data.a, data.y))
+    found = fitted(rule, weights, 3, np.random.default_rng(0))
+    assert found.thetas.shape == (3, 10)
+    assert rule.plan.propensity is not None
+    assert len({tuple(theta) for theta in found.thetas}) == 3
+
+
+def test_families_that_do_not_apply_say_why():
+    kernel = Scheme(program="mmd", settings={"ridge": 10.0}, paper={"cap": 2.0})
+    no_floor = Constants(covariate_bound=1, outcome_bound=1)
+    found = plan_rule(kernel, no_floor, "sharp", "gamma", Budget(1.0), 100, 2)
+    assert isinstance(found, Refused)
+    assert "arm" in found.reason
+    kept = plan_rule(kernel, CONSTANTS, "paper", "gamma", Budget(1.0), 100, 2)
+    assert kept.note == "neighbors keep their treatment"
+    with pytest.raises(DeclarationError, match="family"):
+        plan_rule(IPW, CONSTANTS, "best", "gamma", Budget(1.0), 50, 2)
+
+
+def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = declared("quick").model_dump(mode="json")
+    small = {**text, "replicates": 1, "scenarios": ["linear"], "n_test": 100, "draws": 1, "tuning": None}
+    (tmp_path / "design.toml").write_text(_toml(small))
+    result = command("experiment", "simulation", "--design", "design.toml", "--output-dir", "out")
+    assert result.exit_code == 0, result.output
+    folder = tmp_path / "out" / "simulation"
+    assert {path.name for path in folder.iterdir()} >= {
+        "results.parquet",
+        "simulation-linear.svg",
+        "simulation-linear.png",
+    }
+    words = ["experiment", "simulation", "--design", "design.toml", "--cell", "scenario=linear,replicate=0"]
+    alone = json.loads(command(*words).stdout)
+    import pandas as pd
+
+    table = pd.read_parquet(folder / "results.parquet")
+    assert [row["scheme"] for row in alone] == table["scheme"].tolist()
+    accuracies = [row.get("accuracy") for row in alone if row["status"] == "done"]
+    assert accuracies == table[table["status"] == "done"]["accuracy"].tolist()
+    result = command("experiment", "simulation")
+    assert result.exit_code == 2
+    assert "--quick" in result.stderr
+
+
+def _toml(plain):
+    lines, tables = [], []
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            tables.append((name, value))
+        elif value is not None:
+            lines.append(f"{name} = {json.dumps(value)}")
+    for name, value in tables:
+        if name == "schemes":
+            for scheme, inner in value.items():
+                lines += [f'[schemes."{scheme}"]', *(f"{k} = {_inline(v)}" for k, v in inner.items())]
+        else:
+            lines += [f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in value.items() if v is not None)]
+    return "\n".join(lines)
+
+
+def _inline(value):
+    if isinstance(value, dict):
+        inner = ", ".join(
+            f"{k} = {'inf' if v == float('inf') or v is None else json.dumps(v)}" for k, v in value.items()
+        )
+        return "{ " + inner + " }"
+    return json.dumps(value)
