@@ -25,6 +25,9 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 
 
+_COLORS = ("#222222", "#1f5fa8", "#6aa3d8", "#b35900", "#d9a066", "#3a7d44", "#7a4fa3")
+
+
 def figures_of(name: str, table: pd.DataFrame, folder: Path) -> list[Path]:
     """Draw what there is for an experiment; the paths. Raises DeclarationError without matplotlib."""
     drawn: list[Path] = []
@@ -37,11 +40,19 @@ def figures_of(name: str, table: pd.DataFrame, folder: Path) -> list[Path]:
 
 
 def _simulation(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
-    """One figure a scenario: accuracy over epsilon, schemes in columns, noises in rows."""
+    return _study(table, "scenario", "simulation")
+
+
+def _twins(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
+    return _study(table, "form", "twins")
+
+
+def _study(table: pd.DataFrame, part: str, stem: str) -> Iterable[tuple[str, Figure]]:
+    """One figure a scenario or form: accuracy over epsilon, schemes in columns, noises in rows."""
     values = ["accuracy", "effective_share"]
-    found = means(table, ["scenario", "scheme", "noise", "family", "epsilon"], values)
-    for scenario in found["scenario"].unique():
-        here = found[found["scenario"] == scenario]
+    found = means(table, [part, "scheme", "noise", "family", "epsilon"], values)
+    for scenario in found[part].unique():
+        here = found[found[part] == scenario]
         schemes = [name for name in here["scheme"].unique() if not name.startswith("treat ")]
         noises = [name for name in here["noise"].unique() if name != "none"]
         figure = _figure(1.2 + 2.9 * len(schemes), 0.9 + 2.7 * len(noises))
@@ -62,7 +73,75 @@ def _simulation(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
                     handles.append(handle)
                     labels.append(label)
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
-        yield f"simulation-{scenario}", figure
+        yield f"{stem}-{scenario}", figure
+
+
+def _confounded(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
+    """One figure a noise: accuracy over n, budgets in columns, with and without the public center in rows."""
+    by = ["center", "scheme", "family", "noise", "epsilon", "n"]
+    found = means(table, by, ["accuracy", "effective_share", "V"])
+    names = list(dict.fromkeys(found["scheme"]))
+    for noise in [name for name in found["noise"].unique() if name != "none"]:
+        here = found[found["noise"] == noise]
+        epsilons, centers = sorted(here["epsilon"].unique()), list(here["center"].unique())
+        figure = _figure(1.0 + 3.0 * len(epsilons), 1.2 + 2.9 * len(centers))
+        axes = figure.subplots(len(centers), len(epsilons), squeeze=False, sharex=True, sharey=True)
+        for row, center in zip(axes, centers, strict=True):
+            for ax, epsilon in zip(row, epsilons, strict=True):
+                part = here[(here["center"] == center) & (here["epsilon"] == epsilon)]
+                for (scheme, family), line in part.groupby(["scheme", "family"], sort=False):
+                    style = {"color": _COLORS[names.index(scheme) % len(_COLORS)]}
+                    composed = family.startswith("composition")
+                    label = scheme + (", private propensity" if composed else "")
+                    ax.errorbar(
+                        line["n"],
+                        line["accuracy"],
+                        yerr=line["accuracy_half"],
+                        label=label,
+                        linestyle="--" if composed else "-",
+                        linewidth=2.2 if scheme == "w = 1" else 1.4,
+                        **style,
+                    )
+                ax.set_xscale("log")
+                ax.set_title(f"center {center}, epsilon {epsilon:g}", loc="left", fontsize="medium")
+                ax.spines[["top", "right"]].set_visible(False)
+                ax.grid(color="0.93", linewidth=0.6)
+            row[0].set_ylabel("accuracy of the rule")
+        for ax in axes[-1]:
+            ax.set_xlabel("number of records n")
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+        yield f"confounded-{noise}", figure
+
+
+def _rates(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
+    """Excess and error over n, by curvature; dotted lines have the slopes of the theorem."""
+    by = ["curvature", "scheme", "family", "noise", "n"]
+    values = {"excess": "excess objective", "error": "distance of theta to the sample minimizer"}
+    found = means(table, by, list(values))
+    found = found[found["noise"] == "gamma"]
+    curvatures = list(found["curvature"].unique())
+    figure = _figure(1.0 + 4.2 * len(values), 1.0 + 3.0 * len(curvatures))
+    axes = figure.subplots(len(curvatures), len(values), squeeze=False, sharex=True)
+    for row, curvature in zip(axes, curvatures, strict=True):
+        part = found[found["curvature"] == curvature]
+        for ax, (name, label) in zip(row, values.items(), strict=True):
+            for number, ((scheme, family), line) in enumerate(part.groupby(["scheme", "family"], sort=False)):
+                color = _COLORS[number % len(_COLORS)]
+                ax.plot(line["n"], line[name], "o-", color=color, markersize=3.5, label=f"{scheme}, {family}")
+            ends = part["n"].min(), part["n"].max()
+            rate = (1.0 if name == "excess" else 0.5) if curvature.startswith("strongly") else 0.5
+            top = part[part["n"] == ends[0]][name].min()
+            if name == "excess" or curvature.startswith("strongly"):
+                told = f"n^-{rate:g}"
+                ax.plot(ends, [top, top * (ends[0] / ends[1]) ** rate], ":", color="0.4", label=told)
+            ax.set(xscale="log", yscale="log", title=curvature, ylabel=label)
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.grid(color="0.93", linewidth=0.6)
+            ax.legend(frameon=False, fontsize="x-small")
+    for ax in axes[-1]:
+        ax.set_xlabel("number of records n")
+    yield "rates-gamma", figure
 
 
 def _panel(ax: Axes, rows: pd.DataFrame, noise: str, constant: float) -> None:
@@ -105,4 +184,9 @@ def _save(figure: Figure, path: Path) -> None:
         figure.savefig(path, dpi=150, metadata=dated)
 
 
-_DRAWN: dict[str, Callable[[pd.DataFrame], Iterable[tuple[str, Figure]]]] = {"simulation": _simulation}
+_DRAWN: dict[str, Callable[[pd.DataFrame], Iterable[tuple[str, Figure]]]] = {
+    "confounded": _confounded,
+    "rates": _rates,
+    "simulation": _simulation,
+    "twins": _twins,
+}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dp2erm_cvx.audit.stability import Cell, Interval
 from dp2erm_cvx.experiments import reference_audits as reference
 from tests.command_line import run, write_files
 
@@ -59,6 +60,38 @@ def test_a_page_and_json_are_written(folder):
     run(*IPW, "--solves", "60", "--output-dir", "bare", "--no-page", "--no-tightness")
     assert [path.name for path in Path("bare").iterdir()] == ["audit.json"]
     assert json.loads(Path("bare/audit.json").read_text())["audits"][0]["tightness"] == []
+
+
+def test_a_bound_violated_in_a_short_search_decides_the_exit_code(folder, monkeypatch):
+    cell = Cell(10, 1.0, {"sharp": 2.0}, Interval(2.5, 2.6))
+    monkeypatch.setattr("dp2erm_cvx.audit.stability.tightness", lambda *args, **kwargs: (cell,))
+    result = run(*IPW, "--solves", "60")
+    assert result.exit_code == 1
+    assert "n = 10, ridge 1: V in [2.5, 2.6]: VIOLATED: sharp" in result.stdout
+
+
+def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeypatch):
+    searched = []
+    monkeypatch.setattr(
+        "dp2erm_cvx.audit.stability.audit_stability", lambda *args, **kwargs: searched.append(1)
+    )
+    Path("taken/audit.html").mkdir(parents=True)
+    for words in (["--output-dir", "taken"], ["--save", "output/audit"]):
+        result = run(*IPW, "--solves", "60", *words)
+        assert result.exit_code == 2
+        assert "audit." in result.stderr
+    monkeypatch.setattr("dp2erm_cvx.report.audit.find_spec", lambda name: None)
+    result = run(*IPW, "--solves", "60")
+    assert result.exit_code == 2
+    assert "pip install 'dp2erm-cvx[reports]'" in result.stderr
+    assert "--no-page" in result.stderr
+    assert not searched
+
+
+def test_json_needs_no_package_of_the_page(folder, monkeypatch):
+    monkeypatch.setattr("dp2erm_cvx.report.audit.find_spec", lambda name: None)
+    assert run(*IPW, "--solves", "60", "--no-page", "--no-tightness").exit_code == 0
+    assert [path.name for path in Path("output").iterdir()] == ["audit.json"]
 
 
 def test_reference_audits_report_what_did_not_come_out(folder, monkeypatch):

@@ -82,6 +82,16 @@ def test_the_demo_ends_with_an_audit(demo):
     assert "Not private" in (folder / "audit_nhefs.html").read_text()
 
 
+def test_the_demo_does_without_the_packages_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr("dp2erm_cvx.report.audit.find_spec", lambda name: None)
+    words = ["demo", "--seed", "1", "--solver", "newton", "--output-dir", str(tmp_path)]
+    result = CliRunner().invoke(main, [*words, "--audit-seconds", "1"])
+    assert result.exit_code == 0, result.output
+    assert "no page: pip install jinja2 matplotlib" in " ".join(result.stdout.split())
+    assert (tmp_path / "audit_nhefs.json").exists()
+    assert not (tmp_path / "audit_nhefs.html").exists()
+
+
 def test_the_demo_writes_a_figure_and_a_release(demo):
     _, folder = demo
     assert (folder / "love_nhefs.png").read_bytes().startswith(b"\x89PNG")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit.stability import Claim, Quantity, ResolveBudget, audit_stability, tightness
+from dp2erm_cvx.audit.stability import Claim, Pair, Quantity, ResolveBudget, audit_stability, tightness
+from dp2erm_cvx.audit.stability.groups import Universe
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.experiments.reference_audits import first_stage
-from dp2erm_cvx.report import AuditSection, audit, audit_facts, audit_page
+from dp2erm_cvx.program import gram_memory
+from dp2erm_cvx.report import AuditSection, audit, audit_facts, audit_page, words
 
 UNIT = Domain(1.0, 1.0)
 IPW = first_stage("ipw_logistic", ridge=0.1, radius=1.0)
@@ -97,6 +101,61 @@ def test_the_facts_are_those_of_the_audits(held, violated):
     assert [cell["n_samples"] for cell in first["tightness"]] == [30, 60, 60]
     assert second["tightness"] == []
     assert all(verdict["violated"] for verdict in second["verdicts"])
+
+
+def test_the_facts_have_the_headline_of_the_page(held, violated):
+    for sections in ([held], [held, violated]):
+        assert audit_facts(sections)["headline"] in read(audit_page(sections))[1]
+
+
+def test_a_bound_violated_in_a_short_search_leads_too(held):
+    cell = dataclasses.replace(held.tightness[0], bounds={"sharp": 2.1, "universal": 60.0})
+    section = dataclasses.replace(held, tightness=(cell, *held.tightness[1:]))
+    assert not held.violated
+    assert section.violated
+    assert cell.violations == ("sharp",)
+    page = audit_page([section])
+    _, text = read(page)
+    assert 'class="headline bad"' in page
+    assert "Violated: “sharp”" in text
+    assert "by short searches at n = 30, ridge 0.1" in text
+    assert text.count("VIOLATED") == 1
+    assert audit_facts([section])["audits"][0]["tightness"][0]["violations"] == ["sharp"]
+
+
+def test_a_cell_that_cannot_be_searched_leaves_the_others(monkeypatch):
+    monkeypatch.setattr(gram_memory, "_memory", lambda: 6 * 8 * 50.0**2)
+    cells = tightness(
+        first_stage("mmd", ridge=1.0), Domain(1, 1, arm_floor=10), 40, budget=ResolveBudget(solves=30)
+    )
+    assert {cell.n_samples for cell in cells if cell.movement is not None} == {10, 20, 40}
+    for cell in cells:
+        assert (cell.n_samples > 50) == ("GB" in (cell.refusal or ""))
+
+
+def test_arms_that_fill_the_records_fit_at_any_size():
+    full = Domain(1, 1, arm_floor=3)
+    cells = tightness(first_stage("ipw_logistic", ridge=1.0), full, 6, budget=ResolveBudget(solves=60))
+    assert {cell.n_samples for cell in cells} == {2, 3, 6, 12, 24}
+    assert all(cell.movement is not None for cell in cells)
+
+
+def test_neighbors_are_told_without_values():
+    X = np.array([[0.5, 0.0], [0.5, 0.0], [0.25, 0.5], [-1.0, 0.0]])
+    before = UNIT.records(X, [0, 0, 0, 0], np.zeros(4))
+    after = UNIT.records(np.vstack([X[:3], [[1.0, 0.0]]]), [0, 0, 0, 1], np.zeros(4))
+    told = words.neighbor_in_words(Pair(before, after, 3, "flips"), Universe(UNIT, 4, 2))
+    assert told == (
+        "flips: a record goes from untreated to treated and moves by 100% of the diameter of the covariates; "
+        "the other 3 take 2 distinct values, none treated"
+    )
+
+
+def test_figures_take_the_colors_of_the_page_and_have_titles(held):
+    page = audit_page([held])
+    assert page.count("<title>") == 3
+    assert "currentColor" in page
+    assert not re.search("#(000000|222222|ffffff)", page[page.index("<svg") :])
 
 
 def test_what_was_expected_decides_the_color(held, violated):

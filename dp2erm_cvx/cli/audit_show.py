@@ -23,8 +23,8 @@ VIOLATED = 1
 class Output:
     """The files ``NAME.html`` and ``NAME.json`` in a folder, which is made before anything is searched.
 
-    ``others`` are files that the command reads or writes besides, which a report must not overwrite. Raises
-    DeclarationError where it would, where it cannot be written, or where a page needs a package that is missing.
+    ``others`` are files that the command reads or writes besides. Raises DeclarationError where a report
+    would overwrite one of them, cannot be written, or has a page that needs a package that is missing.
     """
 
     def __init__(self, folder: str, name: str, *others: str | None, page: bool) -> None:
@@ -37,9 +37,8 @@ class Output:
         except (OSError, ValueError) as error:
             told = getattr(error, "strerror", None) or error
             raise DeclarationError(f"{folder}: cannot be made: {told}") from None
-        self.paths = [
-            Path(folder) / f"{name}.{ending}" for ending in (("html", "json") if page else ("json",))
-        ]
+        endings = ("html", "json") if page else ("json",)
+        self.paths = [Path(folder) / f"{name}.{ending}" for ending in endings]
         for path in self.paths:
             writable(str(path), *others)
 

@@ -14,17 +14,18 @@ from dp2erm_cvx.errors import DeclarationError
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Names and what they are; the modules are imported when one is run.
-NAMES = {"simulation": "Figure 1 of the paper, every calibration side by side"}
+#: The modules are imported when one is run.
+NAMES = ("confounded", "rates", "simulation", "twins")
 
 
 @click.command(short_help="Run an experiment of the documentation.")
-@click.argument("name", type=click.Choice(list(NAMES)))
+@click.argument("name", type=click.Choice(NAMES))
 @click.option("--quick", "variant", flag_value="quick", help="Seconds instead of minutes.")
 @click.option("--full", "variant", flag_value="", help="As declared: minutes to half an hour.")
 @click.option("--variant", metavar="NAME", help="Another variant of the design.")
 @click.option("--design", metavar="FILE.toml", help="A design of your own [that of the package].")
 @click.option("--workers", type=Number(), default=1, show_default=True, help="Processes; -1 for all cores.")
+@click.option("--data", metavar="FILE", help="twins: Twin_Data.csv.gz, which is not part of the package.")
 @click.option("--cell", metavar="KEY", help="Run one cell alone: scenario=linear,replicate=3.")
 @click.option(
     "--output-dir",
@@ -37,6 +38,7 @@ def experiment(
     name: str,
     variant: str | None,
     design: str | None,
+    data: str | None,
     workers: Any,
     cell: str | None,
     output_dir: str,
@@ -53,7 +55,8 @@ def experiment(
     if variant is None and design is None:
         raise DeclarationError("choose --quick or --full, or --variant NAME, or --design FILE.toml")
     chosen = experiment_by_name(name)
-    declared = load_design(chosen.design, design or design_path(name), variant or None)
+    given = {} if data is None else {"data": data}
+    declared = load_design(chosen.design, design or design_path(name), variant or None, **given)
     if cell is not None:
         click.echo(json.dumps(run_one(chosen, declared, cell, workers=workers), indent=2))
         return

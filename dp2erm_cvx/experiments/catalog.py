@@ -10,7 +10,10 @@ from typing import Any
 from dp2erm_cvx.experiments.engine import Experiment
 
 _HOMES: dict[str, tuple[str, str]] = {
+    "confounded": ("dp2erm_cvx.experiments.confounded", "Confounded"),
+    "rates": ("dp2erm_cvx.experiments.rates", "Rates"),
     "simulation": ("dp2erm_cvx.experiments.simulation", "Simulation"),
+    "twins": ("dp2erm_cvx.experiments.twins", "TwinsStudy"),
 }
 
 

@@ -66,9 +66,10 @@ def neighbor_in_words(pair: Pair, universe: Universe) -> str:
     way = float(np.linalg.norm(before.covariates[j] - after.covariates[j])) / (2 * universe.radius)
     others = np.delete(np.column_stack([before.covariates, before.a]), j, axis=0)
     distinct, treated = len(np.unique(others, axis=0)), int(others[:, -1].sum())
+    told = "none" if treated == 0 else "all" if treated == len(others) else f"{treated:,}"
     return (
         f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates; the other "
-        f"{len(others):,} take {distinct:,} distinct value{'s' if distinct > 1 else ''}, {treated:,} treated"
+        f"{len(others):,} take {distinct:,} distinct value{'s' if distinct > 1 else ''}, {told} treated"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,8 +27,8 @@ class Design(BaseModel):
 D = TypeVar("D", bound=Design)
 
 
-def load_design(kind: type[D], path: str | Path, section: str | None = None) -> D:
-    """Read a TOML file, or one of its tables with the fields of the top level as defaults.
+def load_design(kind: type[D], path: str | Path, variant: str | None = None, **fields: Any) -> D:
+    """Read a TOML file, with the fields that one of its ``variants`` and then ``fields`` replace.
 
     Raises DeclarationError naming the field that is wrong.
     """
@@ -37,13 +37,13 @@ def load_design(kind: type[D], path: str | Path, section: str | None = None) -> 
     except (OSError, ValueError) as error:
         raise DeclarationError(f"{path}: cannot be read as TOML: {error}") from None
     variants = content.pop("variants", {})
-    if section is not None:
-        if section not in variants:
+    if variant is not None:
+        if variant not in variants:
             known = ", ".join(variants) or "none"
-            raise DeclarationError(f"{path}: no variant {section!r}; it has {known}")
-        content = {**content, **variants[section]}
+            raise DeclarationError(f"{path}: no variant {variant!r}; it has {known}")
+        content = {**content, **variants[variant]}
     try:
-        return kind.model_validate(content)
+        return kind.model_validate({**content, **fields})
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "design"

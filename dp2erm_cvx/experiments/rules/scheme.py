@@ -9,7 +9,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from dp2erm_cvx import registry
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import FirstStage, L1Ball, SecondStage
+from dp2erm_cvx.program import (
+    FirstStage,
+    Gaussian,
+    L1Ball,
+    Laplace,
+    Linear,
+    RandomFourier,
+    SecondStage,
+)
+
+KERNELS = {kind.__name__: kind for kind in (Gaussian, Laplace, Linear, RandomFourier)}
 
 
 class Constants(BaseModel):
@@ -71,6 +81,9 @@ class Scheme(BaseModel):
 def build(program: str, settings: dict[str, Any], domain: Domain) -> FirstStage:
     """A first stage whose ridge is given per squared norm of what it multiplies. Raises DeclarationError."""
     chosen = dict(settings)
+    if isinstance(chosen.get("kernel"), dict):
+        ((kind, inner),) = chosen["kernel"].items()
+        chosen["kernel"] = KERNELS[kind](**inner)
     if "ridge" in chosen:
         chosen["ridge"] *= _unit(program, chosen, domain)
     return registry.build(registry.first_stages(), program, **chosen).resolve(domain)

@@ -25,12 +25,9 @@ class Tuning(BaseModel):
     constants: list[dict[str, Any]] = []
 
 
-class SimulationDesign(Design):
-    """See ``designs/simulation.toml``. ``draws`` of the noise are averaged within a replicate."""
+class StudyDesign(Design):
+    """What studies of rules share. ``draws`` of the noise are averaged within a replicate."""
 
-    scenarios: list[str]
-    n_samples: int = Field(ge=10)
-    n_test: int = Field(ge=10)
     replicates: int = Field(ge=1)
     draws: int = Field(ge=1)
     epsilons: list[float]
@@ -39,3 +36,18 @@ class SimulationDesign(Design):
     constants: Constants
     schemes: dict[str, Scheme]
     tuning: Tuning | None = None
+
+    def chosen(self, choice: dict[str, Any], name: str) -> tuple[Scheme, Constants]:
+        """A scheme and the constants with what tuning chose for them."""
+        scheme = self.schemes[name]
+        settings = {**scheme.settings, **choice["settings"]}
+        constants = self.constants.model_copy(update=choice["constants"])
+        return scheme.model_copy(update={"settings": settings}), constants
+
+
+class SimulationDesign(StudyDesign):
+    """See ``designs/simulation.toml``."""
+
+    scenarios: list[str]
+    n_samples: int = Field(ge=10)
+    n_test: int = Field(ge=10)

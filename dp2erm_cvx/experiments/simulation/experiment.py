@@ -9,10 +9,9 @@ import numpy as np
 
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.experiments.engine import Cell, Experiment, Row
-from dp2erm_cvx.experiments.rules import Weights
 from dp2erm_cvx.experiments.simulation.design import SimulationDesign
-from dp2erm_cvx.experiments.simulation.grid import Judge, plain_row, private_rows
-from dp2erm_cvx.experiments.simulation.tuning import chosen, tune_all
+from dp2erm_cvx.experiments.simulation.grid import all_rows
+from dp2erm_cvx.experiments.simulation.tuning import tune_all
 from dp2erm_cvx.experiments.summary import means, told
 
 if TYPE_CHECKING:
@@ -34,53 +33,21 @@ class Simulation(Experiment[SimulationDesign]):
                 yield {"scenario": scenario, "replicate": replicate}
 
     def prepare(self, design: SimulationDesign, workers: int) -> Any:
-        """Tuned settings, by scenario, scheme and family."""
-        return tune_all(design, workers)
+        """Settings tuned on an independent dataset, by scenario, scheme and family."""
+        samples = {
+            scenario: simulate(
+                scenario, design.n_samples, rng=np.random.default_rng([design.seed, 6, number])
+            )
+            for number, scenario in enumerate(design.scenarios)
+        }
+        return tune_all(design, samples, workers)
 
     def rows(self, design: SimulationDesign, cell: Cell, shared: Any) -> list[Row]:
         """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside."""
         scenario = str(cell.key["scenario"])
         train = simulate(scenario, design.n_samples, rng=cell.rng("train"))
         test = simulate(scenario, design.n_test, rng=cell.rng("test"))
-        rows: list[Row] = []
-        weights: dict[str, Weights] = {}
-        for name in design.schemes:
-            for family in design.families:
-                own, constants = chosen(design, shared[f"{scenario}/{name}/{family}"], name)
-                judge = Judge(test, constants.intercept)
-                for noise in design.noises:
-                    rng = cell.rng(f"{name}/{family}/{noise}")
-                    found = private_rows(
-                        train,
-                        judge,
-                        own,
-                        constants,
-                        family,
-                        noise,
-                        design.epsilons,
-                        design.draws,
-                        rng,
-                        weights,
-                    )
-                    rows += [{"scheme": name, **row} for row in found]
-            reference = "sharp" if "sharp" in design.families else design.families[0]
-            own, constants = chosen(design, shared[f"{scenario}/{name}/{reference}"], name)
-            plain = plain_row(train, Judge(test, constants.intercept), own, constants, weights)
-            rows.append({"scheme": name, **plain})
-        for label, rule in (("treat all", 1), ("treat none", 0)):
-            constant = np.full(design.n_test, rule)
-            rows.append(
-                {
-                    "scheme": label,
-                    "family": "constant rule",
-                    "noise": "none",
-                    "epsilon": float("inf"),
-                    "status": "done",
-                    "accuracy": test.accuracy(constant),
-                    "value": test.value(constant),
-                }
-            )
-        return rows
+        return all_rows(design, scenario, train, test, cell, shared)
 
     def summary_table(
         self, design: SimulationDesign, table: pd.DataFrame

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.datasets import Simulation as Simulated
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.experiments.engine import Row
+from dp2erm_cvx.experiments.engine import Cell, Row
 from dp2erm_cvx.experiments.rules import (
     Constants,
     Refused,
@@ -20,6 +22,7 @@ from dp2erm_cvx.experiments.rules import (
     plan_rule,
     without_noise,
 )
+from dp2erm_cvx.experiments.simulation.design import StudyDesign
 from dp2erm_cvx.privacy import Budget
 
 
@@ -38,10 +41,18 @@ class Judge:
 
     def __call__(self, thetas: Array) -> dict[str, float]:
         """Mean accuracy and value over thetas (m, p)."""
-        treated = (self.rows @ thetas.T > 0).T
+        return self.rules((self.rows @ thetas.T > 0).T)
+
+    def rules(self, treated: NDArray[np.bool_]) -> dict[str, float]:
+        """The same for rules (m, n): also the value as estimated from the outcomes of those who followed it."""
+        data, test = self.test.dataset, self.test
+        followed = treated == (data.a == 1)
+        weight = followed / np.where(data.a == 1, test.propensity, 1.0 - test.propensity)
+        total = np.maximum(weight.sum(axis=1), 1e-300)
         return {
-            "accuracy": float(np.mean(treated == self.test.optimal_rule.astype(bool))),
-            "value": float(np.mean([self.test.value(rule) for rule in treated.astype(np.int64)])),
+            "accuracy": float(np.mean(treated == test.optimal_rule.astype(bool))),
+            "value": float(np.mean([test.value(rule) for rule in treated.astype(np.int64)])),
+            "empirical_value": float(np.mean(weight @ data.y / total)),
         }
 
 
@@ -101,3 +112,41 @@ def shared_weights(train: Simulated, constants: Constants, note: str, weights: d
         data = train.dataset
         weights[key] = Weights(domain.records(data.X, data.a, data.y))
     return weights[key]
+
+
+def taken(sample: Simulated, rows: NDArray[np.int64]) -> Simulated:
+    """These records with what is known of them."""
+    data = sample.dataset
+    part = dataclasses.replace(data, X=data.X[rows], a=data.a[rows], y=data.y[rows])
+    return Simulated(
+        sample.scenario, part, sample.propensity[rows], sample.contrast[rows], sample.main_effect[rows]
+    )
+
+
+def all_rows(
+    design: StudyDesign, part: str, train: Simulated, test: Simulated, cell: Cell, choices: Any
+) -> list[Row]:
+    """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside.
+
+    ``choices`` are those of :func:`~dp2erm_cvx.experiments.simulation.tuning.tune_all` for ``part``.
+    """
+    rows: list[Row] = []
+    weights: dict[str, Weights] = {}
+    for name in design.schemes:
+        for family in design.families:
+            own, constants = design.chosen(choices[f"{part}/{name}/{family}"], name)
+            judge = Judge(test, constants.intercept)
+            for noise in design.noises:
+                rng = cell.rng(f"{name}/{family}/{noise}")
+                how = (family, noise, design.epsilons, design.draws)
+                found = private_rows(train, judge, own, constants, *how, rng, weights)
+                rows += [{"scheme": name, **row} for row in found]
+        reference = "sharp" if "sharp" in design.families else design.families[0]
+        own, constants = design.chosen(choices[f"{part}/{name}/{reference}"], name)
+        plain = plain_row(train, Judge(test, constants.intercept), own, constants, weights)
+        rows.append({"scheme": name, **plain})
+    everyone = np.ones((1, test.dataset.n_samples), dtype=bool)
+    for label, rule in (("treat all", everyone), ("treat none", ~everyone)):
+        head: Row = {"scheme": label, "family": "constant rule", "noise": "none"}
+        rows.append({**head, "epsilon": float("inf"), "status": "done", **Judge(test, 0.0).rules(rule)})
+    return rows
