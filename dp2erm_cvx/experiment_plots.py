@@ -144,6 +144,38 @@ def _rates(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
     yield "rates-gamma", figure
 
 
+def _nhefs(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
+    """Median and 90 % range of the released effect over epsilon, a panel for each first stage."""
+    private = table[(table["status"] == "done") & table["epsilon"].notna()]
+    schemes = list(private["scheme"].unique())
+    figure = _figure(12.0, 6.2)
+    axes = figure.subplots(2, -(-len(schemes) // 2), squeeze=False, sharex=True, sharey=True)
+    for ax, scheme in zip(axes.ravel(), schemes, strict=False):
+        for number, (name, line) in enumerate(
+            private[private["scheme"] == scheme].groupby("noise", sort=False)
+        ):
+            color = _COLORS[1 + 2 * number]
+            shift = 0.94 + 0.06 * number
+            bars = [line["median"] - line["low"], line["high"] - line["median"]]
+            label = f"{line['statistic'].iloc[0]}, {name}"
+            ax.errorbar(shift * line["epsilon"], line["median"], bars, fmt="o", color=color, label=label)
+        for number, (name, row) in enumerate(
+            table[(table["scheme"] == scheme) & table["epsilon"].isna()].groupby("statistic", sort=False)
+        ):
+            ax.axhline(row["median"].iloc[0], color="0.4", linestyle=("-", "--", ":")[number], label=name)
+        ax.set(xscale="log", ylim=(-6, 12))
+        ax.set_title(scheme, loc="left", fontsize="medium")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(color="0.93", linewidth=0.6)
+    for ax in axes[-1]:
+        ax.set_xlabel("epsilon")
+    for row in axes:
+        row[0].set_ylabel("effect on weight, kg")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize="small")
+    yield "nhefs", figure
+
+
 def _panel(ax: Axes, rows: pd.DataFrame, noise: str, constant: float) -> None:
     plain = rows[rows["family"] == "non-private"]
     if len(plain):
@@ -186,6 +218,7 @@ def _save(figure: Figure, path: Path) -> None:
 
 _DRAWN: dict[str, Callable[[pd.DataFrame], Iterable[tuple[str, Figure]]]] = {
     "confounded": _confounded,
+    "nhefs": _nhefs,
     "rates": _rates,
     "simulation": _simulation,
     "twins": _twins,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: The modules are imported when one is run.
-NAMES = ("confounded", "rates", "simulation", "twins")
+NAMES = ("confounded", "nhefs", "rates", "simulation", "twins")
 
 
 @click.command(short_help="Run an experiment of the documentation.")

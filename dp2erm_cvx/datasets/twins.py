@@ -64,9 +64,9 @@ class Twins:
 def read_twins(path: str | Path, *, sha256: str | None = TWINS_SHA256) -> Twins:
     """Read the covariates of ``Twin_Data.csv.gz``.
 
-    No rule reads the data: ranges and levels are public, and a risk factor that is not stated counts as absent,
-    which in this file is also its mode. Outcomes are left out. Raises DataError where the file is missing, has
-    another digest than ``sha256`` (None: any), lacks a column or holds a value that is no number.
+    No rule reads the data: ranges and levels are public, and a risk factor that is not stated counts as
+    absent, which in this file is also its mode. Outcomes are left out. Raises DataError where the file is
+    missing, has another digest than ``sha256`` (None: any), lacks a column or holds what is no number.
     """
     try:
         content = Path(path).read_bytes()

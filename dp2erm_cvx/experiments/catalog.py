@@ -11,6 +11,7 @@ from dp2erm_cvx.experiments.engine import Experiment
 
 _HOMES: dict[str, tuple[str, str]] = {
     "confounded": ("dp2erm_cvx.experiments.confounded", "Confounded"),
+    "nhefs": ("dp2erm_cvx.experiments.nhefs_budgets", "NhefsBudgets"),
     "rates": ("dp2erm_cvx.experiments.rates", "Rates"),
     "simulation": ("dp2erm_cvx.experiments.simulation", "Simulation"),
     "twins": ("dp2erm_cvx.experiments.twins", "TwinsStudy"),

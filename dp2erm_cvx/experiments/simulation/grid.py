@@ -44,7 +44,7 @@ class Judge:
         return self.rules((self.rows @ thetas.T > 0).T)
 
     def rules(self, treated: NDArray[np.bool_]) -> dict[str, float]:
-        """The same for rules (m, n): also the value as estimated from the outcomes of those who followed it."""
+        """The same for rules (m, n), and the value as estimated from the outcomes of those who followed."""
         data, test = self.test.dataset, self.test
         followed = treated == (data.a == 1)
         weight = followed / np.where(data.a == 1, test.propensity, 1.0 - test.propensity)

@@ -82,7 +82,7 @@ class TwinsStudy(Experiment[TwinsDesign]):
 def _pools(design: TwinsDesign, form: str) -> tuple[Simulated, Simulated]:
     """The pool for tuning and the pool for evaluation: the same for every cell."""
     X = read_twins(design.data, sha256=design.sha256).X
-    whole = design.forms[form].draw(2 * X - 1, np.random.default_rng([design.seed, 3]))
+    whole = design.forms[form].draw(X, np.random.default_rng([design.seed, 3]))
     order = np.random.default_rng([design.seed, 4]).permutation(len(X))
     cut = round(design.tuning_share * len(X))
     return taken(whole, order[:cut]), taken(whole, order[cut:])

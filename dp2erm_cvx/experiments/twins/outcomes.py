@@ -35,10 +35,10 @@ class Outcomes(BaseModel):
     """The generator; everything that the paper leaves open is declared.
 
     ``n_important`` columns are prognostic, as many predictive for either arm, drawn without overlap from
-    ``seed``, with coefficients uniform on [-1, 1]. ``nonlinearity`` = omega mixes the linear score u with a curve
-    of it: ``(1 - omega) u + omega chi(u)``. ``treat_share`` is the share of records whose effect is positive: a
-    constant is subtracted from the outcome under treatment until it holds. Outcomes are multiplied by
-    ``outcome_scale``. ``propensity`` is expit of ``propensity_strength`` times the z-score of the effect
+    ``seed``, with coefficients uniform on [-1, 1]. ``nonlinearity`` = omega mixes the linear score u with a
+    curve of it: ``(1 - omega) u + omega chi(u)``. ``treat_share`` is the share of records whose effect is
+    positive: a constant is subtracted from the outcome under treatment until it holds. ``outcome_scale``
+    multiplies outcomes. ``propensity`` is expit of ``propensity_strength`` times the z-score of the effect
     ("pred"), of the prognostic score ("prog") or of a column that matters to nothing ("irrelevant").
     """
 

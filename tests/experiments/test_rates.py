@@ -1,0 +1,48 @@
+"""Rates: bounds on the excess hold, and slopes are those of a bounded V."""
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.experiments.catalog import design_path
+from dp2erm_cvx.experiments.engine import load_design, run
+from dp2erm_cvx.experiments.rates import Rates
+from dp2erm_cvx.experiments.rates.experiment import NONE, STRONG, RatesDesign
+from dp2erm_cvx.experiments.rates.slopes import slope
+from dp2erm_cvx.experiments.summary import means
+
+
+def test_a_slope_and_its_interval():
+    x = np.array([10.0, 100.0, 1000.0, 10_000.0])
+    found, half = slope(x, 5 * x**-0.7)
+    assert found == pytest.approx(-0.7)
+    assert half < 1e-6
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(300):
+        found, half = slope(x, x**-0.5 * np.exp(0.1 * rng.normal(size=4)))
+        inside += abs(found + 0.5) <= half
+    assert 0.91 <= inside / 300 <= 0.985
+    assert slope(x[:2], x[:2])[1] == np.inf
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    design = load_design(RatesDesign, design_path("rates"), "quick", draws=40, replicates=4)
+    return run(Rates(), design, tmp_path_factory.mktemp("rates"))
+
+
+def test_the_bound_on_the_excess_holds_for_the_quantile(table):
+    assert (table["status"] == "done").all()
+    assert (table["excess_quantile"] <= table["excess_bound"]).all()
+    assert table["exceeded"].mean() <= 0.05
+    assert (table["excess"] >= 0).all()
+
+
+def test_with_a_bounded_V_the_excess_falls_faster_than_the_theorem_asks(table):
+    sharp = table[(table["family"] == "sharp") & (table["noise"] == "gamma")]
+    found = means(sharp, ["curvature", "scheme", "n"], ["excess", "error", "population_error"])
+    for curvature, rate in ((STRONG, 1.0), (NONE, 0.5)):
+        for _, group in found[found["curvature"] == curvature].groupby("scheme"):
+            fitted, _ = slope(group["n"], group["excess"])
+            assert fitted < -rate
+    assert (sharp["V"] < 4).all()
