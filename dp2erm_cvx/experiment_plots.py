@@ -25,6 +25,7 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 
 
+_LINES = {"no privacy, same bounds": "-", "textbook, no bounds": "--", "difference of means": ":"}
 _COLORS = ("#222222", "#1f5fa8", "#6aa3d8", "#b35900", "#d9a066", "#3a7d44", "#7a4fa3")
 
 
@@ -159,10 +160,9 @@ def _nhefs(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
             bars = [line["median"] - line["low"], line["high"] - line["median"]]
             label = f"{line['statistic'].iloc[0]}, {name}"
             ax.errorbar(shift * line["epsilon"], line["median"], bars, fmt="o", color=color, label=label)
-        for number, (name, row) in enumerate(
-            table[(table["scheme"] == scheme) & table["epsilon"].isna()].groupby("statistic", sort=False)
-        ):
-            ax.axhline(row["median"].iloc[0], color="0.4", linestyle=("-", "--", ":")[number], label=name)
+        known = table[(table["scheme"] == scheme) & table["epsilon"].isna()]
+        for name, row in known.groupby("statistic", sort=False):
+            ax.axhline(row["median"].iloc[0], color="0.4", linestyle=_LINES[name], label=name)
         ax.set(xscale="log", ylim=(-6, 12))
         ax.set_title(scheme, loc="left", fontsize="medium")
         ax.spines[["top", "right"]].set_visible(False)

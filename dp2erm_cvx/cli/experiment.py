@@ -72,7 +72,7 @@ def experiment(
 
 
 def _show(chosen: Any, declared: Any, table: pd.DataFrame, folder: Path) -> None:
-    from dp2erm_cvx.cli.screen import console, grid
+    from dp2erm_cvx.cli.screen import console, grid, write_text
     from dp2erm_cvx.experiment_plots import figures_of
 
     screen = console()
@@ -81,7 +81,9 @@ def _show(chosen: Any, declared: Any, table: pd.DataFrame, folder: Path) -> None
     for line in lines:
         shown.add_row(*line)
     screen.print(shown)
+    text = ["| " + " | ".join(line) + " |" for line in (headers, ["---"] * len(headers), *lines)]
+    write_text(folder / "summary.md", "\n".join(text) + "\n")
     drawn = figures_of(chosen.name, table, folder)
-    screen.print(f"{len(table):,} rows: {folder / 'results.parquet'}")
+    screen.print(f"{len(table):,} rows: {folder / 'results.parquet'}; this table: {folder / 'summary.md'}")
     for path in drawn:
         screen.print(f"Figure: {path}")
