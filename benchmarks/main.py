@@ -58,10 +58,10 @@ def tables(rows: list[Row], starts: dict[str, float]) -> str:
             for row in rows
             if row.work == name
         ]
-        parts += [f"### {name}", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
+        parts += [f"## {name}", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
     numpy_only, own = starts.values()
     parts += [
-        "### Start",
+        "## Start",
         f"`dp2erm --help` takes {_time(own)}, `import numpy` alone {_time(numpy_only)}: "
         f"a ratio of {own / numpy_only:.2f}.",
     ]

@@ -38,7 +38,7 @@ def grid(*headers: str, left: int = 1) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for place, header in enumerate(headers):
-        table.add_column(header, justify="left" if place < left else "right")
+        table.add_column(header, justify="left" if place < left else "right", overflow="fold")
     return table
 
 

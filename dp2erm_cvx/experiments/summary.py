@@ -28,5 +28,5 @@ def means(table: pd.DataFrame, by: list[str], values: list[str], unit: str = "re
 
 
 def told(mean: float, half: float) -> str:
-    """``0.836±0.004``."""
-    return f"{mean:.3f}" if math.isnan(half) else f"{mean:.3f}±{half:.3f}"
+    """``0.836±.004``."""
+    return f"{mean:.3f}" if math.isnan(half) else f"{mean:.3f}±{f'{half:.3f}'.removeprefix('0')}"

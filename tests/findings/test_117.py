@@ -1,4 +1,4 @@
-"""The paper's "117 times larger": which setting of its own formulas gives it, and what the weights are there."""
+"""The "117 times larger" of the paper: what gives it by its own formulas, and the weights there."""
 
 import pytest
 

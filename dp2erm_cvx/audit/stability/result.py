@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ class Verdict:
             **self.claim.to_dict(),
             "movement": self.movement.to_dict(),
             "violated": self.violated,
-            "ratio": self.ratio,
+            # a bound of 0 has no ratio, and JSON no infinity
+            "ratio": self.ratio if math.isfinite(self.ratio) else None,
             "origin": self.found.pair.origin,
             "numerical_error": self.numerical_error,
             "verdict": str(self),
