@@ -35,5 +35,9 @@ def save(figure: Figure, path: Path) -> None:
 
 def plain(ax: Axes) -> None:
     """Axes without a box, with a light grid."""
+    from matplotlib.ticker import NullFormatter
+
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color="0.93", linewidth=0.6)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_minor_formatter(NullFormatter())  # on a short logarithmic axis they overlap
