@@ -1,28 +1,37 @@
-"""The "117 times larger" of the paper: what gives it by its own formulas, and the weights there."""
+"""The paper's "117 times larger" noise of composed IPW: out of reach of its own bounds, and what it takes."""
+
+import math
 
 import pytest
 
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.experiments.rules import Constants, Scheme, Weights
 from dp2erm_cvx.experiments.rules.fit import effective_share
-from dp2erm_cvx.stability import paper_kernel_balancing, universal_corollary
+from dp2erm_cvx.stability import ipw_logistic, paper_ipw_logistic
+
+N, M = 400, math.sqrt(10)
 
 
-def test_117_times_needs_weights_that_hardly_differ():
-    n, cap = 400, 2.0
-    composed = universal_corollary(n, cap).W1
-    direct = paper_kernel_balancing(n, 1.0, 59.2 * n, cap).W1
-    assert composed / direct == pytest.approx(117, abs=1)
-    constants = Constants(covariate_bound=10.0, outcome_bound=10.0, arm_floor=0.25)
-    data = simulate("linear", n, rng=0).dataset
-    weights = Weights(constants.domain(n).records(data.X, data.a, data.y))
-    share = {
-        ridge: effective_share(
-            weights(Scheme(program="mmd", settings={"ridge": ridge}).first_stage(constants.domain(n)))
-        )
-        for ridge in (59.2, 0.01)
-    }
-    assert share[59.2] > 0.999  # each arm has one weight
-    # where the weights balance, the paper's own bound is no better than the composition
-    assert share[0.01] < 0.99
-    assert composed / paper_kernel_balancing(n, 1.0, 0.01 * n, cap).W1 == pytest.approx(1.0)
+def composed(radius):
+    """W1 of the fixed-weight corollary with ``1 + exp(M R)``, doubled by the split of the budget."""
+    return 2 * 2 * (1 + math.exp(M * radius))
+
+
+@pytest.mark.parametrize("radius", [0.1, 0.5, 1.0, 1.5, 1.8])
+def test_by_the_papers_bounds_the_ratio_is_below_four(radius):
+    # the direct W1 contains 2 exp(M R), however large the ridge is
+    for ridge in (0.01, 1.0, 100.0, 1e6):
+        direct = paper_ipw_logistic(N, M, ridge, radius, usable=False).W1
+        assert composed(radius) / direct <= 2 * (1 + math.exp(-M * radius)) * (1 + 1e-6)
+
+
+def test_by_the_sharp_bound_it_takes_a_ridge_at_which_all_weights_are_equal():
+    ridge, radius = M**2, 1.454
+    sharp = ipw_logistic(N, M, ridge, radius).V
+    assert composed(radius) / sharp == pytest.approx(117, abs=1)
+    constants = Constants(covariate_bound=M, outcome_bound=10.0)
+    data = simulate("linear", N, rng=0).dataset
+    weights = Weights(constants.domain(N).records(data.X, data.a, data.y))
+    # ridges of a scheme are in units of M^2
+    scheme = Scheme(program="ipw_logistic", settings={"ridge": 1.0, "radius": radius})
+    assert effective_share(weights(scheme.first_stage(constants.domain(N)))) > 0.9995
