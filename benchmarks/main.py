@@ -51,7 +51,7 @@ def tables(rows: list[Row], starts: dict[str, float]) -> str:
                 "n": f"{row.n_samples:,}",
                 "contender": row.contender,
                 "per solve": "" if isnan(row.seconds) else _time(row.seconds),
-                "times the naive speed": "" if isnan(row.ratio) else f"{row.ratio:,.3g}",
+                "times the naive speed": "" if isnan(row.ratio) else f"{float(f'{row.ratio:.3g}'):,.7g}",
                 "certified error": row.note if row.error is None else f"{row.error:.0e}",
                 "over the machine's limit": "" if row.limit is None else f"{row.limit:.1f}",
             }

@@ -57,10 +57,10 @@ def experiment(
     chosen = experiment_by_name(name)
     given = {} if data is None else {"data": data}
     declared = load_design(chosen.design, design or design_path(name), variant or None, **given)
-    if cell is not None:
-        click.echo(json.dumps(run_one(chosen, declared, cell, workers=workers), indent=2))
-        return
     folder = Path(output_dir) / "-".join(filter(None, (name, variant)))
+    if cell is not None:
+        click.echo(json.dumps(run_one(chosen, declared, cell, folder=folder, workers=workers), indent=2))
+        return
     with progress(name, total=None) as bar:
         (task,) = bar.task_ids
 

@@ -1,6 +1,10 @@
 """The engine: one table whatever was stopped or who worked, and designs that are read as they stand."""
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,6 +73,35 @@ def test_a_half_written_cell_is_run_again(tmp_path):
     some = next((tmp_path / "cells").glob("*.parquet"))
     some.rename(some.with_suffix(".part"))
     assert run(Draws(), DESIGN, tmp_path).equals(whole)
+
+
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_damaged_cell_is_run_again(tmp_path, kept):
+    whole = run(Draws(), DESIGN, tmp_path)
+    some = next((tmp_path / "cells").glob("*.parquet"))
+    some.write_bytes(some.read_bytes()[:kept])
+    seen = []
+    again = run(Draws(), DESIGN, tmp_path, progress=lambda done, total: seen.append(done))
+    assert seen == [5, 6]
+    assert again.equals(whole)
+
+
+def test_a_killed_process_leaves_what_goes_on_to_the_same_table(tmp_path):
+    program = (
+        "import os, signal, sys\n"
+        "from tests.experiments.test_engine import DESIGN, Draws, run\n"
+        "run(Draws(), DESIGN, sys.argv[1], "
+        "progress=lambda done, total: done == 3 and os.kill(os.getpid(), signal.SIGKILL))\n"
+    )
+    root = Path(__file__).parents[2]
+    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / "killed")], cwd=root, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list((tmp_path / "killed" / "cells").glob("*.parquet"))) == 3
+    assert not (tmp_path / "killed" / "results.parquet").exists()
+    run(Draws(), DESIGN, tmp_path / "killed", workers=2)
+    run(Draws(), DESIGN, tmp_path / "whole")
+    first, second = (tmp_path / name / "results.parquet" for name in ("whole", "killed"))
+    assert first.read_bytes() == second.read_bytes()
 
 
 def test_a_cell_runs_alone_and_has_generators_of_its_own(tmp_path):

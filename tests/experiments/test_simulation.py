@@ -41,6 +41,7 @@ def test_every_place_of_the_design_has_a_row(quick):
     assert set(refused["scheme"]) == {"w = 1"}
     done = quick[quick["status"] == "done"]
     assert done["accuracy"].between(0, 1).all()
+    assert done[done["family"] != "constant rule"]["certified"].all()
     weighted = done[done["scheme"].isin(["IPW", "EBW", "MMD", "w = 1"])]
     assert weighted["effective_share"].between(0.2, 1.0 + 1e-9).all()
     assert (done[done["family"] == "sharp"]["V"] >= 2).all()

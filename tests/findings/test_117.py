@@ -34,4 +34,4 @@ def test_by_the_sharp_bound_it_takes_a_ridge_at_which_all_weights_are_equal():
     weights = Weights(constants.domain(N).records(data.X, data.a, data.y))
     # ridges of a scheme are in units of M^2
     scheme = Scheme(program="ipw_logistic", settings={"ridge": 1.0, "radius": radius})
-    assert effective_share(weights(scheme.first_stage(constants.domain(N)))) > 0.9995
+    assert effective_share(weights(scheme.first_stage(constants.domain(N))).value) > 0.9995

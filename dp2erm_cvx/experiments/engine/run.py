@@ -50,12 +50,20 @@ def run(
     return store.collect(cells)
 
 
-def run_one(experiment: Experiment[D], design: D, label: str, *, workers: int = 1) -> list[Row]:
-    """The rows of the cell with this label, by itself. Raises DeclarationError where there is none."""
+def run_one(
+    experiment: Experiment[D], design: D, label: str, *, folder: str | Path | None = None, workers: int = 1
+) -> list[Row]:
+    """The rows of the cell with this label, by itself. Raises DeclarationError where there is none.
+
+    What cells share is taken from ``folder`` where a run of the same design has kept it.
+    """
     cells = {cell.label: cell for cell in cells_of(experiment, design)}
     if label not in cells:
         raise DeclarationError(f"cell {label!r}: there is none; the first is {next(iter(cells))!r}")
-    shared = json.loads(json.dumps(experiment.prepare(design, workers)))
+    if folder is not None and (Path(folder) / "design.json").exists():
+        shared = _shared(experiment, design, Store(folder, experiment.name, design), workers)
+    else:
+        shared = json.loads(json.dumps(experiment.prepare(design, workers)))
     return _rows(experiment, design, cells[label], shared)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp2erm_cvx import __version__
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.experiments.engine.cell import Cell, Row
 from dp2erm_cvx.experiments.engine.design import Design
@@ -27,22 +28,22 @@ class Store:
     def __init__(self, folder: str | Path, name: str, design: Design) -> None:
         try:
             import pandas
-            import pyarrow  # noqa: F401
+            from pyarrow import parquet
         except ImportError:
             raise DeclarationError("results need pandas and pyarrow: install dp2erm-cvx[data]") from None
-        self._pandas = pandas
+        self._pandas, self._parquet = pandas, parquet
         self.folder = Path(folder)
         self.cells = self.folder / "cells"
         try:
             self.cells.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DeclarationError(f"{folder}: cannot be made: {error.strerror or error}") from None
-        label = {"experiment": name, "digest": design.digest()}
+        label = {"experiment": name, "version": __version__, "digest": design.digest()}
         marker = self.folder / "design.json"
         if marker.exists():
             known = json.loads(marker.read_text(encoding="utf-8"))
             if {key: known.get(key) for key in label} != label:
-                raise DataError(f"{folder}: holds cells of another design; choose an empty folder")
+                raise DataError(f"{folder}: holds cells of another design or version; choose an empty folder")
         else:
             full = {**label, "design": design.model_dump(mode="json")}
             self._replace(marker, (json.dumps(full, indent=2) + "\n").encode())
@@ -59,8 +60,12 @@ class Store:
         self._replace(self.folder / "shared.json", (json.dumps(shared, indent=2) + "\n").encode())
 
     def done(self, cell: Cell) -> bool:
-        """Whether the rows of a cell are here."""
-        return self._path(cell).exists()
+        """Whether the rows of a cell are here. A file that a power failure damaged is as none."""
+        try:
+            self._parquet.read_metadata(self._path(cell))
+        except (OSError, ValueError):
+            return False
+        return True
 
     def keep(self, cell: Cell, rows: list[Row]) -> None:
         """Keep the rows of a cell, whole or not at all."""

@@ -87,7 +87,7 @@ class Rates(Experiment[RatesDesign]):
                         rows.append({**head, "status": "refused", "reason": rule.reason})
                         continue
                     rng = cell.rng(f"{name}/{family}/{noise}")
-                    thetas, found = costs(rule, weights.records, weights(rule.first), design.draws, rng)
+                    thetas, found = costs(rule, weights.records, weights(rule.first).value, design.draws, rng)
                     apart = np.linalg.norm(_image(curvature, thetas) - limit, axis=-1)
                     rows.append(
                         {

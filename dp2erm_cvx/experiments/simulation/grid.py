@@ -82,6 +82,7 @@ def private_rows(
             "status": "done",
             **judge(found.thetas),
             "effective_share": found.effective_share,
+            "certified": found.certified,
             **describe(rule),
         }
 
@@ -100,6 +101,7 @@ def plain_row(
         "status": "done",
         **judge(found.thetas),
         "effective_share": found.effective_share,
+        "certified": found.certified,
     }
 
 

@@ -54,7 +54,10 @@ def _score(
     family: str,
     choice: Choice,
 ) -> float | None:
-    """Mean out-of-bag accuracy over resamples, noises and budgets; None where every budget is refused."""
+    """Mean out-of-bag accuracy over resamples, noises and budgets; None where a budget is refused.
+
+    A candidate that is refused where noise is large would else be judged where it is small.
+    """
     scheme, constants = design.chosen(choice, name)
     scores = []
     for number, inside in enumerate(rows):
@@ -65,5 +68,8 @@ def _score(
             rng = np.random.default_rng([design.seed, 8, number])
             how = (family, noise, design.epsilons, 1)
             found = private_rows(train, judge, scheme, constants, *how, rng, weights)
-            scores += [row["accuracy"] for row in found if row["status"] == "done"]
-    return float(np.mean(scores)) if scores else None  # type: ignore[arg-type]
+            for row in found:
+                if row["status"] != "done":
+                    return None
+                scores.append(row["accuracy"])
+    return float(np.mean(scores))  # type: ignore[arg-type]
