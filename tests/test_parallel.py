@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from joblib import parallel_config
@@ -10,6 +12,10 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import audit_blackbox
 from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.experiments.catalog import design_path
+from dp2erm_cvx.experiments.engine import load_design, run
+from dp2erm_cvx.experiments.rates import Rates
+from dp2erm_cvx.experiments.rates.experiment import RatesDesign
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.registry import build, first_stages
 
@@ -69,16 +75,26 @@ def privacy_facts(workers: int) -> str:
     return str(found)
 
 
+def experiment_facts(workers: int, folder: Path) -> str:
+    small = {"n_samples": [200], "population": 1000, "replicates": 2, "draws": 2}
+    design = load_design(RatesDesign, design_path("rates"), "quick", **small)
+    return run(Rates(), design, folder, workers=workers).to_json()
+
+
+def all_facts(workers: int, folder: Path) -> tuple[dict, str, str]:
+    return facts(workers), privacy_facts(workers), experiment_facts(workers, folder)
+
+
 @pytest.fixture(scope="module")
-def alone() -> tuple[dict, str]:
-    return facts(1), privacy_facts(1)
+def alone(tmp_path_factory) -> tuple[dict, str, str]:
+    return all_facts(1, tmp_path_factory.mktemp("alone"))
 
 
-def test_two_processes_find_what_one_finds(alone):
-    assert (facts(2), privacy_facts(2)) == alone
+def test_two_processes_find_what_one_finds(alone, tmp_path):
+    assert all_facts(2, tmp_path) == alone
 
 
-def test_a_cluster_finds_what_one_process_finds(alone):
+def test_a_cluster_finds_what_one_process_finds(alone, tmp_path):
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
@@ -87,4 +103,4 @@ def test_a_cluster_finds_what_one_process_finds(alone):
         distributed.Client(cluster),
         parallel_config(backend="dask"),
     ):
-        assert (facts(-1), privacy_facts(-1)) == alone
+        assert all_facts(-1, tmp_path) == alone
