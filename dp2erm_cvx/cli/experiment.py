@@ -76,6 +76,10 @@ def _show(chosen: Any, declared: Any, table: pd.DataFrame, folder: Path) -> None
     from dp2erm_cvx.experiment_plots import figures_of
 
     screen = console()
+    constants = getattr(declared, "constants", None)
+    if constants is not None:
+        declared_constants = ", ".join(f"{name} = {value}" for name, value in constants.model_dump().items())
+        screen.print(f"Public constants: {declared_constants}")
     headers, lines = chosen.summary_table(declared, table)
     shown = grid(*headers, left=chosen.text_columns)
     for line in lines:

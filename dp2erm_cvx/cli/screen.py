@@ -45,7 +45,7 @@ def grid(*headers: str, left: int = 1) -> Table:
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Progress]:
     """A progress bar on stderr while the block runs, on terminals only; it vanishes when done."""
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     screen = console(stderr=True)
@@ -53,6 +53,8 @@ def progress(description: str, total: int | None = None) -> Iterator[Progress]:
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TimeElapsedColumn(),
+        TextColumn("left", markup=False),
+        TimeRemainingColumn(),
         console=screen,
         transient=True,
         disable=not screen.is_terminal,

@@ -22,6 +22,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "paper-corrected": {"color": "#d08a3c", "linestyle": ":"},
     "paper": {"color": "#b35900", "linestyle": "-."},
 }
+#: Families whose effective sample size stands in the panel.
+_SHOWN = {"sharp": "sharp", "composition-sharp": "composition", "paper": "paper"}
 _LABELS = {"accuracy": "accuracy of the rule", "value": "mean outcome under the rule"}
 
 
@@ -70,11 +72,11 @@ def _panel(ax: Axes, rows: pd.DataFrame, noise: str, value: str, constant: float
         ax.plot(line["epsilon"], line[value], label=family, **style)
         low, high = line[value] - line[f"{value}_half"], line[value] + line[f"{value}_half"]
         ax.fill_between(line["epsilon"], low, high, color=style["color"], alpha=0.15, linewidth=0)
-        if family in ("sharp", "paper"):
-            shares.append(f"{family} {line['effective_share'].mean():.2f}")
+        if family in _SHOWN:
+            shares.append(f"{_SHOWN[family]} {line['effective_share'].mean():.2f}")
     ax.set_xscale("log")
     if shares:
-        told = "effective sample size / n: " + ", ".join(shares)
+        told = "ESS / n: " + ", ".join(shares)
         ax.text(0.02, 0.99, told, transform=ax.transAxes, fontsize=6.5, va="top", color="0.3")
     if value == "accuracy":
         ax.set_ylim(0.25, 1.09)

@@ -34,6 +34,7 @@ def table(tmp_path_factory):
 def test_the_bound_on_the_excess_holds_for_the_quantile(table):
     assert (table["status"] == "done").all()
     assert (table["excess_quantile"] <= table["excess_bound"]).all()
+    assert (table["excess_bound"] <= table["paper_excess_bound"]).all()
     assert table["exceeded"].mean() <= 0.05
     assert (table["excess"] >= 0).all()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dp2erm_cvx.calibration import Calibration, noise_tail, utility_bound
+from dp2erm_cvx.calibration import Calibration, PaperUtility, noise_tail, utility_bound
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.experiments.rules import PlannedRule
 from dp2erm_cvx.mechanism import simulate
@@ -38,14 +38,28 @@ def costs(
     excess = np.array([model.value(theta) - least for theta in thetas]) / n
     curvature = max(float(np.linalg.eigvalsh(model.hessian(best))[0]) / n, 0.0)
     level = _noise_quantile(calibration)
-    bound = utility_bound(level, n, calibration, float(np.linalg.norm(best)), curvature)
+    size = float(np.linalg.norm(best))
+    bound = utility_bound(level, n, calibration, size, curvature)
+    paper = PaperUtility.of(calibration.gamma, size, curvature)
     return thetas, {
         "excess": float(np.mean(excess)),
         "excess_quantile": float(np.quantile(excess, LEVEL)),
         "excess_bound": bound,
+        "paper_excess_bound": _paper_quantile(paper, n, calibration),
         "exceeded": float(np.mean(excess > bound)),
         "error": float(np.mean(np.linalg.norm(thetas - best, axis=1))),
     }
+
+
+def _paper_quantile(paper: PaperUtility, n: int, calibration: Calibration) -> float:
+    """The excess at which the tail of the paper's Theorem utility falls to ``1 - LEVEL``, by bisection."""
+    low, high = 0.0, max(paper.C, 1e-12)
+    while paper.tail(high, n, calibration) > 1 - LEVEL:
+        high *= 2
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if paper.tail(middle, n, calibration) > 1 - LEVEL else (low, middle)
+    return high
 
 
 def _noise_quantile(calibration: Calibration) -> float:
