@@ -10,14 +10,15 @@ from scipy.linalg import cho_factor, cho_solve
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.program.simplex import Simplices
-from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, product_error, sum_error
 
 
 class FactoredKernelModel(Composite):
     """f(v) = ||G'v||^2 - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
-    ``G`` (n, k), ``c = F (F'1) share`` with rows of F as long as those of G. ``entry_error`` is that of
-    :meth:`~dp2erm_cvx.program.Kernel.entry_error`. The start is uniform within each group.
+    ``G`` (n, k), ``c = share F (F'1)``, summed in blocks, with rows of F as long as those of G. An inner
+    product of rows is off by at most ``entry_error`` units of roundoff of their lengths, the features' own
+    errors included. The start is uniform within each group.
     """
 
     self_concordance = 0.0
@@ -54,7 +55,7 @@ class FactoredKernelModel(Composite):
     def rounding(self, v: Array) -> float:
         # with s = G'v: |s| and the magnitudes summed in it are at most sum_i |v_i| |g_i|; each entry of G s
         # then rounds by |g_i| |s|, and features that are off themselves count once in either product
-        error = sum_error(self.n) + dot_error(self.G.shape[1]) + (self.entry_error + 16) * UNIT
+        error = sum_error(self.n) + (self.entry_error + 16) * UNIT
         moment = float(self.sizes @ np.abs(v)) + float(np.sum(self.sizes))
         products = 2 * error * moment * float(np.linalg.norm(self.sizes)) * (1 + 1e-9)
         return products + 4 * UNIT * self.ridge * float(np.linalg.norm(v))

@@ -21,6 +21,7 @@ from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
 from dp2erm_cvx.program.random_features import RandomFourier
 from dp2erm_cvx.program.reach_weights import kernel_weights_reach
 from dp2erm_cvx.program.simplex import Simplices
+from dp2erm_cvx.program.sums import blocked_rmatvec
 
 #: Records up to which a Gram matrix is formed even where the kernel has few features.
 DENSE = 2000
@@ -54,14 +55,16 @@ class KernelFirstStage(FirstStage):
             )
 
     def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
-        if self.kernel.features(np.zeros((1, n_features))) is None:
+        few = self.kernel.features(np.zeros((1, n_features)))
+        if few is None:
             refuse_gram(n_samples)
+        error = self.kernel.entry_error(domain.features_bound, n_features)
         found = kernel_weights_reach(
             n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),
             ridge=self.ridge,
             pooled=self.pooled,
-            entry_error=self.kernel.entry_error(domain.features_bound, n_features),
+            entry_error=error if few is None else error + _product_error(few),
         )
         return math.inf if found is None else found
 
@@ -97,7 +100,9 @@ class KernelFirstStage(FirstStage):
             # 1 within an arm and alpha - 1 across: eigenvalues alpha on (1, 1) and 2 - alpha on (1, -1)
             sign = np.where(records.a == 1, 1.0, -1.0)[:, None]
             G = np.hstack([math.sqrt(self.alpha / 2) * F, math.sqrt(1 - self.alpha / 2) * (sign * F)])
-            return FactoredKernelModel(G, share * (F @ F.sum(axis=0)), ridge, feasible, scale, error)
+            # in blocks, because the certificate counts on it
+            c = share * (F @ blocked_rmatvec(F, np.ones(n)))
+            return FactoredKernelModel(G, c, ridge, feasible, scale, error + _product_error(F))
         K = self._gram(records)
         same = records.a[:, None] == records.a[None, :]
         Q = np.where(same, 1.0, self.alpha - 1.0) * K
@@ -111,3 +116,8 @@ class KernelFirstStage(FirstStage):
     def _gram(self, records: Records) -> Array:
         refuse_gram(records.n_samples)
         return self.kernel.matrix(records.covariates)
+
+
+def _product_error(F: Array) -> float:
+    """Units of roundoff of an inner product of rows of G, which are twice as long as those of F (n, k)."""
+    return 4.0 * float(F.shape[1]) + 4.0

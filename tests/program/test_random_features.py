@@ -132,6 +132,24 @@ def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_formed(monkeypa
     assert solve(first_stage("mmd", kernel=RandomFourier(1.0, 20)).instance(given)).certified
 
 
+@pytest.mark.parametrize("kernel", [RandomFourier(0.5, 6), Linear(0.3)])
+def test_the_gradient_rounds_by_no_more_than_it_says(kernel, monkeypatch):
+    """Beside exact features and sums: many equal signs, so that an error of order n would show."""
+    monkeypatch.setattr(kernel_stage, "DENSE", 0)
+    n = 3000
+    X = np.tile([[0.6, 0.1], [0.59, 0.12]], (n // 2, 1)) + 1e-3 * np.random.default_rng(0).random((n, 2))
+    given = Domain(1.0, 1.0).records(X, np.arange(n) % 2, np.zeros(n))
+    model = first_stage("mmd", ridge=1e-6, kernel=kernel).instance(given).model
+    v = np.full(n, 1.0) + 0.1 * np.random.default_rng(1).random(n)
+    G, S = model.G.astype(np.longdouble), v.astype(np.longdouble)
+    F = kernel.features(given.covariates).astype(np.longdouble)
+    exact = 2 * (G @ (G.T @ S) - 0.5 * (F @ F.sum(axis=0))) + np.longdouble(model.ridge) * S
+    error = float(np.linalg.norm((model.gradient(v) - exact).astype(np.float64)))
+    assert error <= model.rounding(v)
+    # and the bound is not so large as to hide a sum in any order
+    assert model.rounding(v) < n * 2.0**-53 * 2 * np.sum(model.sizes) * np.linalg.norm(model.sizes)
+
+
 def test_forty_thousand_records_fit():
     instance = first_stage("mmd", ridge=1e-3, kernel=RandomFourier(2.0, 30)).instance(records(40_000))
     solution = solve(instance)
