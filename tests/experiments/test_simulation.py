@@ -13,6 +13,7 @@ from dp2erm_cvx.experiments.engine import load_design, run
 from dp2erm_cvx.experiments.rules import Constants, Refused, Scheme, Weights, fitted, plan_rule
 from dp2erm_cvx.experiments.simulation import Simulation
 from dp2erm_cvx.experiments.simulation.design import SimulationDesign
+from dp2erm_cvx.experiments.simulation.grid import Judge
 from dp2erm_cvx.experiments.summary import means
 from tests.command_line import run as command
 
@@ -146,3 +147,15 @@ def _inline(value):
         )
         return "{ " + inner + " }"
     return json.dumps(value)
+
+
+def test_rules_are_judged_as_they_would_be_applied():
+    """Beside an intercept the shrinking of a record matters: the judge must shrink as a release does."""
+    sample = simulate("linear", 400, rng=3)
+    test = sample.dataset
+    constants = Constants(covariate_bound=1.2, outcome_bound=2.0, intercept=1.0)
+    domain, theta = constants.domain(400), np.array([0.5, *test.X[0]])
+    treated = constants.second_stage().resolve(domain).effect(theta, domain, test.X) > 0
+    assert Judge(sample, constants)(theta[None])["accuracy"] == np.mean(treated == sample.optimal_rule)
+    unshrunk = np.column_stack([np.ones(400), test.X]) @ theta > 0
+    assert np.mean(unshrunk != treated) > 0.02

@@ -53,7 +53,7 @@ class Confounded(Experiment[ConfoundedDesign]):
         rows: list[Row] = []
         weights: dict[str, Weights] = {}
         for center, constants in design.centers.items():
-            judge = Judge(test, constants.intercept)
+            judge = Judge(test, constants)
             for name, scheme in design.schemes.items():
                 head = {"center": center, "scheme": name}
                 rows.append({**head, **plain_row(train, judge, scheme, constants, weights)})

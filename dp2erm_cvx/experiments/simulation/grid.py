@@ -34,9 +34,9 @@ def budget_of(epsilon: float, noise: str, n: int) -> Budget:
 class Judge:
     """A test set that rules are judged on."""
 
-    def __init__(self, test: Simulated, intercept: float) -> None:
-        X = test.dataset.X
-        self.rows: Array = np.column_stack([np.full(len(X), intercept), X]) if intercept else X
+    def __init__(self, test: Simulated, constants: Constants) -> None:
+        # as a release treats them: beside an intercept, shrinking a record changes its recommendation
+        self.rows = constants.domain(test.dataset.n_samples).features(test.dataset.X)
         self.test = test
 
     def __call__(self, thetas: Array) -> dict[str, float]:
@@ -137,7 +137,7 @@ def all_rows(
     for name in design.schemes:
         for family in design.families:
             own, constants = design.chosen(choices[f"{part}/{name}/{family}"], name)
-            judge = Judge(test, constants.intercept)
+            judge = Judge(test, constants)
             for noise in design.noises:
                 rng = cell.rng(f"{name}/{family}/{noise}")
                 how = (family, noise, design.epsilons, design.draws)
@@ -145,10 +145,10 @@ def all_rows(
                 rows += [{"scheme": name, **row} for row in found]
         reference = "sharp" if "sharp" in design.families else design.families[0]
         own, constants = design.chosen(choices[f"{part}/{name}/{reference}"], name)
-        plain = plain_row(train, Judge(test, constants.intercept), own, constants, weights)
+        plain = plain_row(train, Judge(test, constants), own, constants, weights)
         rows.append({"scheme": name, **plain})
     everyone = np.ones((1, test.dataset.n_samples), dtype=bool)
     for label, rule in (("treat all", everyone), ("treat none", ~everyone)):
         head: Row = {"scheme": label, "family": "constant rule", "noise": "none"}
-        rows.append({**head, "epsilon": float("inf"), "status": "done", **Judge(test, 0.0).rules(rule)})
+        rows.append({**head, "epsilon": float("inf"), "status": "done", **judge.rules(rule)})
     return rows

@@ -62,7 +62,7 @@ def _score(
     scores = []
     for number, inside in enumerate(rows):
         outside = np.setdiff1d(np.arange(sample.dataset.n_samples), inside)
-        train, judge = taken(sample, inside), Judge(taken(sample, outside), constants.intercept)
+        train, judge = taken(sample, inside), Judge(taken(sample, outside), constants)
         weights: dict[str, Weights] = {}
         for noise in design.noises:
             rng = np.random.default_rng([design.seed, 8, number])
