@@ -37,7 +37,17 @@ class ProgramError(Dp2ermError):
 
 
 class InfeasibleError(ProgramError):
-    """The hard constraints of a program have no solution: add a ridge or drop constraints."""
+    """The hard constraints of a program have no solution: add a ridge or drop constraints.
+
+    Shown to the data holder only. ``covariates`` names the balance functions that stand in the way, most
+    important first, and ``smallest_tolerance`` is the least for which weights exist, where that is known.
+    """
+
+    def __init__(
+        self, message: str, *, covariates: tuple[str, ...] = (), smallest_tolerance: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.covariates, self.smallest_tolerance = covariates, smallest_tolerance
 
 
 class SolverError(Dp2ermError):

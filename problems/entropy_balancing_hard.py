@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import cvxpy as cp
+import numpy as np
 
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import (
@@ -23,10 +24,13 @@ from dp2erm_cvx.program import (
     EntropyFirstStage,
     HardExponentialModel,
     Instance,
+    Kind,
     Leaves,
+    MomentTargets,
     Records,
     StabilityBound,
     Value,
+    moment_names,
 )
 
 
@@ -40,6 +44,7 @@ class EntropyBalancingHard(EntropyFirstStage):
     citation = "Hainmueller (2012); Lee & Chen (2026), eq. entropy_weight_primal"
     theorem = "none: not private"
     relations = frozenset()
+    kind = Kind.DIRECT
 
     def data(self, records: Records) -> dict[str, Value]:
         B, target = self.moments(records)
@@ -58,6 +63,20 @@ class EntropyBalancingHard(EntropyFirstStage):
 
     def model(self, records: Records) -> HardExponentialModel:
         return HardExponentialModel(*self.moments(records))
+
+    def targets(self, records: Records) -> MomentTargets:
+        B, target = self.moments(records)
+        n, k = records.n_samples, B.shape[1] // 2
+        names = ("constant", *moment_names(self.balance, records))
+        held = [0, k]  # the two constants fix the mass of either arm
+        rest = [j for j in range(2 * k) if j not in held]
+        labels = tuple(f"{names[j % k]} ({'treated' if j >= k else 'control'})" for j in rest)
+        # a moment is a share of the whole mass: in units of the mean of its arm
+        share = np.where(np.array(rest) >= k, target[k], target[0]) / self.bounds(records.domain)[1]
+        scale = 1 / np.maximum(share, 1e-300)
+        return MomentTargets(
+            B[:, held], n * target[held], B[:, rest] * scale / n, target[rest] * scale, labels, 0.0
+        )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         model = instance.model

@@ -24,6 +24,7 @@ from dp2erm_cvx.program import (
     Domain,
     FirstStage,
     Instance,
+    Kind,
     Leaves,
     LogisticModel,
     Records,
@@ -50,6 +51,7 @@ class IPWLogistic(FirstStage):
     radius: float = float("inf")
     trim: float = float("inf")
 
+    kind = Kind.EXPONENTIAL
     name = "ipw_logistic"
     formula = (
         "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2, |lam| <= R;  w_i ~ min(1+exp(-z_i'lam), F)"

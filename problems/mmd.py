@@ -8,86 +8,49 @@ n^2 times equation MMD_weight_def of the paper, whose lambda_MMD is ``n ridge``;
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-
-import cvxpy as cp
-import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import (
-    Array,
-    Declaration,
+    ArmKernelStage,
     Domain,
-    FactoredKernelModel,
-    Instance,
-    KernelFirstStage,
-    KernelModel,
-    Leaves,
-    Records,
-    Simplices,
+    Gaussian,
+    Kernel,
     StabilityBound,
-    Value,
+    checked_kernel,
     public_number,
 )
 
 
 @dataclass(frozen=True)
-class MMD(KernelFirstStage):
-    """``cap`` is a public bound on every weight. An arm without records leaves all weight to the other."""
+class MMD(ArmKernelStage):
+    """``kernel`` is public, ``cap`` a public bound on every weight."""
 
+    kernel: Kernel = Gaussian()
     cap: float = math.inf
 
     name = "mmd"
     formula = (
         "w = argmin a sum_c |m_c - m|^2 + (1-a) |m_0 - m_1|^2 + 4 mu/n |w|^2, sum_c w = n/2, 0 <= w <= cap"
     )
-    cone = "QP"
     citation = "Chen et al. (2024); Lee & Chen (2026), eq. MMD_weight_def"
     theorem = "Theorem 5 (needs an arm floor)"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checked_kernel(self.kernel)
         object.__setattr__(self, "cap", public_number("cap", self.cap, above=0, infinite=True))
 
-    def feasible(self, records: Records) -> Simplices:
-        """The doubled weights: every arm that has records gets n, or 2n where it is alone."""
-        total = 2 * records.n_samples / len(np.unique(records.a))
-        return Simplices(records.a, total, 2 * self.cap)
-
-    def data(self, records: Records) -> dict[str, Value]:
-        features = self.features(records)
-        sample = np.asarray(features["F0"]) + np.asarray(features["F1"])
-        data = features | {
-            "target": sample.sum(axis=0),
-            "treated": records.a.astype(np.float64),
-            "totals": self.feasible(records).totals(),
-        }
-        return data if math.isinf(self.cap) else data | {"cap": 2 * self.cap}
-
-    def declare(self, leaf: Leaves) -> Declaration:
-        treated, totals = leaf("treated"), leaf("totals", nonneg=True)
-        v = cp.Variable(treated.shape[0], name="doubled_weights", nonneg=True)
-        constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
-        if not math.isinf(self.cap):
-            constraints["cap"] = v <= leaf("cap", nonneg=True)
-        return Declaration(self.imbalance(leaf, v), {"doubled_weights": v}, constraints)
-
-    def model(self, records: Records) -> KernelModel | FactoredKernelModel:
-        return self.balancing_model(records, self.feasible(records))
-
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model
-        assert isinstance(model, KernelModel | FactoredKernelModel)
-        # a solver meets the totals only approximately; weights must sum to n
-        return model.penalty.set.project(values["doubled_weights"])
+    @property
+    def largest_weight(self) -> float:
+        return self.cap
 
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         return stability.kernel_balancing(
             n_samples,
             self.kernel.bound(domain.features_bound),
-            n_samples * self.ridge,
+            n_samples * self.mu,
             domain.arm_floor,
             alpha=self.alpha,
             signed=self.kernel.signed,
@@ -105,7 +68,7 @@ class MMD(KernelFirstStage):
         return stability.paper_kernel_balancing(
             n_samples,
             self.kernel.bound(domain.features_bound),
-            n_samples * self.ridge,
+            n_samples * self.mu,
             self.cap,
             relation=domain.relation,
         )

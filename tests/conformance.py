@@ -30,6 +30,7 @@ from dp2erm_cvx.program import (
     Linear,
     Moments,
     Program,
+    PublicSample,
     UserRegularizer,
     WholeSpace,
 )
@@ -56,6 +57,7 @@ _SMALL: list[dict[str, Any]] = [
     {"regularizer": _NETS[3]},
     _USER,
 ]
+_PLAIN: list[dict[str, Any]] = [row for row in _SMALL if row is not _USER]
 _ENTROPY: list[dict[str, Any]] = [
     {"ridge": 0.05},
     {"ridge": 0.05, "radius": 0.1},
@@ -92,7 +94,24 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
         {"ridge": 0.05, "kernel": Linear()},
     ],
     "mmd_pooled": [{}, {"alpha": 0.0, "ridge": 0.01}, {"alpha": 1.0, "ridge": 0.02, "kernel": Linear(1.0)}],
+    "overlap": [{}, {"ridge": 0.02, "radius": 0.3}, {"ridge": 0.01}],
+    "inverse_probability_tilting": [
+        {},
+        {"ridge": 0.2, "radius": 0.2},
+        {"ridge": 0.3, "radius": 0.4, "balance": Moments(2), "constant": 0.5},
+    ],
+    "energy_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.0, "ridge": 0.2}],
+    "stable_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.3, "balance": Moments(2), "constant": 0.3}],
+    "stable_balancing_hard": [{"tolerance": 0.1}, {"tolerance": 0.02, "balance": Moments(2)}],
+    "kernel_mean_matching": [
+        {},
+        {"ridge": 0.01, "kernel": Linear(0.5)},
+        {"target": PublicSample(np.random.default_rng(8).normal(size=(20, P))), "ridge": 0.05},
+    ],
     "itr": [*_SECOND, {"features": (0, 2), "features_bound": 1.0}],
+    "itr_huber": [*_PLAIN, {"threshold": 0.05}],
+    "itr_logistic": _PLAIN,
+    "regression": _PLAIN,
     "arm_means": _SMALL,
     "plug_in_ate": _SMALL,
 }
@@ -121,6 +140,11 @@ EXTREMES: Mapping[str, list[dict[str, Any]]] = {
         {"ridge": 0.01, "radius": 1e-6},
         {"ridge": 1e6},
     ],
+    "overlap": [{"ridge": 1e-6}, {"ridge": 1e6}, {"ridge": 0.0, "radius": 0.5}],
+    "inverse_probability_tilting": [{"ridge": 1e6}, {"ridge": 0.01, "radius": 4.0}, {"constant": 1e-3}],
+    "energy_balancing": [{"ridge": 1e-5}, {"ridge": 1e4}],
+    "stable_balancing": [{"ridge": 1e-2, "balance": Moments(3)}, {"ridge": 1e4}, {"constant": 1e-3}],
+    "kernel_mean_matching": [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}],
     "mmd": [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}],
     "mmd_pooled": [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}],
     "itr": [
@@ -208,10 +232,18 @@ def _entropy_primal(instance: Instance, solution: Solution) -> dict[str, Array]:
     return {"weights": solution.value, "near": near, "far": residual - near}
 
 
+def _margins(instance: Instance, solution: Solution) -> dict[str, Array]:
+    model: Any = instance.model
+    return {"theta": solution.point, "margins": model.margins(solution.point)}
+
+
 #: Values of the declared variables at a solution, where they are not the model's own point.
 LIFTS: Mapping[str, Callable[[Instance, Solution], dict[str, Array]]] = {
     "entropy_balancing_hard": _weights,
     "entropy_balancing_primal": _entropy_primal,
+    "itr_huber": _margins,
+    "itr_logistic": _margins,
+    "stable_balancing_hard": _weights,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array, clip_norm
+from dp2erm_cvx.domain import Array, Records, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import public_size
 
@@ -99,3 +99,28 @@ class BalanceFunctions:
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""
         return {"custom": self.name, "norm_bound": self.norm_bound}
+
+
+def moment_names(balance: Moments | BalanceFunctions, records: Records) -> tuple[str, ...]:
+    """A name for every balance function: those of the covariates where the domain declares them."""
+    p = records.covariates.shape[1]
+    columns = records.domain.columns or tuple(f"x{k + 1}" for k in range(p))
+    if isinstance(balance, Moments):
+        powers = ("", *(f"^{k}" for k in range(2, balance.degree + 1)))
+        return tuple(name + power for power in powers for name in columns)
+    k = balance(records.covariates[:1]).shape[1]
+    return tuple(f"{balance.name}[{j}]" for j in range(k))
+
+
+def checked_balance(balance: object) -> None:
+    """Raise DeclarationError unless it is one of the two kinds here.
+
+    Exact types: a balance of another kind could see all records at once, or understate its bound.
+    """
+    if type(balance) not in (Moments, BalanceFunctions):
+        raise DeclarationError(f"balance = {balance!r}: must be Moments or BalanceFunctions")
+
+
+def public_constant(value: float | None) -> float | None:
+    """Check the value of the constant balance function; None leaves it to the domain."""
+    return None if value is None else public_size("constant", value)

@@ -72,7 +72,8 @@ class Composite(abc.ABC):
     dimension : d
     ridge : exact quadratic coefficient m, i.e. ``f - m/2 ||.||^2`` is convex; a declared quantity
     smoothness : upper bound on the Lipschitz constant of the gradient of f
-    self_concordance : c with ``|D^3 f[u, u, v]| <= c ||v|| D^2 f[u, u]`` (0 for a quadratic)
+    self_concordance : c with ``|D^3 f[u, u, v]| <= c ||v|| D^2 f[u, u]`` (0 for a quadratic, ``inf`` where
+        the Hessian jumps)
     penalty : h
     """
 
@@ -106,6 +107,13 @@ class Composite(abc.ABC):
         eigenvalues = np.linalg.eigvalsh(self.hessian(v))
         error = 64 * self.dimension * UNIT * float(eigenvalues[-1]) + self.hessian_rounding(v)
         return float(eigenvalues[0]) - error, float(eigenvalues[-1]) + error
+
+    def lowest_within(self, v: Array, distance: float) -> float:
+        """Lower bound on the eigenvalues of every Hessian within ``distance`` of ``v``.
+
+        For models whose Hessian jumps (an infinite ``self_concordance``); the ridge where nothing is known.
+        """
+        return self.ridge
 
     def hessian_rounding(self, v: Array) -> float:
         """Bound on the spectral norm of the floating-point error of :meth:`hessian` at ``v``.

@@ -37,6 +37,10 @@ class Leaves:
         self._data, self._embed = data, embed
         self.parameters: dict[str, Any] = {}
 
+    def has(self, name: str) -> bool:
+        """Whether the data hold a leaf of this name."""
+        return name in self._data
+
     def __call__(self, name: str, *, nonneg: bool = False) -> Any:
         """The leaf called ``name``, shaped like its data."""
         if name not in self._data:

@@ -6,17 +6,17 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import public_size
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
+from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.reach_weights import entropy_weights_reach
 
@@ -43,6 +43,7 @@ class EntropyFirstStage(FirstStage):
         c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
     """
 
+    kind: ClassVar[Kind] = Kind.EXPONENTIAL
     defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
 
     arm_mass: ArmMass = "equal"
@@ -55,11 +56,8 @@ class EntropyFirstStage(FirstStage):
             raise DeclarationError(f"arm_mass = {self.arm_mass!r}: must be 'equal' or 'proportional'")
         if self.scaling not in ("public", "paper"):
             raise DeclarationError(f"scaling = {self.scaling!r}: must be 'public' or 'paper'")
-        # exact types: a balance of another kind could see all records at once, or understate its bound
-        if type(self.balance) not in (Moments, BalanceFunctions):
-            raise DeclarationError(f"balance = {self.balance!r}: must be Moments or BalanceFunctions")
-        if self.constant is not None:
-            object.__setattr__(self, "constant", public_size("constant", self.constant))
+        checked_balance(self.balance)
+        object.__setattr__(self, "constant", public_constant(self.constant))
 
     def bounds(self, domain: Domain) -> tuple[float, float]:
         """(G_x, c_0): norm bound of the balance functions and value of the constant."""

@@ -15,6 +15,8 @@ from dp2erm_cvx.errors import CalibrationError, ProgramError
 from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound, public_size
 from dp2erm_cvx.program.composite import Composite, LocalError
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.kind import Kind
+from dp2erm_cvx.program.moment_target import MomentTargets
 from dp2erm_cvx.program.neighbors import RowNeighbors
 from dp2erm_cvx.program.reach_weights import CLOSED_FORM
 from dp2erm_cvx.program.stage import Instance, Program
@@ -23,6 +25,9 @@ from dp2erm_cvx.program.sums import UNIT
 
 class FirstStage(Program):
     """Weights w(D) >= 0 with sum n, computed by a convex program from covariates and treatments."""
+
+    #: The form of the program, which decides what can be proved about it.
+    kind: ClassVar[Kind] = Kind.DIRECT
 
     @abc.abstractmethod
     def data(self, records: Records) -> dict[str, Value]:
@@ -56,7 +61,8 @@ class FirstStage(Program):
         """Bind the program to data."""
         program = self.resolve(records.domain)
         model = program.model(records)
-        return Instance(program, lambda: program.data(records), model, model.ridge)
+        hard = program.targets(records)
+        return Instance(program, lambda: program.data(records), model, model.ridge, targets=hard)
 
     def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
         """Public bound on ``||w_hat - w||_1 / n`` that a resolved program is sure to be certified to.
@@ -64,6 +70,10 @@ class FirstStage(Program):
         For all records of the domain; ``inf`` where floating point is not sure of anything, None where
         nothing is known, as by default.
         """
+        return None
+
+    def targets(self, records: Records) -> MomentTargets | None:
+        """The hard constraints of a resolved program whose weights may not exist; None for all others."""
         return None
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
@@ -83,6 +93,7 @@ class PrivateFirstStage(FirstStage):
     :meth:`bound` relies on.
     """
 
+    kind: ClassVar[Kind] = Kind.PRIVATE
     share: float
 
     @abc.abstractmethod
@@ -127,6 +138,7 @@ class ClosedFormWeights(FirstStage):
     least weighted second moment, whose stationarity condition ``2 w_i / f_i = nu`` is the closed form.
     """
 
+    kind: ClassVar[Kind] = Kind.CLOSED_FORM
     cone: ClassVar[str] = "QP"
 
     def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:

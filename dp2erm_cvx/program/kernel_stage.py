@@ -1,7 +1,8 @@
-"""What the kernel (maximum mean discrepancy) programs share."""
+"""What the kernel (maximum mean discrepancy) programs share: the objective, on one simplex or on two."""
 
 from __future__ import annotations
 
+import abc
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,13 +15,14 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import public_number, public_size
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.factored_model import FactoredKernelModel
-from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.first_stage import FirstStage, resolved
 from dp2erm_cvx.program.gram_memory import refuse_gram
 from dp2erm_cvx.program.kernel_model import KernelModel
-from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, factor
-from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.kernels import Kernel, factor
+from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.reach_weights import kernel_weights_reach
 from dp2erm_cvx.program.simplex import Simplices
+from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.program.sums import blocked_rmatvec
 
 #: Records up to which a Gram matrix is formed even where the kernel has few features.
@@ -32,27 +34,42 @@ class KernelFirstStage(FirstStage):
     """Direct weights by a quadratic balance of kernel features.
 
     ``alpha`` in [0, 1] weighs balance to the sample against balance between the arms. ``ridge`` > 0 is
-    lambda_MMD over n: at a fixed ridge the stability bound stays bounded in n. ``kernel`` is public.
+    lambda_MMD over n: at a fixed ridge the stability bound stays bounded in n.
     """
+
+    kind: ClassVar[Kind] = Kind.QUADRATIC
+    cone: ClassVar[str] = "QP"
 
     #: Whether all records share one simplex; otherwise every arm has its own.
     pooled: ClassVar[bool] = False
 
     alpha: float = 0.5
-    ridge: float = 1.0
-    kernel: Kernel = Gaussian()
+    ridge: float | None = 1.0
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "alpha", public_number("alpha", self.alpha, at_least=0))
-        put(self, "ridge", public_size("ridge", self.ridge))
+        if self.ridge is not None:
+            put(self, "ridge", public_size("ridge", self.ridge))
         if self.alpha > 1:
             raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
-        # exact types: the bound of another kernel would be taken on trust
-        if type(self.kernel) not in (Gaussian, Laplace, Linear, RandomFourier):
-            raise DeclarationError(
-                f"kernel = {self.kernel!r}: must be Gaussian, Laplace, Linear or RandomFourier"
-            )
+
+    @property
+    @abc.abstractmethod
+    def kernel(self) -> Kernel:
+        """The kernel, public."""
+
+    @property
+    def mu(self) -> float:
+        """The ridge. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
+
+    @abc.abstractmethod
+    def feasible(self, records: Records) -> Simplices:
+        """The set of the variable that :meth:`balancing_model` is about."""
+
+    def model(self, records: Records) -> KernelModel | FactoredKernelModel:
+        return self.balancing_model(records, self.feasible(records))
 
     def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
         few = self.kernel.features(np.zeros((1, n_features)))
@@ -62,7 +79,7 @@ class KernelFirstStage(FirstStage):
         found = kernel_weights_reach(
             n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),
-            ridge=self.ridge,
+            ridge=self.mu,
             pooled=self.pooled,
             entry_error=error if few is None else error + _product_error(few),
         )
@@ -77,7 +94,7 @@ class KernelFirstStage(FirstStage):
         if F is None:
             F = factor(self._gram(records))
         treated = records.a[:, None]
-        return {"F0": (1 - treated) * F, "F1": treated * F, "curvature": records.n_samples * self.ridge}
+        return {"F0": (1 - treated) * F, "F1": treated * F, "curvature": records.n_samples * self.mu}
 
     def imbalance(self, leaf: Leaves, v: cp.Variable) -> cp.Expression:
         """``alpha sum_c ||F_c'v - target||^2 + (1-alpha) ||F_0'v - F_1'v||^2 + curvature ||v||^2``."""
@@ -91,7 +108,7 @@ class KernelFirstStage(FirstStage):
 
         Raises DeclarationError where the Gram matrix does not fit into memory.
         """
-        n, ridge = records.n_samples, records.n_samples * self.ridge
+        n, ridge = records.n_samples, records.n_samples * self.mu
         share, scale = self.target_share, 1.0 if self.pooled else 0.5
         bound = records.domain.features_bound
         error = self.kernel.entry_error(bound, records.covariates.shape[1])
@@ -116,6 +133,13 @@ class KernelFirstStage(FirstStage):
     def _gram(self, records: Records) -> Array:
         refuse_gram(records.n_samples)
         return self.kernel.matrix(records.covariates)
+
+
+def projected(instance: Instance, weights: Array) -> Array:
+    """A solver's weights on the feasible set: it meets the totals only approximately."""
+    model = instance.model
+    assert isinstance(model, KernelModel | FactoredKernelModel)
+    return model.penalty.set.project(weights)
 
 
 def _product_error(F: Array) -> float:

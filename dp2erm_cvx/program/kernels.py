@@ -12,6 +12,7 @@ from scipy.spatial.distance import cdist
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 
 #: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``, for up to
 #: 200 covariates: an inner product or a squared distance of p terms is wrong by p + 1 units.
@@ -127,3 +128,61 @@ class Linear(Kernel):
 
     def features(self, X: Array) -> Array:
         return np.column_stack([np.full(len(X), math.sqrt(self.offset)), X])
+
+
+@dataclass(frozen=True)
+class Energy(Kernel):
+    """``||x|| + ||x'|| - ||x - x'||``, the energy distance's kernel centered at the origin; C = 2 M.
+
+    Positive semidefinite (Schoenberg 1938), and not negative by the triangle inequality. Over laws of equal
+    mass its discrepancy is the energy distance ``2 E||X - Y|| - E||X - X'|| - E||Y - Y'||`` (Szekely & Rizzo
+    2013): the terms in ``||x||`` cancel.
+    """
+
+    def cross(self, X: Array, Y: Array) -> Array:
+        apart = cdist(X, Y)
+        left, right = np.linalg.norm(X, axis=1)[:, None], np.linalg.norm(Y, axis=1)[None, :]
+        long, short = np.maximum(left, right), np.minimum(left, right)
+        # ||long|| - ||long - short|| without the cancellation that would swamp a short one
+        total = long + apart
+        gap = (2 * (X @ Y.T) - short**2) / np.where(total > 0, total, 1.0)
+        gram: Array = np.maximum(short + gap, 0.0)
+        return gram
+
+    def diagonal(self, X: Array) -> Array:
+        norms: Array = np.linalg.norm(X, axis=1)
+        return 2 * norms
+
+    def bound(self, features_bound: float) -> float:
+        return 2 * features_bound * (1 + 1e-12)
+
+    def entry_error(self, features_bound: float, n_features: int) -> float:
+        # the fraction is wrong by 6 (p + 2) units of the shorter norm, and sqrt(K_ii K_jj) is twice that norm
+        return 4.0 * n_features + 64.0
+
+
+@dataclass(frozen=True)
+class BalanceKernel(Kernel):
+    """``c^2 + <g(x), g(x')>``, g balance functions and c a constant; signed unless c is at least G_x."""
+
+    balance: Moments | BalanceFunctions
+    constant: float
+    signed: bool = True
+
+    def cross(self, X: Array, Y: Array) -> Array:
+        gram: Array = self.features(X) @ self.features(Y).T
+        return gram
+
+    def diagonal(self, X: Array) -> Array:
+        squared: Array = np.sum(np.square(self.features(X)), axis=1)
+        return squared
+
+    def bound(self, features_bound: float) -> float:
+        return (self.constant**2 + self.balance.bound(features_bound) ** 2) * (1 + 1e-12)
+
+    def features(self, X: Array) -> Array:
+        return np.column_stack([np.full(len(X), self.constant), self.balance(X)])
+
+    def entry_error(self, features_bound: float, n_features: int) -> float:
+        # powers round as often as their degree, and an inner product has a term for each function
+        return max(ENTRY_ERROR, 4.0 * self.features(np.zeros((1, n_features))).shape[1] + 64.0)

@@ -9,7 +9,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import public_number
-from dp2erm_cvx.program.kernels import Kernel, public_bandwidth
+from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, public_bandwidth
 
 
 @dataclass(frozen=True)
@@ -64,3 +64,9 @@ class RandomFourier(Kernel):
         rng = np.random.default_rng([self.seed, self.frequencies, n_features])
         drawn: Array = rng.standard_normal((self.frequencies, n_features)) / self.bandwidth
         return drawn
+
+
+def checked_kernel(kernel: Kernel) -> None:
+    """Raise DeclarationError for a kernel of another type, whose bound would be taken on trust."""
+    if type(kernel) not in (Gaussian, Laplace, Linear, RandomFourier):
+        raise DeclarationError(f"kernel = {kernel!r}: must be Gaussian, Laplace, Linear or RandomFourier")

@@ -146,6 +146,45 @@ def logistic_reach(
     return radius_at_floor(sizes)
 
 
+def margin_sizes(
+    n_samples: int,
+    n_parameters: int,
+    *,
+    mass: float,
+    row_bound: float,
+    slope: float,
+    curvature: float,
+    linear: float,
+    offset: float,
+    ridge: float,
+    set_norm: float,
+    set_rounding: float,
+) -> Sizes | None:
+    """:class:`Sizes` of ``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>``.
+
+    For multipliers of sum ``n mass``, ``||z_i|| <= row_bound``, ``|o_i| <= offset``, and phi with derivatives
+    of at most ``slope`` and ``curvature``. At the minimizer t ``ridge t`` is minus the gradient of the rest,
+    hence ``||t|| <= (n mass row_bound slope + linear) / ridge``. None where a size is infinite.
+    """
+    n, Z = n_samples * mass, row_bound
+    if not (math.isfinite(slope) and math.isfinite(curvature)):
+        return None
+    steep = n * Z * slope + linear
+    error = dot_error(n_parameters) + UNIT
+    return Sizes(
+        strong_convexity=ridge,
+        smoothness=n * curvature * Z**2 + ridge,
+        slope=steep,
+        rounding=n * Z * ((8 * UNIT + sum_error(n_samples)) * slope + 2 * UNIT * curvature * offset)
+        + 8 * UNIT * linear,
+        # the relative error of exp counts as 1.1 times that of its argument, which is tiny within Theta
+        rounding_growth=1.1 * curvature * error * n * Z**2 + 8 * UNIT * ridge,
+        minimizer_norm=min(steep / ridge if ridge > 0 else math.inf, set_norm),
+        set_norm=set_norm,
+        set_rounding=set_rounding,
+    )
+
+
 def public_reach(n_samples: int, gamma: float, noise_norm: float) -> tuple[int, float, float]:
     """Check what a reachable radius is asked for. Raises DeclarationError."""
     n = int(public_number("n_samples", n_samples, at_least=1))

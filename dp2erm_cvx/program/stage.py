@@ -14,6 +14,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.composite import Composite
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.moment_target import MomentTargets
 
 
 class Program(abc.ABC):
@@ -55,7 +56,8 @@ class Instance:
     ``data`` are the leaves of the declaration; ``model`` is the exact smooth-plus-prox form of the same
     program, or None where a program has no such form and only the duality gap can judge it.
     ``strong_convexity`` is declared, in the units of the declared objective. ``smooth`` is the program less
-    its non-smooth term where that leaves no model: Theta and a scale for the gap certificate.
+    its non-smooth term where that leaves no model: Theta and a scale for the gap certificate. ``targets`` are
+    hard constraints that may have no solution.
     """
 
     program: Program
@@ -63,6 +65,7 @@ class Instance:
     model: Composite | None
     strong_convexity: float
     smooth: Composite | None = None
+    targets: MomentTargets | None = None
 
     @cached_property
     def data(self) -> Mapping[str, Value]:

@@ -29,6 +29,11 @@ def sum_error(n: int) -> float:
     return operations * UNIT / (1 - operations * UNIT)
 
 
+def sum_units(n: int) -> float:
+    """:func:`sum_error` in units of roundoff."""
+    return sum_error(n) / UNIT
+
+
 def product_error(n: int) -> float:
     """Relative error of an entry of ``A.T @ B`` over n rows, added in any order whatever."""
     return (n + 2) * UNIT / (1 - (n + 2) * UNIT)

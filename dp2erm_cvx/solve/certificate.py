@@ -116,6 +116,8 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
     smallest eigenvalue at the point.
     """
     declared = residual / model.ridge if model.ridge > 0 else math.inf
+    if math.isinf(model.self_concordance):
+        return _distance_by_pieces(model, point, residual, declared)
     lowest, _ = model.spectrum(point)
     local, c = math.inf, model.self_concordance
     if lowest > 0:
@@ -125,6 +127,23 @@ def _distance(model: Composite, point: Array, residual: float) -> tuple[float, f
         elif ratio < 1:
             local = -math.log1p(-ratio) / c
     return (declared, model.ridge) if declared <= local else (local, lowest)
+
+
+def _distance_by_pieces(
+    model: Composite, point: Array, residual: float, declared: float
+) -> tuple[float, float]:
+    """The same where the Hessian jumps, from its lower bound h on a ball of radius t around the point.
+
+    If ``residual < h t``, the minimizer over the ball lies inside it and is therefore the minimizer:
+    ``||x - x*|| <= residual / h``.
+    """
+    best = (declared, model.ridge)
+    scale = 1.0 + float(np.linalg.norm(point))
+    for t in (1e-9 * scale, 1e-6 * scale, 1e-3 * scale):
+        lowest = model.lowest_within(point, t)
+        if lowest > 0 and residual * (1 + 1e-12) < lowest * t and residual / lowest < best[0]:
+            best = (residual / lowest * (1 + 1e-12), lowest)
+    return best
 
 
 def _scaled_distance(model: Composite, point: Array, error: Array) -> float:

@@ -8,17 +8,16 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linprog
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import CertificateError, InfeasibleError, ProgramError, SolverError
+from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
 from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
-from dp2erm_cvx.program.exponential import HardExponentialModel
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve import gradient, newton
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.conic import NUMERICAL_FAILURES
+from dp2erm_cvx.solve.feasibility import refuse_infeasible
 from dp2erm_cvx.solve.silence import silenced
 from dp2erm_cvx.solve.solution import Solution, Stats
 from dp2erm_cvx.solve.solvers import (
@@ -213,24 +212,6 @@ def _compiled(instance: Instance, settings: ConicSolver) -> Compiled:
 
 
 def _raise_if_infeasible(instance: Instance) -> None:
-    """Prove infeasibility of hard moment targets by a separating direction, or return."""
-    model = instance.model
-    if not isinstance(model, HardExponentialModel):
-        return
-    n, d = model.B.shape
-    separating = linprog(
-        np.append(-model.target, 1.0),
-        A_ub=np.column_stack([model.B, -np.ones(n)]),
-        b_ub=np.zeros(n),
-        bounds=[(-1, 1)] * d + [(None, None)],
-        method="highs",
-    )
-    if separating.x is None:
-        return
-    direction = separating.x[:d]
-    margin = float(model.target @ direction) - float(np.max(model.B @ direction))
-    if margin > 1e-9 * max(model.spread, math.ulp(1.0)):
-        raise InfeasibleError(
-            "no weights meet the moment targets exactly: they lie outside the convex hull of an arm. "
-            "Set a positive ridge (entropy_balancing) or drop balance functions"
-        )
+    """Raise InfeasibleError where hard moment targets have no solution, or return."""
+    if instance.targets is not None:
+        refuse_infeasible(instance.targets)

@@ -12,7 +12,8 @@ from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_s
 from dp2erm_cvx.stability.fixed import known_coefficient, randomized_trial, uniform_weights
 from dp2erm_cvx.stability.general_principle import general_principle
 from dp2erm_cvx.stability.kernel import kernel_balancing, pooled_kernel_balancing
-from dp2erm_cvx.stability.logistic import gradient_diameter, ipw_logistic
+from dp2erm_cvx.stability.kernel_matching import kernel_mean_matching
+from dp2erm_cvx.stability.logistic import gradient_diameter, ipw_logistic, logistic_radius
 from dp2erm_cvx.stability.overlap_constant import overlap_constant
 from dp2erm_cvx.stability.paper_entropy import paper_entropy_balancing
 from dp2erm_cvx.stability.paper_ipw import paper_ipw_logistic, paper_known_coefficient, paper_randomized_trial
@@ -20,6 +21,7 @@ from dp2erm_cvx.stability.paper_kernel import paper_kernel_balancing
 from dp2erm_cvx.stability.search import Finding, Region, Report, Search, ball, record_domain
 from dp2erm_cvx.stability.separable import coefficient_radius, separable, separable_lipschitz
 from dp2erm_cvx.stability.tilt import largest_weight, tilt_lemma
+from dp2erm_cvx.stability.tilting import tilting_gradient_diameter, tilting_log_weight_diameter
 from dp2erm_cvx.stability.universal import fixed_weights, universal_corollary
 
 __all__ = [
@@ -39,8 +41,10 @@ __all__ = [
     "gradient_diameter",
     "ipw_logistic",
     "kernel_balancing",
+    "kernel_mean_matching",
     "known_coefficient",
     "largest_weight",
+    "logistic_radius",
     "overlap_constant",
     "paper_entropy_balancing",
     "paper_ipw_logistic",
@@ -53,6 +57,8 @@ __all__ = [
     "separable",
     "separable_lipschitz",
     "tilt_lemma",
+    "tilting_gradient_diameter",
+    "tilting_log_weight_diameter",
     "uniform_weights",
     "universal_corollary",
 ]

@@ -58,7 +58,7 @@ def kernel_balancing(
     DeclarationError for an invalid number.
     """
     n = sample_size(n, at_least=4)
-    constants = _Constants.checked(n, kernel_bound, ridge, alpha, signed)
+    constants = KernelConstants.checked(n, kernel_bound, ridge, alpha, signed)
     floor = declared_floor(n, arm_floor, at_least=2)
     k = constants.displacement(n - floor)
 
@@ -105,14 +105,14 @@ def pooled_kernel_balancing(
     CalibrationError for ``ridge = 0`` and for a cap that can bind; DeclarationError for an invalid number.
     """
     n = sample_size(n)
-    constants = _Constants.checked(n, kernel_bound, ridge, alpha, signed)
+    constants = KernelConstants.checked(n, kernel_bound, ridge, alpha, signed)
     a = 1.0 - constants.alpha
     # extremes of <phi_i, G> over laws on the simplex, in units of C
     excess, omega = (2.0 + constants.alpha,) * 2 if signed else (1.0 + a, 2.0 - constants.alpha / 2.0)
     tau = np.minimum(1.0, np.array([1.0 / n + excess / constants.ridge]))
     w_max = outward(n * float(tau[0]))
     _refuse_binding_cap(weight_cap, w_max)
-    spread = _spread(omega / constants.ridge, np.array([float(n)]))
+    spread = centered_norm(omega / constants.ridge, np.array([float(n)]))
     pull = constants.record_change * ((1.0 + a) * tau + constants.alpha / (math.sqrt(2.0) * n))
     d = constants.law_movement(pull, tau * spread, constants.displacement(n))
     lower = -constants.bound if signed else 0.0
@@ -126,8 +126,8 @@ def pooled_kernel_balancing(
 
 
 @dataclass(frozen=True)
-class _Constants:
-    """Public constants in units where the kernel bound is 1."""
+class KernelConstants:
+    """Public constants in units where the kernel bound is 1, shared by the bounds for kernel programs."""
 
     n: int
     bound: float
@@ -136,7 +136,10 @@ class _Constants:
     signed: bool
 
     @classmethod
-    def checked(cls, n: int, kernel_bound: float, ridge: float, alpha: float, signed: bool) -> _Constants:
+    def checked(
+        cls, n: int, kernel_bound: float, ridge: float, alpha: float, signed: bool
+    ) -> KernelConstants:
+        """Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``."""
         bound = public_number("kernel_bound", kernel_bound, above=0.0)
         share = public_number("alpha", alpha, at_least=0.0)
         public_number("1 - alpha", 1.0 - share, at_least=0.0)
@@ -162,7 +165,7 @@ class _Constants:
 
     def spread(self, size: Array) -> Array:
         """Q_c, a bound on the distance of an arm's law from its mean; it grows with the size."""
-        return _spread((4.0 if self.signed else 2.0) / self.ridge, size)
+        return centered_norm((4.0 if self.signed else 2.0) / self.ridge, size)
 
     def law_movement(self, g: Array, q: Array, k: float) -> Array:
         """Largest d with ``alpha X^2 - g X + ridge (d^2 - q d) <= 0`` for some X in [0, k d]."""
@@ -173,7 +176,7 @@ class _Constants:
         return np.where(k * free >= g / (2.0 * self.alpha), free, linear)
 
 
-def _flips(constants: _Constants, cells: Cells, k: float) -> Array:
+def _flips(constants: KernelConstants, cells: Cells, k: float) -> Array:
     """The bound in units of n/2 where the record leaves an arm of ``cells`` records for the other one."""
     n, a = constants.n, 1.0 - constants.alpha
     t, q = constants.arm_weight(cells.low), constants.spread(cells.high)
@@ -184,7 +187,7 @@ def _flips(constants: _Constants, cells: Cells, k: float) -> Array:
     return np.asarray(math.sqrt(n - 1.0) * d + 2.0 * (t + t_other))
 
 
-def _spread(omega: float, size: Array) -> Array:
+def centered_norm(omega: float, size: Array) -> Array:
     """Largest norm of a centered law of ``size`` points whose values range over omega."""
     return np.asarray(np.minimum(math.sqrt(omega), np.sqrt(size) * (omega / 2.0)))
 

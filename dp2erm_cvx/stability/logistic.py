@@ -64,6 +64,17 @@ def ipw_logistic(
     )
 
 
+def logistic_radius(covariate_bound: float, ridge: float, radius: float = math.inf) -> float:
+    """Bound on ``||lam||`` of a regularized logistic regression on rows of norm at most ``covariate_bound``.
+
+    By the ball or by the ridge, whichever is smaller. Raises DeclarationError, and CalibrationError for
+    ``ridge = 0``.
+    """
+    M = public_number("covariate_bound", covariate_bound, above=0.0)
+    ball = public_number("radius", radius, above=0.0, infinite=True)
+    return min(ball, largest_margin(min(positive_ridge(ridge) / M / M, 1e280)) / M)
+
+
 def largest_margin(mu: float) -> float:
     """Bound on ``M ||lam||`` from the ridge alone; ``mu = ridge / M^2``.
 

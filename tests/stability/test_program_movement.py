@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.program import Gaussian, Laplace, Linear, Moments
+from dp2erm_cvx.program import Gaussian, Laplace, Linear, Moments, PublicSample
 from dp2erm_cvx.solve import solve
 from tests.stability.schemes import INF, log_uniform
 
@@ -49,6 +49,25 @@ def random_program(name, rng, m):
             "entropy_balancing_primal": entropy,
             "mmd": kernel,
             "mmd_pooled": kernel,
+            "overlap": {"ridge": log_uniform(rng, 1e-3, 3), "radius": radius},
+            "inverse_probability_tilting": {
+                "ridge": log_uniform(rng, 0.05, 5),
+                "radius": min(radius, 2.0),
+                "balance": entropy["balance"],
+                "constant": entropy["constant"],
+            },
+            "energy_balancing": {"ridge": kernel["ridge"], "alpha": kernel["alpha"]},
+            "stable_balancing": {
+                "ridge": kernel["ridge"],
+                "alpha": kernel["alpha"],
+                "balance": entropy["balance"],
+                "constant": entropy["constant"],
+            },
+            "kernel_mean_matching": {
+                "ridge": kernel["ridge"],
+                "kernel": kernel["kernel"],
+                "target": PublicSample(rng.normal(size=(5, 2))) if rng.random() < 0.5 else None,
+            },
         }[name]
     )
 

@@ -23,6 +23,6 @@ PRINTED: dict[str, Callable[[Any, int, Domain], StabilityBound]] = {
         n, **p.paper_arguments(d), usable=False
     ),
     "mmd": lambda p, n, d: stability.paper_kernel_balancing(
-        n, p.kernel.bound(d.features_bound), n * p.ridge, p.cap, relation=d.relation, usable=False
+        n, p.kernel.bound(d.features_bound), n * p.mu, p.cap, relation=d.relation, usable=False
     ),
 }

@@ -1,0 +1,176 @@
+"""Losses of one record as a function of its margin: convex, with what a certificate must know of them."""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.privacy import public_size
+from dp2erm_cvx.program.sums import UNIT
+
+
+class MarginLoss(abc.ABC):
+    """``phi(s)``, convex. All methods take margins (n,) and work elementwise.
+
+    Attributes
+    ----------
+    concordance : c with ``|phi'''| <= c phi''``; ``inf`` where the second derivative jumps
+    """
+
+    concordance: float
+
+    @abc.abstractmethod
+    def value(self, s: Array) -> Array:
+        """phi(s)."""
+
+    @abc.abstractmethod
+    def slope(self, s: Array) -> Array:
+        """phi'(s)."""
+
+    @abc.abstractmethod
+    def curvature(self, s: Array) -> Array:
+        """phi''(s)."""
+
+    def least_curvature(self, s: Array, reach: Array) -> Array:
+        """Lower bound on phi'' within ``reach`` (n,) of the margins."""
+        return np.zeros(len(s))
+
+    @abc.abstractmethod
+    def slope_error(self, s: Array, error: Array) -> Array:
+        """Bound on the error of a computed slope where the margin is wrong by at most ``error`` (n,)."""
+
+    @abc.abstractmethod
+    def curvature_error(self, s: Array, error: Array) -> Array:
+        """The same for the curvature."""
+
+    @abc.abstractmethod
+    def largest_slope(self, reach: float) -> float:
+        """Bound on ``|phi'|`` over ``|s| <= reach``."""
+
+    @abc.abstractmethod
+    def largest_curvature(self, reach: float) -> float:
+        """Bound on ``phi''`` over ``|s| <= reach``."""
+
+    @abc.abstractmethod
+    def declared(self, s: Any) -> Any:
+        """Phi of a CVXPY expression, elementwise."""
+
+
+@dataclass(frozen=True)
+class LogisticLoss(MarginLoss):
+    """``log(1 + exp(-s))``."""
+
+    concordance = 1.0
+
+    def value(self, s: Array) -> Array:
+        return np.logaddexp(0.0, -s)
+
+    def slope(self, s: Array) -> Array:
+        return -_expit(-s)
+
+    def curvature(self, s: Array) -> Array:
+        p = _expit(s)
+        return p * (1 - p)
+
+    def slope_error(self, s: Array, error: Array) -> Array:
+        # through tanh its error is absolute, not relative
+        return 0.25 * error + 4 * UNIT
+
+    def curvature_error(self, s: Array, error: Array) -> Array:
+        return 0.25 * error + 8 * UNIT
+
+    def largest_slope(self, reach: float) -> float:
+        return 1.0
+
+    def largest_curvature(self, reach: float) -> float:
+        return 0.25
+
+    def declared(self, s: Any) -> Any:
+        return cp.logistic(-s)
+
+
+@dataclass(frozen=True)
+class ExponentialLoss(MarginLoss):
+    """``exp(-s)``."""
+
+    concordance = 1.0
+
+    def value(self, s: Array) -> Array:
+        with np.errstate(over="ignore"):
+            tilt: Array = np.exp(-s)
+        return tilt
+
+    def slope(self, s: Array) -> Array:
+        return -self.value(s)
+
+    def curvature(self, s: Array) -> Array:
+        return self.value(s)
+
+    def slope_error(self, s: Array, error: Array) -> Array:
+        with np.errstate(over="ignore"):
+            relative: Array = np.expm1(np.minimum(error, 150.0)) * (1 + 8 * UNIT) + 4 * UNIT
+        return self.value(s) * relative * (1 + 1e-9)
+
+    def curvature_error(self, s: Array, error: Array) -> Array:
+        return self.slope_error(s, error)
+
+    def largest_slope(self, reach: float) -> float:
+        return math.exp(reach) if reach < 700.0 else math.inf
+
+    def largest_curvature(self, reach: float) -> float:
+        return self.largest_slope(reach)
+
+    def declared(self, s: Any) -> Any:
+        return cp.exp(-s)
+
+
+@dataclass(frozen=True)
+class HuberLoss(MarginLoss):
+    """``s^2`` up to ``threshold``, ``2 threshold |s| - threshold^2`` beyond (Huber 1964)."""
+
+    threshold: float = 1.0
+    concordance = math.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threshold", public_size("threshold", self.threshold))
+
+    def value(self, s: Array) -> Array:
+        inner = np.clip(s, -self.threshold, self.threshold)
+        return inner * (2 * s - inner)
+
+    def slope(self, s: Array) -> Array:
+        return 2 * np.clip(s, -self.threshold, self.threshold)
+
+    def curvature(self, s: Array) -> Array:
+        return 2.0 * (np.abs(s) <= self.threshold)
+
+    def least_curvature(self, s: Array, reach: Array) -> Array:
+        return 2.0 * (np.abs(s) + reach < self.threshold)
+
+    def slope_error(self, s: Array, error: Array) -> Array:
+        return 2 * error
+
+    def curvature_error(self, s: Array, error: Array) -> Array:
+        # it jumps: nothing is known
+        return np.full(len(s), 2.0)
+
+    def largest_slope(self, reach: float) -> float:
+        return 2 * min(self.threshold, reach)
+
+    def largest_curvature(self, reach: float) -> float:
+        return 2.0
+
+    def declared(self, s: Any) -> Any:
+        return cp.huber(s, self.threshold)
+
+
+def _expit(s: Array) -> Array:
+    # scipy's expit costs several times as much per element
+    half: Array = 0.5 * np.tanh(0.5 * s)
+    return 0.5 + half

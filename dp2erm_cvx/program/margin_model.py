@@ -1,0 +1,124 @@
+"""Sums of a margin loss over records: coefficients of weighting schemes, and robust second stages."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.program.margin_loss import MarginLoss
+from dp2erm_cvx.program.margin_weight import MarginWeight
+from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+
+
+class MarginModel(Composite):
+    """f(v) = sum_i m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>, plus a :class:`Penalty`.
+
+    ``Z`` (n, d); ``multipliers`` m >= 0 and ``offset`` o (n,), 1 and 0 by default; ``ridge`` counts n;
+    ``linear`` (d,) is exact or rounded once. ``norm_bound`` bounds the norm of feasible points. With
+    ``weight`` the output is ``w = n f / sum(f)``, f its value at every margin; otherwise it is v.
+    """
+
+    def __init__(
+        self,
+        Z: Array,
+        loss: MarginLoss,
+        ridge: float,
+        penalty: Penalty,
+        *,
+        norm_bound: float = math.inf,
+        multipliers: Array | None = None,
+        offset: Array | None = None,
+        linear: Array | None = None,
+        weight: MarginWeight | None = None,
+    ) -> None:
+        self.Z, self.loss, self.penalty, self.weight = Z, loss, penalty, weight
+        self.n, self.dimension, self.ridge = len(Z), int(Z.shape[1]), ridge
+        self.multipliers: Array = np.ones(self.n) if multipliers is None else multipliers
+        self.offset: Array = np.zeros(self.n) if offset is None else offset
+        self.linear: Array = np.zeros(self.dimension) if linear is None else linear
+        self.row_norms: Array = np.linalg.norm(Z, axis=1)
+        self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)
+        self.self_concordance = loss.concordance * self.spread if self.spread else 0.0
+        far = float(np.max(np.abs(self.offset), initial=0.0))
+        # 0 * inf: where all rows are 0 every margin is
+        reach = far + (self.spread * norm_bound if self.spread else 0.0)
+        steep = self.multipliers * loss.largest_curvature(reach)
+        gram = (Z.T * steep) @ Z
+        self.smoothness = float(np.linalg.eigvalsh(gram)[-1]) * (1 + 1e-9) + 1e-300 + ridge
+        # theta itself may be 0: a relative radius is then stated in a gradient step from 0
+        first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
+        self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
+
+    def margins(self, v: Array) -> Array:
+        """<z_i, v> - o_i, (n,)."""
+        return self.Z @ v - self.offset
+
+    def value(self, v: Array) -> float:
+        loss = float(self.multipliers @ self.loss.value(self.margins(v)))
+        return loss + 0.5 * self.ridge * float(v @ v) + float(self.linear @ v)
+
+    def gradient(self, v: Array) -> Array:
+        pull = self.multipliers * self.loss.slope(self.margins(v))
+        return blocked_rmatvec(self.Z, pull) + self.ridge * v + self.linear
+
+    def hessian(self, v: Array) -> Array:
+        steep = self.multipliers * self.loss.curvature(self.margins(v))
+        return (self.Z.T * steep) @ self.Z + self.ridge * np.eye(self.dimension)
+
+    def spectrum(self, v: Array) -> tuple[float, float]:
+        if math.isinf(self.self_concordance):
+            return self.ridge, self.smoothness  # the Hessian at one point says nothing about the next
+        return super().spectrum(v)
+
+    def lowest_within(self, v: Array, distance: float) -> float:
+        s, reach = self.margins(v), self.row_norms * distance * (1 + 1e-12) + self._margin_error(v)
+        steep = self.multipliers * self.loss.least_curvature(s, reach)
+        gram = (self.Z.T * steep) @ self.Z
+        error = (64 * self.dimension * UNIT + product_error(self.n)) * float(steep @ self.row_norms**2)
+        lowest = float(np.linalg.eigvalsh(gram)[0]) - error
+        return self.ridge + max(lowest, 0.0)
+
+    def hessian_rounding(self, v: Array) -> float:
+        s = self.margins(v)
+        error = self.loss.curvature_error(s, self._margin_error(v))
+        error = error + (product_error(self.n) + 8 * UNIT) * self.loss.curvature(s)
+        return float(self.multipliers @ (error * self.row_norms**2)) + 4 * UNIT * self.ridge
+
+    def rounding(self, v: Array) -> float:
+        s = self.margins(v)
+        error = self.loss.slope_error(s, self._margin_error(v))
+        error = error + (sum_error(self.n) + 4 * UNIT) * np.abs(self.loss.slope(s))
+        linear = self.ridge * float(np.linalg.norm(v)) + float(np.linalg.norm(self.linear))
+        return float(self.multipliers @ (error * self.row_norms)) + 8 * UNIT * linear
+
+    def _margin_error(self, v: Array) -> Array:
+        product = np.abs(self.Z) @ np.abs(v)
+        error: Array = (dot_error(self.dimension) + UNIT) * product + UNIT * np.abs(self.offset)
+        return error
+
+    def output(self, v: Array) -> Array:
+        if self.weight is None:
+            return v
+        logs = self.weight.log(self.margins(v))
+        tilt: Array = np.exp(logs - np.max(logs))
+        return tilt * (self.n / math.fsum(tilt))
+
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        if self.weight is None:
+            return radius
+        # tilt lemma without a changed record: no log weight moves by more than kappa
+        kappa = self.spread * radius
+        if local is not None:
+            kappa = min(kappa, local.largest(self.Z))
+        logs = self.weight.log(self.margins(v))
+        kappa = self.weight.lipschitz * (kappa + float(np.max(self._margin_error(v), initial=0.0)))
+        kappa += 16 * UNIT * (1.0 + float(np.max(np.abs(logs), initial=0.0)))
+        return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
+
+    def output_scale(self, v: Array) -> float:
+        if self.weight is not None:
+            return float(self.n)
+        return max(float(np.linalg.norm(v)), self.least_scale) or 1.0

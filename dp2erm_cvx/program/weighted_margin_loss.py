@@ -1,0 +1,141 @@
+"""Second stages with another convex loss than the squared one."""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program.composite import Penalty
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.margin_loss import MarginLoss
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
+from dp2erm_cvx.program.reach import margin_sizes, public_reach, radius_at_floor
+from dp2erm_cvx.program.regularizer import ElasticNet
+from dp2erm_cvx.program.stage import Instance
+
+
+@dataclass(frozen=True)
+class MarginRows:
+    """Rows z_i (n, p), offsets o_i and factors c_i >= 0 (n,) of ``sum w_i c_i phi(<z_i, theta> - o_i)``."""
+
+    Z: Array
+    offset: Array
+    factor: Array
+
+
+@dataclass(frozen=True)
+class RowBounds:
+    """Bounds on the norm of z, on ``|o|`` and on c over the domain."""
+
+    norm: float
+    offset: float
+    factor: float
+
+
+@dataclass(frozen=True)
+class WeightedMarginLoss(PenalizedSecondStage):
+    """Weighted convex losses of a margin.
+
+    minimize    sum_i w_i c_i phi(s_i) + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
+    subject to  s_i = <z_i, theta> - o_i,  theta in Theta,
+
+    n times the objective of equation weighted_convex_opt_DP. The margins are variables of their own because a
+    product of two Parameters is not DPP. A user's regularizer is refused: no gap certificate covers it here.
+    """
+
+    cone: ClassVar[str] = "exponential or QP (SOCP over an l2 ball)"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.regularizer) is not ElasticNet:
+            raise DeclarationError(f"regularizer: {self.name} takes an ElasticNet only")
+
+    @property
+    @abc.abstractmethod
+    def loss(self) -> MarginLoss:
+        """Phi of a resolved program."""
+
+    @abc.abstractmethod
+    def rows(self, records: Records) -> MarginRows:
+        """z, o and c of every record."""
+
+    @abc.abstractmethod
+    def row_bounds(self, domain: Domain, n_features: int) -> RowBounds:
+        """Bounds on z, o and c."""
+
+    def instance(
+        self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
+    ) -> Instance:
+        return self.resolve(records.domain)._bind(records, weights, gamma, noise)
+
+    def _bind(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
+        assert isinstance(self.regularizer, ElasticNet)
+        rows, domain = self.rows(records), records.domain
+        n, p = rows.Z.shape
+        b = np.zeros(p) if noise is None else np.asarray(noise, dtype=np.float64)
+        multipliers: Array = weights * rows.factor
+        data: dict[str, Value] = {
+            "Z": rows.Z,
+            "offset": rows.offset,
+            "multipliers": multipliers,
+            **self.penalty_data(domain, n, gamma, b),
+        }
+        ridge, theta_set = n * (gamma + self.regularizer.l2), self.feasible(domain)
+        model = MarginModel(
+            rows.Z,
+            self.loss,
+            ridge,
+            Penalty(theta_set, n * self.regularizer.l1),
+            norm_bound=theta_set.norm_bound(p),
+            multipliers=multipliers,
+            offset=rows.offset,
+            linear=b,
+        )
+        return Instance(self, lambda: data, model, ridge)
+
+    def reachable_radius(
+        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
+    ) -> float | None:
+        """The radius where Newton's method stops (:func:`~dp2erm_cvx.program.reach.radius_at_floor`).
+
+        None over an unbounded Theta, where a loss with flat tails may take more steps than a solve is given,
+        and for a curvature too small for floating point. Raises DeclarationError.
+        """
+        assert isinstance(self.regularizer, ElasticNet)
+        n, ridge, reach = public_reach(n_samples, gamma, noise_norm)
+        p = self.loss_constants(domain, n_features).n_parameters
+        bounds, theta_set = self.row_bounds(domain, n_features), self.feasible(domain)
+        loss = self.resolve(domain).loss
+        if not math.isfinite(theta_set.norm_bound(p)):
+            return None
+        longest = bounds.offset + bounds.norm * theta_set.norm_bound(p)
+        sizes = margin_sizes(
+            n,
+            p,
+            mass=bounds.factor,
+            row_bound=bounds.norm,
+            slope=loss.largest_slope(longest),
+            curvature=loss.largest_curvature(longest),
+            linear=reach,
+            offset=bounds.offset,
+            ridge=n * (ridge + self.regularizer.l2),
+            set_norm=theta_set.norm_bound(p),
+            set_rounding=theta_set.rounding(p),
+        )
+        return None if sizes is None else radius_at_floor(sizes)
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        Z = leaf("Z")
+        theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
+        penalties, constraints = self.penalties(leaf, theta)
+        objective = leaf("multipliers", nonneg=True) @ self.loss.declared(s) + penalties
+        margins = {"margins": s == Z @ theta - leaf("offset")}
+        return Declaration(objective, {"theta": theta, "margins": s}, margins | constraints)

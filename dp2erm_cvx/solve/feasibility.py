@@ -1,0 +1,54 @@
+"""Why hard moment targets cannot be met, and how far they would have to be relaxed."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import linprog
+
+from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.program.moment_target import MomentTargets
+
+#: A tolerance is called too small only beyond what the linear program may be wrong by.
+_SLACK = 1e-7
+
+
+def refuse_infeasible(targets: MomentTargets) -> None:
+    """Raise InfeasibleError where no weights meet the targets within their tolerance.
+
+    The linear program ``minimize s subject to |moments - values| <= s, w >= 0`` gives the smallest tolerance
+    that weights exist for; the moments that hold it up are those with a positive multiplier.
+    """
+    n, m = targets.moments.shape
+    upper = np.vstack(
+        [
+            np.column_stack([targets.moments.T, -np.ones(m)]),
+            np.column_stack([-targets.moments.T, -np.ones(m)]),
+        ]
+    )
+    totals = np.column_stack([targets.totals.T, np.zeros(len(targets.total_values))])
+    solved = linprog(
+        np.append(np.zeros(n), 1.0),
+        A_ub=upper,
+        b_ub=np.concatenate([targets.values, -targets.values]),
+        A_eq=totals,
+        b_eq=targets.total_values,
+        bounds=(0, None),
+        method="highs",
+    )
+    if solved.status == 2:
+        raise InfeasibleError("an arm without records cannot hold its share of the weight")
+    if solved.status != 0 or solved.fun <= targets.tolerance + _SLACK:
+        return
+    pull = -np.asarray(solved.ineqlin.marginals)
+    held = pull[:m] + pull[m:]
+    order = np.argsort(-held)
+    names = tuple(targets.names[k] for k in order if held[k] > 1e-9 * max(float(np.sum(held)), 1e-300))
+    smallest = float(solved.fun)
+    told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    raise InfeasibleError(
+        f"no weights meet the targets within {targets.tolerance:g}: {told} cannot be balanced better than "
+        f"{smallest:.3g}. Allow {smallest:.3g} or more, drop those balance functions, or use a "
+        "program with a ridge",
+        covariates=names,
+        smallest_tolerance=smallest,
+    )

@@ -1,0 +1,89 @@
+"""Individualized treatment rule by a Huber loss: outliers pull with a bounded gradient.
+
+minimize    sum_i w_i H(z_i - <x_i, theta>) + n R(theta) + n gamma/2 ||theta||^2 + <b, theta>
+subject to  theta in Theta
+
+with z_i = 2 (2 a_i - 1) y_i and H(r) = r^2 up to |r| = threshold, 2 threshold |r| - threshold^2 beyond. The
+gradient is at most 2 M threshold whatever Theta is, which a squared loss needs a small Theta for.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Self
+
+import numpy as np
+
+from dp2erm_cvx.program import (
+    ConvexSet,
+    Domain,
+    HuberLoss,
+    L1Ball,
+    LinearStage,
+    LossConstants,
+    MarginRows,
+    Records,
+    RowBounds,
+    WeightedMarginLoss,
+    public_size,
+    resolved,
+    squared_gradient_radius,
+)
+
+
+@dataclass(frozen=True)
+class HuberRule(LinearStage, WeightedMarginLoss):
+    """``threshold`` in units of the outcome (default M', half the largest |z|)."""
+
+    threshold: float | None = None
+
+    name = "itr_huber"
+    formula = (
+        "theta = argmin sum w_i H(2(2a_i-1)y_i - x_i'theta) + n R(theta) + n gamma/2 |theta|^2 + b'theta"
+    )
+    cone = "QP (SOCP over an l2 ball)"
+    citation = "Huber (1964); Xiao, Zhang & Lu (2019)"
+    theorem = "Theorems 1 and 2: zeta_c = min(2 M k, that of the squared loss), trace 2 M^2"
+    defaults = MappingProxyType({**LinearStage.defaults, "threshold": "M'"})
+    default_kind = L1Ball(1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is not None:
+            object.__setattr__(self, "threshold", public_size("threshold", self.threshold))
+
+    def default_set(self, domain: Domain) -> ConvexSet:
+        return L1Ball(domain.outcome_bound / domain.covariate_bound)
+
+    def resolve(self, domain: Domain) -> Self:
+        k = domain.outcome_bound if self.threshold is None else self.threshold
+        return dataclasses.replace(super().resolve(domain), threshold=k)
+
+    @property
+    def loss(self) -> HuberLoss:
+        return HuberLoss(resolved("threshold", self.threshold))
+
+    def rows(self, records: Records) -> MarginRows:
+        z = 2.0 * (2 * records.a - 1) * records.y
+        return MarginRows(self.covariates(records.domain, records.X), z, np.ones(len(z)))
+
+    def row_bounds(self, domain: Domain, n_features: int) -> RowBounds:
+        return RowBounds(self.size(domain, n_features)[1], 2 * domain.outcome_bound, 1.0)
+
+    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+        p, M, size = self.size(domain, n_features)
+        k = domain.outcome_bound if self.threshold is None else self.threshold
+        # gradients are 2 clip(r) x: of norm 2 M k at most, and each is one of the squared loss at a response
+        # between z and <x, theta>
+        response = max(2 * domain.outcome_bound, M * size)
+        squared = squared_gradient_radius(2 * M**2 * size, 2 * M * response)
+        return LossConstants(
+            n_parameters=p,
+            gradient_radius=min(squared, 2 * M * k),
+            hessian_trace=2 * M**2,
+            strong_convexity=self.regularizer.strong_convexity,
+            theta_bound=size if np.isfinite(size) else None,
+            # H(z) <= z^2 at theta = 0, so that gamma/2 ||theta||^2 <= 4 M'^2
+            outcome_bound=2 * domain.outcome_bound,
+            gradient_bound=2 * M * min(k, 2 * domain.outcome_bound + M * size),
+        )

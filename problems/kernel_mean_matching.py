@@ -1,0 +1,136 @@
+"""Kernel mean matching: weights under which a source sample looks like a target sample.
+
+minimize    ||F'w||^2 - 2 <c, w> + n ridge ||w||^2
+subject to  sum over the source of w_i = n,  w >= 0
+
+K = F F' the kernel matrix of the source and c_i = n mean_j K(x_i, t_j) over the target: up to a constant,
+||sum_i w_i phi(x_i) - n mean_j phi(t_j)||^2, n^2 times the squared discrepancy. For transfer of a regression
+to a population with other covariates (covariate shift), with ``regression`` as the second stage.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import (
+    Array,
+    Declaration,
+    Domain,
+    FirstStage,
+    Gaussian,
+    Instance,
+    Kernel,
+    Kind,
+    Leaves,
+    MatchingModel,
+    PublicSample,
+    Records,
+    StabilityBound,
+    Value,
+    checked_kernel,
+    factor,
+    kernel_weights_reach,
+    public_size,
+    refuse_gram,
+    sum_units,
+)
+
+
+@dataclass(frozen=True)
+class KernelMeanMatching(FirstStage):
+    """``target`` is a public sample, and every record a source; or None: the treated records are the target.
+
+    In the second case the target is private data as well, and both samples need the domain's ``arm_floor``;
+    target records get weight 0. A side without records is replaced by the other.
+    """
+
+    target: PublicSample | None = None
+    ridge: float = 1.0
+    kernel: Kernel = Gaussian()
+
+    kind = Kind.QUADRATIC
+    name = "kernel_mean_matching"
+    formula = "w = argmin |sum_i w_i phi(x_i) - n mean_j phi(t_j)|^2 + n mu |w|^2, sum w = n, w >= 0"
+    cone = "QP"
+    citation = "Huang et al. (2006); Gretton et al. (2009)"
+    theorem = "Theorem 6 with one block"
+
+    def __post_init__(self) -> None:
+        if self.target is not None and not isinstance(self.target, PublicSample):
+            raise DeclarationError("target: must be a PublicSample, or None for the treated records")
+        object.__setattr__(self, "ridge", public_size("ridge", self.ridge))
+        checked_kernel(self.kernel)
+
+    def samples(self, records: Records) -> tuple[NDArray[np.int64], Array]:
+        """Rows of the source, and the scaled covariates of the target (T, p)."""
+        everyone = np.arange(records.n_samples)
+        if self.target is not None:
+            skipped = 1 if records.domain.intercept else 0
+            if self.target.X.shape[1] != records.covariates.shape[1]:
+                raise DeclarationError(
+                    f"target has {self.target.X.shape[1]} columns, the records {records.covariates.shape[1]}"
+                )
+            return everyone, records.domain.features(self.target.X)[:, skipped:]
+        source, target = everyone[records.a == 0], everyone[records.a == 1]
+        if not (len(source) and len(target)):
+            source = target = everyone
+        return source, records.covariates[target]
+
+    def data(self, records: Records) -> dict[str, Value]:
+        model = self.model(records)
+        return {
+            "F": factor(model.Q),
+            "c": model.c,
+            "curvature": records.n_samples * self.ridge,
+            "total": float(records.n_samples),
+        }
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        F = leaf("F")
+        w = cp.Variable(F.shape[0], name="weights", nonneg=True)
+        objective = cp.sum_squares(F.T @ w) - 2 * leaf("c") @ w
+        objective += leaf("curvature", nonneg=True) * cp.sum_squares(w)
+        return Declaration(objective, {"weights": w}, {"total": cp.sum(w) == leaf("total", nonneg=True)})
+
+    def model(self, records: Records) -> MatchingModel:
+        source, target = self.samples(records)
+        refuse_gram(len(source))
+        n, rows = records.n_samples, records.covariates[source]
+        error = self.kernel.entry_error(records.domain.features_bound, rows.shape[1])
+        return MatchingModel(self.kernel, rows, target, n * self.ridge, source, n, error)
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        model = instance.model
+        assert isinstance(model, MatchingModel)
+        # a solver meets the total only approximately
+        return model.penalty.set.project(values["weights"])
+
+    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+        refuse_gram(n_samples)
+        rows = n_samples if self.target is None else len(self.target.X)
+        units = self.kernel.entry_error(domain.features_bound, n_features) + sum_units(rows)
+        found = kernel_weights_reach(
+            n_samples,
+            kernel_bound=self.kernel.bound(domain.features_bound),
+            ridge=self.ridge,
+            pooled=True,
+            entry_error=units,
+        )
+        return math.inf if found is None else found
+
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        return stability.kernel_mean_matching(
+            n_samples,
+            self.kernel.bound(domain.features_bound),
+            n_samples * self.ridge,
+            signed=self.kernel.signed,
+            public_target=self.target is not None,
+            arm_floor=domain.arm_floor,
+            relation=domain.relation,
+        )

@@ -1,0 +1,73 @@
+"""Stable balancing weights with a squared penalty in place of hard balance, on one simplex.
+
+minimize    alpha ( ||G_0'w - t||^2 + ||G_1'w - t||^2 ) + (1 - alpha) ||G_0'w - G_1'w||^2 + n ridge ||w||^2
+subject to  sum_i w_i = n,  w >= 0
+
+with rows g(x_i) = (constant, balance(x_i)), G_a those of arm a (the others 0) and t = G'1/2: weights of small
+variance whose moments are near those of the sample in either arm. ``stable_balancing_hard`` is the form with
+constraints, which no stability bound covers.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Self
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.program import (
+    BalanceFunctions,
+    BalanceKernel,
+    Domain,
+    Moments,
+    PooledKernelStage,
+    StabilityBound,
+    checked_balance,
+    public_constant,
+    resolved,
+)
+
+
+@dataclass(frozen=True)
+class StableBalancing(PooledKernelStage):
+    """``balance`` functions of the covariates beside a ``constant``, which holds arm masses near n/2.
+
+    ``constant`` defaults to the norm bound of the functions, ``ridge`` to the squared norm bound of both, so
+    that the stability bound does not depend on how covariates are scaled.
+    """
+
+    alpha: float = 1.0
+    ridge: float | None = None
+    balance: Moments | BalanceFunctions = Moments()
+    constant: float | None = None
+
+    name = "stable_balancing"
+    formula = "w = argmin a sum_c |G_c'w - t|^2 + (1-a) |G_0'w - G_1'w|^2 + n mu |w|^2, sum w = n, w >= 0"
+    citation = "Zubizarreta (2015), penalized"
+    theorem = "Theorem 6 with the kernel c^2 + <g, g'>"
+    defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_balance(self.balance)
+        object.__setattr__(self, "constant", public_constant(self.constant))
+
+    def resolve(self, domain: Domain) -> Self:
+        bound = self.balance.bound(domain.features_bound)
+        constant = bound if self.constant is None else self.constant
+        ridge = constant**2 + bound**2 if self.ridge is None else self.ridge
+        return dataclasses.replace(self, constant=constant, ridge=ridge)
+
+    @property
+    def kernel(self) -> BalanceKernel:
+        return BalanceKernel(self.balance, resolved("constant", self.constant))
+
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        # c^2 + <g, g'> >= c^2 - G^2
+        signed = self.kernel.constant < self.balance.bound(domain.features_bound)
+        return stability.pooled_kernel_balancing(
+            n_samples,
+            self.kernel.bound(domain.features_bound),
+            n_samples * self.mu,
+            alpha=self.alpha,
+            signed=signed,
+        )

@@ -1,0 +1,107 @@
+"""Stable balancing weights: least variance among the weights that balance every moment within a tolerance.
+
+minimize    sum_i w_i^2 / 2
+subject to  sum over arm a of w_i = n/2 for a = 0, 1,  w >= 0
+            | sum over arm a of w_i g_k(x_i) - (n/2) mean g_k |  <=  (n/2) tolerance   for all a, k
+
+in units of the scaled covariates. Not private: the constraints depend on the data, no stability bound exists
+for them, and whether they have a solution depends on the data as well.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.program import (
+    Array,
+    BalanceFunctions,
+    Declaration,
+    Domain,
+    FirstStage,
+    HardBalanceModel,
+    Instance,
+    Leaves,
+    Moments,
+    MomentTargets,
+    Records,
+    StabilityBound,
+    Value,
+    checked_balance,
+    moment_names,
+    public_number,
+)
+
+
+@dataclass(frozen=True)
+class StableBalancingHard(FirstStage):
+    """``tolerance`` > 0 on every standardized moment. Raises InfeasibleError where no weights meet it."""
+
+    tolerance: float = 0.05
+    balance: Moments | BalanceFunctions = Moments()
+
+    name = "stable_balancing_hard"
+    formula = "w = argmin sum w^2, sum_c w = n/2, w >= 0, |sum_c w g - n/2 mean g| <= n/2 tolerance"
+    cone = "QP"
+    citation = "Zubizarreta (2015)"
+    theorem = "none: not private"
+    relations = frozenset()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tolerance", public_number("tolerance", self.tolerance, above=0))
+        checked_balance(self.balance)
+
+    def rows(self, records: Records) -> tuple[Array, Array, Array]:
+        """B (n, 2 + 2k): arm indicators, then moments by arm; targets and tolerances (2 + 2k,)."""
+        g, inside = self.balance(records.covariates), records.a[:, None].astype(np.float64)
+        arms = np.hstack([1 - inside, inside])
+        B = np.hstack([arms, (1 - inside) * g, inside * g])
+        mean = g.mean(axis=0) / 2
+        half = np.full(2 * g.shape[1], self.tolerance / 2)
+        return B, np.concatenate([[0.5, 0.5], mean, mean]), np.concatenate([[0.0, 0.0], half])
+
+    def data(self, records: Records) -> dict[str, Value]:
+        B, target, tolerance = self.rows(records)
+        return {"B": B, "target": target, "tolerance": tolerance}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        B = leaf("B")
+        n = B.shape[0]
+        w = cp.Variable(n, name="weights", nonneg=True)
+        missed = B.T @ w / n - leaf("target")
+        return Declaration(
+            cp.sum_squares(w) / 2,
+            {"weights": w},
+            {"above": missed <= leaf("tolerance"), "below": -missed <= leaf("tolerance")},
+        )
+
+    def model(self, records: Records) -> HardBalanceModel:
+        return HardBalanceModel(*self.rows(records))
+
+    def targets(self, records: Records) -> MomentTargets:
+        B, target, _ = self.rows(records)
+        n = records.n_samples
+        # twice the share of an arm, so that the tolerance is on its mean
+        names = tuple(
+            f"{name} ({arm})"
+            for arm in ("control", "treated")
+            for name in moment_names(self.balance, records)
+        )
+        return MomentTargets(
+            B[:, :2], n * target[:2], 2 * B[:, 2:] / n, 2 * target[2:], names, self.tolerance
+        )
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        model = instance.model
+        assert isinstance(model, HardBalanceModel)
+        # stationarity: w = max(0, B (below - above) / n)
+        point: Array = (duals["below"] - duals["above"]) / model.n
+        return np.where(np.abs(point) > 1e-6 * np.max(np.abs(point), initial=0.0), point, 0.0)
+
+    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+        raise CalibrationError(
+            "hard stable balancing has no stability bound: its constraints depend on the data. Use "
+            "stable_balancing, which penalizes imbalance"
+        )
