@@ -56,7 +56,7 @@ ONLY = {
     "calibration": {"errors", "privacy"},
     "mechanism": {"errors", "privacy", "calibration"},
     "ledger": {"errors", "privacy", "calibration", "release"},
-    "diagnostics": {"errors"},
+    "diagnostics": {"errors", "privacy", "tables"},
     "plots": {"errors", "diagnostics", "experiments", "audit"},
     "experiment_plots": {"errors", "experiments"},
     "problems": {"errors", "privacy", "domain", "program", "stability"},
