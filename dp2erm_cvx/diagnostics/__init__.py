@@ -7,10 +7,14 @@ covered by the guarantee.
 
 from dp2erm_cvx.diagnostics.balance import ArmSummary, BalanceTable, balance_table
 from dp2erm_cvx.diagnostics.statistics import effective_sample_size
+from dp2erm_cvx.diagnostics.weights import ArmWeights, WeightSummary, weight_summary
 
 __all__ = [
     "ArmSummary",
+    "ArmWeights",
     "BalanceTable",
+    "WeightSummary",
     "balance_table",
     "effective_sample_size",
+    "weight_summary",
 ]
