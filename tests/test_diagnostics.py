@@ -253,6 +253,51 @@ def test_love_plot_shows_the_table(tmp_path: Path) -> None:
     assert "not private" in axes.get_title(loc="left")
 
 
+@pytest.mark.parametrize("statistic", ["variance_ratio", "ks"])
+def test_love_plot_of_another_statistic(statistic: str) -> None:
+    table = plotted()
+    axes = love_plot(table, statistic=statistic)  # type: ignore[arg-type]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    for points, when in zip(axes.collections[1:], ("before", "after"), strict=True):
+        shown = dict(zip(names, points.get_offsets()[:, 0], strict=True))
+        expected = dict(zip(table.columns, getattr(table, f"{statistic}_{when}"), strict=True))
+        for name in ("age", "weight"):
+            assert float(shown[name]) == pytest.approx(expected[name])
+    undefined = [text.get_text() for text in axes.texts]
+    assert undefined == (["not defined"] if statistic == "variance_ratio" else [])
+    marks = [line.get_xdata()[0] for line in axes.lines]
+    assert marks == ([2.0, 0.5, 1.0] if statistic == "variance_ratio" else [0.1])
+
+
+def test_ratios_are_ordered_by_their_distance_from_one() -> None:
+    rng = np.random.default_rng(0)
+    arms = np.arange(400) % 2
+    scales = np.array([1.0, 1.5, 4.0])
+    covariates = rng.normal(size=(400, 3)) * np.where(arms[:, None] == 1, [1.0, 1.5, 0.25], 1.0)
+    table = balance_table(covariates, arms, np.ones(400), [f"{scale:g}" for scale in scales])
+    axes = love_plot(table, statistic="variance_ratio")
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["1", "1.5", "4"]
+
+
+def test_a_ratio_of_zero_is_drawn_at_the_end_of_the_axis() -> None:
+    column = np.array([[1.0], [1.0], [4.0], [2.0], [3.0]])
+    table = balance_table(column, [1, 1, 1, 0, 0], [1, 1, 0, 1, 1])
+    axes = love_plot(table, statistic="variance_ratio")
+    assert axes.collections[2].get_offsets()[0, 0] == pytest.approx(axes.get_xlim()[0])
+    assert 0 < axes.get_xlim()[0] < 0.5
+    none_before = np.array([[1.0, 0.0], [1.0, 90.0], [1.0, -90.0], [2.0, 1.0], [3.0, 2.0]])
+    table = balance_table(none_before, [1, 1, 1, 0, 0], np.ones(5), ["nothing", "much"])
+    axes = love_plot(table, statistic="variance_ratio")
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["much", "nothing"]
+
+
+def test_love_plot_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(DeclarationError, match="statistic = 'mean': must be one of smd, variance_ratio, ks"):
+        love_plot(plotted(), statistic="mean")  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match=r"threshold = 0\.1: must be above 1"):
+        love_plot(plotted(), statistic="variance_ratio", threshold=0.1)
+
+
 def test_love_plot_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in (tmp_path / "absent" / "love.png", tmp_path / "love.docx"):
         with pytest.raises(DeclarationError, match="cannot be written"):
