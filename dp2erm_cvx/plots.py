@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dp2erm_cvx.diagnostics import BalanceTable
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.figures import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,9 +28,15 @@ _STYLES: dict[str, dict[str, Any]] = {
     "paper, usable": {"linewidth": 5, "alpha": 0.3, "zorder": 1},
     "universal": {"linestyle": "-."},
 }
-#: What to leave out so that the same figure is the same file.
-_DATED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _BEFORE, _AFTER = "#b35900", "#1f5fa8"
+
+Statistic = Literal["smd", "variance_ratio", "ks"]
+#: What the axis says, and where the usual mark of good balance is.
+_STATISTICS: dict[Statistic, tuple[str, float]] = {
+    "smd": ("absolute standardized mean difference", 0.1),
+    "variance_ratio": ("variance ratio, treated / control", 2.0),
+    "ks": ("Kolmogorov-Smirnov statistic", 0.1),
+}
 
 
 def love_plot(
@@ -37,34 +44,56 @@ def love_plot(
     path: str | Path | None = None,
     *,
     ax: Axes | None = None,
-    threshold: float = 0.1,
+    threshold: float | None = None,
+    statistic: Statistic = "smd",
 ) -> Axes:
-    """Absolute standardized mean differences before and after weighting, one line per covariate.
+    """One balance statistic before and after weighting, one line per covariate.
 
     Not differentially private: for the data holder only.
 
     Parameters
     ----------
     table
-        From :func:`~dp2erm_cvx.diagnostics.balance_table`. Undefined differences are left out.
+        From :func:`~dp2erm_cvx.diagnostics.balance_table`. Undefined entries are left out; a covariate
+        without any says so.
     path
         Where to save the figure: .png, .svg or .pdf.
     ax
         Axes to draw on; a new figure otherwise.
     threshold
-        Where to draw the usual mark of good balance.
+        Where to draw the usual mark of good balance: 0.1, or for variance ratios 2 and 1/2 (Austin 2009).
+    statistic
+        ``"smd"``, the absolute standardized mean differences; ``"variance_ratio"``, on a logarithmic axis
+        with ratios of 0 at its left end; ``"ks"``, the Kolmogorov-Smirnov statistics.
 
     Raises
     ------
     DeclarationError
-        matplotlib is missing, or the file cannot be written.
+        matplotlib is missing, the file cannot be written, the statistic is unknown, or the threshold of a
+        ratio is not above 1.
     """
-    before, after = np.abs(table.smd_before), np.abs(table.smd_after)
-    order = np.argsort(np.where(np.isnan(before), -1.0, before), kind="stable")
+    if statistic not in _STATISTICS:
+        raise DeclarationError(f"statistic = {shown(statistic)}: must be one of {', '.join(_STATISTICS)}")
+    label, usual = _STATISTICS[statistic]
+    mark = usual if threshold is None else threshold
+    ratio = statistic == "variance_ratio"
+    if ratio and not mark > 1:
+        raise DeclarationError(f"threshold = {shown(mark)}: must be above 1 for variance ratios")
+    before, after = (np.abs(getattr(table, f"{statistic}_{when}")) for when in ("before", "after"))
+    if ratio:
+        drawn = np.concatenate([before, after, [1 / mark, mark]])
+        left = 0.8 * float(np.min(drawn[drawn > 0]))
+        # 0 is the worst ratio of all, and has no place on a logarithmic axis
+        worst = before == 0
+        before, after = np.maximum(before, left), np.maximum(after, left)
+        size = np.where(worst, np.inf, np.abs(np.log(before)))
+    else:
+        left, size = 0.0, before
+    order = np.argsort(np.where(np.isnan(size), -1.0, size), kind="stable")
     places = np.arange(len(order))
     if ax is None:
         # a Figure of its own rather than pyplot's: no window system, no global state
-        ax = _figure(6.4, 1.4 + 0.32 * len(order)).add_subplot()
+        ax = new_figure(7.8 if ratio else 6.4, 1.4 + 0.32 * len(order)).add_subplot()
     ax.hlines(places, before[order], after[order], color="0.8", linewidth=1.5, zorder=1)
     ax.scatter(
         before[order],
@@ -74,22 +103,40 @@ def love_plot(
         edgecolors=_BEFORE,
         linewidths=1.6,
         label="before",
+        clip_on=False,
         zorder=2,
     )
     ax.scatter(after[order], places, s=42, color=_AFTER, label="after weighting", clip_on=False, zorder=3)
-    ax.axvline(threshold, color="0.4", linewidth=1, linestyle="--", label=f"{threshold:g}")
+    name = f"{mark:g}" if not ratio else f"{1 / mark:g} and {mark:g}"
+    ax.axvline(mark, color="0.4", linewidth=1, linestyle="--", label=name)
+    if ratio:
+        from matplotlib.ticker import NullLocator
+
+        ax.axvline(1 / mark, color="0.4", linewidth=1, linestyle="--")
+        ax.axvline(1.0, color="0.8", linewidth=1, zorder=0)
+        ax.set_xscale("log")
+        octaves = np.arange(np.ceil(np.log2(left)), np.log2(np.nanmax(drawn)) + 1)
+        ax.set_xticks(2.0 ** octaves[octaves % (1 + len(octaves) // 8) == 0])
+        ax.xaxis.set_major_formatter("{x:.3g}")
+        ax.xaxis.set_minor_locator(NullLocator())
+    aside: dict[str, Any] = {"color": "0.5", "va": "center", "bbox": {"color": "white", "pad": 1.0}}
+    for place in places[np.isnan(before[order]) & np.isnan(after[order])]:
+        ax.text(0.02, place, "not defined", transform=ax.get_yaxis_transform(), **aside)
     ax.set_yticks(places, [table.columns[k] for k in order])
-    ax.set_xlim(left=0.0)
+    ax.set_xlim(left=left)
     ax.set_ylim(-0.7, len(order) - 0.3)
-    ax.set_xlabel("absolute standardized mean difference")
+    ax.set_xlabel(label)
     ax.set_title("Covariate balance (not private)", loc="left", fontsize="medium")
-    ax.legend(loc="lower right", frameon=False)
+    if ratio:  # which leave no corner empty
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    else:
+        ax.legend(loc="lower right", frameon=False)
     ax.spines[["top", "right"]].set_visible(False)
     if path is not None:
         figure = ax.get_figure(root=True)
         if figure is None:
             raise DeclarationError("ax belongs to no figure: nothing can be saved")
-        _save(figure, path)
+        save(figure, path)
     return ax
 
 
@@ -108,7 +155,7 @@ def bound_plot(panels: Sequence[Panel], path: str | Path) -> Figure:
     One color per program where there are several, else one per family.
     Raises DeclarationError where matplotlib is missing or the file cannot be written.
     """
-    figure = _figure(1.0 + 5.6 * len(panels), 4.4)
+    figure = new_figure(1.0 + 5.6 * len(panels), 4.4)
     for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         programs = list(dict.fromkeys(curve.program for curve in panel.curves))
         for k, curve in enumerate(panel.curves):
@@ -123,23 +170,5 @@ def bound_plot(panels: Sequence[Panel], path: str | Path) -> Figure:
         ax.grid(color="0.9", linewidth=0.6)
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, fontsize="small")
-    _save(figure, path)
+    save(figure, path)
     return figure
-
-
-def _figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise DeclarationError("plots need matplotlib: pip install 'dp2erm-cvx[plots]'") from None
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _save(figure: Figure, path: str | Path) -> None:
-    from matplotlib import rc_context
-
-    try:
-        with rc_context({"svg.hashsalt": "dp2erm"}):
-            figure.savefig(path, dpi=150, metadata=_DATED.get(Path(path).suffix.lower()))
-    except (OSError, ValueError) as error:
-        raise DeclarationError(f"{path}: cannot be written: {str(error).splitlines()[0]}") from None

@@ -39,7 +39,9 @@ ORDER = (
     "tuning",
     "audit",
     "experiments",
+    "figures",
     "plots",
+    "diagnostic_plots",
     "experiment_plots",
     "report",
     "cli",
@@ -56,8 +58,10 @@ ONLY = {
     "calibration": {"errors", "privacy"},
     "mechanism": {"errors", "privacy", "calibration"},
     "ledger": {"errors", "privacy", "calibration", "release"},
-    "diagnostics": {"errors"},
-    "plots": {"errors", "diagnostics", "experiments", "audit"},
+    "diagnostics": {"errors", "privacy", "tables"},
+    "figures": {"errors"},
+    "plots": {"errors", "figures", "diagnostics", "experiments", "audit"},
+    "diagnostic_plots": {"errors", "figures", "diagnostics"},
     "experiment_plots": {"errors", "experiments"},
     "problems": {"errors", "privacy", "domain", "program", "stability"},
 }
@@ -65,7 +69,7 @@ ONLY = {
 #: These third parties stay where they are needed.
 HOMES = {
     "cvxpy": {"program", "solve", "problems"},
-    "matplotlib": {"plots", "experiment_plots", "report"},
+    "matplotlib": {"figures", "plots", "diagnostic_plots", "experiment_plots", "report"},
     "flint": {"mechanism"},
     "opendp": {"mechanism", "interop"},
     "random": {"mechanism"},

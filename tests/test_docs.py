@@ -49,6 +49,7 @@ def run(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         "quickstart.md",
         "domain.md",
         "guarantee.md",
+        "diagnostics.md",
         "ledger.md",
         "calibration.md",
         "solving.md",

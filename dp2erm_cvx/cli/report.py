@@ -44,11 +44,18 @@ def show_balance(table: BalanceTable, *, stderr: bool) -> None:
     covariates = grid("covariate", "SMD before", "SMD after")
     for row in table.rows():
         covariates.add_row(*row)
+    shapes = grid("covariate", "variance ratio before", "after", "KS before", "after")
+    for shape in table.distribution_rows():
+        shapes.add_row(*shape)
+    targets = grid("arm less all, in SD", "control before", "after", "treated before", "after")
+    for target in table.target_rows():
+        targets.add_row(*target)
     arms = grid("arm", "records", "mass before", "mass after", "ESS before", "ESS after")
     for arm in table.arm_rows():
         arms.add_row(*arm)
-    screen.print(covariates)
-    screen.print()
+    for part in (covariates, shapes, targets):
+        screen.print(part)
+        screen.print()
     screen.print(arms)
     for note in table.notes:
         screen.print(f"note: {note}")
