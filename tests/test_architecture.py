@@ -38,6 +38,7 @@ ORDER = (
     "interop",
     "tuning",
     "audit",
+    "conformance",
     "experiments",
     "figures",
     "plots",

@@ -12,6 +12,7 @@ from dp2erm_cvx.program.balance import (
 )
 from dp2erm_cvx.program.composite import Composite, Penalty
 from dp2erm_cvx.program.declaration import Compiled, Declaration, Leaves, Value, parameter_cost
+from dp2erm_cvx.program.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.entropy import EntropyFirstStage, RidgedEntropyFirstStage
 from dp2erm_cvx.program.exponential import ExponentialModel, HardExponentialModel
 from dp2erm_cvx.program.factored_model import FactoredKernelModel
@@ -70,6 +71,7 @@ __all__ = [
     "Composite",
     "ConvexSet",
     "Declaration",
+    "DirectFirstStage",
     "Domain",
     "ElasticNet",
     "Energy",
