@@ -54,6 +54,7 @@ def run(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         "calibration.md",
         "solving.md",
         "adding_a_program.md",
+        "tutorials/add_a_scheme.md",
     ],
 )
 def test_python_blocks_run(name, tmp_path, monkeypatch):
@@ -238,3 +239,15 @@ def test_kernel_reference_values(row):
     else:
         bound = stability.pooled_kernel_balancing(int(n), 1.0, float(ridge))
     assert pytest.approx(float(stated), rel=0.01) == bound.V
+
+
+def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = blocks("tutorials/add_a_scheme.md", "python")[0]
+    assert len(source.splitlines()) < 60
+    Path("matching.py").write_text(source, encoding="utf-8")
+    ran = CliRunner().invoke(main, ["check-program", "matching.py", "--seconds", "0.2", "--json"])
+    assert ran.exit_code == 0
+    (shown,) = blocks("tutorials/add_a_scheme.md", "text")
+    for outcome in json.loads(ran.stdout)[0]["outcomes"]:
+        assert re.search(rf"^  {outcome['status']} +{outcome['check']} ", shown, flags=re.MULTILINE), outcome
