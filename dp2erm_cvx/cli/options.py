@@ -127,7 +127,10 @@ setting_options = _apply(
 second_stage_options = _apply(
     [
         click.option(
-            "--second-stage", default="itr", show_default=True, help="itr, arm_means or plug_in_ate."
+            "--second-stage",
+            default="itr",
+            show_default=True,
+            help="Name of a second stage: see dp2erm programs.",
         ),
         click.option(
             "--theta-set",
