@@ -118,7 +118,11 @@ def test_outputs_agree_up_to_the_last_digit():
     assert not agree("1.23 1.23", "1.23")
 
 
-@pytest.mark.parametrize("name", TUTORIALS)
+#: Its command searches for a time, so what it prints differs from run to run; see its own test.
+TIMED = "add_a_scheme"
+
+
+@pytest.mark.parametrize("name", sorted(set(TUTORIALS) - {TIMED}))
 def test_tutorials_print_what_they_quote(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
@@ -170,7 +174,6 @@ def test_tutorials_say_what_a_seed_does():
         "calibration.md",
         "solving.md",
         "adding_a_program.md",
-        "tutorials/add_a_scheme.md",
     ],
 )
 def test_python_blocks_run(name, tmp_path, monkeypatch):
@@ -364,6 +367,9 @@ def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeyp
     Path("matching.py").write_text(source, encoding="utf-8")
     ran = CliRunner().invoke(main, ["check-program", "matching.py", "--seconds", "0.2", "--json"])
     assert ran.exit_code == 0
-    (shown,) = blocks("tutorials/add_a_scheme.md", "text")
+    shown = blocks("tutorials/add_a_scheme.md", "text")[0]
+    found = [step for step in steps(f"tutorials/{TIMED}.md") if step[0] == "python"]
+    for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
+        assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
     for outcome in json.loads(ran.stdout)[0]["outcomes"]:
         assert re.search(rf"^  {outcome['status']} +{outcome['check']} ", shown, flags=re.MULTILINE), outcome

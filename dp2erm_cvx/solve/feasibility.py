@@ -37,7 +37,7 @@ def refuse_infeasible(targets: MomentTargets) -> None:
     )
     if solved.status == 2:
         raise InfeasibleError("an arm without records cannot hold its share of the weight")
-    if solved.status != 0 or solved.fun <= targets.tolerance + _SLACK:
+    if solved.status != 0 or solved.fun is None or solved.fun <= targets.tolerance + _SLACK:
         return
     pull = -np.asarray(solved.ineqlin.marginals)
     held = pull[:m] + pull[m:]

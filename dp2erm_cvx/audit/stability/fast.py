@@ -124,7 +124,7 @@ class KernelScout(Scout):
         same = arm[:, :, None] == arm[:, None, :]
         present = count > 0
         # masses u = count p of the groups: sum p_i^2 over a group is u^2 / count
-        ridge = self.universe.n_samples * self.program.ridge / np.where(present, count, 1.0)
+        ridge = self.universe.n_samples * self.program.mu / np.where(present, count, 1.0)
         Q = np.where(same, 1.0, alpha - 1.0) * K + ridge[:, :, None] * np.eye(m)
         c = (0.5 if self.pooled else 1.0) * alpha * np.einsum("bij,bj->bi", K, count / n)
         sizes = np.stack([np.sum(count * (arm == side), axis=1) for side in (0, 1)], axis=1)
@@ -174,10 +174,10 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
     if isinstance(program, ClosedFormWeights):
         return ClosedFormScout(program, universe)
     if isinstance(program, KernelFirstStage):
-        model = program.model(_two(universe))
+        quadratic = program.model(_two(universe))
         # exact types: a subclass could solve another problem
-        if type(model) is KernelModel or type(model) is FactoredKernelModel:
-            return KernelScout(program, universe, model)
+        if type(quadratic) is KernelModel or type(quadratic) is FactoredKernelModel:
+            return KernelScout(program, universe, quadratic)
         return None
     if getattr(program, "base_measure", None) is not None:
         return None
