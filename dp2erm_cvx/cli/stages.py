@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.cli.options import names, number_or_text
-from dp2erm_cvx.cli.reading import read_settings
+from dp2erm_cvx.cli.reading import read_setting, read_settings
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ def second_stage(name: str, options: dict[str, Any], columns: tuple[str, ...], d
         settings["features"] = tuple(_feature(feature, columns, domain) for feature in features)
     if options["features_bound"] is not None:
         settings["features_bound"] = options["features_bound"]
+    for text in options["second_settings"]:
+        setting, value = read_setting(text)
+        if setting in settings or setting in ("theta_set", "regularizer", "features"):
+            raise DeclarationError(f"--second-set {setting}: it has an option of its own, or is given twice")
+        settings[setting] = value
     return registry.build(registry.second_stages(), name, **settings)
 
 

@@ -16,6 +16,7 @@ from dp2erm_cvx.program.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.entropy import EntropyFirstStage, RidgedEntropyFirstStage
 from dp2erm_cvx.program.exponential import ExponentialModel, HardExponentialModel
 from dp2erm_cvx.program.factored_model import FactoredKernelModel
+from dp2erm_cvx.program.feasibility import refuse_infeasible
 from dp2erm_cvx.program.first_stage import (
     ClosedFormWeights,
     FirstStage,
@@ -147,6 +148,7 @@ __all__ = [
     "public_ridge",
     "public_size",
     "refuse_gram",
+    "refuse_infeasible",
     "resolved",
     "squared_gradient_radius",
     "sum_units",

@@ -150,12 +150,10 @@ class HuberLoss(MarginLoss):
         return slope
 
     def curvature(self, s: Array) -> Array:
-        curvature: Array = 2.0 * (np.abs(s) <= self.threshold)
-        return curvature
+        return 2.0 * (np.abs(s) <= self.threshold).astype(np.float64)
 
     def least_curvature(self, s: Array, reach: Array) -> Array:
-        least: Array = 2.0 * (np.abs(s) + reach < self.threshold)
-        return least
+        return 2.0 * (np.abs(s) + reach < self.threshold).astype(np.float64)
 
     def slope_error(self, s: Array, error: Array) -> Array:
         return 2 * error
