@@ -64,6 +64,8 @@ def test_the_kind_of_every_first_stage_is_one_with_a_theorem_where_it_is_private
         assert (cls.kind is Kind.DIRECT) == (not cls.relations), name
 
 
+_BEFORE = "    def constants("
+
 #: By template: what is changed in it, and the checks of which one has to notice.
 WRONG = {
     "half a diameter": (
@@ -77,6 +79,44 @@ WRONG = {
         {"constants"},
     ),
     "a radius that is too small": ("exponential", [("radius=r,", "radius=r / 20,")], {"constants"}),
+    "a log weight that is steeper than declared": (
+        "exponential",
+        [("np.maximum(0.0, -s)", "np.maximum(0.0, -2 * s)")],
+        {"constants"},
+    ),
+    "rows that see other records": (
+        "exponential",
+        [
+            (
+                _BEFORE,
+                "    def rows(self, records):\n        Z = super().rows(records)\n"
+                "        return Z / max(1.0, 9 * np.max(np.abs(Z.mean(axis=0))))\n\n" + _BEFORE,
+            )
+        ],
+        {"constants"},
+    ),
+    "rows that are longer than declared": (
+        "exponential",
+        [
+            (
+                _BEFORE,
+                "    def rows(self, records):\n        return 2 * super().rows(records)\n\n" + _BEFORE,
+            )
+        ],
+        {"constants"},
+    ),
+    "a loss with another slope": (
+        "exponential",
+        [
+            ("loss = LogisticLoss()", "loss = _Loss()"),
+            (
+                "@dataclass(frozen=True)",
+                "class _Loss(LogisticLoss):\n    def slope(self, s):\n"
+                "        return 1.01 * super().slope(s)\n\n\n@dataclass(frozen=True)",
+            ),
+        ],
+        {"constants", "solver agreement"},
+    ),
     "the bound of uniform weights": (
         "exponential",
         [

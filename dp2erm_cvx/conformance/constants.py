@@ -6,12 +6,20 @@ import math
 
 import numpy as np
 
+from dp2erm_cvx.conformance.margins import wrong_loss, wrong_margin
 from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
 from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, edge_records, neighbors
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.program import FirstStage, KernelFirstStage, LossConstants, SecondStage, SeparableFirstStage
+from dp2erm_cvx.program import (
+    FirstStage,
+    KernelFirstStage,
+    LossConstants,
+    SecondStage,
+    SeparableFirstStage,
+    WeightedMarginLoss,
+)
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import Region, Report, ball, check_kernel, check_second_stage, check_separable
 from dp2erm_cvx.stability import record_domain as region_of
@@ -25,6 +33,11 @@ def constants(subject: Subject) -> Outcome:
     program = subject.program
     domain = check_domain()
     try:
+        if isinstance(program, WeightedMarginLoss):
+            bounds, p = program.row_bounds(domain, N_FEATURES), subject.n_parameters(domain)
+            reach = bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p)
+            if wrong := wrong_loss(program.resolve(domain).loss, min(reach, 30.0)):
+                return failed(_CHECK, wrong)
         if isinstance(program, SecondStage):
             return _judged(_loss(program.resolve(domain), domain, subject))
         assert isinstance(program, FirstStage)
@@ -56,8 +69,11 @@ def _judged(report: Report) -> Outcome:
 
 
 def _reached(program: SeparableFirstStage) -> Outcome | None:
-    """Whether a fitted coefficient leaves the declared radius, over which the diameters are taken."""
+    """What is wrong about a margin, or a fitted coefficient beyond the declared radius."""
     pairs = neighbors(10, 25, seed=1)
+    wrong = wrong_margin(program, check_domain(), program.constants(check_domain()).radius)
+    if wrong:
+        return failed(_CHECK, wrong)
     for records in [*edge_records().values(), *(one for pair in pairs for one in pair)]:
         found = solve(program.instance(records), throw=False)
         length, declared = float(np.linalg.norm(found.point)), program.constants(records.domain).radius
