@@ -28,6 +28,7 @@ ORDER = (
     "mechanism",
     "value",
     "release",
+    "released",
     "ledger",
     "diagnostics",
     "plan",
