@@ -35,7 +35,7 @@ def effects(release: Release, X: Any) -> Array:
 
 
 def recommend(release: Release, X: Any) -> NDArray[np.int64]:
-    """Recommended treatment (m,), 1 where the estimated effect is positive. Raises as :func:`effects` does."""
+    """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects` does."""
     return (effects(release, X) > 0).astype(np.int64)
 
 
