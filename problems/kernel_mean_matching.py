@@ -116,7 +116,10 @@ class KernelMeanMatching(FirstStage):
     def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
         refuse_gram(n_samples)
         rows = n_samples if self.target is None else len(self.target.X)
-        units = self.kernel.entry_error(domain.features_bound, n_features) + sum_units(rows)
+        # in units of sqrt(m) C n the model counts an entry 6 times, 4 for K and 2 for c, whose sum over the
+        # target counts 2 and whose products 32 more; kernel_weights_reach counts 4 for what it is given
+        entry = self.kernel.entry_error(domain.features_bound, n_features)
+        units = 1.5 * entry + 0.5 * sum_units(rows) + 8.0
         found = kernel_weights_reach(
             n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),

@@ -8,6 +8,7 @@ in units of the scaled covariates. Not private: the constraints depend on the da
 for them, and whether they have a solution depends on the data as well.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -58,7 +59,9 @@ class StableBalancingHard(FirstStage):
         g, inside = self.balance(records.covariates), records.a[:, None].astype(np.float64)
         arms = np.hstack([1 - inside, inside])
         B = np.hstack([arms, (1 - inside) * g, inside * g])
-        mean = g.mean(axis=0) / 2
+        # exactly rounded: added one after another, a constant column alone would be off by far more than the
+        # certificate allows for over many records
+        mean = np.array([math.fsum(column) for column in g.T]) / len(g) / 2
         half = np.full(2 * g.shape[1], self.tolerance / 2)
         return B, np.concatenate([[0.5, 0.5], mean, mean]), np.concatenate([[0.0, 0.0], half])
 

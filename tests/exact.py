@@ -19,6 +19,7 @@ from dp2erm_cvx.program import (
     EntropyFirstStage,
     L1Ball,
     L2Ball,
+    SecondStage,
     WeightedLeastSquares,
     WholeSpace,
 )
@@ -26,6 +27,8 @@ from dp2erm_cvx.program import (
 mp.mp.dps = 50
 
 Vector = list[Any]
+#: The gradient and the Hessian at a point.
+Derivatives = Callable[[Vector], tuple[Vector, Any]]
 _TINY = mp.mpf(10) ** -40
 
 
@@ -45,9 +48,30 @@ def logistic(
     records: Records, ridge: Any, radius: float, trim: float, start: Array, noise: Array | None = None
 ) -> tuple[Vector, Vector]:
     """(lambda, weights) of the logistic propensity program, perturbed by ``noise`` if there is one."""
+    found, scores = _propensity(records, ridge, radius, start, noise)
+    return found, _normalized([min(1 + mp.exp(-s), mp.mpf(trim)) for s in scores])
+
+
+def overlap(records: Records, ridge: Any, radius: float, start: Array) -> tuple[Vector, Vector]:
+    """(lambda, overlap weights): the probability of the other arm."""
+    found, scores = _propensity(records, ridge, radius, start, None)
+    return found, _normalized([1 / (1 + mp.exp(s)) for s in scores])
+
+
+def _propensity(
+    records: Records, ridge: Any, radius: float, start: Array, noise: Array | None
+) -> tuple[Vector, Vector]:
+    """(lambda, margins) of the logistic regression of a on x."""
+    found = _minimize(propensity_derivatives(records, ridge, noise), to_mp(start), radius)
+    rows = to_mp((2 * records.a - 1)[:, None] * records.X)
+    return found, [_dot(z, found) for z in rows]
+
+
+def propensity_derivatives(records: Records, ridge: Any, noise: Array | None = None) -> Derivatives:
+    """Gradient and Hessian of the logistic regression of a on x."""
     rows = to_mp((2 * records.a - 1)[:, None] * records.X)
     m = len(rows) * mp.mpf(ridge)
-    b = to_mp(np.zeros(len(start)) if noise is None else noise)
+    b = to_mp(np.zeros(len(rows[0])) if noise is None else noise)
 
     def derivatives(v: Vector) -> tuple[Vector, Any]:
         slopes = [1 / (1 + mp.exp(_dot(z, v))) for z in rows]
@@ -57,9 +81,89 @@ def logistic(
         ]
         return gradient, _second_moment(rows, [s * (1 - s) for s in slopes], m)
 
-    found = _minimize(derivatives, to_mp(start), radius)
-    factors = [1 + mp.exp(-_dot(z, found)) for z in rows]
-    return found, _normalized([min(f, mp.mpf(trim)) for f in factors])
+    return derivatives
+
+
+def tilting(program: Any, records: Records, start: Array) -> tuple[Vector, Vector]:
+    """(lambda, weights) of inverse probability tilting."""
+    found = _minimize(tilting_derivatives(program, records), to_mp(start), program.radius)
+    rows, _ = _tilting_rows(program, records)
+    return found, _normalized([1 + mp.exp(-_dot(b, found)) for b in rows])
+
+
+def tilting_derivatives(program: Any, records: Records) -> Derivatives:
+    """Gradient and Hessian of inverse probability tilting."""
+    rows, others = _tilting_rows(program, records)
+    linear = [mp.fsum(column) for column in zip(*others, strict=True)]
+    m = len(rows) * mp.mpf(program.ridge)
+
+    def derivatives(v: Vector) -> tuple[Vector, Any]:
+        tilts = [mp.exp(-_dot(b, v)) for b in rows]
+        gradient = [
+            linear[k] + m * v[k] - mp.fsum(t * b[k] for t, b in zip(tilts, rows, strict=True))
+            for k in range(len(v))
+        ]
+        return gradient, _second_moment(rows, tilts, m)
+
+    return derivatives
+
+
+def _tilting_rows(program: Any, records: Records) -> tuple[list[Vector], list[Vector]]:
+    """The balance functions of every record in the place of its own arm, and in that of the other."""
+    _, constant = program.bounds(records.domain)
+    g = [[mp.mpf(constant), *row] for row in to_mp(program.balance(records.covariates))]
+    zero = [mp.mpf(0)] * len(g[0])
+    own = [zero + row if arm else row + zero for row, arm in zip(g, records.a, strict=True)]
+    other = [row + zero if arm else zero + row for row, arm in zip(g, records.a, strict=True)]
+    return own, other
+
+
+def hard_balance(program: Any, records: Records, near: Array) -> tuple[Vector, Vector]:
+    """(multipliers, weights) of stable balancing under hard bounds; ``near`` tells which bounds are active.
+
+    The multipliers are unique only where the system that they solve is regular: it raises otherwise.
+    """
+    rows, target, slack = hard_balance_rows(program, records)
+    n, zero = len(rows), mp.mpf(0)
+    d = len(target)
+    sign = [0 if k < 2 else int(np.sign(near[k])) for k in range(d)]
+    free = [k for k in range(d) if k < 2 or sign[k]]
+    held = [b for b in rows if _dot(b, to_mp(near)) > 0]
+    matrix, right = mp.matrix(len(free), len(free)), mp.matrix(len(free), 1)
+    for i, k in enumerate(free):
+        right[i] = n * (target[k] - sign[k] * slack[k])
+        for j, other in enumerate(free):
+            matrix[i, j] = mp.fsum(b[k] * b[other] for b in held)
+    if not np.linalg.cond(np.array(matrix.tolist(), dtype=np.float64)) < 1e13:
+        raise ZeroDivisionError("the multipliers are not unique")
+    v = [zero] * d
+    for k, value in zip(free, mp.lu_solve(matrix, right), strict=True):
+        v[k] = value
+    scores = [_dot(b, v) for b in rows]
+    weights = [max(zero, s) for s in scores]
+    for k in range(d):
+        missed = mp.fsum(w * b[k] for w, b in zip(weights, rows, strict=True)) - n * target[k]
+        if k in free:
+            assert mp.fabs(missed + n * sign[k] * slack[k]) < n * _TINY
+            assert v[k] * sign[k] > 0 or k < 2
+        else:
+            assert mp.fabs(missed) <= n * slack[k] * (1 + _TINY)
+    return v, weights
+
+
+def hard_balance_rows(program: Any, records: Records) -> tuple[list[Vector], Vector, Vector]:
+    """Arm indicators and balance functions by arm of every record, their targets and tolerances over n."""
+    g = to_mp(program.balance(records.covariates))
+    n, one, zero = len(g), mp.mpf(1), mp.mpf(0)
+    blank = [zero] * len(g[0])
+    rows = [
+        [zero, one, *blank, *row] if arm else [one, zero, *row, *blank]
+        for row, arm in zip(g, records.a, strict=True)
+    ]
+    mean = [mp.fsum(column) / n / 2 for column in zip(*g, strict=True)]
+    target = [one / 2, one / 2, *mean, *mean]
+    slack = [zero, zero] + [mp.mpf(program.tolerance) / 2] * (2 * len(mean))
+    return rows, target, slack
 
 
 def entropy_rows(program: EntropyFirstStage, records: Records) -> tuple[list[Vector], Vector]:
@@ -138,22 +242,78 @@ def entropy_dual(
     return found, [n * q for q in law(found)]
 
 
-def least_squares(
-    program: WeightedLeastSquares, records: Records, weights: Array, gamma: float, noise: Array, near: Array
+def second_stage(
+    program: SecondStage, records: Records, weights: Array, gamma: float, noise: Array, near: Array
 ) -> Vector:
-    """Theta of the second stage; ``near`` tells its zero coordinates and active bounds."""
-    X, z = program.design(records)
-    n, p = X.shape
-    regularizer: Any = program.regularizer
-    rows, outcomes, w = to_mp(X), to_mp(z), to_mp(weights)
-    curvature = n * (mp.mpf(gamma) + mp.mpf(regularizer.l2))
-    hessian = 2 * _second_moment(rows, w, curvature / 2)
-    linear = [
-        -2 * mp.fsum(w[i] * outcomes[i] * rows[i][k] for i in range(n)) + mp.mpf(float(noise[k]))
-        for k in range(p)
+    """Theta of a second stage; ``near`` tells its zero coordinates and active bounds."""
+    regularizer: Any = program.regularizer  # type: ignore[attr-defined]
+    n = records.n_samples
+    scale = n * (mp.mpf(gamma) + mp.mpf(regularizer.l2))
+    derivatives = second_stage_derivatives(program, records, weights, gamma, noise)
+    return _penalized(derivatives, n * mp.mpf(regularizer.l1), program.feasible(records.domain), near, scale)
+
+
+def second_stage_derivatives(
+    program: SecondStage, records: Records, weights: Array, gamma: float, noise: Array
+) -> Derivatives:
+    """Gradient and Hessian of a second stage, less its l1 norm."""
+    (rows, offsets, factors), derivative = _loss(program, records)
+    n, p = len(rows), len(rows[0])
+    multipliers = [mp.mpf(float(w)) * f for w, f in zip(weights, factors, strict=True)]
+    regularizer: Any = program.regularizer  # type: ignore[attr-defined]
+    ridge = n * (mp.mpf(gamma) + mp.mpf(regularizer.l2))
+    b = to_mp(noise)
+
+    def derivatives(theta: Vector) -> tuple[Vector, Any]:
+        both = [derivative(_dot(z, theta) - o) for z, o in zip(rows, offsets, strict=True)]
+        pull = [m * slope for m, (slope, _) in zip(multipliers, both, strict=True)]
+        steep = [m * curvature for m, (_, curvature) in zip(multipliers, both, strict=True)]
+        gradient = [
+            b[k] + ridge * theta[k] + mp.fsum(s * z[k] for s, z in zip(pull, rows, strict=True))
+            for k in range(p)
+        ]
+        return gradient, _second_moment(rows, steep, ridge)
+
+    return derivatives
+
+
+def _loss(
+    program: Any, records: Records
+) -> tuple[tuple[list[Vector], Vector, Vector], Callable[[Any], tuple[Any, Any]]]:
+    """Rows, offsets and factors of the margins, and (slope, curvature) of the loss of one margin."""
+    n = records.n_samples
+    if isinstance(program, WeightedLeastSquares):
+        X, z = program.design(records)
+        return (to_mp(X), to_mp(z), [mp.mpf(1)] * n), lambda s: (2 * s, mp.mpf(2))
+    side = [2 * int(arm) - 1 for arm in records.a]
+    rows, y = to_mp(records.X), to_mp(records.y)
+    if program.name == "itr_huber":
+        k = mp.mpf(records.domain.outcome_bound if program.threshold is None else program.threshold)
+        response = [2 * t * value for t, value in zip(side, y, strict=True)]
+        return (rows, response, [mp.mpf(1)] * n), lambda s: (
+            2 * min(max(s, -k), k),
+            mp.mpf(2 if mp.fabs(s) <= k else 0),
+        )
+    assert program.name == "itr_logistic"
+    signed = [
+        [t * (-value if outcome < 0 else value) for value in row]
+        for t, outcome, row in zip(side, y, rows, strict=True)
     ]
-    price = n * mp.mpf(regularizer.l1)
-    theta_set = program.feasible(records.domain)
+
+    def logistic_loss(s: Any) -> tuple[Any, Any]:
+        missed = 1 / (1 + mp.exp(s))
+        return -missed, missed * (1 - missed)
+
+    return (signed, [mp.mpf(0)] * n, [mp.fabs(outcome) for outcome in y]), logistic_loss
+
+
+def _penalized(derivatives: Derivatives, price: Any, theta_set: Any, near: Array, scale: Any) -> Vector:
+    """Minimizer of a convex function plus ``price`` times the l1 norm over Theta, by Newton's method.
+
+    The function is taken to be strictly convex; where its Hessian jumps a step may end on another piece, and
+    the next goes on from there.
+    """
+    p = len(near)
     sign = [0 if abs(t) < 1e-9 and price + isinstance(theta_set, L1Ball) else int(np.sign(t)) for t in near]
     fixed = {}
     if isinstance(theta_set, Box):
@@ -169,14 +329,12 @@ def least_squares(
     theta = [fixed.get(k, mp.mpf(float(near[k])) if k in free else mp.mpf(0)) for k in range(p)]
     nu = mp.mpf(0)
 
-    def slope(k: int) -> Any:
-        return linear[k] + mp.fsum(hessian[k, j] * theta[j] for j in range(p))
-
     def normal(k: int) -> Any:
         return (sign[k] if isinstance(theta_set, L1Ball) else theta[k]) if active else mp.mpf(0)
 
     for _ in range(60):
-        residual = [slope(k) + price * sign[k] + nu * normal(k) for k in free]
+        slope, hessian = derivatives(theta)
+        residual = [slope[k] + price * sign[k] + nu * normal(k) for k in free]
         matrix = mp.matrix(len(free) + active, len(free) + active)
         for i, k in enumerate(free):
             for j, other in enumerate(free):
@@ -190,7 +348,7 @@ def least_squares(
                 residual.append(length - mp.mpf(theta_set.radius))
             else:
                 residual.append((length - mp.mpf(theta_set.radius) ** 2) / 2)
-        if not residual or max(mp.fabs(r) for r in residual) < _TINY * (1 + curvature):
+        if not residual or max(mp.fabs(r) for r in residual) < _TINY * (1 + scale):
             break
         step = mp.lu_solve(matrix, mp.matrix(residual))
         for i, k in enumerate(free):
@@ -204,16 +362,16 @@ def least_squares(
     cap = price + (nu if isinstance(theta_set, L1Ball) else 0)
     for k in range(p):
         if k in fixed:
-            assert -(slope(k) + price * sign[k]) * sign[k] >= 0
+            assert -(slope[k] + price * sign[k]) * sign[k] >= 0
         elif k in free:
             assert theta[k] * sign[k] > 0
         else:
-            assert mp.fabs(slope(k)) <= cap
+            assert mp.fabs(slope[k]) <= cap
     if isinstance(theta_set, Box):
         assert all(mp.fabs(value) <= theta_set.bound for value in theta)
     elif not isinstance(theta_set, WholeSpace) and not active:
         norm = 1 if isinstance(theta_set, L1Ball) else 2
-        assert mp.norm(theta, norm) <= theta_set.radius  # type: ignore[attr-defined]
+        assert mp.norm(theta, norm) <= theta_set.radius
     return theta
 
 
@@ -231,7 +389,7 @@ def _second_moment(rows: list[Vector], weights: Vector, ridge: Any) -> Any:
     return matrix
 
 
-def _minimize(derivatives: Callable[[Vector], tuple[Vector, Any]], v: Vector, radius: float) -> Vector:
+def _minimize(derivatives: Derivatives, v: Vector, radius: float) -> Vector:
     """Newton's method, on the conditions of the ball if it is active at the start."""
     active = mp.norm(v) > mp.mpf(radius) * (1 - mp.mpf(10) ** -9)
     nu = mp.mpf(0)

@@ -2,31 +2,103 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import mpmath as mp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import Gaussian, KernelFirstStage, Laplace
+from dp2erm_cvx.program import (
+    BalanceKernel,
+    Energy,
+    Gaussian,
+    Kernel,
+    KernelFirstStage,
+    Laplace,
+    Linear,
+    Moments,
+    RandomFourier,
+)
 from tests.exact import Vector, to_mp
 
 _TINY = mp.mpf(10) ** -40
 
 
+@dataclass(frozen=True)
+class Quadratic:
+    """``v'Qv/2 + linear'v`` over ``0 <= v <= cap``, every group summing to ``total``."""
+
+    Q: list[Vector]
+    linear: Vector
+    groups: list[list[int]]
+    total: Any
+    cap: Any
+
+    def gradient(self, v: Vector) -> Vector:
+        return [c + mp.fdot(row, v) for c, row in zip(self.linear, self.Q, strict=True)]
+
+
 def kernel(program: KernelFirstStage, records: Records, near: Array) -> tuple[Vector, Vector]:
     """(v, weights) of a kernel program; ``near`` tells which of v (n,) are at 0 and at the cap."""
-    K, a = gram(program, records), records.a
-    n, alpha, pooled = len(a), mp.mpf(program.alpha), program.name == "mmd_pooled"
-    scale = mp.mpf(1) if pooled else mp.mpf(1) / 2
-    cap = mp.inf if pooled or np.isinf(program.cap) else 2 * mp.mpf(program.cap)  # type: ignore[attr-defined]
+    v = _minimizer(balancing(program, records), near)
+    return v, [value if _pooled(program) else value / 2 for value in v]
+
+
+def balancing(program: KernelFirstStage, records: Records) -> Quadratic:
+    """What the v of a kernel program minimizes."""
+    K, a = gram(program.kernel, records.covariates), records.a
+    n, alpha, pooled = len(a), mp.mpf(program.alpha), _pooled(program)
     groups = [list(range(n))] if pooled else [[i for i in range(n) if a[i] == arm] for arm in (0, 1)]
     groups = [group for group in groups if group]
     total = mp.mpf(n) if pooled else 2 * mp.mpf(n) / len(groups)
-    linear = [-alpha / scale * mp.fsum(row) for row in K]
+    linear = [-alpha * (1 if pooled else 2) * mp.fsum(row) for row in K]
     Q = [[2 * K[i][j] * (1 if a[i] == a[j] else alpha - 1) for j in range(n)] for i in range(n)]
     for i in range(n):
         Q[i][i] += 2 * n * mp.mpf(program.ridge)
+    return Quadratic(Q, linear, groups, total, 2 * mp.mpf(getattr(program, "cap", mp.inf)))
+
+
+def _pooled(program: KernelFirstStage) -> bool:
+    return program.name in ("mmd_pooled", "stable_balancing")
+
+
+def matching(program: Any, records: Records, near: Array) -> tuple[Vector, Vector]:
+    """(v, weights) of kernel mean matching: v of the source records, weights of all."""
+    source, _ = _samples(program, records)
+    v = _minimizer(mean_matching(program, records), near)
+    weights = [mp.mpf(0)] * records.n_samples
+    for i, value in zip(source, v, strict=True):
+        weights[i] = value
+    return v, weights
+
+
+def mean_matching(program: Any, records: Records) -> Quadratic:
+    """What the weights of the source records minimize in kernel mean matching."""
+    source, target = _samples(program, records)
+    n, m, X = records.n_samples, len(source), records.covariates[source]
+    Q = [[2 * value for value in row] for row in gram(program.kernel, X)]
+    for i in range(m):
+        Q[i][i] += 2 * n * mp.mpf(program.ridge)
+    linear = [-2 * n * mp.fsum(row) / len(target) for row in gram(program.kernel, X, target)]
+    return Quadratic(Q, linear, [list(range(m))], mp.mpf(n), mp.inf)
+
+
+def _samples(program: Any, records: Records) -> tuple[list[int], Array]:
+    """The source records, and the covariates of the target."""
+    everyone = list(range(records.n_samples))
+    if program.target is not None:
+        skipped = 1 if records.domain.intercept else 0
+        return everyone, records.domain.features(program.target.X)[:, skipped:]
+    source = [i for i in everyone if records.a[i] == 0]
+    if not 0 < len(source) < len(everyone):
+        return everyone, records.covariates
+    return source, records.covariates[records.a == 1]
+
+
+def _minimizer(problem: Quadratic, near: Array) -> Vector:
+    Q, linear, groups = problem.Q, problem.linear, problem.groups
+    n, total, cap = len(Q), problem.total, problem.cap
     top = [i for i in range(n) if near[i] >= cap * (1 - mp.mpf(10) ** -9)]
     free = [i for i in range(n) if near[i] > 1e-9 and i not in top]
     v = [cap if i in top else mp.mpf(0) for i in range(n)]
@@ -54,19 +126,41 @@ def kernel(program: KernelFirstStage, records: Records, near: Array) -> tuple[Ve
         for i in group:
             slope = linear[i] + mp.fdot(Q[i], v) + solved[len(free) + g]
             assert slope <= _TINY * n if i in top else slope >= -_TINY * n
-    return v, [scale * value for value in v]
+    return v
 
 
-def gram(program: KernelFirstStage, records: Records) -> list[Vector]:
-    """The kernel matrix."""
-    rows, kind = to_mp(records.covariates), program.kernel
+def gram(kind: Kernel, X: Array, other: Array | None = None) -> list[Vector]:
+    """The kernel between the rows of X and of ``other``, X itself by default."""
+    left, right = features(kind, X), features(kind, X if other is None else other)
+    return [[entry(kind, x, y) for y in right] for x in left]
 
-    def entry(x: Vector, other: Vector) -> Any:
-        squared = mp.fsum((s - t) ** 2 for s, t in zip(x, other, strict=True))
-        if isinstance(kind, Gaussian):
-            return mp.exp(-squared / (2 * mp.mpf(kind.bandwidth) ** 2))
-        if isinstance(kind, Laplace):
-            return mp.exp(-mp.sqrt(squared) / mp.mpf(kind.bandwidth))
-        return mp.mpf(kind.offset) + mp.fdot(x, other)  # type: ignore[attr-defined]
 
-    return [[entry(x, other) for other in rows] for x in rows]
+def features(kind: Kernel, X: Array) -> list[Vector]:
+    """What :func:`entry` takes for the rows of X: themselves, or the features of a kernel that has few."""
+    rows = to_mp(X)
+    if isinstance(kind, RandomFourier):
+        rng = np.random.default_rng([kind.seed, kind.frequencies, X.shape[1]])
+        drawn = to_mp(rng.standard_normal((kind.frequencies, X.shape[1])) / kind.bandwidth)
+        angles = [[mp.fdot(omega, x) for omega in drawn] for x in rows]
+        root = mp.sqrt(kind.frequencies)
+        return [[f(t) / root for f in (mp.cos, mp.sin) for t in row] for row in angles]
+    if isinstance(kind, BalanceKernel):
+        assert isinstance(kind.balance, Moments)
+        powers = range(1, kind.balance.degree + 1)
+        return [[mp.mpf(kind.constant), *(value**k for k in powers for value in x)] for x in rows]
+    return rows
+
+
+def entry(kind: Kernel, x: Vector, other: Vector) -> Any:
+    """The kernel of two rows of :func:`features`."""
+    if isinstance(kind, RandomFourier | BalanceKernel):
+        return mp.fdot(x, other)
+    if isinstance(kind, Linear):
+        return mp.mpf(kind.offset) + mp.fdot(x, other)
+    apart = mp.sqrt(mp.fsum((s - t) ** 2 for s, t in zip(x, other, strict=True)))
+    if isinstance(kind, Gaussian):
+        return mp.exp(-(apart**2) / (2 * mp.mpf(kind.bandwidth) ** 2))
+    if isinstance(kind, Laplace):
+        return mp.exp(-apart / mp.mpf(kind.bandwidth))
+    assert isinstance(kind, Energy)
+    return mp.norm(x) + mp.norm(other) - apart

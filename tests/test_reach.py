@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import cvxpy as cp
@@ -27,6 +27,9 @@ from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve
 
 PROGRAMS: dict[str, Any] = dict(programs())
+SQUARED = ("itr", "itr", "arm_means", "plug_in_ate", "ipw_private")
+#: Second stages whose loss has a bounded slope.
+ROBUST = ("itr_huber", "itr_logistic")
 
 
 def covariates(rng: np.random.Generator, kind: str, n: int, p: int) -> Array:
@@ -79,6 +82,8 @@ def stage_of(
         program = PROGRAMS[name](ridge=smallest * 10 ** rng.uniform(0, 2) * M**2, radius=radius)
         return program, M**2 / 4 * smallest * 10 ** rng.uniform(0, 11), M * 10 ** rng.uniform(-1, 3)
     M, Z = domain.covariate_bound, 2 * domain.outcome_bound
+    if name in ROBUST:
+        return _robust_stage(rng, name, domain, smallest)
     size = 10 ** rng.uniform(-2, 2) * Z / M
     chosen = (None, L1Ball(size), L2Ball(size), Box(size), WholeSpace())[rng.integers(5)]
     l1, l2 = M * Z * 10 ** rng.uniform(-3, 1), M**2 * 10 ** rng.uniform(-3, 2)
@@ -89,13 +94,35 @@ def stage_of(
     return program, 0.0 if mean else gamma, 4 * M * Z * 10 ** rng.uniform(-1, 3)
 
 
-def draws(seed: int, count: int, smallest: float = 1e-8) -> Iterator[tuple[Instance, float]]:
+def _robust_stage(
+    rng: np.random.Generator, name: str, domain: Domain, smallest: float
+) -> tuple[Any, float, float]:
+    """:func:`stage_of` in the units of a loss with bounded slope, over a bounded Theta."""
+    M, y = domain.covariate_bound, domain.outcome_bound
+    huber = name == "itr_huber"
+    # theta is measured in outcomes or in logits; the loss is at most that steep and that curved
+    unit = 2 * y / M if huber else 1 / M
+    slope, curvature = (4 * M * y, 2 * M**2) if huber else (M * y, 0.25 * M**2 * y)
+    size = 10 ** rng.uniform(-2, 2) * unit
+    chosen = (None, L1Ball(size), L2Ball(size), Box(size))[rng.integers(4)]
+    l1, l2 = slope * 10 ** rng.uniform(-3, 1), curvature * 10 ** rng.uniform(-3, 2)
+    net = (ElasticNet(), ElasticNet(l1=l1), ElasticNet(l2=l2), ElasticNet(l1, l2))[rng.integers(4)]
+    settings: dict[str, Any] = {"theta_set": chosen, "regularizer": net}
+    if huber:
+        settings["threshold"] = (None, 2 * y * 10 ** rng.uniform(-9, 3))[rng.integers(2)]
+    gamma = curvature * smallest * 10 ** rng.uniform(0, 11)
+    return PROGRAMS[name](**settings).resolve(domain), gamma, slope * 10 ** rng.uniform(-1, 3)
+
+
+def draws(
+    seed: int, count: int, smallest: float = 1e-8, names: Sequence[str] = SQUARED
+) -> Iterator[tuple[Instance, float]]:
     """Adversarial instances, each with the radius that is promised for its public settings."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         n, p = int(rng.choice([2, 3, 5, 12, 60, 400])), int(rng.choice([1, 2, 3, 10, 50]))
         records = records_of(rng, n, p)
-        name = str(rng.choice(["itr", "itr", "arm_means", "plug_in_ate", "ipw_private"]))
+        name = str(rng.choice(names))
         program, gamma, scale = stage_of(rng, name, records.domain, smallest)
         size = program.loss_constants(records.domain, p).n_parameters
         limit = scale * (size + float(rng.choice([0, 1, 10_000])))
@@ -110,10 +137,10 @@ def draws(seed: int, count: int, smallest: float = 1e-8) -> Iterator[tuple[Insta
             yield program.instance(records, weights, gamma=gamma, noise=b), reach
 
 
-def check_reached(seed: int, count: int, smallest: float) -> float:
+def check_reached(seed: int, count: int, smallest: float, names: Sequence[str] = SQUARED) -> float:
     """Every instance within its promise; the largest ratio of a radius to it."""
     largest = 0.0
-    for instance, reach in draws(seed, count, smallest):
+    for instance, reach in draws(seed, count, smallest, names):
         solution = solve(instance, solver="first_certified", within=reach)
         assert solution.certified
         assert solution.stats.solver in ("newton", "projected_gradient")
@@ -125,17 +152,24 @@ def test_every_solve_is_certified_within_the_promise():
     assert check_reached(seed=1, count=400, smallest=1e-8) <= 1.0
 
 
+@pytest.mark.parametrize("name", [*ROBUST, "regression"])
+def test_every_solve_of_another_loss_is_certified_within_the_promise(name):
+    assert 1e-2 < check_reached(seed=6, count=150, smallest=1e-8, names=[name]) <= 1.0
+
+
 @pytest.mark.slow
-def test_many_solves_are_certified_within_the_promise():
+@pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
+def test_many_solves_are_certified_within_the_promise(names):
     for seed in range(10, 20):
-        assert check_reached(seed, count=1000, smallest=1e-8) <= 1.0
+        assert check_reached(seed, count=1000, smallest=1e-8, names=names) <= 1.0
 
 
-def test_newton_alone_keeps_the_promise_at_ordinary_ridges_with_margin():
+@pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
+def test_newton_alone_keeps_the_promise_at_ordinary_ridges_with_margin(names):
     """At least a twofold margin wherever gamma is above 1e-4 of the curvature of the loss."""
     ratios = [
         solve(instance, solver=Newton(), within=reach).certificate.radius / reach
-        for instance, reach in draws(seed=2, count=300, smallest=1e-4)
+        for instance, reach in draws(seed=2, count=300, smallest=1e-4, names=names)
     ]
     assert max(ratios) <= 0.5
     assert min(ratios) > 0.0
@@ -143,7 +177,7 @@ def test_newton_alone_keeps_the_promise_at_ordinary_ridges_with_margin():
 
 def test_the_promise_is_small_next_to_theta():
     domain = Domain(1.0, 1.0)
-    for name in ("itr", "arm_means", "plug_in_ate"):
+    for name in ("itr", "arm_means", "plug_in_ate", "regression", *ROBUST):
         program = PROGRAMS[name]().resolve(domain)
         # 10 parameters, n gamma = 4000 and noise of scale 10 up to 10,000 times its mean
         reach = program.reachable_radius(domain, 4000, 10, 1.0, 1e5)
@@ -171,6 +205,10 @@ def test_no_promise_where_none_is_known():
     assert user.reachable_radius(domain, 100, 3, 0.1, 1.0) is None
     assert PROGRAMS["itr"]().reachable_radius(domain, 100, 3, 0.0, 1.0) is None
     assert PROGRAMS["itr"]().reachable_radius(domain, 100, 3, 1e-14, 1.0) is None
+    for name in ROBUST:
+        # tails without curvature, toward which nothing limits the steps
+        assert PROGRAMS[name](theta_set=WholeSpace()).reachable_radius(domain, 100, 3, 0.1, 1.0) is None
+        assert PROGRAMS[name]().reachable_radius(domain, 100, 3, 0.0, 1.0) is None
     # the mean is as curved as 2n whatever gamma is
     assert PROGRAMS["plug_in_ate"]().reachable_radius(domain, 100, 3, 0.0, 1.0) is not None
 

@@ -14,22 +14,23 @@ from dp2erm_cvx.program import Composite, FirstStage, LeastSquaresModel, Penalty
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.solve import ProjectedGradient, Solution, gradient, iteration_bound, newton, solve
 from tests.conformance import edge_records
-from tests.test_reach import draws
+from tests.test_reach import ROBUST, SQUARED, draws
 
 EDGES = edge_records()
 #: The first stage without a ridge has no stability bound, hence no private release.
-RIDGED = [name for name in first_stages() if name not in ("ipw_known", "entropy_balancing_hard")]
+RIDGED = sorted(set(first_stages()) - {"ipw_known", "entropy_balancing_hard", "stable_balancing_hard"})
 
 
 def distance_to(model: Composite, minimizer: Any) -> float:
     return float(np.linalg.norm(model.start() - minimizer))
 
 
+@pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
 @pytest.mark.parametrize("share", [1e-1, 1e-4, 1e-8])
-def test_the_iterations_needed_never_exceed_the_bound(share):
+def test_the_iterations_needed_never_exceed_the_bound(share, names):
     """Random and adversarial second stages and perturbed propensities, to a share of the first distance."""
     tried = 0
-    for instance, _ in draws(seed=21, count=50, smallest=1e-3):
+    for instance, _ in draws(seed=21, count=50, smallest=1e-3, names=names):
         model = instance.model
         assert model is not None
         found = solve(instance, solver="first_certified", tolerance=1e-10, throw=False)
@@ -104,7 +105,9 @@ def test_every_first_stage_is_certified_within_its_iterations(name, kind):
     assert by_newton.stats.iterations < 100
 
 
-@pytest.mark.parametrize("name", ["ipw_logistic", "ipw_private", "entropy_balancing"])
+@pytest.mark.parametrize(
+    "name", ["ipw_logistic", "ipw_private", "entropy_balancing", "overlap", "inverse_probability_tilting"]
+)
 def test_separable_arms_of_many_records_are_certified_at_the_defaults(name):
     rng = np.random.default_rng(24)
     half = np.arange(400) % 2

@@ -6,14 +6,37 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
+from dp2erm_cvx.problems.energy_balancing import EnergyBalancing
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.inverse_probability_tilting import InverseProbabilityTilting as Tilting
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
-from dp2erm_cvx.program import BalanceFunctions, Linear, Moments, gram_memory
+from dp2erm_cvx.problems.overlap import OverlapWeights as Overlap
+from dp2erm_cvx.problems.stable_balancing import StableBalancing
+from dp2erm_cvx.program import (
+    BalanceFunctions,
+    Gaussian,
+    Laplace,
+    Linear,
+    Moments,
+    PublicSample,
+    RandomFourier,
+    gram_memory,
+    reach_weights,
+)
+from dp2erm_cvx.program.reach import radius_at_floor
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
 
 SOLVER = private_solver("newton")
+MORE = [
+    "overlap",
+    "inverse_probability_tilting",
+    "energy_balancing",
+    "stable_balancing",
+    "kernel_mean_matching",
+]
 
 
 def hostile(rng, n, p):
@@ -58,14 +81,41 @@ def settings(rng, domain, n):
     return kernels[int(rng.integers(2))]
 
 
-def worst_ratio(cases, seed, largest_n):
+def more_settings(rng, domain, p, name):
+    """A program of the given name in units of the domain, at ridges down to 1e-7 of those units."""
+    M = domain.covariate_bound
+    share = 10.0 ** rng.uniform(-7, 1)
+    balance = Moments(int(rng.integers(1, 4)))
+    alpha = float(rng.choice([0.0, 0.5, 1.0]))
+    if name == "overlap":
+        return Overlap(ridge=share * M**2, radius=float(rng.choice([0.1, 1.0, 8.0, math.inf])) / M)
+    if name == "inverse_probability_tilting":
+        G = math.hypot(*Tilting(balance=balance).bounds(domain))
+        radius = float(rng.choice([0.1, 1.0, 4.0, 11.99]))
+        return Tilting(balance=balance, ridge=share * G**2, radius=radius / G)
+    share = max(share, 1e-5)
+    if name == "energy_balancing":
+        return EnergyBalancing(alpha=alpha, ridge=share * 2 * M)
+    if name == "stable_balancing":
+        G = balance.bound(M)
+        constant = float(rng.choice([0.01, 1.0])) * G
+        return StableBalancing(alpha=alpha, balance=balance, constant=constant, ridge=share * G**2)
+    public = PublicSample(hostile(rng, int(rng.choice([1, 3, 300])), p)[0])
+    kernels = (Gaussian(0.3), Laplace(2.0), Linear(), RandomFourier(0.2, 5), RandomFourier(1e-4, 1))
+    kernel = kernels[int(rng.integers(5))]
+    size = kernel.bound(M)
+    return KernelMeanMatching((None, public)[rng.integers(2)], ridge=share * size, kernel=kernel)
+
+
+def worst_ratio(cases, seed, largest_n, name=None):
     """Largest certified error over the public reach, where that is at most 1e-6; and how many there were."""
     rng = np.random.default_rng(seed)
     ratios = []
     while len(ratios) < cases:
         n, p = int(rng.integers(2, largest_n)), int(rng.integers(1, 8))
         domain = Domain(float(rng.choice([0.1, 1.0, 30.0])), 1.0, arm_floor=1)
-        program = settings(rng, domain, n).resolve(domain)
+        made = settings(rng, domain, n) if name is None else more_settings(rng, domain, p, name)
+        program = made.resolve(domain)
         reach = program.reachable_error(domain, n, p)
         if not reach <= 1e-6:
             continue
@@ -81,13 +131,69 @@ def test_every_dataset_is_certified_within_the_reach() -> None:
     assert 1e-3 < worst_ratio(300, seed=0, largest_n=40) <= 1.0
 
 
+@pytest.mark.parametrize("name", MORE)
+def test_every_dataset_of_the_other_programs_is_certified_within_the_reach(name) -> None:
+    assert 1e-3 < worst_ratio(60, seed=2, largest_n=40, name=name) <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MORE)
+def test_many_datasets_of_the_other_programs_are_certified_within_the_reach(name) -> None:
+    assert worst_ratio(4000, seed=3, largest_n=60, name=name) <= 1.0
+
+
+def sizes_of(program, domain, n, p, monkeypatch):
+    """What a program hands to the bound on where Newton's method stops."""
+    seen = []
+
+    def noted(sizes):
+        seen.append(sizes)
+        return radius_at_floor(sizes)
+
+    monkeypatch.setattr(reach_weights, "radius_at_floor", noted)
+    program.reachable_error(domain, n, p)
+    monkeypatch.undo()
+    return seen[-1] if seen else None
+
+
+@pytest.mark.parametrize("name", [*MORE, "same point"])
+def test_the_sizes_that_a_reach_rests_on_cover_every_model(name, monkeypatch) -> None:
+    """Rounding, smoothness and slope of hostile models are within their public bounds."""
+    rng = np.random.default_rng(4)
+    closest = 0.0
+    for _ in range(60):
+        n, p = int(rng.integers(2, 60)), int(rng.integers(1, 5))
+        domain = Domain(float(rng.choice([0.1, 1.0, 30.0])), 1.0, arm_floor=1)
+        X, a = hostile(rng, n, p)
+        if name == "same point":
+            # every entry of the kernel is then as large as it can be, and nothing averages out
+            X, made = 0 * X, KernelMeanMatching((None, PublicSample(np.zeros((1, p))))[rng.integers(2)])
+        else:
+            made = more_settings(rng, domain, p, name)
+        program = made.resolve(domain)
+        sizes = sizes_of(program, domain, n, p, monkeypatch)
+        model = program.instance(domain.records(domain.covariate_bound * X, a, np.zeros(n))).model
+        start = model.start()
+        v = model.penalty.set.project(start + (1 + abs(start).max()) * 10 * rng.normal(size=model.dimension))
+        size = np.linalg.norm(v)
+        allowed = sizes.rounding + sizes.rounding_growth * size
+        assert model.rounding(v) <= allowed
+        assert model.smoothness <= sizes.smoothness * (1 + 1e-8)
+        assert np.linalg.norm(model.gradient(np.zeros(model.dimension))) <= sizes.slope * (1 + 1e-9)
+        assert model.ridge >= sizes.strong_convexity * (1 - 1e-9)
+        assert model.penalty.set.rounding(model.dimension) <= sizes.set_rounding
+        closest = max(closest, model.rounding(v) / allowed)
+    assert closest > 0.05
+
+
 @pytest.mark.slow
 def test_many_datasets_are_certified_within_the_reach() -> None:
     assert worst_ratio(20_000, seed=1, largest_n=60) <= 1.0
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(registry.first_stages()) - {"entropy_balancing_hard", "ipw_private"})
+    "name",
+    sorted(set(registry.first_stages()) - {"entropy_balancing_hard", "stable_balancing_hard", "ipw_private"}),
 )
 def test_ordinary_settings_are_far_within_the_tolerance(name, monkeypatch) -> None:
     # however large the Gram matrix of a kernel is: here only its numerical error is asked for
@@ -120,7 +226,7 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
 
 
 @pytest.mark.parametrize("radius", [0.1, 1.0])
-@pytest.mark.parametrize("first", [EntropyBalancing, IPWLogistic])
+@pytest.mark.parametrize("first", [EntropyBalancing, IPWLogistic, Overlap, Tilting])
 def test_a_ball_keeps_small_ridges_within_the_tolerance(first, radius) -> None:
     domain = Domain(1.0, 1.0)
     default = first().resolve(domain)
@@ -129,7 +235,7 @@ def test_a_ball_keeps_small_ridges_within_the_tolerance(first, radius) -> None:
         assert program.resolve(domain).reachable_error(domain, n, 10) <= 1e-6
 
 
-@pytest.mark.parametrize("first", [EntropyBalancing, IPWLogistic])
+@pytest.mark.parametrize("first", [EntropyBalancing, IPWLogistic, Overlap])
 def test_without_a_ball_the_reach_is_lost_only_where_v_is_at_its_cap_anyway(first) -> None:
     domain = Domain(1.0, 1.0)
     for n in (50, 1000, 100_000):

@@ -52,6 +52,11 @@ class FactoredKernelModel(Composite):
     def spectrum(self, v: Array) -> tuple[float, float]:
         return self.ridge, self.smoothness
 
+    def hessian_rounding(self, v: Array) -> float:
+        # an entry of G G' is off by what is known of the features, not by its own rounding alone
+        entries = 2 * self.entry_error * UNIT * float(self.sizes @ self.sizes)
+        return super().hessian_rounding(v) + entries * (1 + 1e-9)
+
     def rounding(self, v: Array) -> float:
         # with s = G'v: |s| and the magnitudes summed in it are at most sum_i |v_i| |g_i|; each entry of G s
         # then rounds by |g_i| |s|, and features that are off themselves count once in either product

@@ -55,6 +55,12 @@ class KernelModel(Composite):
         # the eigenvalues of a Hessian of this size would cost more than the solve
         return self.ridge, self.smoothness
 
+    def hessian_rounding(self, v: Array) -> float:
+        # the entries of Q are off by more than their own rounding: a kernel of random features turns the
+        # error of an angle, which may be large, into one of its entries
+        entries = 2 * self.entry_error * UNIT * float(np.sum(np.maximum(np.diag(self.Q), 0.0)))
+        return super().hessian_rounding(v) + entries * (1 + 1e-9)
+
     def rounding(self, v: Array) -> float:
         error = sum_error(self.n) + 16 * UNIT
         terms = 2 * error * (np.abs(self.Q) @ np.abs(v) + self.row_sums) + 4 * UNIT * self.ridge * np.abs(v)

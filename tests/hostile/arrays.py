@@ -19,6 +19,8 @@ from dp2erm_cvx.program import (
     Laplace,
     Linear,
     Moments,
+    PublicSample,
+    RandomFourier,
     WholeSpace,
 )
 from dp2erm_cvx.release import Standing
@@ -36,6 +38,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "alpha": (0.5, 0.0, 1.0),
     "arm_mass": ("equal", "proportional"),
     "scaling": ("public", "public", "paper"),
+    "tolerance": (0.05, 0.5, 1e-3),
 }
 
 
@@ -54,8 +57,11 @@ def first_stage(rng: Generator, n: int, columns: int) -> Any:
         elif field == "balance":
             settings[field] = Moments(pick(rng, (1, 2, 3, 10))) if not happens(rng, 0.05) else "x"
         elif field == "kernel":
-            kind = pick(rng, (Gaussian, Laplace, Linear))
+            kind = pick(rng, (Gaussian, Laplace, Linear, RandomFourier))
             settings[field] = kind(setting(rng, (1.0, 0.1, 10.0)))
+        elif field == "target":
+            width = columns if not happens(rng, 0.1) else int(rng.integers(1, 5))
+            settings[field] = PublicSample(covariates(rng, int(rng.integers(1, 9)), width))
         elif field == "base_measure":
             if happens(rng, 0.1):
                 settings[field] = tuple(setting(rng, (1.0, 2.0)) for _ in range(n))
@@ -76,9 +82,12 @@ def second_stage(rng: Generator) -> Any:
         settings["theta_set"] = kind() if kind is WholeSpace else kind(setting(rng, (1.0, 0.1, 50.0)))
     if happens(rng, 0.3):
         settings["regularizer"] = ElasticNet(setting(rng, (0.0, 0.1, 10.0)), setting(rng, (0.0, 0.1, 10.0)))
-    if name == "itr" and happens(rng, 0.2):
+    linear = "features" in known[name].__dataclass_fields__
+    if "threshold" in known[name].__dataclass_fields__ and happens(rng, 0.5):
+        settings["threshold"] = setting(rng, (1.0, 1e-3, 1e3))
+    if linear and happens(rng, 0.2):
         settings["features"] = pick(rng, ((0,), (1, 0), ("x1",), (0, 0), (), ("x9",), (99,), "x1", (True,)))
-    if name == "itr" and happens(rng, 0.2):
+    if linear and happens(rng, 0.2):
         settings["features_bound"] = setting(rng, (1.0, 0.1))
     return known[name](**settings)
 

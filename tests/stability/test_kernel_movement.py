@@ -217,5 +217,5 @@ def test_planted_bug_one_weight_of_the_changed_record_lost():
 def test_planted_bug_weight_of_the_changed_record_taken_as_uniform(monkeypatch):
     ridge, *shape, _ = PER_ARM[0]
     moved = movement(*pair(*shape), ridge, 0.5)[0]
-    monkeypatch.setattr(kernel._Constants, "arm_weight", lambda _, size: 1.0 / size)
+    monkeypatch.setattr(kernel.KernelConstants, "arm_weight", lambda _, size: 1.0 / size)
     assert kernel_balancing(400, 1.0, ridge, 100).V < moved
