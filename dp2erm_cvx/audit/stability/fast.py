@@ -8,6 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.audit.stability.batched import minimize_in_ball, minimize_on_simplices
 from dp2erm_cvx.audit.stability.claims import Quantity
+from dp2erm_cvx.audit.stability.fast_sums import MatchingScout, SeparableScout
 from dp2erm_cvx.audit.stability.groups import Groups, Universe
 from dp2erm_cvx.audit.stability.scout import Arms, InFull, Scout
 from dp2erm_cvx.domain import Array, Records
@@ -20,7 +21,10 @@ from dp2erm_cvx.program import (
     KernelModel,
     L2Ball,
     LogisticModel,
+    MarginModel,
+    MatchingModel,
     RidgedEntropyFirstStage,
+    SeparableFirstStage,
 )
 
 
@@ -124,7 +128,7 @@ class KernelScout(Scout):
         same = arm[:, :, None] == arm[:, None, :]
         present = count > 0
         # masses u = count p of the groups: sum p_i^2 over a group is u^2 / count
-        ridge = self.universe.n_samples * self.program.ridge / np.where(present, count, 1.0)
+        ridge = self.universe.n_samples * self.program.mu / np.where(present, count, 1.0)
         Q = np.where(same, 1.0, alpha - 1.0) * K + ridge[:, :, None] * np.eye(m)
         c = (0.5 if self.pooled else 1.0) * alpha * np.einsum("bij,bj->bi", K, count / n)
         sizes = np.stack([np.sum(count * (arm == side), axis=1) for side in (0, 1)], axis=1)
@@ -174,10 +178,10 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
     if isinstance(program, ClosedFormWeights):
         return ClosedFormScout(program, universe)
     if isinstance(program, KernelFirstStage):
-        model = program.model(_two(universe))
+        balance = program.model(_two(universe))
         # exact types: a subclass could solve another problem
-        if type(model) is KernelModel or type(model) is FactoredKernelModel:
-            return KernelScout(program, universe, model)
+        if type(balance) is KernelModel or type(balance) is FactoredKernelModel:
+            return KernelScout(program, universe, balance)
         return None
     if getattr(program, "base_measure", None) is not None:
         return None
@@ -186,6 +190,10 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
         return LogisticScout(program, universe, model)
     if type(model) is ExponentialModel and isinstance(program, RidgedEntropyFirstStage):
         return EntropyScout(program, universe, model)
+    if type(model) is MarginModel and isinstance(program, SeparableFirstStage):
+        return SeparableScout(program, universe)
+    if type(model) is MatchingModel:
+        return MatchingScout(program, universe)
     return None
 
 
