@@ -27,6 +27,7 @@ from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve
 
 PROGRAMS: dict[str, Any] = dict(programs())
+MARGINS = ("itr_huber", "itr_logistic")
 
 
 def covariates(rng: np.random.Generator, kind: str, n: int, p: int) -> Array:
@@ -89,19 +90,26 @@ def stage_of(
     return program, 0.0 if mean else gamma, 4 * M * Z * 10 ** rng.uniform(-1, 3)
 
 
-def draws(seed: int, count: int, smallest: float = 1e-8) -> Iterator[tuple[Instance, float]]:
+def draws(
+    seed: int,
+    count: int,
+    smallest: float = 1e-8,
+    names: tuple[str, ...] = ("itr", "itr", "arm_means", "plug_in_ate", "ipw_private"),
+) -> Iterator[tuple[Instance, float]]:
     """Adversarial instances, each with the radius that is promised for its public settings."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         n, p = int(rng.choice([2, 3, 5, 12, 60, 400])), int(rng.choice([1, 2, 3, 10, 50]))
         records = records_of(rng, n, p)
-        name = str(rng.choice(["itr", "itr", "arm_means", "plug_in_ate", "ipw_private"]))
+        name = str(rng.choice(names))
         program, gamma, scale = stage_of(rng, name, records.domain, smallest)
         size = program.loss_constants(records.domain, p).n_parameters
         limit = scale * (size + float(rng.choice([0, 1, 10_000])))
         b = rng.normal(size=size)
         b *= limit * rng.choice([0.0, 0.01, 1.0]) * (1 - 1e-12) / np.linalg.norm(b)
         reach = program.reachable_radius(records.domain, n, p, gamma, limit)
+        if name in MARGINS and reach is None:
+            continue
         assert reach is not None
         if isinstance(program, PrivateFirstStage):
             yield program.perturbed(records, gamma, b), reach
@@ -110,10 +118,10 @@ def draws(seed: int, count: int, smallest: float = 1e-8) -> Iterator[tuple[Insta
             yield program.instance(records, weights, gamma=gamma, noise=b), reach
 
 
-def check_reached(seed: int, count: int, smallest: float) -> float:
+def check_reached(seed: int, count: int, smallest: float, *names: str) -> float:
     """Every instance within its promise; the largest ratio of a radius to it."""
     largest = 0.0
-    for instance, reach in draws(seed, count, smallest):
+    for instance, reach in draws(seed, count, smallest, *([names] if names else [])):
         solution = solve(instance, solver="first_certified", within=reach)
         assert solution.certified
         assert solution.stats.solver in ("newton", "projected_gradient")
@@ -123,6 +131,25 @@ def check_reached(seed: int, count: int, smallest: float) -> float:
 
 def test_every_solve_is_certified_within_the_promise():
     assert check_reached(seed=1, count=400, smallest=1e-8) <= 1.0
+
+
+def test_every_solve_of_another_loss_is_certified_within_the_promise():
+    assert check_reached(2, 300, 1e-8, "itr_huber", "itr_logistic", "regression") <= 1.0
+
+
+@pytest.mark.slow
+def test_many_solves_of_another_loss_are_certified_within_the_promise():
+    for seed in range(20, 24):
+        assert check_reached(seed, 1000, 1e-8, "itr_huber", "itr_logistic") <= 1.0
+
+
+def test_a_loss_whose_hessian_jumps_promises_nothing_where_the_curvature_is_tiny():
+    domain = Domain(1.0, 1.0)
+    for ridge, stated in ((1e-4, True), (1e-8, False)):
+        huber = PROGRAMS["itr_huber"](theta_set=Box(300.0)).resolve(domain)
+        assert (huber.reachable_radius(domain, 400, 10, ridge, 1.0) is not None) == stated
+        smooth = PROGRAMS["itr_logistic"](theta_set=Box(300.0)).resolve(domain)
+        assert smooth.reachable_radius(domain, 400, 10, ridge, 1.0) is not None
 
 
 @pytest.mark.slow

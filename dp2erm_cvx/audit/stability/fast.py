@@ -178,10 +178,10 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
     if isinstance(program, ClosedFormWeights):
         return ClosedFormScout(program, universe)
     if isinstance(program, KernelFirstStage):
-        balance = program.model(_two(universe))
+        quadratic = program.model(_two(universe))
         # exact types: a subclass could solve another problem
-        if type(balance) is KernelModel or type(balance) is FactoredKernelModel:
-            return KernelScout(program, universe, balance)
+        if type(quadratic) is KernelModel or type(quadratic) is FactoredKernelModel:
+            return KernelScout(program, universe, quadratic)
         return None
     if getattr(program, "base_measure", None) is not None:
         return None
