@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
     from dp2erm_cvx.release import Release
+    from dp2erm_cvx.released import effects, recommend
     from dp2erm_cvx.tuning import PublicData, tune, tune_privately
     from dp2erm_cvx.two_stage import TwoStageERM
 
@@ -28,7 +29,9 @@ _HOME = {
     "PublicData": "tuning",
     "Release": "release",
     "TwoStageERM": "two_stage",
+    "effects": "released",
     "load_domain": "domain_file",
+    "recommend": "released",
     "tune": "tuning",
     "tune_privately": "tuning",
 }
@@ -43,7 +46,9 @@ __all__ = [
     "PublicData",
     "Release",
     "TwoStageERM",
+    "effects",
     "load_domain",
+    "recommend",
     "tune",
     "tune_privately",
 ]

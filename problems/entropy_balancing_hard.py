@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
@@ -31,6 +31,7 @@ from dp2erm_cvx.program import (
     StabilityBound,
     Value,
     moment_names,
+    refuse_infeasible,
 )
 
 
@@ -62,7 +63,12 @@ class EntropyBalancingHard(EntropyFirstStage):
         )
 
     def model(self, records: Records) -> HardExponentialModel:
-        return HardExponentialModel(*self.moments(records))
+        try:
+            return HardExponentialModel(*self.moments(records))
+        except InfeasibleError:
+            # the targets leave the span of the records; the linear program names the moments
+            refuse_infeasible(self.targets(records))
+            raise
 
     def targets(self, records: Records) -> MomentTargets:
         B, target = self.moments(records)

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import DeclarationError
@@ -87,7 +88,7 @@ class InverseProbabilityTilting(SeparableFirstStage):
     def linear_terms(self, records: Records) -> Array:
         return self._in_arm(records, 1 - records.a)
 
-    def _in_arm(self, records: Records, arm: Array) -> Array:
+    def _in_arm(self, records: Records, arm: NDArray[np.int64]) -> Array:
         constant = np.full(records.n_samples, self.bounds(records.domain)[1])
         g = np.column_stack([constant, self.balance(records.covariates)])
         inside = arm[:, None]

@@ -24,6 +24,7 @@ class KnownCoefficient(ClosedFormWeights):
     trim: float = float("inf")
 
     name = "ipw_known"
+    examples = ({"coefficient": (0.1, 0.6, 0.0, -0.8)}, {"coefficient": (0.5, 2.0, 0.0, -2.0), "trim": 5.0})
     formula = "w_i = n f_i / sum f,  f_i = min(1 + exp(-z_i'c), F)"
     citation = "Lee & Chen (2026), Prop. IPW_known_beta"
     theorem = "V = 2 w_max, H = M ||coefficient||"

@@ -55,6 +55,8 @@ class KernelMeanMatching(FirstStage):
     kernel: Kernel = Gaussian()
 
     kind = Kind.QUADRATIC
+    # a record that changes between source and target brings or takes its own weight
+    moving = frozenset({"weights"})
     name = "kernel_mean_matching"
     formula = "w = argmin |sum_i w_i phi(x_i) - n mean_j phi(t_j)|^2 + n mu |w|^2, sum w = n, w >= 0"
     cone = "QP"

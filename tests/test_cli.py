@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, Release, registry
-from dp2erm_cvx.cli.stages import from_release
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.estimator import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.released import rule_of
 from tests.command_line import COLUMNS, FIT, replaced, run, write_files
 
 
@@ -204,7 +204,7 @@ def test_a_damaged_release_is_refused(folder):
 
 def test_theta_set_and_regularizer_do_not_matter_for_prediction(folder):
     release = Release.from_json(run(*FIT, "--theta-set", "box:5", "--l1", "1", "--json").stdout)
-    second, domain = from_release(release)
+    second, domain = rule_of(release)
     assert second.parameter_names(release.columns, domain) == release.parameters
 
 

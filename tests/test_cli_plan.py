@@ -39,7 +39,7 @@ def test_a_row_is_what_the_estimator_plans():
     assert row["gamma"] == plan.calibration.gamma
     second = registry.build(registry.second_stages(), "arm_means").resolve(domain)
     moved = noise_range(second, domain, plan.calibration, n_samples=900, n_features=1)
-    assert row["spread"] == pytest.approx(moved.effect, rel=0.1)
+    assert row["spread"] == pytest.approx(moved.effect)
     assert row["shrinkage"] == pytest.approx(moved.shrinkage)
 
 

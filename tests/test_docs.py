@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import io
 import json
 import math
 import re
 import shlex
 import sys
 from dataclasses import fields
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 
@@ -24,6 +28,7 @@ from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
 
 DOCS = Path(__file__).parents[1] / "docs"
+TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md") if path.stem != "index")
 
 
 def page(name: str) -> str:
@@ -41,6 +46,121 @@ def run(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for number, source in enumerate(sources):
         exec(compile(source, f"block {number}", "exec"), module.__dict__)
     return module
+
+
+def steps(name: str) -> list[tuple[str, str, str]]:
+    """Language, code and quoted output of every block of a page that runs.
+
+    A ``text`` block is the output of the block right before it; a block without one prints nothing.
+    """
+    text = page(name)
+    found: list[tuple[str, str, str]] = []
+    end = 0
+    for fence in re.finditer(r"^```(\w+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+        language, body = fence.groups()
+        if language == "text":
+            assert found, f"the output of nothing: {body}"
+            assert not text[end : fence.start()].strip(), f"away from its block: {body}"
+            found[-1] = (*found[-1][:2], body)
+        else:
+            found.append((language, body, ""))
+        end = fence.end()
+    return found
+
+
+def perform(steps: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What every step prints, all in one fresh module: Python code, or lines of ``dp2erm``."""
+    module = run([], monkeypatch)
+    printed = []
+    for number, (language, source, _) in enumerate(steps):
+        told = io.StringIO()
+        if language == "python":
+            with contextlib.redirect_stdout(told):
+                exec(compile(source, f"block {number}", "exec"), module.__dict__)
+        else:
+            assert language == "sh", language
+            for line in source.replace("\\\n", " ").splitlines():
+                program, *words = shlex.split(line, comments=True)
+                assert program == "dp2erm", line
+                result = CliRunner().invoke(main, words)
+                assert result.exit_code == 0, (line, result.output)
+                told.write(result.stdout)
+        printed.append(told.getvalue())
+    return printed
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+def agree(printed: str, quoted: str) -> bool:
+    """Equal up to white space, rules of tables, and one unit in the last digit of a quoted decimal.
+
+    Processors and libraries round differently; a whole number has to be the same.
+    """
+    words = [re.sub(r"[\s─]+", " ", _NUMBER.sub("#", text)).strip() for text in (printed, quoted)]
+    numbers = [[Decimal(found) for found in _NUMBER.findall(text)] for text in (printed, quoted)]
+    if words[0] != words[1]:
+        return False
+    return all(
+        abs(one - other) <= (Decimal(10) ** exponent if exponent < 0 else 0)
+        for one, other in zip(*numbers, strict=True)
+        if isinstance(exponent := other.as_tuple().exponent, int)
+    )
+
+
+def test_outputs_agree_up_to_the_last_digit():
+    assert agree("V =  1.24, 3 rows", "V = 1.23, 3 rows\n")
+    assert agree("n   V\n────\n2  0.5", "n  V\n2 0.5")
+    assert not agree("1.25", "1.23")
+    assert not agree("4 rows", "3 rows")
+    assert not agree("3 rows", "3 columns")
+    assert not agree("-1.23", "1.23")
+    assert not agree("1.23 1.23", "1.23")
+
+
+#: Its command searches for a time, so what it prints differs from run to run; see its own test.
+TIMED = "add_a_scheme"
+
+
+@pytest.mark.parametrize("name", sorted(set(TUTORIALS) - {TIMED}))
+def test_tutorials_print_what_they_quote(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    found = steps(f"tutorials/{name}.md")
+    assert len(found) >= 5
+    for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
+        assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
+
+
+def test_tutorials_are_listed():
+    (toctree,) = re.findall(
+        r"^```{toctree}\n(.*?)^```$", page("tutorials/index.md"), re.MULTILINE | re.DOTALL
+    )
+    assert set(toctree.split()) - {":hidden:"} == set(TUTORIALS)
+    for name in TUTORIALS:
+        assert f"]({name}.md)" in page("tutorials/index.md")
+
+
+def seeds_a_release(source: str) -> bool:
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return any(
+        isinstance(call.func, ast.Name)
+        and call.func.id == "PrivateTwoStageERM"
+        and any(word.arg == "seed" for word in call.keywords)
+        for call in calls
+    )
+
+
+def test_tutorials_say_what_a_seed_does():
+    seeded = []
+    for name in TUTORIALS:
+        sources = [code for language, code, _ in steps(f"tutorials/{name}.md") if language == "python"]
+        if any(seeds_a_release(source) for source in sources):
+            seeded.append(name)
+            assert "seeded release carries no privacy guarantee" in " ".join(
+                page(f"tutorials/{name}.md").split()
+            )
+    assert "first_rule" in seeded
 
 
 @pytest.mark.parametrize(
@@ -238,3 +358,18 @@ def test_kernel_reference_values(row):
     else:
         bound = stability.pooled_kernel_balancing(int(n), 1.0, float(ridge))
     assert pytest.approx(float(stated), rel=0.01) == bound.V
+
+
+def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = blocks("tutorials/add_a_scheme.md", "python")[0]
+    assert len(source.splitlines()) < 60
+    Path("matching.py").write_text(source, encoding="utf-8")
+    ran = CliRunner().invoke(main, ["check-program", "matching.py", "--seconds", "0.2", "--json"])
+    assert ran.exit_code == 0
+    shown = blocks("tutorials/add_a_scheme.md", "text")[0]
+    found = [step for step in steps(f"tutorials/{TIMED}.md") if step[0] == "python"]
+    for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
+        assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
+    for outcome in json.loads(ran.stdout)[0]["outcomes"]:
+        assert re.search(rf"^  {outcome['status']} +{outcome['check']} ", shown, flags=re.MULTILINE), outcome

@@ -14,6 +14,7 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.cli.audit import audit
 from dp2erm_cvx.cli.bounds import bounds
 from dp2erm_cvx.cli.certify import certify
+from dp2erm_cvx.cli.check_program import check_program, new_program
 from dp2erm_cvx.cli.demo import demo
 from dp2erm_cvx.cli.experiment import experiment
 from dp2erm_cvx.cli.fit import fit
@@ -90,5 +91,18 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (fit, predict, bounds, plan, programs, certify, audit, ledger, experiment, demo):
+for command in (
+    fit,
+    predict,
+    bounds,
+    plan,
+    programs,
+    new_program,
+    check_program,
+    certify,
+    audit,
+    ledger,
+    experiment,
+    demo,
+):
     main.add_command(command)

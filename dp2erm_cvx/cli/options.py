@@ -119,7 +119,7 @@ setting_options = _apply(
         click.option("--radius", type=Number(), help="Short for --set radius=..."),
         click.option("--trim", type=Number(), help="Short for --set trim=..."),
         click.option("--arm-mass", help="Short for --set arm_mass=equal or proportional."),
-        click.option("--degree", type=Number(), help="Entropy balancing: raw moments up to this degree."),
+        click.option("--degree", type=Number(), help="Balance raw moments up to this degree."),
     ]
 )
 
@@ -127,7 +127,17 @@ setting_options = _apply(
 second_stage_options = _apply(
     [
         click.option(
-            "--second-stage", default="itr", show_default=True, help="itr, arm_means or plug_in_ate."
+            "--second-stage",
+            default="itr",
+            show_default=True,
+            help="Name of a second stage: see dp2erm programs.",
+        ),
+        click.option(
+            "--second-set",
+            "second_settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Other setting of the second stage, such as threshold=2; repeatable.",
         ),
         click.option(
             "--theta-set",

@@ -25,8 +25,9 @@ def predict(release: str, data: str, output: str | None) -> None:
     import numpy as np
 
     from dp2erm_cvx.cli.screen import progress, writable, write_text
-    from dp2erm_cvx.cli.stages import from_release
     from dp2erm_cvx.release import Release
+    from dp2erm_cvx.released import effects as effects_of
+    from dp2erm_cvx.released import rule_of
     from dp2erm_cvx.tables import read_csv, read_parquet
 
     writable(output)
@@ -37,10 +38,10 @@ def predict(release: str, data: str, output: str | None) -> None:
         raise DeclarationError(f"{release}: cannot be read: {told}") from None
     with progress("predicting"):
         published = Release.from_json(text)
-        second, domain = from_release(published)
+        rule_of(published)  # a damaged release is named before the data are read
         table = read_parquet(data) if data.lower().endswith((".parquet", ".pq")) else read_csv(data)
         X = np.column_stack([table.numbers(name) for name in published.columns])
-        effects = second.effect(np.array(published.theta), domain, X)
+        effects = effects_of(published, X)
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("row", "treatment", "effect"))

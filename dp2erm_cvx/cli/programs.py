@@ -39,6 +39,8 @@ def programs(as_json: bool) -> None:
             table.add_row("  formula", program["formula"])
             table.add_row("  cone", program["cone"])
             table.add_row("  settings", ", ".join(settings) or "none")
+            if program["kind"]:
+                table.add_row("  kind", program["kind"])
             table.add_row("  theorem", program["theorem"])
             table.add_row("  neighbors", ", ".join(program["relations"]) or "none: not private")
             table.add_row("  source", program["citation"])
@@ -60,6 +62,7 @@ def describe(cls: type[Program]) -> dict[str, Any]:
     return {
         "name": cls.name,
         "stage": "first" if issubclass(cls, FirstStage) else "second",
+        "kind": cls.kind.value if issubclass(cls, FirstStage) else None,
         "formula": cls.formula,
         "cone": cls.cone,
         "settings": {

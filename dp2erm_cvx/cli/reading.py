@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, SETTING_FLAGS, names, number_or_text
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.program import FirstStage, Kernel, SecondStage
+    from dp2erm_cvx.program import FirstStage, Kernel, PublicSample, SecondStage
 
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
@@ -118,7 +120,7 @@ def count_features(domain: Domain, second: SecondStage, first: FirstStage, given
 def read_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Settings of the first stage from ``--set`` and its short forms."""
     found: dict[str, Any] = {}
-    given = [_setting(text) for text in options["settings"]]
+    given = [read_setting(text) for text in options["settings"]]
     given += [(name, options[name]) for name in SETTING_FLAGS if options[name] is not None]
     for name, value in given:
         if name in found:
@@ -133,7 +135,22 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
         found["balance"] = Moments(found["balance"] if degree is None else degree)
     if "kernel" in found:
         found["kernel"] = kernel(str(found["kernel"]))
+    if "target" in found:
+        found["target"] = public_sample(str(found["target"]), options)
     return found
+
+
+def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
+    """Rows of a file that are public, with the covariates that the domain or ``--covariates`` name."""
+    from dp2erm_cvx.program import PublicSample
+    from dp2erm_cvx.tables import read_csv, read_parquet
+
+    declared = options.get("domain") is not None or options.get("ranges")
+    chosen = (read_domain(options).columns if declared else None) or names(options.get("covariates"))
+    if chosen is None:
+        raise DeclarationError(f"target={path}: name its covariates by --covariates, or by named ranges")
+    table = (read_parquet if path.lower().endswith((".parquet", ".pq")) else read_csv)(path)
+    return PublicSample(np.column_stack([table.numbers(name) for name in chosen]))
 
 
 def kernel(text: str) -> Kernel:
@@ -169,10 +186,11 @@ def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:
     return column.strip(), pair
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def read_setting(text: str) -> tuple[str, Any]:
+    """``NAME=VALUE``, a value with commas as a list. Raises DeclarationError."""
     name, separator, value = text.partition("=")
     if not separator or not name.strip() or not value.strip():
-        raise DeclarationError(f"--set {text!r}: must look like NAME=VALUE, for instance ridge=1")
+        raise DeclarationError(f"{text!r}: must look like NAME=VALUE, for instance ridge=1")
     name = name.strip().replace("-", "_")
     if name == "coefficient" or "," in value:
         return name, tuple(number_or_text(part.strip()) for part in value.split(",") if part.strip())

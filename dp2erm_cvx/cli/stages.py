@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.cli.options import names, number_or_text
-from dp2erm_cvx.cli.reading import read_settings
-from dp2erm_cvx.errors import DeclarationError, Dp2ermError
+from dp2erm_cvx.cli.reading import read_setting, read_settings
+from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.program import ConvexSet, FirstStage, SecondStage
-    from dp2erm_cvx.release import Release
 
 
 def first_stage(name: str, options: dict[str, Any]) -> FirstStage:
@@ -38,6 +36,11 @@ def second_stage(name: str, options: dict[str, Any], columns: tuple[str, ...], d
         settings["features"] = tuple(_feature(feature, columns, domain) for feature in features)
     if options["features_bound"] is not None:
         settings["features_bound"] = options["features_bound"]
+    for text in options["second_settings"]:
+        setting, value = read_setting(text)
+        if setting in settings or setting in ("theta_set", "regularizer", "features"):
+            raise DeclarationError(f"--second-set {setting}: it has an option of its own, or is given twice")
+        settings[setting] = value
     return registry.build(registry.second_stages(), name, **settings)
 
 
@@ -60,37 +63,6 @@ def theta_set(text: str) -> ConvexSet:
         raise DeclarationError(f"--theta-set {text!r}: must be l1:RADIUS, l2:RADIUS, box:BOUND or whole")
     made: ConvexSet = kinds[kind](number_or_text(size))
     return made
-
-
-def from_release(release: Release) -> tuple[SecondStage, Domain]:
-    """What is needed to predict, from the release alone: Theta and R have done their work in the fit.
-
-    Raises DeclarationError where the JSON was changed into something that is no release.
-    """
-    from dp2erm_cvx import registry
-    from dp2erm_cvx.domain import Domain
-
-    try:
-        settings = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in dict(release.second_stage["settings"]).items()
-            if name not in ("theta_set", "regularizer")
-        }
-        domain = Domain.from_dict(release.domain)
-        second = registry.build(registry.second_stages(), str(release.second_stage["name"]), **settings)
-        expected = second.parameter_names(release.columns, domain)
-    except Dp2ermError as error:
-        raise DeclarationError(f"release JSON: {error}") from None
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        raise DeclarationError(f"release JSON: second_stage or domain is damaged ({error!r})") from None
-    if not len(release.theta) == len(release.parameters) == len(expected):
-        raise DeclarationError(
-            f"release JSON: theta has {len(release.theta)} values, the program {len(expected)} parameters"
-        )
-    # every effect is at most the l1 norm of theta times the largest covariate
-    if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
-        raise DeclarationError("release JSON: theta is too large for finite effects")
-    return second, domain
 
 
 def _feature(text: str, columns: tuple[str, ...], domain: Domain) -> str | int:

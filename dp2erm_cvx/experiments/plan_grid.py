@@ -129,7 +129,5 @@ def _spread(
 ) -> tuple[float | None, float | None]:
     if not isinstance(second, WeightedLeastSquares):
         return None, None
-    moved = noise_range(
-        second, domain, made.calibration, n_samples=n, n_features=n_features, grid=made.grid, draws=4000
-    )
+    moved = noise_range(second, domain, made.calibration, n_samples=n, n_features=n_features, grid=made.grid)
     return float(np.median(moved.half_width)) if moved.effect is None else moved.effect, moved.shrinkage

@@ -12,9 +12,11 @@ from dp2erm_cvx.program.balance import (
 )
 from dp2erm_cvx.program.composite import Composite, Penalty
 from dp2erm_cvx.program.declaration import Compiled, Declaration, Leaves, Value, parameter_cost
+from dp2erm_cvx.program.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.entropy import EntropyFirstStage, RidgedEntropyFirstStage
 from dp2erm_cvx.program.exponential import ExponentialModel, HardExponentialModel
 from dp2erm_cvx.program.factored_model import FactoredKernelModel
+from dp2erm_cvx.program.feasibility import refuse_infeasible
 from dp2erm_cvx.program.first_stage import (
     ClosedFormWeights,
     FirstStage,
@@ -70,6 +72,7 @@ __all__ = [
     "Composite",
     "ConvexSet",
     "Declaration",
+    "DirectFirstStage",
     "Domain",
     "ElasticNet",
     "Energy",
@@ -145,6 +148,7 @@ __all__ = [
     "public_ridge",
     "public_size",
     "refuse_gram",
+    "refuse_infeasible",
     "resolved",
     "squared_gradient_radius",
     "sum_units",

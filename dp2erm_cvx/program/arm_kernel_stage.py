@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -26,6 +27,9 @@ class ArmKernelStage(KernelFirstStage):
     then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0), t = F'1. An
     arm without records leaves all weight to the other.
     """
+
+    # Theorem 5 takes the changed record out, which leaves both datasets the same two simplices
+    moving: ClassVar[frozenset[str]] = frozenset({"treated", "totals"})
 
     @property
     def largest_weight(self) -> float:

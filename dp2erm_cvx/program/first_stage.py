@@ -12,7 +12,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, ProgramError
-from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound, public_size
+from dp2erm_cvx.privacy import BoundFamily, LossConstants, Neighboring, StabilityBound, public_size
 from dp2erm_cvx.program.composite import Composite, LocalError
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.kind import Kind
@@ -37,9 +37,14 @@ class FirstStage(Program):
     def model(self, records: Records) -> Composite:
         """Exact smooth-plus-prox form; its ``output`` is the weights (n,)."""
 
-    @abc.abstractmethod
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        """What :meth:`stability` returns for a resolved program."""
+        """What :meth:`stability` returns for a resolved program: by default what any weights of sum n obey.
+
+        Raises CalibrationError where a kind with a theorem states no bound.
+        """
+        if self.kind is Kind.DIRECT:
+            return _any_weights(n_samples, self.relations)
+        raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
 
     def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         """The paper's statement for a resolved program. Raises CalibrationError where it makes none."""
@@ -55,7 +60,13 @@ class FirstStage(Program):
         program = self.resolve(domain)
         if family is BoundFamily.PAPER:
             return program.paper_bound(n_samples, domain)
-        return program.bound(n_samples, domain)
+        found = program.bound(n_samples, domain)
+        if program.kind is Kind.DIRECT and found.V < 2 * n_samples:
+            raise CalibrationError(
+                f"{program.name} states V = {found.V:g} and is declared {program.kind.value!r}, which no "
+                "theorem covers: declare the kind that its theorem is about"
+            )
+        return found
 
     def instance(self, records: Records) -> Instance:
         """Bind the program to data."""
@@ -199,6 +210,18 @@ class _ScaleModel(Composite):
 
     def output_scale(self, v: Array) -> float:
         return float(self.n)
+
+
+def _any_weights(n: int, relations: frozenset[Neighboring]) -> StabilityBound:
+    """``V <= 2n`` for any two nonnegative weight vectors of sum n, ``W1 <= 4n`` (universal corollary)."""
+    return StabilityBound(
+        V=2.0 * n,
+        theorem="universal corollary",
+        assumptions=(Kind.DIRECT.proved,),
+        relations=relations,
+        w_max=float(n),
+        W1=4.0 * n,
+    )
 
 
 def public_ridge(value: float | None) -> float | None:

@@ -185,4 +185,5 @@ class BalanceKernel(Kernel):
 
     def entry_error(self, features_bound: float, n_features: int) -> float:
         # powers round as often as their degree, and an inner product has a term for each function
-        return max(ENTRY_ERROR, 4.0 * self.features(np.zeros((1, n_features))).shape[1] + 64.0)
+        functions = int(self.features(np.zeros((1, n_features))).shape[1])
+        return max(ENTRY_ERROR, 4.0 * functions + 64.0)

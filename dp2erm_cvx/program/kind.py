@@ -28,5 +28,5 @@ class Kind(enum.StrEnum):
             Kind.EXPONENTIAL: "a parametric program with a ridge: Theorem 3 or 4",
             Kind.QUADRATIC: "strongly convex on a fixed set: Theorem 5, 6 or a stated one",
             Kind.PRIVATE: "a private coefficient: Theorem 9",
-            Kind.DIRECT: "constraints that depend on the data: no theorem, the universal corollary only",
+            Kind.DIRECT: "no theorem, or hard constraints that depend on the data: universal corollary only",
         }[self]

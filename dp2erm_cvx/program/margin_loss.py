@@ -141,17 +141,19 @@ class HuberLoss(MarginLoss):
         object.__setattr__(self, "threshold", public_size("threshold", self.threshold))
 
     def value(self, s: Array) -> Array:
-        inner = np.clip(s, -self.threshold, self.threshold)
-        return inner * (2 * s - inner)
+        inner: Array = np.clip(s, -self.threshold, self.threshold)
+        value: Array = inner * (2 * s - inner)
+        return value
 
     def slope(self, s: Array) -> Array:
-        return 2 * np.clip(s, -self.threshold, self.threshold)
+        slope: Array = 2 * np.clip(s, -self.threshold, self.threshold)
+        return slope
 
     def curvature(self, s: Array) -> Array:
-        return 2.0 * (np.abs(s) <= self.threshold)
+        return 2.0 * (np.abs(s) <= self.threshold).astype(np.float64)
 
     def least_curvature(self, s: Array, reach: Array) -> Array:
-        return 2.0 * (np.abs(s) + reach < self.threshold)
+        return 2.0 * (np.abs(s) + reach < self.threshold).astype(np.float64)
 
     def slope_error(self, s: Array, error: Array) -> Array:
         return 2 * error

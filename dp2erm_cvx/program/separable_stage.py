@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 
 import cvxpy as cp
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program.composite import Penalty
@@ -21,6 +22,7 @@ from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.margin_loss import LogisticLoss, MarginLoss
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_weight import MarginWeight
+from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.reach_weights import margin_weights_reach
 from dp2erm_cvx.program.sets import L2Ball, WholeSpace
 from dp2erm_cvx.program.stage import Instance
@@ -134,6 +136,17 @@ class SeparableFirstStage(FirstStage):
             linear=self._linear(records),
             weight=self.log_weight,
         )
+
+    def row_neighbors(self, records: Records) -> RowNeighbors:
+        terms, total = self.linear_terms(records), self._linear(records)
+
+        def replaced(index: NDArray[np.int64], new: Records) -> ReplacedRows:
+            rows, own = self.rows(new), self.linear_terms(new)
+            if terms is None or total is None or own is None:
+                return ReplacedRows(rows)
+            return ReplacedRows(rows, total - terms[index] + own)
+
+        return replaced
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["coefficient"]

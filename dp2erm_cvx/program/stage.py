@@ -28,6 +28,10 @@ class Program(abc.ABC):
     relations: ClassVar[frozenset[Neighboring]] = frozenset(Neighboring)
     #: In words, the settings whose default depends on the domain.
     defaults: ClassVar[Mapping[str, str]] = {}
+    #: Leaves of the constraints that may differ between neighbors because the stated theorem allows it.
+    moving: ClassVar[frozenset[str]] = frozenset()
+    #: Settings that the conformance suite tries the program at.
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     @abc.abstractmethod
     def declare(self, leaf: Leaves) -> Declaration:

@@ -56,6 +56,8 @@ class WeightedMarginLoss(PenalizedSecondStage):
     """
 
     cone: ClassVar[str] = "exponential or QP (SOCP over an l2 ball)"
+    # they define the margins; Theta is fixed
+    moving: ClassVar[frozenset[str]] = frozenset({"Z", "offset"})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -209,6 +209,7 @@ def _by_gap(instance: Instance, point: Array) -> Certificate:
     gap = conic_gap(instance, inside)
     m = instance.strong_convexity
     radius = math.sqrt(2 * gap / m) + violation if m > 0 else math.inf
+    output_radius = instance.smooth.output_radius(point, radius)
     return Certificate(
         primal_residual=violation,
         dual_residual=math.nan,
@@ -216,7 +217,7 @@ def _by_gap(instance: Instance, point: Array) -> Certificate:
         rounding=0.0,
         strong_convexity=m,
         radius=radius,
-        output_radius=radius,
-        relative_radius=radius / instance.smooth.output_scale(point),
+        output_radius=output_radius,
+        relative_radius=output_radius / instance.smooth.output_scale(point),
         basis="duality gap",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 import cvxpy as cp
@@ -18,11 +19,14 @@ from dp2erm_cvx.solve.silence import silenced
 #: What CVXPY and the solvers below it raise on numbers they cannot deal with.
 NUMERICAL_FAILURES = (cp.SolverError, ValueError, ArithmeticError)
 
+_TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12, "max_iter": 200}
+
 
 def conic_gap(instance: Instance, point: Array) -> float:
     """Duality gap of a feasible ``point`` (d,) of the declared problem.
 
-    The objective at the point minus a lower bound on the optimum. The lower bound is weak duality at a
+    The objective at the point, with what its constraints are violated by at their prices, minus a lower bound
+    on the optimum. The lower bound is weak duality at a
     dual point, found by an interior-point solve and then checked here: put into the dual cone, with what is
     left of dual stationarity charged against the size of the primal point. It is therefore no
     rigorous bound where the optimum is much larger than that point.
@@ -39,7 +43,7 @@ def conic_gap(instance: Instance, point: Array) -> float:
         return math.inf
     (variable,) = compiled.declaration.variables.values()
     variable.value = point
-    value = float(compiled.problem.objective.value)
+    value = float(compiled.problem.objective.value) + _price_of_violations(compiled.problem)
     if not math.isfinite(value - lower):
         return math.inf
     rounding = 1e-14 * (abs(value) + abs(lower))
@@ -48,20 +52,17 @@ def conic_gap(instance: Instance, point: Array) -> float:
 
 def _lower_bound(problem: Any) -> float:
     """A lower bound on the optimum, ``-inf`` where none was found."""
-    data, chain, _ = problem.get_problem_data(cp.CLARABEL)
+    data, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts=dict(_TIGHT))
     _refuse_unchecked_cones(data["dims"])
     raw = chain.solve_via_data(
         problem,
         data,
         warm_start=False,
         verbose=False,
-        solver_opts={
-            "tol_gap_abs": 1e-12,
-            "tol_gap_rel": 1e-12,
-            "tol_feas": 1e-12,
-            "max_iter": 200,
-        },
+        solver_opts=dict(_TIGHT),
     )
+    with suppress(cp.SolverError):  # for the duals of the declared constraints, which may not be needed
+        problem.unpack_results(raw, chain, inverse)
     x, z = np.asarray(raw.x), np.asarray(raw.z)
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
         return -math.inf
@@ -72,6 +73,19 @@ def _lower_bound(problem: Any) -> float:
     lower = -0.5 * float(x @ quadratic) - float(data["b"] @ z)
     lower -= float(np.linalg.norm(stationarity)) * (1 + 2 * float(np.linalg.norm(x)))
     return lower + float(np.sum(data.get("offset", 0.0)))
+
+
+def _price_of_violations(problem: Any) -> float:
+    """What the point may lie below the optimum because it violates constraints, to first order."""
+    price = 0.0
+    for constraint in problem.constraints:
+        violation, dual = np.abs(constraint.violation()), constraint.dual_value
+        if np.max(violation, initial=0.0) <= 0.0:
+            continue
+        if dual is None:
+            return math.inf
+        price += float(np.linalg.norm(np.ravel(dual)) * np.linalg.norm(np.ravel(violation)))
+    return price
 
 
 def _refuse_unchecked_cones(dims: Any) -> None:

@@ -13,8 +13,10 @@ from dp2erm_cvx.datasets import TWINS_SHA256, read_twins, twins
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.experiments.catalog import design_path
 from dp2erm_cvx.experiments.engine import load_design, run
+from dp2erm_cvx.experiments.rules import Constants, Scheme
+from dp2erm_cvx.experiments.simulation.grid import Judge, plain_row, taken
 from dp2erm_cvx.experiments.twins import TwinsStudy
-from dp2erm_cvx.experiments.twins.experiment import TwinsDesign
+from dp2erm_cvx.experiments.twins.experiment import TwinsDesign, _pools
 from dp2erm_cvx.experiments.twins.outcomes import Outcomes
 
 REAL = os.environ.get("DP2ERM_TWINS")
@@ -148,3 +150,14 @@ def test_weights_matter_on_the_real_file(tmp_path):
     table = run(TwinsStudy(), design, tmp_path)
     plain = table[table["family"] == "non-private"].groupby("scheme")["accuracy"].mean()
     assert plain.min() > 0.78
+    # the tuned ridge hardly weighs; a small one does, and nothing is private about it
+    constants = Constants(covariate_bound=1.4143, outcome_bound=1.0, intercept=1.0)
+    pool = _pools(design, "linear")[1]
+    order = np.random.default_rng(0).permutation(pool.dataset.n_samples)
+    train, test = taken(pool, order[:1140]), taken(pool, order[1140:])
+    found = {}
+    for ridge in (1e-3, 1.0):
+        scheme = Scheme(program="ipw_logistic", settings={"ridge": ridge})
+        found[ridge] = plain_row(train, Judge(test, constants), scheme, constants, {})["accuracy"]
+    assert found[1e-3] > found[1.0] + 0.04
+    assert found[1e-3] > 0.91

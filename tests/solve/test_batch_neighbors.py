@@ -33,6 +33,13 @@ FAST: list[tuple[str, dict[str, Any]]] = [
     ("mmd", {"ridge": 0.01, "cap": 1.4, "alpha": 1.0}),
     ("mmd", {"ridge": 0.05, "alpha": 0.0, "kernel": Linear(1.0)}),
     ("mmd_pooled", {"ridge": 0.01, "kernel": Laplace(2.0)}),
+    ("overlap", {"ridge": 0.01}),
+    ("overlap", {"ridge": 0.05, "radius": 0.3}),
+    ("inverse_probability_tilting", {"ridge": 2.0}),
+    ("inverse_probability_tilting", {"ridge": 0.2, "radius": 0.1, "balance": Moments(2)}),
+    ("energy_balancing", {"ridge": 0.1}),
+    ("stable_balancing", {"ridge": 0.1}),
+    ("stable_balancing", {"alpha": 0.3, "balance": Moments(2)}),
     ("uniform", {}),
     ("ipw_known", {"coefficient": (0.5, 1.0, 0.0, -1.0), "trim": 5.0}),
     ("ipw_randomized", {"propensity": 0.3}),
@@ -41,6 +48,8 @@ FAST: list[tuple[str, dict[str, Any]]] = [
 SLOW: list[tuple[str, dict[str, Any]]] = [
     ("entropy_balancing", {"ridge": 0.1, "scaling": "paper", "arm_mass": "proportional"}),
     ("entropy_balancing_hard", {}),
+    ("stable_balancing_hard", {"tolerance": 0.3}),
+    ("kernel_mean_matching", {"ridge": 0.2}),
 ]
 
 

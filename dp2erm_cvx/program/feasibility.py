@@ -36,8 +36,8 @@ def refuse_infeasible(targets: MomentTargets) -> None:
         method="highs",
     )
     if solved.status == 2:
-        raise InfeasibleError("an arm without records cannot hold its share of the weight")
-    if solved.status != 0 or solved.fun <= targets.tolerance + _SLACK:
+        raise InfeasibleError("an arm without records cannot hold its share of the weight: both need some")
+    if solved.status != 0 or solved.fun is None or solved.fun <= targets.tolerance + _SLACK:
         return
     pull = -np.asarray(solved.ineqlin.marginals)
     held = pull[:m] + pull[m:]

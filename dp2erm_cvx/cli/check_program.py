@@ -1,0 +1,100 @@
+"""``dp2erm check-program`` and ``dp2erm new-program``: a balancing scheme is one file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.conformance import Report
+
+KINDS = ("exponential", "quadratic", "direct")
+
+_STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
+
+
+@click.command(name="new-program", short_help="Write the file of a new first stage from a template.")
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    required=True,
+    help="exponential: of a fitted coefficient; quadratic: by a ridged QP; direct: any convex program.",
+)
+@click.option("--output", metavar="FILE", help="[NAME.py]")
+def new_program(name: str, kind: str, output: str | None) -> None:
+    """Write NAME.py, a complete program to edit: its objective, its constants and its theorem."""
+    from dp2erm_cvx.conformance import TEMPLATES
+    from dp2erm_cvx.conformance import new_program as written
+
+    text = written(name, kind)
+    place = Path(output or f"{name}.py")
+    try:
+        with place.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise DeclarationError(f"{place}: exists already; choose another --output") from None
+    except OSError as error:
+        raise DeclarationError(f"{place}: cannot be written: {error.strerror or error}") from None
+    click.echo(f"{place}: {TEMPLATES[kind]}")
+    click.echo(f"Next: edit it, then dp2erm check-program {place}")
+
+
+@click.command(name="check-program", short_help="Run the conformance suite on a program's file.")
+@click.argument("program", metavar="FILE.py|NAME")
+@click.option(
+    "--seconds", type=Number(), default=5, show_default=True, help="For each of two searches, per settings."
+)
+@click.option("--seed", type=Number(), default=0, show_default=True, help="Seed of the searches.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check_program(program: str, seconds: float, seed: int, as_json: bool) -> int:
+    """Check the programs of a file, or a registered one: exit code 1 where a check fails.
+
+    Statement, DPP, agreement of all solvers within their certificates, feasibility on adversarial data,
+    strong convexity, fixed feasible set, declared constants and bound against searches for violations. A
+    search refutes and never proves.
+    """
+    from dp2erm_cvx import conformance
+    from dp2erm_cvx.cli.screen import progress
+
+    classes = conformance.load_program(program)
+    reports: list[Report] = []
+    with progress("checking") as bar:
+        task = bar.add_task("checking", total=None)
+        for cls in classes:
+
+            def show(done: str, name: str = getattr(cls, "name", cls.__name__)) -> None:
+                bar.update(task, description=f"{name}: {done}")
+
+            reports += conformance.check_program(cls, seconds=seconds, seed=int(seed), done=show)
+    if as_json:
+        click.echo(json.dumps([report.to_dict() for report in reports], indent=2))
+    else:
+        for report in reports:
+            _print(report)
+    return 0 if all(report.passed for report in reports) else 1
+
+
+def _print(report: Report) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from dp2erm_cvx.cli.screen import console
+
+    screen = console()
+    settings = ", ".join(f"{name}={value}" for name, value in report.settings.items()) or "no settings"
+    screen.print(f"{report.program} ({settings})", style="bold")
+    screen.print(f"  {report.kind}: {report.proved}")
+    table = Table.grid(padding=(0, 2))
+    for outcome in report.outcomes:
+        word = Text(f"  {outcome.status.value}", style=_STYLES[outcome.status.value])
+        table.add_row(word, outcome.check, outcome.detail)
+    screen.print(table)
+    screen.print("  all checks passed" if report.passed else f"  {len(report.failures)} failed")
+    screen.print()

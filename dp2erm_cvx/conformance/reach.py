@@ -1,0 +1,26 @@
+"""Whether the certificate of every solve is known in advance, as a private release needs it."""
+
+from __future__ import annotations
+
+import math
+
+from dp2erm_cvx.conformance.outcome import Outcome, noted, passed
+from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain
+from dp2erm_cvx.conformance.subject import Subject
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+
+
+def reach(subject: Subject) -> Outcome:
+    """The public bound on the numerical error over all datasets, or what a release says without one."""
+    check, domain = "certified by design", check_domain(400)
+    program = subject.program.resolve(domain)
+    if isinstance(program, PrivateFirstStage):
+        found = program.reachable_radius(domain, 400, N_FEATURES, domain.covariate_bound**2, 0.0)
+    elif isinstance(program, FirstStage):
+        found = program.reachable_error(domain, 400, N_FEATURES)
+    else:
+        assert isinstance(program, SecondStage)
+        found = program.reachable_radius(domain, 400, N_FEATURES, domain.covariate_bound**2, 0.0)
+    if found is None or not math.isfinite(found):
+        return noted(check, "no public bound on the numerical error: releases say that they are conditional")
+    return passed(check, f"error at most {found:.1e} on every dataset, at n = 400")

@@ -1,0 +1,97 @@
+"""All checks of one program, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dp2erm_cvx.conformance.constants import constants
+from dp2erm_cvx.conformance.convexity import model_and_declaration, strong_convexity
+from dp2erm_cvx.conformance.fixed_set import fixed_set
+from dp2erm_cvx.conformance.movement import audit, movement
+from dp2erm_cvx.conformance.outcome import Outcome, Report, Status, failed
+from dp2erm_cvx.conformance.reach import reach
+from dp2erm_cvx.conformance.solving import agreement, feasibility
+from dp2erm_cvx.conformance.statement import declaration, kind, statement
+from dp2erm_cvx.conformance.subject import Subject
+from dp2erm_cvx.errors import Dp2ermError, InfeasibleError
+from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.program import FirstStage, Program
+
+Check = Callable[[Subject], Outcome]
+
+_BOTH: tuple[Check, ...] = (statement, declaration, agreement, feasibility, strong_convexity)
+_FIRST: tuple[Check, ...] = (
+    kind,
+    *_BOTH,
+    model_and_declaration,
+    fixed_set,
+    constants,
+    movement,
+    audit,
+    reach,
+)
+_SECOND: tuple[Check, ...] = (*_BOTH, model_and_declaration, fixed_set, constants, reach)
+
+
+def check_program(
+    program: type[Program], *, seconds: float = 5.0, seed: int = 0, done: Callable[[str], None] | None = None
+) -> Iterator[Report]:
+    """A report for every choice of settings in ``program.examples``.
+
+    Parameters
+    ----------
+    program
+        A concrete program class.
+    seconds
+        For each of the two searches for moving weights, per choice of settings.
+    seed
+        Of the searches, which repeats them up to what fits into the time.
+    done
+        Called with the name of every check that has ended.
+
+    Raises DeclarationError for invalid numbers; whatever a program does wrong is in its report.
+    """
+    seconds = public_number("seconds", seconds, above=0)
+    for settings in program.examples:
+        yield _examined(program, dict(settings), seconds, int(seed), done)
+
+
+def _examined(
+    cls: type[Program],
+    settings: dict[str, object],
+    seconds: float,
+    seed: int,
+    done: Callable[[str], None] | None,
+) -> Report:
+    first = issubclass(cls, FirstStage)
+    name = str(getattr(cls, "name", cls.__name__))
+    stage, proved = ("second stage", "Theorems 1 and 2 from its constants")
+    if issubclass(cls, FirstStage):
+        stage, proved = cls.kind.value, cls.kind.proved
+    try:
+        subject = Subject(cls(**settings), seconds, seed)
+    except (Dp2ermError, TypeError) as error:
+        return Report(name, settings, stage, proved, (failed("settings", f"{error}"),))
+    outcomes: list[Outcome] = []
+    for check in _FIRST if first else _SECOND:
+        outcomes.append(_ran(check, subject))
+        if done is not None:
+            done(outcomes[-1].check)
+        if outcomes[-1].status is Status.FAILED and check in (statement, declaration):
+            break  # what comes after would fail for the same reason
+    return Report(name, subject.program.settings(), stage, proved, tuple(outcomes))
+
+
+def _ran(check: Check, subject: Subject) -> Outcome:
+    """A check whose own exceptions are findings: a program may do anything."""
+    title = check.__name__.replace("_", " ")
+    try:
+        return check(subject)
+    except InfeasibleError as error:
+        if not subject.program.relations:
+            return Outcome(title, Status.NOTED, str(error))
+        return failed(title, str(error))
+    except Dp2ermError as error:
+        return failed(title, f"{type(error).__name__}: {error}")
+    except Exception as error:
+        return failed(title, f"raises {type(error).__name__}: {error}")

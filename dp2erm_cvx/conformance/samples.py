@@ -1,0 +1,81 @@
+"""Records that programs are checked on: ordinary, adversarial, and neighbors of both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Domain, Records
+
+#: Covariates of all records here, an intercept apart.
+N_FEATURES = 3
+
+
+def check_domain(n_samples: int = 60) -> Domain:
+    """The universe of the checks: 3 covariates in [-1, 1], an intercept of 1, an arm floor of a tenth."""
+    floor = max(2, n_samples // 10)
+    return Domain(math.hypot(math.sqrt(N_FEATURES), 1.0), 5.0, intercept=1.0, arm_floor=floor)
+
+
+def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
+    """Confounded records: propensity and outcome depend on the first covariates."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (n_samples, N_FEATURES))
+    propensity = 1 / (1 + np.exp(-(0.6 * X[:, 0] - 0.8 * X[:, -1] + 0.1)))
+    a = (rng.uniform(size=n_samples) < propensity).astype(int)
+    y = X[:, 0] * (2 * a - 1) + 0.5 * X[:, -1] + rng.normal(size=n_samples)
+    return check_domain(n_samples).records(X, a, y)
+
+
+def edge_records() -> dict[str, Records]:
+    """Datasets of the universe that break careless code, by name; not all of them keep the arm floor."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (12, N_FEATURES))
+    y = rng.normal(size=12)
+    half = np.arange(12) % 2
+    domain = check_domain(12)
+    constant, separable = X.copy(), X.copy()
+    constant[:, 1] = 0.7
+    separable[:, 0] = np.where(half == 1, 0.9, -0.9)
+    return {
+        "two records": domain.records(X[:2], [0, 1], y[:2]),
+        "two records of one arm": domain.records(X[:2], [1, 1], y[:2]),
+        "three records": domain.records(X[:3], [0, 1, 1], y[:3]),
+        "constant column": domain.records(constant, half, y),
+        "separable arms": domain.records(separable, half, y),
+        "no treated": domain.records(X, np.zeros(12), y),
+        "no control": domain.records(X, np.ones(12), y),
+        "duplicate rows": domain.records(np.repeat(X[:1], 12, axis=0), half, np.full(12, y[0])),
+        "zero covariates": domain.records(np.zeros((12, N_FEATURES)), half, y),
+        "outcome at its bound": domain.records(X, half, np.where(half == 1, 99.0, -99.0)),
+    }
+
+
+def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, Records]]:
+    """Pairs that differ in record 0, with and without a flip; each arm keeps the floor in both.
+
+    Clusters at few places with unequal arms, and a record that moves across the ball.
+    """
+    rng = np.random.default_rng([seed, 7])
+    domain = check_domain(n_samples)
+    floor = int(domain.arm_floor or 0)
+    for _ in range(count):
+        ends = rng.choice([-3.0, -1.0, 0.0, 1.0, 3.0], (n_samples + 1, N_FEATURES))
+        X = ends * rng.choice([1.0, rng.uniform()], ends.shape)
+        if rng.random() < 0.5:  # two places only
+            X = np.where(rng.random((n_samples + 1, 1)) < rng.uniform(), X[:1], X[1:2])
+        a = (rng.random(n_samples + 1) < rng.choice([0.15, 0.5, 0.85])).astype(int)
+        a[1 : 1 + floor], a[1 + floor : 1 + 2 * floor] = 0, 1
+        X[0] *= -1.0 if rng.random() < 0.5 else 1.0
+        y = rng.normal(size=n_samples + 1)
+        other = np.r_[n_samples, 1:n_samples]
+        yield domain.records(X[:-1], a[:-1], y[:-1]), domain.records(X[other], a[other], y[other])
+
+
+def unequal_weights(n_samples: int, seed: int = 1) -> Array:
+    """Weights with sum n, for second stages."""
+    raw = np.random.default_rng(seed).uniform(0.2, 3.0, n_samples)
+    weights: Array = raw * (n_samples / math.fsum(raw))
+    return weights

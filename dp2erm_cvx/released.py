@@ -1,0 +1,67 @@
+"""What a release recommends: from theta and public constants alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
+from dp2erm_cvx.program import SecondStage
+from dp2erm_cvx.release import Release
+from dp2erm_cvx.tables import read_frame
+
+
+def effects(release: Release, X: Any) -> Array:
+    """Estimated net effect (m,) for raw covariates X, in units of the outcome.
+
+    X is (m, k) with the columns of the release in their order, or a data frame, whose columns are found by
+    name. They are scaled and clipped as in the fit. Raises DataError for other columns, and DeclarationError
+    for a release that was changed into something that is none.
+    """
+    second, domain = rule_of(release)
+    if hasattr(X, "columns"):
+        frame = read_frame(X)
+        table = np.column_stack([frame.numbers(name) for name in release.columns])
+    else:
+        table = np.asarray(X, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] != len(release.columns):
+        raise DataError(f"X has shape {table.shape}: must have the columns {', '.join(release.columns)}")
+    return second.effect(np.array(release.theta), domain, table)
+
+
+def recommend(release: Release, X: Any) -> NDArray[np.int64]:
+    """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects` does."""
+    return (effects(release, X) > 0).astype(np.int64)
+
+
+def rule_of(release: Release) -> tuple[SecondStage, Domain]:
+    """What is needed to predict, from the release alone: Theta and R have done their work in the fit.
+
+    Raises DeclarationError where the JSON was changed into something that is no release.
+    """
+    try:
+        settings = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in dict(release.second_stage["settings"]).items()
+            if name not in ("theta_set", "regularizer")
+        }
+        domain = Domain.from_dict(release.domain)
+        second = registry.build(registry.second_stages(), str(release.second_stage["name"]), **settings)
+        expected = second.parameter_names(release.columns, domain)
+    except Dp2ermError as error:
+        raise DeclarationError(f"release JSON: {error}") from None
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        raise DeclarationError(f"release JSON: second_stage or domain is damaged ({error!r})") from None
+    if not len(release.theta) == len(release.parameters) == len(expected):
+        raise DeclarationError(
+            f"release JSON: theta has {len(release.theta)} values, the program {len(expected)} parameters"
+        )
+    # every effect is at most the l1 norm of theta times the largest covariate
+    if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
+        raise DeclarationError("release JSON: theta is too large for finite effects")
+    return second, domain

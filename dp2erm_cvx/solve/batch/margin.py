@@ -1,0 +1,104 @@
+"""Neighbors of a sum of margin losses, whatever the loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_weight import MarginWeight
+from dp2erm_cvx.program.neighbors import ReplacedRows
+from dp2erm_cvx.program.sums import UNIT, dot_error
+from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, clipped, dot, norms
+
+
+class MarginBatch(RowBatch):
+    """f_k(v) = sum_i phi(<z_i, v>) + <linear_k, v> + ridge/2 ||v||^2, one row replaced.
+
+    Without multipliers and offsets; the linear terms are the members' targets.
+    """
+
+    model: MarginModel
+
+    def __init__(self, model: MarginModel, weight: MarginWeight, point: Array) -> None:
+        super().__init__(model, model.Z, point)
+        self.loss, self.weight = model.loss, weight
+        margins = model.Z @ point
+        self.base_gradient: Array = model.gradient(point) - model.linear
+        self.base_slope, self.base_curvature = self.loss.slope(margins), self.loss.curvature(margins)
+        self.first, self.second = float(np.sum(self.norms)), float(np.sum(self.norms**2))
+
+    def members(self, index: Index, replaced: ReplacedRows) -> Members:
+        """Neighbors with these rows."""
+        return self.gather(index, replaced.rows, replaced.target)
+
+    def first_gradient(self, members: Members) -> Array:
+        """Gradients of the neighbors at the base solution."""
+        old = self.Z[members.index] * self.base_slope[members.index, None]
+        new = members.rows * self.loss.slope(clipped(members.rows @ self.point))[:, None]
+        gradient: Array = self.base_gradient - old + new + members.target
+        return gradient
+
+    def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
+        """One pass over the shared rows."""
+        new = clipped(dot(V, members.rows))
+        pull = members.rows * self.loss.slope(new)[:, None]
+        total = np.exp(self.weight.log(new))
+        new_weight = total.copy()
+        for block, held in self.blocks(members.index):
+            s = self.scratch("s", len(V), block.stop - block.start)
+            np.matmul(V, self.transposed[:, block], out=s)
+            np.clip(s, -600.0, 600.0, out=s)
+            slope, position = self.loss.slope(s), members.index[held] - block.start
+            slope[held, position] = 0.0
+            pull += slope @ self.Z[block]
+            if weights is not None:
+                f = np.exp(self.weight.log(s))
+                f[held, position] = 0.0
+                weights[:, block] = f
+                total += f.sum(axis=1)
+        if weights is not None:
+            weights[np.arange(len(V)), members.index] = new_weight
+            weights *= (self.n / total)[:, None]
+        gradient: Array = pull + members.target + self.ridge * V
+        return gradient
+
+    def rounding(self, V: Array, members: Members) -> Array:
+        """As for one instance, with the derivatives of the loss bounded over all margins of the chunk."""
+        norm, length = norms(V), norms(members.rows)
+        reach = float(np.max(members.spread * norm))
+        steep, slope = self.loss.largest_curvature(reach), self.loss.largest_slope(reach)
+        margin = 1.1 * steep * (dot_error(self.dimension) + UNIT) * norm * (self.second + length**2)
+        terms = margin + (8 * UNIT + self.sum_error()) * slope * (self.first + length)
+        bound: Array = terms * (1 + 1e-9) + 8 * UNIT * (self.ridge * norm + norms(members.target))
+        return bound
+
+    def kept(self, index: Index, rows: Array) -> Array:
+        """What the record that left takes from the base Hessian at most."""
+        curvature = self.base_curvature[index] * (1 + 1e-9) + 1e-14
+        share: Array = 1 - curvature * self.metric.lengths(self.Z[index]) ** 2 - 1e-9
+        return share
+
+    def updates(self, members: Members) -> list[tuple[Array, Array]]:
+        """The record that came, and the one that left."""
+        new = self.loss.curvature(clipped(members.rows @ self.point))
+        return [(members.rows, new), (self.Z[members.index], -self.base_curvature[members.index])]
+
+    def concordance(self, members: Members) -> Array:
+        """That of the longest row."""
+        bound: Array = self.loss.concordance * members.spread
+        return bound
+
+    def smoothness(self, members: Members) -> Array:
+        """By the norms of the rows, over the ball."""
+        steep = self.loss.largest_curvature(float(np.max(members.spread)) * self.radius * (1 + 1e-9))
+        bound: Array = steep * (self.second + members.spread**2) + self.ridge
+        return bound
+
+    def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
+        """As for one instance (tilt lemma)."""
+        size = members.spread * norms(V)
+        kappa = np.minimum(kappa, members.spread * radius) + (dot_error(self.dimension) + UNIT) * size
+        kappa = self.weight.lipschitz * kappa + 16 * UNIT * (1 + self.weight.lipschitz * size)
+        bound: Array = 2 * self.n * np.tanh(kappa / 2) + (64 + self.n / 64) * UNIT * self.n
+        return bound

@@ -1,0 +1,348 @@
+"""The conformance suite: right programs pass, and every kind of wrong one is caught."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx.conformance import (
+    TEMPLATES,
+    Report,
+    Status,
+    check_program,
+    load_program,
+    new_program,
+    programs_of_file,
+)
+from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.program import FirstStage, Kind
+from dp2erm_cvx.registry import first_stages, programs
+from tests.command_line import run as command
+
+ROOT = Path(__file__).parents[1]
+
+
+_SHORT = ("--no-page", "--no-tightness", "--json")
+
+
+def reports_of(path: Path, text: str, seconds: float = 0.2) -> list[Report]:
+    path.write_text(text, encoding="utf-8")
+    return [report for cls in programs_of_file(path) for report in check_program(cls, seconds=seconds)]
+
+
+def changed(kind: str, *pairs: tuple[str, str]) -> str:
+    text = new_program("mine", kind)
+    for old, new in pairs:
+        assert text.count(old) >= 1, old
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize("name", programs())
+def test_every_registered_program_conforms(name):
+    for report in check_program(programs()[name], seconds=0.1):
+        assert report.passed, str(report)
+        assert json.loads(json.dumps(report.to_dict())) == report.to_dict()
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_templates_conform_as_they_are(kind, tmp_path):
+    for report in reports_of(tmp_path / "mine.py", new_program("mine", kind)):
+        assert report.passed, str(report)
+        assert report.program == "mine"
+        assert report.kind == kind
+
+
+def test_the_kind_of_every_first_stage_is_one_with_a_theorem_where_it_is_private():
+    for name, cls in first_stages().items():
+        assert (cls.kind is Kind.DIRECT) == (not cls.relations), name
+
+
+_BEFORE = "    def constants("
+
+#: By template: what is changed in it, and the checks of which one has to notice.
+WRONG = {
+    "half a diameter": (
+        "exponential",
+        [("gradient_diameter=M *", "gradient_diameter=0.5 * M *")],
+        {"constants"},
+    ),
+    "half the diameter of log weights": (
+        "exponential",
+        [("log_weight_diameter=2 * M", "log_weight_diameter=M / 2")],
+        {"constants"},
+    ),
+    "a radius that is too small": ("exponential", [("radius=r,", "radius=r / 20,")], {"constants"}),
+    "a log weight that is steeper than declared": (
+        "exponential",
+        [("np.maximum(0.0, -s)", "np.maximum(0.0, -2 * s)")],
+        {"constants"},
+    ),
+    "rows that see other records": (
+        "exponential",
+        [
+            (
+                _BEFORE,
+                "    def rows(self, records):\n        Z = super().rows(records)\n"
+                "        return Z / max(1.0, 9 * np.max(np.abs(Z.mean(axis=0))))\n\n" + _BEFORE,
+            )
+        ],
+        {"constants"},
+    ),
+    "rows that are longer than declared": (
+        "exponential",
+        [
+            (
+                _BEFORE,
+                "    def rows(self, records):\n        return 2 * super().rows(records)\n\n" + _BEFORE,
+            )
+        ],
+        {"constants"},
+    ),
+    "a loss with another slope": (
+        "exponential",
+        [
+            ("loss = LogisticLoss()", "loss = _Loss()"),
+            (
+                "@dataclass(frozen=True)",
+                "class _Loss(LogisticLoss):\n    def slope(self, s):\n"
+                "        return 1.01 * super().slope(s)\n\n\n@dataclass(frozen=True)",
+            ),
+        ],
+        {"constants", "solver agreement"},
+    ),
+    "the bound of uniform weights": (
+        "exponential",
+        [
+            (
+                "return stability.separable(n_samples, self.mu, **vars(self.constants(domain)))",
+                "return stability.uniform_weights(n_samples)",
+            )
+        ],
+        {"movement"},
+    ),
+    "a bound off by the square root of n": (
+        "quadratic",
+        [
+            ("    def bound(", "    def root(self, n):\n        return n**1.5\n\n    def bound("),
+            ("n_samples * self.mu,", "self.root(n_samples) * self.mu,"),
+        ],
+        {"audit", "movement"},
+    ),
+    "half a kernel bound": (
+        "quadratic",
+        [
+            ("self.kernel.bound(domain.features_bound)", "self.kernel.bound(1.0) / 9"),
+            ('{"ridge": 1.0, "alpha": 0.5}', '{"ridge": 30.0}'),
+        ],
+        {"audit", "movement"},
+    ),
+    "twice the strong convexity": ("direct", [("return 2.0", "return 4.0")], {"strong convexity"}),
+    "no docstring": ("direct", [("minimize ", "find ")], {"statement"}),
+    "no citation": ("direct", [('citation = "your paper"', 'citation = ""')], {"statement"}),
+    "not DPP": (
+        "direct",
+        [('leaf("Z").T @ weights', 'leaf("Z").T @ cp.multiply(leaf("ones"), weights)')],
+        {"declaration"},
+    ),
+    "a datum that enters nowhere": (
+        "direct",
+        [
+            ("        return cp.sum_squares", '        leaf("ones2")\n        return cp.sum_squares'),
+            ('{"Z":', '{"ones2": 1.0, "Z":'),
+        ],
+        {"declaration"},
+    ),
+    "constraints on data declared as fixed": (
+        "direct",
+        [
+            (
+                "    def strong_convexity",
+                "    kind = Kind.QUADRATIC\n\n    def constraints(self, leaf, weights):\n"
+                '        return {"balance": leaf("Z").T @ weights <= 30.0}\n\n'
+                "    def bound(self, n_samples, domain):\n"
+                "        return stability.pooled_kernel_balancing(n_samples, 4.0, n_samples)\n\n"
+                "    def strong_convexity",
+            ),
+            (
+                "from dp2erm_cvx.program import Array,",
+                "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import Kind, Array,",
+            ),
+        ],
+        {"fixed feasible set"},
+    ),
+    "a bound without a theorem": (
+        "direct",
+        [
+            (
+                "    def strong_convexity",
+                "    def bound(self, n_samples, domain):\n"
+                "        return stability.uniform_weights(n_samples)\n\n    def strong_convexity",
+            ),
+            (
+                "from dp2erm_cvx.program import",
+                "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import",
+            ),
+        ],
+        set(),
+    ),
+    "another function than declared": (
+        "quadratic",
+        [
+            (
+                "    def bound(",
+                "    def data(self, records):\n        found = super().data(records)\n"
+                '        return found | {"curvature": 40 * found["curvature"]}\n\n    def bound(',
+            )
+        ],
+        {"solver agreement", "declaration and model"},
+    ),
+    "an error of its own": (
+        "direct",
+        [("return 2.0", "return records.nothing")],
+        {"declaration"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_found(case, tmp_path):
+    kind, pairs, expected = WRONG[case]
+    path = tmp_path / "mine.py"
+    path.write_text(changed(kind, *pairs), encoding="utf-8")
+    (cls,) = programs_of_file(path)
+    seen = []
+    for report in check_program(cls, seconds=0.5):
+        seen.append(report)
+        if not expected:  # refused where the bound is asked for
+            (movement,) = [o.detail for o in report.outcomes if o.check == "movement"]
+            assert "declare the kind" in movement
+            return
+        if {failure.check for failure in report.failures} & expected:
+            return
+    pytest.fail("\n".join(map(str, seen)))
+
+
+def test_settings_that_the_program_refuses_are_reported(tmp_path):
+    text = changed("exponential", ('{"ridge": 0.05, "radius": 0.5}', '{"ridge": -1.0}'))
+    assert "ridge" in reports_of(tmp_path / "mine.py", text)[1].failures[0].detail
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1\n", "holds no program"),
+        ("def broken(:\n", "line 1: SyntaxError"),
+        ("x = 1\ny = 1 / 0\n", "line 2: ZeroDivisionError"),
+        (
+            "from dp2erm_cvx.program import FirstStage\n\n\nclass Half(FirstStage):\n    pass\n",
+            "does not state data, declare, model, read",
+        ),
+    ],
+)
+def test_files_without_a_program_say_why(text, message, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ProgramError, match=re.escape(message)):
+        programs_of_file(path)
+
+
+def test_a_file_that_is_edited_is_read_again(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(new_program("mine", "direct"), encoding="utf-8")
+    (first,) = programs_of_file(path)
+    path.write_text(new_program("yours", "direct"), encoding="utf-8")
+    (second,) = programs_of_file(path)
+    assert (first.name, second.name) == ("mine", "yours")
+
+
+def test_unknown_names_and_kinds_are_refused(tmp_path):
+    with pytest.raises(ProgramError, match="no file"):
+        programs_of_file(tmp_path / "none.py")
+    with pytest.raises(ProgramError, match="neither"):
+        load_program("nobody")
+    for name in ("3x", "Mine", "class", "a-b", ""):
+        with pytest.raises(DeclarationError, match="name"):
+            new_program(name, "direct")
+    with pytest.raises(DeclarationError, match="kind"):
+        new_program("mine", "linear")
+    with pytest.raises(DeclarationError, match="seconds"):
+        list(check_program(programs()["uniform"], seconds=0))
+
+
+def test_a_program_without_a_kind_is_covered_by_the_universal_corollary(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(new_program("mine", "direct"), encoding="utf-8")
+    (cls,) = programs_of_file(path)
+    assert issubclass(cls, FirstStage)
+    from dp2erm_cvx.conformance.samples import check_domain
+
+    assert cls().stability(50, check_domain(50)).V == 100
+    (report,) = list(check_program(cls, seconds=0.2))[:1]
+    assert next(o for o in report.outcomes if o.check == "kind").status is Status.NOTED
+
+
+def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command("new-program", "mine", "--kind", "exponential").exit_code == 0
+    again = command("new-program", "mine", "--kind", "direct")
+    assert again.exit_code == 2
+    assert "exists already" in again.stderr
+    fine = command("check-program", "mine.py", "--seconds", "0.3")
+    assert fine.exit_code == 0
+    assert fine.stdout.count("all checks passed") == 2
+    wrong = (
+        Path("mine.py")
+        .read_text(encoding="utf-8")
+        .replace("gradient_diameter=M", "gradient_diameter=0.5 * M")
+    )
+    Path("mine.py").write_text(wrong, encoding="utf-8")
+    found = command("check-program", "mine.py", "--seconds", "0.3", "--json")
+    assert found.exit_code == 1
+    (first, _) = json.loads(found.stdout)
+    assert [o["check"] for o in first["outcomes"] if o["status"] == "failed"] == ["constants"]
+    assert command("check-program", "absent.py").exit_code == 2
+
+
+def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_audited(tmp_path):
+    """In an interpreter of its own, from a package installed beside the library."""
+    site = tmp_path / "site"
+    metadata = site / "matching_weights-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    text = new_program("matching_plugin", "exponential")
+    (site / "matching_weights.py").write_text(text, encoding="utf-8")
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: matching-weights\nVersion: 1.0\n", encoding="utf-8"
+    )
+    (metadata / "entry_points.txt").write_text(
+        "[dp2erm_cvx.problems]\nmatching = matching_weights\n", encoding="utf-8"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
+
+    def dp2erm(*arguments: str) -> str:
+        code = f"from dp2erm_cvx.cli import main; main({list(arguments)!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    listed = {row["name"]: row for row in json.loads(dp2erm("programs", "--json"))}
+    assert listed["matching_plugin"]["stage"] == "first"
+    assert "all checks passed" in dp2erm("check-program", "matching_plugin", "--seconds", "0.3")
+    options = ["--program", "matching_plugin", "--ridge", "0.1", "--covariate-bound", "1"]
+    audited = json.loads(dp2erm("audit", *options, "--n", "60", "--solves", "200", *_SHORT))
+    assert audited["resolved"] > 0
+    assert not any(verdict["violated"] for verdict in audited["verdicts"])
+    assert "Theorem 3" in dp2erm("bounds", *options, "--n", "100")
