@@ -4,8 +4,8 @@ minimize    sum_i log(1 + exp(-<z_i, lam>)) + n ridge/2 ||lam||^2,   z_i = (2 a_
 subject to  ||lam||_2 <= radius
 
 then w_i = n f_i / sum_j f_j with f_i = 1 / (1 + exp(<z_i, lam>)), the fitted probability of the *other* arm:
-bounded however poor the overlap, and of least asymptotic variance among balancing weights. They target the
-population in which either treatment is likely.
+bounded however poor the overlap, and of least asymptotic variance among balancing weights where residual
+variances are equal. They target the population in which either treatment is likely.
 """
 
 import math

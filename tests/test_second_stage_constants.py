@@ -1,7 +1,7 @@
 """zeta_c, the trace bound, mu_R and the bound on theta against numerical maximization over the universe.
 
-The search sees raw records only: it goes through the domain's clipping, the program's design and the set's
-projection, and differentiates the squared loss itself.
+The search sees raw records only: it goes through the domain's clipping, the program's design or rows and the
+set's projection, and differentiates the loss itself.
 """
 
 from __future__ import annotations
@@ -12,11 +12,21 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.program import Box, Compiled, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.program import (
+    Box,
+    Compiled,
+    ElasticNet,
+    L1Ball,
+    L2Ball,
+    UserRegularizer,
+    WeightedMarginLoss,
+    WholeSpace,
+)
 from dp2erm_cvx.registry import programs
 
 PROGRAMS: dict[str, Any] = dict(programs())
@@ -31,6 +41,20 @@ DOMAINS = {
 SETS: list[Any] = [None, L1Ball(0.8), L2Ball(1.7), Box(0.6), Box(30.0), L2Ball(0.01)]
 COUNT, ROUNDS = 200, 40
 
+SQUARED = ["itr", "arm_means", "plug_in_ate", "regression"]
+MARGINS = ["itr_huber", "itr_logistic"]
+
+
+def _slopes(name: str, s: Array, threshold: float | None) -> tuple[Array, Array]:
+    """First and second derivative of the loss of a margin, written out again."""
+    if name == "itr_huber":
+        assert threshold is not None
+        return np.where(np.abs(s) <= threshold, 2 * s, 2 * threshold * np.sign(s)), 2.0 * (
+            np.abs(s) < threshold
+        )
+    assert name == "itr_logistic"
+    return -expit(-s), expit(s) * expit(-s)
+
 
 def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[Array, Array]:
     """Loss gradients (m, p) at one theta per raw record, and Hessian traces (m,)."""
@@ -39,7 +63,15 @@ def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[
         X = np.array([50.0, 100.0]) + 30 * X
     # unclipped outcomes several bounds wide, so that both ends are reached
     y = domain.outcome_center + domain.treatment_cost * a + 3 * domain.outcome_bound * y
-    design, z = program.design(domain.records(X, a, y))
+    records = domain.records(X, a, y)
+    if isinstance(program, WeightedMarginLoss):
+        resolved = program.resolve(domain)
+        rows = resolved.rows(records)
+        margin = np.sum(rows.Z * theta, axis=1) - rows.offset
+        slope, curvature = _slopes(program.name, margin, getattr(resolved, "threshold", None))
+        trace = rows.factor * curvature * np.sum(rows.Z**2, axis=1)
+        return (rows.factor * slope)[:, None] * rows.Z, trace
+    design, z = program.design(records)
     residual = np.sum(design * theta, axis=1) - z
     return 2 * design * residual[:, None], 2 * np.sum(design**2, axis=1)
 
@@ -77,7 +109,7 @@ def _search(program: Any, domain: Domain, seed: int) -> tuple[float, float, floa
 
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("theta_set", SETS, ids=str)
-@pytest.mark.parametrize("name", ["itr", "arm_means", "plug_in_ate"])
+@pytest.mark.parametrize("name", SQUARED + MARGINS)
 def test_derived_constants_cover_what_a_search_finds(name, theta_set, domain):
     universe = DOMAINS[domain]
     program = PROGRAMS[name](theta_set=theta_set)
@@ -93,7 +125,30 @@ def test_derived_constants_cover_what_a_search_finds(name, theta_set, domain):
     assert trace >= 0.9 * derived.hessian_trace
     assert norm >= 0.5 * derived.theta_bound
     assert derived.n_parameters == len(program.parameter_names(("x0", "x1"), universe))
-    assert derived.outcome_bound == universe.outcome_bound
+    M = universe.outcome_bound
+    sizes = {"itr_huber": 2 * M, "itr_logistic": math.sqrt(M * math.log(2))}
+    assert derived.outcome_bound == sizes.get(name, M)
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.7, 3.0, 50.0])
+@pytest.mark.parametrize("theta_set", [L2Ball(1.7), L1Ball(0.1), WholeSpace()], ids=str)
+def test_the_huber_radius_holds_at_any_threshold(theta_set, threshold):
+    universe = DOMAINS["plain"]
+    declared = PROGRAMS["itr_huber"](theta_set=theta_set, threshold=threshold).constants(universe, P)
+    size = theta_set if math.isfinite(theta_set.norm_bound(P)) else L2Ball(40.0)
+    half, trace, _ = _search(PROGRAMS["itr_huber"](theta_set=size, threshold=threshold), universe, seed=4)
+    assert 0.5 * declared.gradient_radius <= half <= declared.gradient_radius * (1 + 1e-12)
+    assert 0.9 * declared.hessian_trace <= trace <= declared.hessian_trace * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", MARGINS)
+def test_margin_radii_are_attained(name):
+    """2 M k with a threshold that both ends reach; the diameter of the logistic set in two dimensions."""
+    universe = DOMAINS["plain"]
+    settings = {"itr_huber": {"threshold": 0.3}, "itr_logistic": {}}[name]
+    program = PROGRAMS[name](theta_set=L2Ball(1.3), **settings)
+    half, _, _ = _search(program, universe, seed=2)
+    assert half >= 0.98 * program.constants(universe, P).gradient_radius
 
 
 @pytest.mark.parametrize("name", ["arm_means", "plug_in_ate"])
@@ -116,7 +171,7 @@ def test_both_terms_of_the_itr_gradient_radius_are_attained(outcome_bound, radiu
 
 def test_a_search_with_half_of_the_radius_would_be_caught():
     """The comparison has teeth: constants of half the outcome bound are exceeded."""
-    for name in ("itr", "arm_means", "plug_in_ate"):
+    for name in SQUARED + MARGINS:
         universe = DOMAINS["plain"]
         half, _, _ = _search(PROGRAMS[name](), universe, seed=1)
         smaller = Domain(universe.covariate_bound, universe.outcome_bound / 2)
@@ -147,17 +202,23 @@ def test_chosen_features_have_their_own_bound():
     ],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["itr", "arm_means", "plug_in_ate"])
+@pytest.mark.parametrize("name", SQUARED + MARGINS)
 def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
     """mu_R is at most the least second difference of R as declared, and equals it for the elastic net."""
     universe = DOMAINS["plain"]
+    if name in MARGINS and isinstance(regularizer, UserRegularizer):
+        with pytest.raises(DeclarationError, match="ElasticNet only"):
+            PROGRAMS[name](regularizer=regularizer)
+        return
     program = PROGRAMS[name](regularizer=regularizer)
     records = universe.records(np.zeros((4, P)), [0, 1, 0, 1], np.zeros(4))
     # weights 0 leave n R alone in the declared objective
     instance = program.instance(records, np.zeros(4), gamma=0.0)
-    compiled = Compiled(program.declare, instance.data)
+    compiled = Compiled(instance.program.declare, instance.data)
     compiled.load(instance.data)
-    (theta,) = compiled.declaration.variables.values()
+    theta = compiled.declaration.variables["theta"]
+    for variable in compiled.declaration.variables.values():
+        variable.value = np.zeros(variable.shape)
 
     def value(at: Array) -> float:
         theta.value = at
@@ -179,7 +240,7 @@ def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
         assert declared == 0.0
 
 
-@pytest.mark.parametrize("name", ["itr", "arm_means"])
+@pytest.mark.parametrize("name", ["itr", "arm_means", "regression"])
 def test_unbounded_theta_is_refused_where_the_gradient_is_unbounded(name):
     program = PROGRAMS[name](theta_set=WholeSpace())
     with pytest.raises(CalibrationError, match="l1 ball, an l2 ball or a box"):
@@ -192,6 +253,15 @@ def test_unbounded_theta_is_allowed_for_the_plug_in():
     constants = PROGRAMS["plug_in_ate"](theta_set=WholeSpace()).constants(universe, P)
     assert constants.theta_bound is None
     assert constants.gradient_radius == 4 * universe.outcome_bound
+
+
+def test_unbounded_theta_is_allowed_for_losses_with_bounded_slopes():
+    universe = DOMAINS["plain"]
+    M, y = universe.covariate_bound, universe.outcome_bound
+    for name, radius in (("itr_huber", 2 * M * y), ("itr_logistic", M * y)):
+        constants = PROGRAMS[name](theta_set=WholeSpace()).constants(universe, P)
+        assert constants.theta_bound is None
+        assert constants.gradient_radius == pytest.approx(radius)
 
 
 @pytest.mark.parametrize(("M", "outcome_bound", "size"), [(1.0, 1.0, 1.0), (1.5, 2.0, 1.7), (2.0, 0.05, 3.0)])

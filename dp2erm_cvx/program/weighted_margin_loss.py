@@ -21,6 +21,10 @@ from dp2erm_cvx.program.reach import margin_sizes, public_reach, radius_at_floor
 from dp2erm_cvx.program.regularizer import ElasticNet
 from dp2erm_cvx.program.stage import Instance
 
+#: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
+#: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to run out of iterations.
+STEEPEST = 1e6
+
 
 @dataclass(frozen=True)
 class MarginRows:
@@ -109,7 +113,8 @@ class WeightedMarginLoss(PenalizedSecondStage):
         """The radius where Newton's method stops (:func:`~dp2erm_cvx.program.reach.radius_at_floor`).
 
         None over an unbounded Theta, where a loss with flat tails may take more steps than a solve is given,
-        and for a curvature too small for floating point. Raises DeclarationError.
+        for a loss whose Hessian jumps where gamma is below about a millionth of its curvature, and for a
+        curvature too small for floating point. Raises DeclarationError.
         """
         assert isinstance(self.regularizer, ElasticNet)
         n, ridge, reach = public_reach(n_samples, gamma, noise_norm)
@@ -132,7 +137,11 @@ class WeightedMarginLoss(PenalizedSecondStage):
             set_norm=theta_set.norm_bound(p),
             set_rounding=theta_set.rounding(p),
         )
-        return None if sizes is None else radius_at_floor(sizes)
+        if sizes is None:
+            return None
+        if math.isinf(loss.concordance) and sizes.smoothness > STEEPEST * sizes.strong_convexity:
+            return None
+        return radius_at_floor(sizes)
 
     def declare(self, leaf: Leaves) -> Declaration:
         Z = leaf("Z")

@@ -8,6 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.audit.stability.batched import minimize_in_ball, minimize_on_simplices
 from dp2erm_cvx.audit.stability.claims import Quantity
+from dp2erm_cvx.audit.stability.fast_sums import MatchingScout, SeparableScout
 from dp2erm_cvx.audit.stability.groups import Groups, Universe
 from dp2erm_cvx.audit.stability.scout import Arms, InFull, Scout
 from dp2erm_cvx.domain import Array, Records
@@ -20,7 +21,10 @@ from dp2erm_cvx.program import (
     KernelModel,
     L2Ball,
     LogisticModel,
+    MarginModel,
+    MatchingModel,
     RidgedEntropyFirstStage,
+    SeparableFirstStage,
 )
 
 
@@ -186,6 +190,10 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
         return LogisticScout(program, universe, model)
     if type(model) is ExponentialModel and isinstance(program, RidgedEntropyFirstStage):
         return EntropyScout(program, universe, model)
+    if type(model) is MarginModel and isinstance(program, SeparableFirstStage):
+        return SeparableScout(program, universe)
+    if type(model) is MatchingModel:
+        return MatchingScout(program, universe)
     return None
 
 

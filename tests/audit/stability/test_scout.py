@@ -10,7 +10,7 @@ from dp2erm_cvx.audit.stability import Quantity, fast
 from dp2erm_cvx.audit.stability.groups import Universe
 from dp2erm_cvx.audit.stability.scout import InFull
 from dp2erm_cvx.audit.stability.starts import structured_starts
-from dp2erm_cvx.program import Gaussian, Linear
+from dp2erm_cvx.program import Gaussian, Linear, Moments, PublicSample
 from tests.audit.stability.cases import first_stage
 
 PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
@@ -28,6 +28,14 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
         (first_stage("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN),
         (first_stage("mmd", ridge=0.05, cap=1.7, alpha=0.2, kernel=Gaussian(0.3)), FLOOR),
         (first_stage("mmd_pooled", ridge=0.1, kernel=Linear(0.2)), PLAIN),
+        (first_stage("overlap", ridge=0.01), PLAIN),
+        (first_stage("overlap", ridge=0.003, radius=1.0), FLOOR),
+        (first_stage("inverse_probability_tilting", ridge=0.02, radius=1.0, balance=Moments(2)), FLOOR),
+        (first_stage("energy_balancing", ridge=0.1), FLOOR),
+        (first_stage("stable_balancing", ridge=0.05, alpha=0.3), PLAIN),
+        (first_stage("kernel_mean_matching", ridge=0.1, kernel=Linear(0.2)), FLOOR),
+        (first_stage("kernel_mean_matching", ridge=0.1), PLAIN),
+        (first_stage("kernel_mean_matching", ridge=0.1, target=PublicSample([[0.9, 0.0]])), FLOOR),
         (first_stage("ipw_known", coefficient=(1.0, -0.5), trim=2.0), PLAIN),
         (first_stage("ipw_randomized", propensity=0.3), FLOOR),
     ],

@@ -1,0 +1,374 @@
+"""The bounds and losses of docs/theory/more_schemes.md, against searches and independent solutions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Domain, stability
+from dp2erm_cvx.domain import Records
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.program import BalanceKernel, Energy, Gaussian, Linear, Moments, PublicSample
+from dp2erm_cvx.registry import first_stages, second_stages
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.stability.tilting import _tilted_diameter
+from tests.stability.kernel_movement import minimize_on_simplices
+from tests.stability.more_schemes import KEEP, rows
+
+PAGE = (Path(__file__).parents[2] / "docs/theory/more_schemes.md").read_text(encoding="utf-8")
+ROWS = rows()
+
+
+# separable schemes: the constants against brute force over the program's own rows, loss and log weight
+
+SEPARABLE = [
+    ("overlap", {"ridge": 0.1, "radius": 1.0}, 1.5),
+    ("overlap", {"ridge": 0.1}, 1.0),
+    ("overlap", {"ridge": 0.003, "radius": 8.0}, 1.0),
+    ("inverse_probability_tilting", {"ridge": 3.0}, 1.0),
+    ("inverse_probability_tilting", {"ridge": 0.3, "radius": 1.5, "constant": 0.2}, 0.8),
+    ("inverse_probability_tilting", {"ridge": 0.1, "radius": 0.3, "constant": 3.0}, 1.0),
+    ("inverse_probability_tilting", {"ridge": 0.1, "radius": 4.0, "balance": Moments(2)}, 0.7),
+]
+
+
+def check(name, settings, M, shrink=None):
+    """What a search says about the declared constants, one of them multiplied by a half."""
+    domain = Domain(M, 1.0)
+    program = first_stages()[name](**settings).resolve(domain)
+    constants = program.constants(domain)
+    if shrink is not None:
+        constants = dataclasses.replace(constants, **{shrink: 0.5 * getattr(constants, shrink)})
+    width = program.n_rows(domain, 2)
+
+    def record(d):
+        return Records(d[None, :2], np.array([int(d[2])]), np.zeros(1), domain)
+
+    def gradient(lam, d):
+        z = program.rows(record(d))
+        linear = program.linear_terms(record(d))
+        slope = float(program.loss.slope(z @ lam)[0])
+        return slope * z[0] + (0.0 if linear is None else linear[0])
+
+    def log_weight(lam, d):
+        return float(program.log_weight.log(program.rows(record(d)) @ lam)[0])
+
+    return stability.check_separable(
+        stability.record_domain(2, M),
+        stability.ball(width, program.constants(domain).radius),
+        gradient,
+        log_weight,
+        gradient_diameter=constants.gradient_diameter,
+        log_weight_diameter=constants.log_weight_diameter,
+        log_weight_range=constants.log_weight_range,
+        evaluations=800,
+    )
+
+
+@pytest.mark.parametrize(("name", "settings", "M"), SEPARABLE)
+def test_constants_of_separable_schemes_cover_what_a_search_finds(name, settings, M):
+    report = check(name, settings, M)
+    assert not report.violations
+    for constant in ("gradient_diameter", "log_weight_diameter", "log_weight_range"):
+        assert report[constant].ratio > 0.7, constant
+
+
+@pytest.mark.parametrize("shrink", ["gradient_diameter", "log_weight_diameter", "log_weight_range"])
+@pytest.mark.parametrize(("name", "settings", "M"), [SEPARABLE[1], SEPARABLE[4]])
+def test_half_of_a_constant_would_be_caught(name, settings, M, shrink):
+    assert [finding.constant for finding in check(name, settings, M, shrink).violations] == [shrink]
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.3, 1.0, 1.2, 3.0, 8.0])
+def test_the_tilted_diameter_is_that_of_a_grid_or_more(rho):
+    t, length = np.meshgrid(np.cos(np.linspace(0, np.pi, 181)), np.linspace(0, 1, 11))
+    at = length * t
+    points = np.column_stack([at.ravel(), (length * np.sqrt(1 - t**2)).ravel()])
+    diameters = []
+    for share in (0.25, 0.5, 1.0):  # shorter coefficients have smaller sets
+        tilted = np.exp(share * rho * points[:, :1]) * points
+        mirrored = tilted * [1, -1]
+        diameters.append(float(np.sqrt(np.max(np.sum((tilted[:, None] - mirrored[None]) ** 2, axis=2)))))
+    assert np.all(np.diff(diameters) >= -1e-12)
+    assert 0.7 * _tilted_diameter(rho) <= diameters[-1] <= _tilted_diameter(rho)
+
+
+def test_tilting_diameters_are_those_of_a_grid_or_more():
+    G, Gx, r = 1.0, 0.6, 1.7
+    angle = np.linspace(0, 2 * np.pi, 2001)
+    u, v = G * r * np.cos(angle), G * r * np.sin(angle)
+    apart = np.max(np.hypot(1 + np.exp(u), 1 + np.exp(v)))
+    declared = stability.tilting_gradient_diameter(G, Gx, r)
+    assert apart <= declared <= 1.1 * max(apart, math.hypot(2 * Gx, _tilted_diameter(r)))
+    assert stability.tilting_log_weight_diameter(G, r) >= np.max(
+        np.hypot(1 / (1 + np.exp(-u)), 1 / (1 + np.exp(-v)))
+    )
+
+
+def test_a_tilting_that_could_overflow_is_refused():
+    program = first_stages()["inverse_probability_tilting"](ridge=1e-3, radius=50.0)
+    with pytest.raises(DeclarationError, match="at most 12/G"):
+        program.resolve(Domain(1.0, 1.0)).ball(Domain(1.0, 1.0))
+
+
+# kernels
+
+
+def test_the_energy_kernel_is_within_its_bound():
+    M, kernel = 1.3, Energy()
+
+    def at(x, z):
+        return float(kernel.cross(x[None], z[None])[0, 0])
+
+    region = stability.ball(2, M)
+    report = stability.check_kernel(region, at, kernel.bound(M))
+    assert not report.violations
+    assert report["kernel_bound"].ratio == pytest.approx(1.0)
+    half = stability.check_kernel(region, at, kernel.bound(M) / 2)
+    assert [finding.constant for finding in half.violations] == ["kernel_bound"]
+
+
+def test_the_discrepancy_of_the_energy_kernel_is_the_energy_distance():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        X = rng.normal(size=(9, 3))
+        p, q = np.zeros(9), np.zeros(9)
+        p[:4], q[4:] = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(5))
+        apart = np.linalg.norm(X[:, None] - X[None], axis=2)
+        energy = 2 * p @ apart @ q - p @ apart @ p - q @ apart @ q
+        assert (p - q) @ Energy().matrix(X) @ (p - q) == pytest.approx(energy, rel=1e-9, abs=1e-12)
+        # and not for other masses
+        assert (2 * p - q) @ Energy().matrix(X) @ (2 * p - q) != pytest.approx(
+            4 * p @ apart @ q - 4 * p @ apart @ p - q @ apart @ q, rel=1e-3
+        )
+
+
+@pytest.mark.parametrize(("constant", "signed"), [(1.0, False), (0.5, True)])
+def test_a_balance_kernel_is_negative_only_below_its_constant(constant, signed):
+    kernel = BalanceKernel(Moments(1), constant)
+
+    def at(x, z):
+        return float(kernel.cross(x[None], z[None])[0, 0])
+
+    report = stability.check_kernel(stability.ball(2, 1.0), at, kernel.bound(1.0))
+    assert bool(report.violations) == signed
+    domain, n, ridge = Domain(1.0, 1.0), 100, 2.0
+    program = first_stages()["stable_balancing"](constant=constant, ridge=ridge).resolve(domain)
+    stated = stability.pooled_kernel_balancing(n, constant**2 + 1, n * ridge, alpha=1.0, signed=signed)
+    assert program.stability(n, domain).V == pytest.approx(stated.V)
+
+
+# kernel mean matching
+
+
+def stated_matching_bound(n, C, ridge, floor, *, keep=False, signed=False):
+    """The statement of the page, written out again; ``floor`` None for a public target."""
+    fewest, most = (n, n) if floor is None else (floor, n - floor)
+    double, root = (4 * C, 2 * math.sqrt(C)) if signed else (2 * C, math.sqrt(2 * C))
+    tau, omega = min(1.0, 1 / fewest + double / ridge), double / ridge
+    Q = math.sqrt(min(omega, most * omega**2 / 4))
+    k = math.sqrt(most * C if signed else most * C / 2)
+
+    def d(g, q):
+        free = (q + math.sqrt(q**2 + g**2 / ridge)) / 2
+        return free if k * free >= g / 2 else (ridge * q + g * k) / (ridge + k**2)
+
+    change = 0.0 if floor is None else root / floor
+    if floor is None or keep:
+        cases = [math.sqrt(most) * d(root * tau, tau * Q) + 2 * tau]
+        cases += [math.sqrt(most) * d(change, 0.0)] if keep else []
+    else:
+        cases = [math.sqrt(most) * d(root * tau + change, tau * Q) + 2 * tau]
+    return min(2 * n, n * max(cases))
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("ridge", [3.0, 40.0, 400.0, 1e5])
+def test_the_matching_bound_is_that_of_the_page(ridge, signed):
+    for n, C in ((10, 1.0), (400, 0.3), (5000, 7.0)):
+        public = stability.kernel_mean_matching(n, C, ridge, signed=signed, public_target=True)
+        assert public.V == pytest.approx(stated_matching_bound(n, C, ridge, None, signed=signed), rel=1e-8)
+        assert public.relations == frozenset(Neighboring)
+        for floor in (2, n // 3):
+            for relation in Neighboring:
+                keep = relation is KEEP
+                found = stability.kernel_mean_matching(
+                    n, C, ridge, signed=signed, public_target=False, arm_floor=floor, relation=relation
+                )
+                stated = stated_matching_bound(n, C, ridge, floor, keep=keep, signed=signed)
+                assert found.V == pytest.approx(stated, rel=1e-8)
+                assert found.relations == (frozenset({KEEP}) if keep else frozenset(Neighboring))
+
+
+def test_a_counted_target_needs_an_arm_floor():
+    domain = Domain(1.0, 1.0)
+    program = first_stages()["kernel_mean_matching"]().resolve(domain)
+    with pytest.raises(CalibrationError, match="arm_floor"):
+        program.stability(50, domain)
+    for floor in (1, 26):
+        with pytest.raises((CalibrationError, DeclarationError)):
+            stability.kernel_mean_matching(50, 1.0, 10.0, public_target=False, arm_floor=floor)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("kernel", [Gaussian(0.6), Linear(0.3)], ids=str)
+def test_matching_weights_are_those_of_an_independent_solution(kernel, counted):
+    rng = np.random.default_rng(2)
+    domain, n, ridge = Domain(1.5, 1.0, intercept=0.5), 24, 0.2
+    sample = PublicSample(rng.normal(size=(7, 2)))
+    program = first_stages()["kernel_mean_matching"](
+        target=None if counted else sample, ridge=ridge, kernel=kernel
+    )
+    records = domain.records(rng.normal(size=(n, 2)), np.arange(n) % 3 == 0, np.zeros(n))
+    X = records.covariates
+    target = X[records.a == 1] if counted else domain.features(sample.X)[:, 1:]
+    source = X[records.a == 0] if counted else X
+    p = minimize_on_simplices(
+        kernel.matrix(source) + n * ridge * np.eye(len(source)),
+        kernel.cross(source, target).mean(axis=1),
+        np.ones((1, len(source))),
+        np.full(len(source), np.inf),
+    )
+    expected = np.zeros(n)
+    expected[records.a == 0 if counted else slice(None)] = n * p
+    np.testing.assert_allclose(solve(program.instance(records)).value, expected, atol=1e-7)
+
+
+# movements
+
+
+def small(row):
+    """The same with 40 records and a tenth of the arm floor, which is solved in no time."""
+    floor = row.domain.arm_floor
+    domain = dataclasses.replace(row.domain, arm_floor=None if floor is None else max(2, floor // 10))
+    return dataclasses.replace(row, n=min(row.n, 40), domain=domain)
+
+
+def label(row):
+    return f"{row.scheme}, {row.n}, {row.setting}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=label)
+def test_movements_from_structured_starts_stay_within_the_bound(row):
+    result = small(row).search(400, seed=3)
+    assert not result.violations
+    assert result.verdict("sharp").ratio > 0.04
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=label)
+def test_movements_of_the_table_stay_within_the_bound(row):
+    assert not row.search(10_000, seed=4).violations
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        row
+        for row in ROWS
+        if (row.scheme, row.n, row.setting)
+        in {
+            ("overlap", 400, "ridge 1"),
+            ("tilting", 400, "ridge 3"),
+            ("energy, arm floor 100", 400, "ridge 20"),
+            ("stable", 400, "ridge 10"),
+            ("matching, public target", 400, "Gaussian, ridge 10"),
+            ("matching, counted target, floor 100", 400, "Gaussian, ridge 10"),
+        }
+    ],
+    ids=lambda row: row.scheme,
+)
+def test_half_of_a_bound_would_be_caught(row):
+    assert small(row).search(1000, share=0.5).violations
+
+
+def test_the_table_of_the_page_is_about_these_rows():
+    listed = re.findall(
+        r"^\| ([^|]+) \| (\d+) \| ([^|]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, flags=re.MULTILINE
+    )
+    assert [(scheme, int(n), setting) for scheme, n, setting, _, _ in listed] == [
+        (row.scheme, row.n, row.setting) for row in ROWS
+    ]
+    for (*_, found, bound), row in zip(listed, ROWS, strict=True):
+        assert float(bound) == pytest.approx(row.bound, rel=1e-3)
+        assert float(found) <= float(bound)
+
+
+# once differentiable losses
+
+
+def huber(shape, threshold, theta):
+    """Gradients (n, p) and the Hessians H_i (n, p, p) of the claim at theta."""
+    X, z = shape
+    s = X @ theta - z
+    flat = np.abs(s) >= threshold
+    slope = 2 * np.clip(s, -threshold, threshold)
+    return slope[:, None] * X, np.where(flat, 0.0, 2.0)[:, None, None] * X[:, :, None] * X[:, None, :]
+
+
+def test_the_change_of_variable_is_differentiable_where_a_face_lies_inside_a_kink():
+    """T_D by differences against A Pi + I - Pi; the face x_1 = 1 of the box is a kink of the first record."""
+    rng = np.random.default_rng(5)
+    threshold, c = 0.4, 0.7
+    X = np.vstack([[1.0, 0.0], rng.uniform(-1, 1, (6, 2))])
+    z = np.append(1.0 - threshold, rng.uniform(-1, 1, 6))
+    w = rng.uniform(0.2, 2, 7)
+
+    def forward(u):
+        theta = np.clip(u, -1, 1)
+        gradients, hessians = huber((X, z), threshold, theta)
+        return -(w @ gradients + c * theta) - (u - theta), np.einsum("i,ijk->jk", w, hessians) + c * np.eye(2)
+
+    on_the_face = 0
+    for _ in range(300):
+        u = rng.uniform(-2, 2, 2)
+        u[0] = abs(u[0])
+        inside = np.diag((np.abs(u) < 1).astype(float))
+        step = 1e-7
+        numeric = np.column_stack(
+            [(forward(u + step * e)[0] - forward(u - step * e)[0]) / (2 * step) for e in np.eye(2)]
+        )
+        _, A = forward(u)
+        np.testing.assert_allclose(-numeric, A @ inside + np.eye(2) - inside, atol=1e-6)
+        on_the_face += u[0] > 1 and abs(u[1]) < 1
+    assert on_the_face > 30
+
+
+@pytest.mark.parametrize(("share", "violated"), [((1.0, 1.0), False), ((0.5, 1.0), True), ((1.0, 0.5), True)])
+def test_theorem_1_holds_for_the_huber_loss_on_a_line(share, violated):
+    """Densities of theta between neighbors at the points of Theta, against zeta_c V and J."""
+    M, outcome, k, n = 1.0, 0.5, 0.3, 5
+    program = second_stages()["itr_huber"](threshold=k, features=(0,))
+    declared = program.constants(Domain(M, outcome), 1)
+    rng = np.random.default_rng(1)
+    worst = -math.inf
+    grid = np.linspace(-0.5, 0.5, 2001)
+    for trial in range(300):
+        X, z = rng.uniform(-M, M, n + 1), rng.uniform(-2 * outcome, 2 * outcome, n + 1)
+        w, v = n * rng.dirichlet(np.full(n, 0.3)), n * rng.dirichlet(np.full(n, 0.3))
+        beta, c = 1.0, 0.05
+        if trial < 2:  # one record counts
+            w = v = np.append(np.zeros(n - 1), n)
+        if trial == 0:  # it gives its curvature away: all of the loss is in the Jacobian
+            X[n - 1 :], z[n - 1 :], beta = (M, 0.0), 0.0, 1e-9
+        if trial == 1:  # from one flat end to the other, with the noise 0 at an end of Theta
+            X[n - 1 :], z[n - 1 :], c = M, (2 * outcome, -2 * outcome), 2 * k / 0.5
+        V = np.abs(w[:-1] - v[:-1]).sum() + w[-1] + v[-1]
+
+        def log_density(rows, weights, X=X, z=z, beta=beta, c=c):
+            s = X[rows] * grid[:, None] - z[rows]
+            slope = (2 * np.clip(s, -k, k) * X[rows]) @ weights + n * c * grid
+            curvature = (2 * (np.abs(s) < k) * X[rows] ** 2) @ weights + n * c
+            return np.log(curvature) - beta * np.abs(slope)
+
+        ratio = log_density(np.arange(n), w) - log_density(np.append(np.arange(n - 1), n), v)
+        shift = beta * share[0] * declared.gradient_radius * V
+        jacobian = math.log1p(share[1] * declared.hessian_trace * V / (2 * n * c))
+        worst = max(worst, float(np.max(ratio)) - shift - jacobian)
+    assert (worst > 1e-9) == violated
