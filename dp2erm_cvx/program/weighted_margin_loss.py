@@ -22,7 +22,7 @@ from dp2erm_cvx.program.regularizer import ElasticNet
 from dp2erm_cvx.program.stage import Instance
 
 #: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
-#: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to run out of iterations.
+#: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.
 STEEPEST = 1e6
 
 
