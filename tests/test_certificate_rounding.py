@@ -12,11 +12,13 @@ import pytest
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.problems.itr_huber import HuberRule
+from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
 from dp2erm_cvx.program import (
     BalanceKernel,
     Composite,
     Energy,
+    FactoredKernelModel,
     Gaussian,
     HardBalanceModel,
     Instance,
@@ -194,6 +196,38 @@ def test_no_gradient_or_hessian_of_many_is_farther_off_than_it_says(name):
     gradients, hessians = rounding_ratios(name, seed=43, count=1500)
     assert max(gradients) <= 1.0
     assert max(hessians, default=0.0) <= 1.0
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_a_gradient_by_few_features_is_within_its_error(alpha):
+    """Of many records, where no Gram matrix is formed; features nearly cancel in every sum."""
+    rng = np.random.default_rng(48)
+    n, kernel = 2100, BalanceKernel(Moments(2), 0.3)
+    X = rng.uniform(-0.5, 0.5, (n, 2))
+    records = Domain(1.0, 1.0).records(
+        np.where(np.arange(n)[:, None] % 2, X, -X), np.arange(n) % 2, np.zeros(n)
+    )
+    program = StableBalancing(alpha=alpha, balance=Moments(2), constant=0.3, ridge=1e-9)
+    model = program.model(records)
+    assert isinstance(model, FactoredKernelModel)
+    v = model.penalty.set.project(rng.normal(size=n))
+    F, at = exact_kernel.features(kernel, records.covariates), exact.to_mp(v)
+    arm = [[x * (a == c) for x, a in zip(at, records.a, strict=True)] for c in (0, 1)]
+    sums = [[mp.fdot(column, x) for column in zip(*F, strict=True)] for x in arm]
+    goal = [mp.fsum(column) / 2 for column in zip(*F, strict=True)]
+    # of alpha sum_c |F_c'v - t|^2 + (1 - alpha) |F_0'v - F_1'v|^2, by the chain rule
+    gap = [mp.mpf(alpha) * (s - t) for s, t in zip(sums[0], goal, strict=True)]
+    other = [mp.mpf(alpha) * (s - t) for s, t in zip(sums[1], goal, strict=True)]
+    between = [(1 - mp.mpf(alpha)) * (s - t) for s, t in zip(*sums, strict=True)]
+    pull = [
+        [g + b for g, b in zip(gap, between, strict=True)],
+        [g - b for g, b in zip(other, between, strict=True)],
+    ]
+    gradient = [
+        2 * mp.fdot(f, pull[a]) + 2 * n * mp.mpf(1e-9) * x for f, a, x in zip(F, records.a, at, strict=True)
+    ]
+    error = exact.distance(gradient, model.gradient(v))
+    assert 1e-5 * model.rounding(v) < error <= model.rounding(v)
 
 
 def pieces(name: str, seed: int, count: int) -> list[tuple[Composite, Array, float]]:
