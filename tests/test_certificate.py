@@ -97,7 +97,7 @@ def reference(case: int) -> Reference:
         weights = make_weights(RECORDS)
         instance = program.instance(RECORDS, weights, gamma=GAMMA, noise=NOISE)
         polished = solve(instance).point
-        variable = exact.least_squares(program, RECORDS, weights, GAMMA, NOISE, polished)
+        variable = exact.second_stage(program, RECORDS, weights, GAMMA, NOISE, polished)
         output = variable
     else:
         instance = program.instance(RECORDS)

