@@ -33,9 +33,10 @@ from dp2erm_cvx.program import (
     WholeSpace,
 )
 from dp2erm_cvx.program.sums import UNIT
-from dp2erm_cvx.solve import solve
+from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel
 from tests.test_certificate_exact import bound_to, small_records
+from tests.test_reach import PROGRAMS
 
 SMOOTH = [
     "overlap",
@@ -286,6 +287,20 @@ def test_a_huber_certificate_is_not_left_with_the_ridge():
     records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(60) % 2, rng.uniform(-1, 1, 60))
     solution = solve(HuberRule(threshold=1.0).instance(records, np.ones(60), gamma=1e-12))
     assert solution.certificate.strong_convexity > 1.0
+
+
+@pytest.mark.parametrize("name", ["overlap", "inverse_probability_tilting"])
+def test_a_solver_that_ends_far_outside_the_ball_is_judged_without_overflow(name):
+    """Conic solvers do, where the ridge is tiny; an exponential loss is then out of floating-point range."""
+    rng = np.random.default_rng(49)
+    records = Domain(1.0, 1.0).records(rng.uniform(-0.5, 0.5, (12, 2)), np.arange(12) % 2, np.zeros(12))
+    instance = PROGRAMS[name](ridge=1e-9, radius=2.0).instance(records)
+    model = instance.model
+    assert model is not None
+    outside = 1e4 * rng.normal(size=model.dimension)
+    point = instance.program.read(instance, {"coefficient": outside}, {})
+    assert np.linalg.norm(point) == pytest.approx(2.0, rel=1e-12)
+    assert math.isfinite(certify(instance, point).relative_radius)
 
 
 def constant_column(n: int) -> Records:

@@ -149,7 +149,11 @@ class SeparableFirstStage(FirstStage):
         return replaced
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return values["coefficient"]
+        # a solver meets the ball only approximately, or not at all where it fails: outside it an exponential
+        # loss may overflow, and a point that is judged by nan cannot be polished either
+        model = instance.model
+        assert isinstance(model, MarginModel)
+        return model.penalty.set.project(values["coefficient"])
 
     def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
         k, z, ball = self.n_rows(domain, n_features), self.row_bound(domain), self.ball(domain)
