@@ -149,8 +149,21 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
             statistic=setting.value_statistic,
             relation=domain.relation,
         )
+    # the coefficient of a private first stage has a bound of its own, and error = 0 assumes exact weights
+    known = isinstance(first, PrivateFirstStage) or reach is not None or bound.V >= 2.0 * n or not error
     return Plan(
-        n, bound, loss, setting.budget, calibration, propensity, reason, precision, covered, value, radius
+        n,
+        bound,
+        loss,
+        setting.budget,
+        calibration,
+        propensity,
+        reason,
+        precision,
+        covered,
+        value,
+        radius,
+        weights_known=known,
     )
 
 
