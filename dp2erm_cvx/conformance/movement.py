@@ -43,6 +43,8 @@ def movement(subject: Subject) -> Outcome:
                     )
                 largest, pairs = max(largest, moved / bound.V), pairs + 1
     except CalibrationError as error:
+        if program.relations:
+            return failed(check, f"no bound: {error}; a program without one has relations = frozenset()")
         return noted(check, f"no bound: {error}")
     except (InfeasibleError, SolverError, CertificateError) as error:
         return failed(check, f"a neighbor has no certified weights: {error}")
