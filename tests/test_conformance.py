@@ -434,3 +434,10 @@ def test_a_kind_that_is_none_is_reported(tmp_path):
     text = changed("direct", ('    name = "mine"', '    kind = "fixed"\n    name = "mine"'))
     for report in reports_of(tmp_path / "mine.py", text):
         assert "must be one of Kind.CLOSED_FORM" in report.failures[0].detail
+
+
+def test_a_class_without_a_file_of_its_own_is_examined_to_the_end(tmp_path):
+    """In a notebook there is no docstring of a module; what else is wrong has to show all the same."""
+    text = changed("direct", ("minimize ", "find "), ("return 2.0", "return 4.0"))
+    for report in reports_of(tmp_path / "mine.py", text):
+        assert [failure.check for failure in report.failures] == ["statement", "strong convexity"]
