@@ -6,7 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -20,10 +20,13 @@ Stage = TypeVar("Stage", bound=Program)
 
 @cache
 def programs() -> dict[str, type[Program]]:
-    """Every registered program class by name, sorted. Raises ProgramError if two share a name."""
+    """Every registered program class by name, sorted.
+
+    Raises ProgramError if two share a name, one has none, or the module of an entry point cannot be imported.
+    """
     found: dict[str, type[Program]] = {}
     for entry in entry_points(group=GROUP):
-        for module in _modules(entry.load()):
+        for module in _loaded(entry):
             for _, cls in inspect.getmembers(module, inspect.isclass):
                 if (
                     not issubclass(cls, Program)
@@ -31,8 +34,14 @@ def programs() -> dict[str, type[Program]]:
                     or cls.__module__ != module.__name__
                 ):
                     continue
-                if found.setdefault(cls.name, cls) is not cls:
-                    raise ProgramError(f"two programs are named {cls.name!r}")
+                name = getattr(cls, "name", None)
+                if not isinstance(name, str):
+                    raise ProgramError(f"{cls.__module__}.{cls.__name__} is registered and has no name")
+                if (other := found.setdefault(name, cls)) is not cls:
+                    raise ProgramError(
+                        f"two programs are named {name!r}: in {other.__module__} and in {cls.__module__}; "
+                        "rename or uninstall one"
+                    )
     return dict(sorted(found.items()))
 
 
@@ -44,6 +53,19 @@ def first_stages() -> dict[str, type[FirstStage]]:
 def second_stages() -> dict[str, type[SecondStage]]:
     """Registered second stages by name."""
     return {name: cls for name, cls in programs().items() if issubclass(cls, SecondStage)}
+
+
+def refuse_taken_name(program: Program) -> None:
+    """Raise DeclarationError where a program bears the name of a registered one that it is not.
+
+    A release names its programs: one that is based on another and changes it needs a name of its own.
+    """
+    known = programs().get(program.name)
+    if known is not None and type(program) is not known:
+        raise DeclarationError(
+            f"{type(program).__name__} is named {program.name!r}, as {known.__module__}.{known.__name__} is: "
+            "give it a name of its own"
+        )
 
 
 def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
@@ -60,6 +82,19 @@ def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
                 f"{name} has no setting {setting!r}; known: {', '.join(accepted) or 'none'}"
             )
     return known[name](**settings)
+
+
+def _loaded(entry: EntryPoint) -> list[ModuleType]:
+    try:
+        return _modules(entry.load())
+    except ProgramError:
+        raise
+    except Exception as error:  # of another distribution: anything
+        home = f" of {entry.dist.name}" if entry.dist is not None else ""
+        raise ProgramError(
+            f"entry point {entry.name} = {entry.value}{home} cannot be imported: {type(error).__name__}: "
+            f"{error}; repair or uninstall it"
+        ) from error
 
 
 def _modules(loaded: object) -> list[ModuleType]:

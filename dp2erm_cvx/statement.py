@@ -42,7 +42,7 @@ def make_release(
     """State the release of ``theta`` (p,) by resolved programs ``first`` and ``second``.
 
     ``certified`` says that both solutions are, within the relative ``tolerance``; ``by_design`` that the
-    declared solvers certify on every dataset; ``by_gap`` that the second rests on its duality gap alone,
+    declared solvers certify on every dataset; ``by_gap`` that one of them rests on its duality gap alone,
     which is no proof about the exact minimizer.
     """
     if seeded:
@@ -62,7 +62,7 @@ def make_release(
     if not by_design:
         assumptions.append("the declared solver certifies on every dataset: it is not known to")
     if by_gap:
-        assumptions.append("the second stage is certified by its duality gap alone")
+        assumptions.append("a stage is certified by its duality gap alone")
     guaranteed = plan.guarantee
     guarantee = Guarantee(
         epsilon=guaranteed.epsilon,

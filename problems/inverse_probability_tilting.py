@@ -74,9 +74,8 @@ class InverseProbabilityTilting(SeparableFirstStage):
     def linear_bound(self, domain: Domain) -> float:
         return self.row_bound(domain)
 
-    def n_rows(self, domain: Domain, n_features: int) -> int | None:
-        # how many functions of a user's own there are is seen at the data only
-        return 2 * (1 + self.balance.degree * n_features) if isinstance(self.balance, Moments) else None
+    def n_rows(self, domain: Domain, n_features: int) -> int:
+        return 2 * (1 + self.balance.size(n_features))
 
     def resolve(self, domain: Domain) -> Self:
         ridge = self.row_bound(domain) ** 2 if self.ridge is None else self.ridge

@@ -272,12 +272,16 @@ def test_an_empty_arm_is_released_whatever_the_noise() -> None:
 class Careless(Uniform):
     """A program of someone else, which claims too much."""
 
+    name = "careless"
+
     def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
         return dataclasses.replace(super().bound(n_samples, domain), V=1e-3)
 
 
 class Unnormalized(Uniform):
     """A program of someone else, whose weights do not sum to n."""
+
+    name = "unnormalized"
 
     def model(self, records: Records) -> Composite:
         model = super().model(records)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from inspect import signature
+
 import numpy as np
 import pytest
 
@@ -30,8 +33,14 @@ def weights(name, data, **settings):
 
 @pytest.mark.parametrize("name", HARD)
 def test_the_error_names_the_covariate_and_its_arm(name):
-    with pytest.raises(InfeasibleError, match=r"age \((control|treated)\).*Allow 0\.\d+ or more") as caught:
+    told = r"age \((control|treated)\).*(Allow|tolerance of) (?P<least>0\.\d+) or more"
+    with pytest.raises(InfeasibleError, match=told) as caught:
         weights(name, records(separated=True))
+    printed = re.search(told, str(caught.value))
+    assert printed is not None
+    # what is printed is taken up, so it must not be rounded below what is feasible
+    assert 1.0 <= float(printed["least"]) / caught.value.smallest_tolerance < 1.02
+    assert ("Allow" in str(caught.value)) == ("tolerance" in signature(programs()[name]).parameters)
     assert caught.value.covariates[0].startswith("age")
     assert 0.01 < caught.value.smallest_tolerance < 1.0
 

@@ -216,6 +216,8 @@ def test_the_error_of_computed_weights_is_counted():
 
 def test_a_bound_that_no_weights_can_have_is_refused():
     class Wishful(Uniform):
+        name = "wishful"
+
         def bound(self, n_samples, domain):
             return dataclasses.replace(super().bound(n_samples, domain), V=1.0)
 

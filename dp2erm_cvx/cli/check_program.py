@@ -32,7 +32,10 @@ def new_program(name: str, kind: str, output: str | None) -> None:
     """Write NAME.py, a complete program to edit: its objective, its constants and its theorem."""
     from dp2erm_cvx.conformance import TEMPLATES
     from dp2erm_cvx.conformance import new_program as written
+    from dp2erm_cvx.registry import programs
 
+    if name in programs():
+        raise DeclarationError(f"a program named {name!r} is installed already: choose another name")
     text = written(name, kind)
     place = Path(output or f"{name}.py")
     try:

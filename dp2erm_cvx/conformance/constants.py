@@ -21,7 +21,15 @@ from dp2erm_cvx.program import (
     WeightedMarginLoss,
 )
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability import Region, Report, ball, check_kernel, check_second_stage, check_separable
+from dp2erm_cvx.stability import (
+    Region,
+    Report,
+    Search,
+    ball,
+    check_kernel,
+    check_second_stage,
+    check_separable,
+)
 from dp2erm_cvx.stability import record_domain as region_of
 
 _CHECK = "constants"
@@ -91,16 +99,20 @@ def _separable(program: SeparableFirstStage, domain: Domain, seed: int) -> Repor
         linear = program.linear_terms(one)
         return z, np.zeros(len(z)) if linear is None else linear[0]
 
+    def weight_row(record: Array) -> Array:
+        rows = program.weight_rows(_records(domain, record))
+        return row(record)[0] if rows is None else rows[0]
+
     def grad_psi(lam: Array, record: Array) -> Array:
         z, linear = row(record)
         return float(program.loss.slope(np.array([z @ lam]))[0]) * z + linear
 
     def log_weight(lam: Array, record: Array) -> float:
-        return float(program.log_weight.log(np.array([row(record)[0] @ lam]))[0])
+        return float(program.log_weight.log(np.array([weight_row(record) @ lam]))[0])
 
     region = region_of(N_FEATURES, domain.features_bound)
     k = len(row(np.zeros(N_FEATURES + 1))[0])
-    return check_separable(
+    found = check_separable(
         region,
         ball(k, declared.radius),
         grad_psi,
@@ -112,6 +124,31 @@ def _separable(program: SeparableFirstStage, domain: Domain, seed: int) -> Repor
         evaluations=_EVALUATIONS,
         seed=seed,
     )
+    # certificates and the public bound on the numerical error divide by these
+    search = Search(_EVALUATIONS, seed)
+    reach = max(program.row_bound(domain), program.weight_row_bound(domain)) * declared.radius
+    margins = ball(1, reach if 0.0 < reach < 50.0 else 50.0)
+
+    def steepness(s: Array, t: Array) -> float:
+        far, change = float(abs(s[0] - t[0])), program.log_weight.log(s) - program.log_weight.log(t)
+        return float(abs(change[0])) / far if far > 1e-6 else 0.0
+
+    search.add("lipschitz", program.log_weight.lipschitz, steepness, (margins, margins), 1e-6)
+    search.add("row_bound", program.row_bound(domain), lambda d: _norm(row(d)[0]), (region,))
+    search.add(
+        "weight_row_bound", program.weight_row_bound(domain), lambda d: _norm(weight_row(d)), (region,)
+    )
+    search.add("linear_bound", program.linear_bound(domain), lambda d: _norm(row(d)[1]), (region,))
+    for fact, declared_size, derivative in (
+        ("largest_slope", program.loss.largest_slope(reach), program.loss.slope),
+        ("largest_curvature", program.loss.largest_curvature(reach), program.loss.curvature),
+    ):
+        search.add(fact, declared_size, lambda s, of=derivative: float(abs(of(s)[0])), (margins,))
+    return Report((*found.findings, *search.report().findings), found.searched)
+
+
+def _norm(vector: Array) -> float:
+    return float(np.linalg.norm(vector))
 
 
 def _loss(program: SecondStage, domain: Domain, subject: Subject) -> Report:

@@ -61,14 +61,14 @@ def _executed(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = _line(error, path)
         raise ProgramError(f"{path}{line}: {type(error).__name__}: {error}") from None
     return module
 
 
-def _line(error: Exception, path: Path) -> str:
+def _line(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.lineno:
         return f", line {error.lineno}"
     trace, found = error.__traceback__, 0

@@ -22,5 +22,8 @@ def reach(subject: Subject) -> Outcome:
         assert isinstance(program, SecondStage)
         found = program.reachable_radius(domain, 400, N_FEATURES, domain.covariate_bound**2, 0.0)
     if found is None or not math.isfinite(found):
-        return noted(check, "no public bound on the numerical error: releases say that they are conditional")
+        return noted(
+            check,
+            "no public bound on the numerical error: releases are conditional",
+        )
     return passed(check, f"error at most {found:.1e} on every dataset, at n = 400")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 
+from dp2erm_cvx.conformance.balance import balance
 from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.convexity import model_and_declaration, strong_convexity
 from dp2erm_cvx.conformance.fixed_set import fixed_set
 from dp2erm_cvx.conformance.movement import audit, movement
 from dp2erm_cvx.conformance.outcome import Outcome, Report, Status, failed
+from dp2erm_cvx.conformance.own_record import own_record
 from dp2erm_cvx.conformance.reach import reach
 from dp2erm_cvx.conformance.solving import agreement, feasibility
+from dp2erm_cvx.conformance.stated_bound import stated_bound
 from dp2erm_cvx.conformance.statement import declaration, kind, statement
 from dp2erm_cvx.conformance.subject import Subject
-from dp2erm_cvx.errors import Dp2ermError, InfeasibleError
+from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.privacy import public_number
-from dp2erm_cvx.program import FirstStage, Program
+from dp2erm_cvx.program import FirstStage, Kind, Program
 
 Check = Callable[[Subject], Outcome]
 
@@ -23,9 +27,12 @@ _BOTH: tuple[Check, ...] = (statement, declaration, agreement, feasibility, stro
 _FIRST: tuple[Check, ...] = (
     kind,
     *_BOTH,
+    balance,
     model_and_declaration,
     fixed_set,
+    own_record,
     constants,
+    stated_bound,
     movement,
     audit,
     reach,
@@ -49,10 +56,18 @@ def check_program(
     done
         Called with the name of every check that has ended.
 
-    Raises DeclarationError for invalid numbers; whatever a program does wrong is in its report.
+    Raises DeclarationError for invalid numbers and ProgramError for ``examples`` that are none; whatever else
+    a program does wrong is in its report.
     """
     seconds = public_number("seconds", seconds, above=0)
-    for settings in program.examples:
+    examples = program.examples
+    if (
+        not isinstance(examples, tuple | list)
+        or not examples
+        or not all(isinstance(settings, Mapping) for settings in examples)
+    ):
+        raise ProgramError(f"{program.__name__}: examples must be a tuple of one dict of settings or more")
+    for settings in examples:
         yield _examined(program, dict(settings), seconds, int(seed), done)
 
 
@@ -67,7 +82,12 @@ def _examined(
     name = str(getattr(cls, "name", cls.__name__))
     stage, proved = ("second stage", "Theorems 1 and 2 from its constants")
     if issubclass(cls, FirstStage):
+        if not isinstance(cls.kind, Kind):
+            known = ", ".join(f"Kind.{kind.name}" for kind in Kind)
+            return Report(name, settings, str(cls.kind), "", (failed("kind", f"must be one of {known}"),))
         stage, proved = cls.kind.value, cls.kind.proved
+    if not dataclasses.is_dataclass(cls):
+        return Report(name, settings, stage, proved, (failed("settings", "make it a frozen dataclass"),))
     try:
         subject = Subject(cls(**settings), seconds, seed)
     except (Dp2ermError, TypeError) as error:
@@ -77,7 +97,7 @@ def _examined(
         outcomes.append(_ran(check, subject))
         if done is not None:
             done(outcomes[-1].check)
-        if outcomes[-1].status is Status.FAILED and check in (statement, declaration):
+        if outcomes[-1].status is Status.FAILED and check is declaration:
             break  # what comes after would fail for the same reason
     return Report(name, subject.program.settings(), stage, proved, tuple(outcomes))
 

@@ -15,7 +15,14 @@ from dp2erm_cvx.plan.method import Method, automatic, declared, mean_bound
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, Arithmetic, arithmetic_by_name, reserve, set_aside
 from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound, public_number
-from dp2erm_cvx.program import GRID_ERROR, FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import (
+    GRID_ERROR,
+    FirstStage,
+    PrivateFirstStage,
+    SecondStage,
+    refuse_unproved,
+)
+from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.stability.tilt import EXACT
 
 #: Keeps the two parts of a divided budget from adding up to more than the whole by a rounding.
@@ -99,6 +106,8 @@ class _Setting:
 
 def _planned(setting: _Setting, weight_error: float, share: float | None) -> Plan:
     """The plan, of whose budget a ``share`` covers the arithmetic unless it is None."""
+    for program in (setting.first, setting.second):
+        refuse_taken_name(program)
     first, second, domain = setting.first, setting.second, setting.domain
     n, n_features, noise = setting.n_samples, setting.n_features, setting.noise
     propensity, covered, left, for_value = None, None, setting.budget, 0.0
@@ -116,6 +125,8 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
     if share is not None:
         left, epsilon = reserve(left, share)
     bound = first.stability(n, domain, BoundFamily.PAPER if setting.method in _PRINTED else BoundFamily.SHARP)
+    # here as well, because a program may answer for its stability in a way of its own
+    refuse_unproved(first, bound, n)
     if bound.V < 2.0:
         raise CalibrationError(
             f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
@@ -149,8 +160,21 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
             statistic=setting.value_statistic,
             relation=domain.relation,
         )
+    # the coefficient of a private first stage has a bound of its own, and error = 0 assumes exact weights
+    known = isinstance(first, PrivateFirstStage) or reach is not None or bound.V >= 2.0 * n or not error
     return Plan(
-        n, bound, loss, setting.budget, calibration, propensity, reason, precision, covered, value, radius
+        n,
+        bound,
+        loss,
+        setting.budget,
+        calibration,
+        propensity,
+        reason,
+        precision,
+        covered,
+        value,
+        radius,
+        weights_known=known,
     )
 
 

@@ -19,7 +19,8 @@ class Plan:
     ``calibration``; ``budget`` is the whole. ``precision`` and ``propensity_precision`` cover the arithmetic
     of either; None where it is assumed to be exact. ``value`` is the noise of the value of the rule, where
     one is released. ``radius`` is what theta is certified to on every dataset, counted or not; None where
-    that is not known. ``theorem`` names what the guarantee follows from.
+    that is not known. ``weights_known`` says that a public bound covers the numerical error of the weights
+    on every dataset, or that V covers all weights. ``theorem`` names what the guarantee follows from.
     """
 
     n_samples: int
@@ -33,6 +34,7 @@ class Plan:
     propensity_precision: Precision | None = None
     value: GridNoise | None = None
     radius: float | None = None
+    weights_known: bool = True
 
     @property
     def proven(self) -> bool:

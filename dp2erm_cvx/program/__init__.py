@@ -23,6 +23,7 @@ from dp2erm_cvx.program.first_stage import (
     PrivateFirstStage,
     public_radius,
     public_ridge,
+    refuse_unproved,
     resolved,
 )
 from dp2erm_cvx.program.gram_memory import refuse_gram
@@ -149,6 +150,7 @@ __all__ = [
     "public_size",
     "refuse_gram",
     "refuse_infeasible",
+    "refuse_unproved",
     "resolved",
     "squared_gradient_radius",
     "sum_units",

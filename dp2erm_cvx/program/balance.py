@@ -34,6 +34,10 @@ class Moments:
                 "floating-point range"
             ) from None
 
+    def size(self, n_features: int) -> int:
+        """The number of functions of records with ``n_features`` covariates."""
+        return n_features * self.degree
+
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, p * degree)."""
         return np.hstack([X**k for k in range(1, self.degree + 1)])
@@ -63,6 +67,15 @@ class BalanceFunctions:
         """The declared norm bound."""
         return self.norm_bound
 
+    def size(self, n_features: int) -> int:
+        """k, read off at the origin and so public. Raises DeclarationError where the function fails."""
+        try:
+            return len(self._row(np.zeros(n_features)))
+        except Exception as error:
+            raise DeclarationError(
+                f"balance function {self.name!r} fails at the origin: {type(error).__name__}"
+            ) from None
+
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, k), k read off at the origin.
 
@@ -70,12 +83,7 @@ class BalanceFunctions:
         it gives a record other values when it is asked a second time in another order: it then remembers
         other records.
         """
-        try:
-            size = len(self._row(np.zeros(X.shape[1])))
-        except Exception as error:
-            raise DeclarationError(
-                f"balance function {self.name!r} fails at the origin: {type(error).__name__}"
-            ) from None
+        size = self.size(X.shape[1])
         rows = np.stack([self._guarded(row, size) for row in X])
         again = np.stack([self._guarded(row, size) for row in X[::-1]])[::-1]
         if not np.array_equal(rows, again):

@@ -30,6 +30,7 @@ class DirectFirstStage(FirstStage):
     """
 
     kind: ClassVar[Kind] = Kind.DIRECT
+    usual_solver: ClassVar[str] = "clarabel"
     cone: ClassVar[str] = "second-order"
 
     @abc.abstractmethod

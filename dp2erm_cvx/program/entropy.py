@@ -125,8 +125,6 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         return dataclasses.replace(self, constant=constant, ridge=ridge)
 
     def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
-        if not isinstance(self.balance, Moments):
-            return None  # how many functions there are is seen at the data only
         balance_bound, constant = self.bounds(domain)
         G = math.hypot(constant, balance_bound)
         # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
@@ -136,7 +134,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
             slope = 2 * row_bound  # the mean is that under the base measure
         found = entropy_weights_reach(
             n_samples,
-            2 * (1 + self.balance.degree * n_features),
+            2 * (1 + self.balance.size(n_features)),
             row_bound=row_bound,
             slope=slope,
             ridge=self.mu,

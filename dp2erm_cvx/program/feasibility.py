@@ -44,11 +44,26 @@ def refuse_infeasible(targets: MomentTargets) -> None:
     order = np.argsort(-held)
     names = tuple(targets.names[k] for k in order if held[k] > 1e-9 * max(float(np.sum(held)), 1e-300))
     smallest = float(solved.fun)
+    shown = _rounded_up(smallest)
     told = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    # exact balance is a program of its own, without a tolerance to raise
+    allow = (
+        f"Allow {shown} or more"
+        if targets.tolerance
+        else f"Use a program with a tolerance of {shown} or more"
+    )
     raise InfeasibleError(
         f"no weights meet the targets within {targets.tolerance:g}: {told} cannot be balanced better than "
-        f"{smallest:.3g}. Allow {smallest:.3g} or more, drop those balance functions, or use a "
-        "program with a ridge",
+        f"{smallest:.3g}. {allow}, drop those balance functions, or use a program with a ridge",
         covariates=names,
         smallest_tolerance=smallest,
     )
+
+
+def _rounded_up(number: float) -> str:
+    """Three digits that are no less than the number: fewer would be refused again."""
+    text = f"{number:.2e}"
+    if float(text) <= number:
+        digits, exponent = text.split("e")
+        text = f"{float(digits) + 0.01:.2f}e{exponent}"
+    return f"{float(text):.3g}"

@@ -28,6 +28,8 @@ class FirstStage(Program):
 
     #: The form of the program, which decides what can be proved about it.
     kind: ClassVar[Kind] = Kind.DIRECT
+    #: What audits and batches solve it by: a program without a smooth form needs a conic solver.
+    usual_solver: ClassVar[str] = "newton"
 
     @abc.abstractmethod
     def data(self, records: Records) -> dict[str, Value]:
@@ -61,11 +63,7 @@ class FirstStage(Program):
         if family is BoundFamily.PAPER:
             return program.paper_bound(n_samples, domain)
         found = program.bound(n_samples, domain)
-        if program.kind is Kind.DIRECT and found.V < 2 * n_samples:
-            raise CalibrationError(
-                f"{program.name} states V = {found.V:g} and is declared {program.kind.value!r}, which no "
-                "theorem covers: declare the kind that its theorem is about"
-            )
+        refuse_unproved(program, found, n_samples)
         return found
 
     def instance(self, records: Records) -> Instance:
@@ -210,6 +208,15 @@ class _ScaleModel(Composite):
 
     def output_scale(self, v: Array) -> float:
         return float(self.n)
+
+
+def refuse_unproved(program: FirstStage, bound: StabilityBound, n_samples: int) -> None:
+    """Raise CalibrationError where a program that no theorem is about states less than any weights obey."""
+    if program.kind is Kind.DIRECT and bound.V < 2 * n_samples:
+        raise CalibrationError(
+            f"{program.name} states V = {bound.V:g} and is declared {program.kind.value!r}, which no theorem "
+            "covers: declare the kind that its theorem is about"
+        )
 
 
 def _any_weights(n: int, relations: frozenset[Neighboring]) -> StabilityBound:

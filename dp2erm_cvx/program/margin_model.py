@@ -18,7 +18,8 @@ class MarginModel(Composite):
 
     ``Z`` (n, d); ``multipliers`` m >= 0 and ``offset`` o (n,), 1 and 0 by default; ``ridge`` counts n;
     ``linear`` (d,) is exact or rounded once. ``norm_bound`` bounds the norm of feasible points. With
-    ``weight`` the output is ``w = n f / sum(f)``, f its value at every margin; otherwise it is v.
+    ``weight`` the output is ``w = n f / sum(f)``, f its value at ``<u_i, v>``, u the ``weight_rows`` (n, d),
+    Z by default; otherwise it is v.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class MarginModel(Composite):
         offset: Array | None = None,
         linear: Array | None = None,
         weight: MarginWeight | None = None,
+        weight_rows: Array | None = None,
     ) -> None:
         self.Z, self.loss, self.penalty, self.weight = Z, loss, penalty, weight
         self.n, self.dimension, self.ridge = len(Z), int(Z.shape[1]), ridge
@@ -41,6 +43,7 @@ class MarginModel(Composite):
         self.linear: Array = np.zeros(self.dimension) if linear is None else linear
         self.row_norms: Array = np.linalg.norm(Z, axis=1)
         self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)
+        self.weight_rows = Z if weight_rows is None else weight_rows
         self.self_concordance = loss.concordance * self.spread if self.spread else 0.0
         far = float(np.max(np.abs(self.offset), initial=0.0))
         # 0 * inf: where all rows are 0 every margin is
@@ -95,14 +98,16 @@ class MarginModel(Composite):
         return float(self.multipliers @ (error * self.row_norms)) + 8 * UNIT * linear
 
     def _margin_error(self, v: Array) -> Array:
-        product = np.abs(self.Z) @ np.abs(v)
-        error: Array = (dot_error(self.dimension) + UNIT) * product + UNIT * np.abs(self.offset)
+        return self._product_error(self.Z, v) + UNIT * np.abs(self.offset)
+
+    def _product_error(self, rows: Array, v: Array) -> Array:
+        error: Array = (dot_error(self.dimension) + UNIT) * (np.abs(rows) @ np.abs(v))
         return error
 
     def output(self, v: Array) -> Array:
         if self.weight is None:
             return v
-        logs = self.weight.log(self.margins(v))
+        logs = self.weight.log(self.weight_rows @ v)
         tilt: Array = np.exp(logs - np.max(logs))
         return tilt * (self.n / math.fsum(tilt))
 
@@ -110,11 +115,12 @@ class MarginModel(Composite):
         if self.weight is None:
             return radius
         # tilt lemma without a changed record: no log weight moves by more than kappa
-        kappa = self.spread * radius
+        rows = self.weight_rows
+        kappa = float(np.max(np.linalg.norm(rows, axis=1), initial=0.0)) * (1 + 1e-12) * radius
         if local is not None:
-            kappa = min(kappa, local.largest(self.Z))
-        logs = self.weight.log(self.margins(v))
-        kappa = self.weight.lipschitz * (kappa + float(np.max(self._margin_error(v), initial=0.0)))
+            kappa = min(kappa, local.largest(rows))
+        logs = self.weight.log(rows @ v)
+        kappa = self.weight.lipschitz * (kappa + float(np.max(self._product_error(rows, v), initial=0.0)))
         kappa += 16 * UNIT * (1.0 + float(np.max(np.abs(logs), initial=0.0)))
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 

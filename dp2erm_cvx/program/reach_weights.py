@@ -47,11 +47,13 @@ def margin_weights_reach(
     ridge: float,
     radius: float,
     lipschitz: float,
+    weight_bound: float,
 ) -> float | None:
-    """The same for weights ``f(<z, v>)``, v the minimizer of a ridged sum of margin losses.
+    """The same for weights ``f(<u, v>)``, v the minimizer of a ridged sum of margin losses.
 
     ``slope`` and ``curvature`` bound the derivatives of the loss over all margins that feasible points have,
-    ``linear`` the norm of the linear term over n; ``log f`` is ``lipschitz`` in the margin.
+    ``linear`` the norm of the linear term over n; ``log f`` is ``lipschitz`` in
+    an inner product with rows of norm at most ``weight_bound``.
     """
     n, Z = n_samples, row_bound
     sizes = margin_sizes(
@@ -72,7 +74,7 @@ def margin_weights_reach(
         return None
     norm = sizes.minimizer_norm + found
     # log f is evaluated to within 16 units of 1 + |log f|, and |log f| is at most 1 + lipschitz * |s|
-    kappa = lipschitz * Z * (found + (dot_error(dimension) + 18 * UNIT) * norm)
+    kappa = lipschitz * weight_bound * (found + (dot_error(dimension) + 18 * UNIT) * norm)
     return kappa + CLOSED_FORM
 
 

@@ -48,14 +48,15 @@ class SeparableConstants:
 
 @dataclass(frozen=True)
 class SeparableFirstStage(FirstStage):
-    """``w_i ~ f(<z_i, lam>)``, lam the minimizer of a ridged sum of margin losses.
+    """``w_i ~ f(<u_i, lam>)``, lam the minimizer of a ridged sum of margin losses; u_i = z_i as a rule.
 
     minimize    sum_i phi(<z_i, lam>) + <linear, lam> + n ridge/2 ||lam||^2
     subject to  ||lam||_2 <= radius
 
     A concrete program names ``loss`` phi and ``log_weight`` f, and states its constants; ``rows`` are
-    ``z_i = (2 a_i - 1) x_i`` unless it says otherwise. ``ridge`` defaults to a tenth of the squared norm
-    bound of the rows, so that the stability bound does not depend on how covariates are scaled.
+    ``z_i = (2 a_i - 1) x_i`` unless it says otherwise, and so are the ``weight_rows`` u_i. ``ridge`` defaults
+    to a tenth of the squared norm bound of the rows, so that the stability bound does not depend on how
+    covariates are scaled.
     """
 
     defaults = MappingProxyType({"ridge": "0.1 times the squared norm bound of the rows"})
@@ -84,6 +85,17 @@ class SeparableFirstStage(FirstStage):
     def row_bound(self, domain: Domain) -> float:
         """Bound on ``||z_i||`` over the domain."""
         return domain.covariate_bound
+
+    def weight_rows(self, records: Records) -> Array | None:
+        """The rows u_i (n, k) that weights are read at; None for those of the loss.
+
+        A weight that depends on the arm has other rows in either: 0 for an arm whose records all count alike.
+        """
+        return None
+
+    def weight_row_bound(self, domain: Domain) -> float:
+        """Bound on ``||u_i||`` over the domain."""
+        return self.row_bound(domain)
 
     def n_rows(self, domain: Domain, n_features: int) -> int | None:
         """k, or None where only the data tell."""
@@ -135,9 +147,12 @@ class SeparableFirstStage(FirstStage):
             norm_bound=ball,
             linear=self._linear(records),
             weight=self.log_weight,
+            weight_rows=self.weight_rows(records),
         )
 
-    def row_neighbors(self, records: Records) -> RowNeighbors:
+    def row_neighbors(self, records: Records) -> RowNeighbors | None:
+        if self.weight_rows(records) is not None:
+            return None  # a fast path moves one row of a record, not two
         terms, total = self.linear_terms(records), self._linear(records)
 
         def replaced(index: NDArray[np.int64], new: Records) -> ReplacedRows:
@@ -169,6 +184,7 @@ class SeparableFirstStage(FirstStage):
             ridge=self.mu,
             radius=ball,
             lipschitz=self.log_weight.lipschitz,
+            weight_bound=self.weight_row_bound(domain),
         )
         return math.inf if found is None else found
 

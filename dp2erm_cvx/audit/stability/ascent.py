@@ -29,9 +29,10 @@ def variation_gradient(base: Base, change: Replacement) -> tuple[float, Array] |
         instance = base.program.instance(pair.second)
     except InfeasibleError:
         return None
-    solution, model = solve(instance, throw=False), instance.model
+    model = instance.model
     if model is None:
         return None
+    solution = solve(instance, throw=False)
     j, w = change.index, solution.value
     gap = w - base.weights
     signs = np.sign(gap)

@@ -14,6 +14,7 @@ from dp2erm_cvx.audit.stability.scout import Arms, InFull, Scout
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import (
     ClosedFormWeights,
+    DirectFirstStage,
     ExponentialModel,
     FactoredKernelModel,
     FirstStage,
@@ -183,7 +184,7 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
         if type(quadratic) is KernelModel or type(quadratic) is FactoredKernelModel:
             return KernelScout(program, universe, quadratic)
         return None
-    if getattr(program, "base_measure", None) is not None:
+    if getattr(program, "base_measure", None) is not None or isinstance(program, DirectFirstStage):
         return None
     model = program.model(_two(universe))
     if type(model) is LogisticModel:

@@ -36,7 +36,9 @@ class SeparableScout(Scout):
             return value, gradient, hessian
 
         v = minimize_in_ball(smooth, len(Z), Z.shape[2], program.ball(self.universe.domain))
-        logs = program.log_weight.log(np.einsum("bmd,bd->bm", Z, v))
+        other = program.weight_rows(records)
+        U = Z if other is None else other.reshape(Z.shape)
+        logs = program.log_weight.log(np.einsum("bmd,bd->bm", U, v))
         f = np.exp(logs - np.max(logs, axis=1, keepdims=True))
         return np.asarray(f / np.sum(share * f, axis=1, keepdims=True), dtype=np.float64)
 

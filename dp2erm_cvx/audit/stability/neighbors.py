@@ -32,7 +32,7 @@ class Base:
     def __init__(self, program: FirstStage, universe: Universe, records: Records, pool: Array) -> None:
         self.program, self.universe, self.records, self.pool = program, universe, records, pool
         instance = program.instance(records)
-        solution = solve(instance, throw=False)
+        solution = solve(instance, solver=program.usual_solver, throw=False)
         self.weights = solution.value
         self.solved = Solved(solution.value, solution.certificate.output_radius)
         self.directions = self._directions(instance.model, solution.point)

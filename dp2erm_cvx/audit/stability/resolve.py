@@ -88,13 +88,16 @@ def _weights_of(
     return found
 
 
-def resolve(program: FirstStage, pairs: list[Pair], solver: str | Solver = "newton") -> list[Resolved]:
+def resolve(program: FirstStage, pairs: list[Pair], solver: str | Solver | None = None) -> list[Resolved]:
     """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
+
+    ``solver`` is that of the program by default.
 
     Raises SolverError where the solver returns no point.
     """
     unique = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
-    solved = dict(zip(unique, _weights_of(program, unique.values(), solver), strict=True))
+    chosen = program.usual_solver if solver is None else solver
+    solved = dict(zip(unique, _weights_of(program, unique.values(), chosen), strict=True))
     found = []
     for pair in pairs:
         w, v = solved[id(pair.first)], solved[id(pair.second)]

@@ -37,7 +37,7 @@ def solve_neighbors(
 
     A neighbor counts as certified where the bound is at most ``tolerance * n``. The fast path of a program
     is not trusted: its first solution must be certified by the judge of single instances, or it is not used
-    at all, and every neighbor that it does not certify is solved alone by ``solver="newton"`` and marked.
+    at all, and every neighbor that it does not certify is solved alone by its usual solver and marked.
     The memory is that of ``chunk * n`` weights, plus the factorization of the base problem.
 
     Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
@@ -70,7 +70,7 @@ def _chunks(
     path: FastPath | None = None
     if len(replacements):
         # any point will do to start from; certificates are about the neighbors alone
-        path = fast_path(instance, records, solve(instance, solver="newton", throw=False).point)
+        path = fast_path(instance, records, solve(instance, solver=program.usual_solver, throw=False).point)
     for first in range(0, len(replacements), size):
         part = replacements.take(first, first + size)
         fast = None
@@ -115,7 +115,9 @@ def _finish(
 
 def _single(program: FirstStage, neighbor: Records, tolerance: float) -> tuple[Array, float, int]:
     try:
-        found = solve(program.instance(neighbor), solver="newton", tolerance=tolerance, throw=False)
+        found = solve(
+            program.instance(neighbor), solver=program.usual_solver, tolerance=tolerance, throw=False
+        )
     except (InfeasibleError, SolverError):
         return np.full(neighbor.n_samples, np.nan), np.inf, 0
     return found.value, found.certificate.output_radius, found.stats.iterations
