@@ -222,7 +222,7 @@ class PrivateTwoStageERM(TwoStageBase):
             dataset.columns,
             dataset.n_samples,
             certified=found.certified,
-            by_design=plan.weights_known and by_design(private_solver(self.solver)),
+            by_design=plan.certified_by_design and by_design(private_solver(self.solver)),
             by_gap=found.by_gap,
             value=value,
             tolerance=self.tolerance,

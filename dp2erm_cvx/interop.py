@@ -14,7 +14,7 @@ from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.estimator import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget, Neighboring
-from dp2erm_cvx.program import UserRegularizer
+from dp2erm_cvx.solve import by_design, private_solver
 
 if TYPE_CHECKING:
     from opendp.mod import Measurement
@@ -28,34 +28,42 @@ def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features:
 
     - Argument: a raw dataset ``(X, a, y)``, arrays of shapes (n, k), (n,) and (n,) without nan or inf, with a
       in {0, 1} and the declared number of records in each arm, if any. Value: theta (p,) as a list of floats.
-    - Input metric: ``change_one_distance()``, the number of records replaced: the relation replace-one, also
-      called bounded differential privacy. It ignores the order of records, and so does the law of theta,
-      because every stage of this package is a sum over them; so must be a program of your own.
+    - Input metric: ``hamming_distance()``, the number of positions whose record is replaced: the relation
+      replace-one, also called bounded differential privacy. ``change_one_distance()`` would say more: that
+      a reordered dataset is the same one, which rounding and base measures tell apart.
     - Output measure: ``max_divergence()`` where the plan guarantees delta = 0, otherwise
       ``approximate(max_divergence())``.
     - Privacy map: the guarantee of the plan for one record; for d of them (group privacy) ``d epsilon`` and
       ``delta (exp(d epsilon) - 1) / (exp(epsilon) - 1)``. More than one is refused where an arm floor is
       declared, because datasets between two of the universe may be outside it.
 
-    Every call fits a fresh copy of ``model``, whose workings are dropped. A call warns where a solution could
-    not be certified: the guarantee of that release is conditional on it.
+    The measurement is of ``model`` as it is declared now: what is set later does not change it. Every call
+    fits a fresh copy, whose workings are dropped. A call warns where a solution could not be certified: the
+    guarantee of that release is conditional on it.
 
     Needs the extra ``secure``, and OpenDP's features "contrib" and "honest-but-curious", which the caller
     enables: OpenDP takes this package's word. Raises DeclarationError where those are missing, for a seeded
-    model, one with a ledger (OpenDP counts), a relation that does not protect the treatment and a regularizer
-    without certificates; CalibrationError where the plan is not proven.
+    model, one with a ledger (OpenDP counts), a relation that does not protect the treatment and programs or
+    solvers that are not known to certify every dataset; CalibrationError where the plan is not proven.
     """
+    _refuse(model)
+    # the map and the release have to speak of one declaration, whatever becomes of the caller's
+    model = clone(model)
     n = whole_number("n_samples", n_samples, at_least=2)
     k = whole_number("n_features", n_features, at_least=1)
-    _refuse(model)
     plan = model.plan(n, k)
+    if not (plan.certified_by_design and by_design(private_solver(model.solver))):
+        raise DeclarationError(
+            "the declared programs and solvers are not known to certify every dataset, which would leave "
+            "releases conditional on certification"
+        )
     if not plan.proven:
         raise CalibrationError(f"{plan.reason}, which is not proven: OpenDP composes only what is")
     _require_opendp()
     from opendp.domains import user_domain
     from opendp.measurements import make_user_measurement
     from opendp.measures import approximate, max_divergence
-    from opendp.metrics import change_one_distance
+    from opendp.metrics import hamming_distance
 
     guarantee, floor = plan.guarantee, model.domain.arm_floor
 
@@ -87,7 +95,7 @@ def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features:
     named = f"k = {k}" if columns is None else f"columns {', '.join(columns)}"
     return make_user_measurement(
         user_domain(f"(X, a, y) with n = {n}, {named}, arm floor {floor or 0}", is_member),
-        change_one_distance(),
+        hamming_distance(),
         approximate(max_divergence()) if guarantee.delta else max_divergence(),
         release,
         privacy_map,
@@ -129,8 +137,6 @@ def _refuse(model: PrivateTwoStageERM) -> None:
             f"OpenDP's distance of datasets counts any replaced record; the domain declares "
             f"{model.domain.relation}"
         )
-    if isinstance(getattr(model.resolved_second_stage(), "regularizer", None), UserRegularizer):
-        raise DeclarationError("a regularizer of your own leaves every release conditional on certification")
 
 
 def _require_opendp() -> None:

@@ -12,7 +12,9 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, interop
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.interop import as_opendp_measurement, group_privacy
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.program import L2Ball, UserRegularizer
+from dp2erm_cvx.problems.itr_logistic import LogisticRule
+from dp2erm_cvx.program import L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.solve import ProjectedGradient
 
 opendp = pytest.importorskip("opendp")
 
@@ -52,6 +54,19 @@ def test_a_call_is_a_fresh_release():
     assert not hasattr(used, "theta_")
 
 
+def test_what_is_set_later_changes_neither_the_map_nor_the_noise():
+    used = model(Budget(0.1))
+    made = as_opendp_measurement(used, N, K)
+    used.set_params(budget=Budget(1e5))
+    expected = made.map(1)
+    assert expected <= 0.1
+    assert np.std([made(DATA) for _ in range(20)]) > 0.1
+    used.set_params(seed=1)
+    assert made(DATA) != made(DATA)
+    precise = measurement(Budget(1e5))
+    assert np.max(np.std([precise(DATA) for _ in range(5)], axis=0)) < 0.01
+
+
 def test_the_map_is_the_guarantee_of_the_plan():
     pure, approximate = measurement(), measurement(APPROXIMATE)
     guarantee = model().plan(N, K).guarantee
@@ -59,7 +74,7 @@ def test_the_map_is_the_guarantee_of_the_plan():
     guarantee = model(APPROXIMATE).plan(N, K).guarantee
     assert approximate.map(1) == (guarantee.epsilon, guarantee.delta)
     assert 0 < guarantee.delta <= 1e-4
-    assert pure.input_metric == metrics.change_one_distance()
+    assert pure.input_metric == metrics.hamming_distance()
     assert pure.output_measure == measures.max_divergence()
     assert approximate.output_measure == measures.approximate(measures.max_divergence())
 
@@ -184,6 +199,8 @@ def test_a_short_arm_is_outside_the_domain():
         ({"ledger": object()}, "leave ledger and dataset out"),
         ({"domain": Domain(1.0, 1.0, relation="replace-one-keep-treatment")}, "any replaced record"),
         ({"second": TreatmentRule(L2Ball(1.0), UserRegularizer(lambda theta: 0))}, "conditional"),
+        ({"solver": ProjectedGradient(max_iterations=0)}, "conditional"),
+        ({"second": LogisticRule(WholeSpace())}, "conditional"),
     ],
 )
 def test_unfit_models_are_refused(settings, message):

@@ -13,7 +13,9 @@ from dp2erm_cvx import perturbation as module
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.program import L2Ball, WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
 
@@ -189,6 +191,15 @@ def test_an_unknown_solver_and_an_unreachable_tolerance_are_refused_before_anyth
 def test_more_covariates_than_a_dense_hessian_takes_are_refused() -> None:
     with pytest.raises(DeclarationError, match="at most 2000"):
         PrivateTwoStageERM(DOMAIN, Budget(1.0)).plan(100, 2001)
+
+
+def test_a_stage_without_a_public_radius_is_conditional_on_every_dataset() -> None:
+    for theta_set, private in ((L2Ball(2.0), True), (WholeSpace(), False)):
+        model = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), second_stage=LogisticRule(theta_set))
+        release = model.fit(*data()).release_
+        assert release.private is private
+        assert any("not known to" in one for one in release.guarantee.assumptions) is not private
+        assert model.private_workings_.solution.certified
 
 
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights() -> None:

@@ -48,6 +48,11 @@ class Plan:
         return covered and self.precision is not None
 
     @property
+    def certified_by_design(self) -> bool:
+        """Whether public bounds say what both stages are certified to on every dataset of the universe."""
+        return self.weights_known and self.radius is not None
+
+    @property
     def covers_all_weights(self) -> bool:
         """Whether V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers or not."""
         return self.bound.V >= 2 * self.n_samples
