@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import CertificateError, InfeasibleError, SolverError
 from dp2erm_cvx.mechanism import draw, draw_within, perturb_on_grid
 from dp2erm_cvx.plan import Plan, Precision
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage, weights_on_grid
-from dp2erm_cvx.solve import Solution, Solver, solve, uncertified_start
+from dp2erm_cvx.solve import GAP_TOLERANCE, Solution, Solver, solve, uncertified_start
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,15 +33,20 @@ class Perturbed:
 
 
 def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
-    """Certified weights on the grid where their sum is exactly n; the certificate counts the step to it."""
-    return _on_grid(_solved(instance, solver, tolerance=tolerance))
+    """Certified weights (n,) on the grid where their sum is exactly n; the certificate counts the step to it.
+
+    Not for a release, whose refusal would tell of the records. Raises InfeasibleError where hard constraints
+    have no solution, SolverError where no point was found, CertificateError where it is not certified.
+    """
+    found = _on_grid(solve(instance, solver=solver, tolerance=tolerance))
+    if not found.certified:  # the step to the grid may be all that a tiny tolerance does not cover
+        raise CertificateError(f"{instance.program.name}: {found.advice()}")
+    return found
 
 
 def solve_theta(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
-    """Theta with its certificate."""
-    # a duality gap alone cannot reach such a tolerance: the default of its own is then in force
-    within = None if instance.model is None else tolerance
-    return _solved(instance, solver, tolerance=within)
+    """Certified theta (p,). Not for a release; raises SolverError and CertificateError as above."""
+    return solve(instance, solver=solver, tolerance=_tolerance_of_theta(instance, tolerance))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # the certificate judges what comes of it
@@ -76,7 +81,7 @@ def perturb(
 def _direct_weights(
     first: FirstStage, records: Records, solver: str | Solver, tolerance: float
 ) -> tuple[Solution, None, bool]:
-    return solve_weights(first.instance(records), solver, tolerance), None, True
+    return _weights(first.instance(records), solver, tolerance), None, True
 
 
 def _private_weights(
@@ -94,7 +99,7 @@ def _private_weights(
     sampled = _sample(plan.propensity, precision, _label("propensity", seed))
     instance = first.perturbed(records, plan.propensity.gamma, sampled.noise)
     if precision is None:
-        return solve_weights(instance, solver, tolerance), sampled.noise, True
+        return _weights(instance, solver, tolerance), sampled.noise, True
     solution, certified = _covered_solve(instance, sampled, precision, solver)
     label = _label("propensity grid", seed)
     coefficient = perturb_on_grid(_finite(solution.point), precision.grid, seed=label)
@@ -191,17 +196,29 @@ def _on_grid(solution: Solution) -> Solution:
     return replace(solution, value=value, certificate=certificate)
 
 
+def _weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
+    return _on_grid(_solved(instance, solver, tolerance=tolerance))
+
+
 def _theta(plan: Plan, instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
     # a relative tolerance only where no public radius is known: an unlucky dataset may miss it
     if plan.radius is None:
-        return solve_theta(instance, solver, tolerance)
+        return _solved(instance, solver, tolerance=_tolerance_of_theta(instance, tolerance))
     return _solved(instance, solver, within=plan.radius)
+
+
+def _tolerance_of_theta(instance: Instance, tolerance: float) -> float:
+    # a duality gap alone reaches no less than a tolerance of its own
+    return tolerance if instance.model is not None else max(tolerance, GAP_TOLERANCE)
 
 
 def _solved(
     instance: Instance, solver: str | Solver, *, tolerance: float | None = None, within: float | None = None
 ) -> Solution:
-    """Solve; where no solver returns a point, which may depend on the records, an uncertified start."""
+    """Solve for a release, which nothing may stop that depends on the records.
+
+    What is not certified comes back as it is; where no solver returns a point, so does an uncertified start.
+    """
     try:
         return solve(instance, solver=solver, tolerance=tolerance, within=within, throw=False)
     except (SolverError, CertificateError, InfeasibleError):

@@ -128,7 +128,10 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
 
 
 class TwoStageERM(TwoStageBase):
-    """The same two stages without noise and gamma. NOT private: for public data and comparisons only."""
+    """The same two stages without noise and gamma. NOT private: for public data and comparisons only.
+
+    Both solutions are certified to the relative radius ``tolerance``; a fit that is not raises.
+    """
 
     private = False
 
@@ -150,7 +153,13 @@ class TwoStageERM(TwoStageBase):
         self.tolerance = tolerance
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
-        """Fit without privacy; ``gamma`` > 0 keeps theta unique."""
+        """Fit without privacy; ``gamma`` > 0 keeps theta unique.
+
+        Raises DeclarationError and DataError as the private fit does. Nothing here hides what the records
+        are like, so a solution that is not certified to ``tolerance`` is refused: InfeasibleError where no
+        weights meet the constraints, with the covariates in the way and the smallest tolerance of the program
+        that they can be met within, SolverError where no point was found, else CertificateError.
+        """
         dataset = self.dataset_from(X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)

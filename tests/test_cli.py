@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -280,6 +281,36 @@ def test_certify_on_data_says_that_it_is_private(folder):
     assert result.exit_code == 0, result.output
     assert "NOT PRIVATE" in result.stdout
     assert "NOT PRIVATE" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["stable_balancing_hard", "entropy_balancing_hard"])
+@pytest.mark.parametrize("solvers", [("newton",), ("newton", "clarabel", "scs")])
+def test_certify_says_why_no_weights_exist(folder, name, solvers):
+    text = Path("data.csv").read_text().splitlines()
+    header = text[0].split(",")
+    x1, a = header.index("x1"), header.index("a")
+
+    def with_arms(treated):
+        rows = [line.split(",") for line in text[1:]]
+        lines = [[*row[:a], str(int(treated(float(row[x1])))), *row[a + 1 :]] for row in rows]
+        Path("arms.csv").write_text("\n".join(",".join(row) for row in [header, *lines]) + "\n")
+
+    words = ["certify", "arms.csv", *FIT[2:8], "--program", name, "--covariates", "x1,x2,x3"]
+    words += [word for solver in solvers for word in ("--solver", solver)]
+    with_arms(lambda x: x > 0.5)
+    result = run(*words)
+    # what is found about a program is a result, as it is of a solver that does not apply
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.stdout.split())
+    assert told.count("no weights meet the targets") == 1
+    assert re.search(rf"{name}: no weights .* x1 \(\w+\).* 0\.\d+ or more", told)
+    rows = json.loads(run(*words, "--json").stdout)
+    assert len(rows) == len(solvers)
+    assert all("x1" in row["note"] and not row["certified"] for row in rows)
+    with_arms(lambda x: False)
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert " ".join(result.stdout.split()).count(f"{name}: an arm without records") == 1
 
 
 def test_help_starts_without_the_heavy_imports():

@@ -15,7 +15,7 @@ from dp2erm_cvx.audit.output import MeanLaw
 from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CertificateError, DeclarationError
+from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimator import PrivateTwoStageERM
 from dp2erm_cvx.perturbation import solve_weights
 from dp2erm_cvx.plan import Plan
@@ -104,9 +104,10 @@ def _step(one: LeastSquaresModel | LogisticModel, other: LeastSquaresModel | Log
 
 def _certified_weights(model: PrivateTwoStageERM, records: Records) -> tuple[Array, float]:
     tolerance = public_number("tolerance", model.tolerance, above=0)
-    solution = solve_weights(model.resolved_first_stage().instance(records), model.solver, tolerance)
-    if not solution.certified:
-        raise CertificateError(solution.advice())
+    try:
+        solution = solve_weights(model.resolved_first_stage().instance(records), model.solver, tolerance)
+    except (InfeasibleError, SolverError) as error:  # a search over pairs goes on without this one
+        raise CertificateError(str(error)) from None
     return solution.value, solution.certificate.output_radius
 
 

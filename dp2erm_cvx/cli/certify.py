@@ -33,7 +33,8 @@ def certify(
     """Solve every program with every solver and print what is proved about each solution.
 
     Without DATA the records are simulated (seeded). With DATA the numbers depend on private records: they
-    are for the data holder only. Settings apply where exactly one --program is named.
+    are for the data holder only. Settings apply where exactly one --program is named. What could not be
+    solved is a result and no error: the lines below the table say why.
     """
     from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, progress
 
@@ -63,6 +64,8 @@ def certify(
     )
     screen.print(f"Certificates on {source}" + (f" ({NOT_PRIVATE})" if data else ""), style="bold")
     screen.print(certificate_table(rows))
+    for line in certificate_notes(rows):
+        screen.print(line)
     screen.print(
         "raw, final: bound on the relative distance of the weights (l1 over n) or of theta to the exact "
         "minimizer, before and after Newton polishing; apart: distance to the best certified solution; "
@@ -92,6 +95,12 @@ def certificate_table(rows: Sequence[Row]) -> Table:
         )
         previous = row.program
     return table
+
+
+def certificate_notes(rows: Sequence[Row]) -> list[str]:
+    """One line for every reason why a program was not solved; solvers mostly share it."""
+    lines = [f"{row.program}: {row.note}" for row in rows if row.note and row.status != "does not apply"]
+    return list(dict.fromkeys(lines))
 
 
 def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:

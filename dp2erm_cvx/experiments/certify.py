@@ -14,7 +14,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError, SolverError
-from dp2erm_cvx.program import FirstStage, Instance, SecondStage
+from dp2erm_cvx.program import FirstStage, Instance, SecondStage, refuse_infeasible
 from dp2erm_cvx.solve import SOLVERS, Solution, Solver, solve
 
 #: Solvers that are compared where none are named.
@@ -31,7 +31,8 @@ class Row:
     weights and entropy balancing);
     ``raw_radius`` and ``radius`` are the relative certified radii of the solver's own point and after
     polishing; ``distance`` is the relative distance to the best certified solution of the same program.
-    Numbers are nan where they do not exist, and ``note`` says why.
+    Numbers are nan where they do not exist. ``note`` says why nothing was solved, or that no weights meet the
+    constraints of the program.
     """
 
     program: str
@@ -68,33 +69,45 @@ def default_programs(n_columns: int) -> list[FirstStage | SecondStage]:
 
 def instances(
     programs: Iterable[FirstStage | SecondStage], data: Dataset, domain: Domain
-) -> Iterator[tuple[str, Instance]]:
-    """Bind programs to data; second stages get the weights of default entropy balancing."""
+) -> Iterator[tuple[str, Instance | InfeasibleError]]:
+    """Bind programs to data; second stages get the weights of default entropy balancing.
+
+    The error stands for the instance where hard constraints can already be seen to have no solution.
+    """
     records = domain.records(data.X, data.a, data.y)
     weighting = registry.build(registry.first_stages(), "entropy_balancing")
     weights = None
     for program in programs:
         if isinstance(program, FirstStage):
-            yield program.name, program.instance(records)
+            try:
+                instance: Instance | InfeasibleError = program.instance(records)
+            except InfeasibleError as error:
+                instance = error
+            yield program.name, instance
             continue
         if weights is None:
             weights = solve(weighting.instance(records)).value
         yield program.name, program.instance(records, weights, gamma=GAMMA)
 
 
-def certificates(name: str, instance: Instance, solvers: Sequence[str | Solver]) -> list[Row]:
+def certificates(
+    name: str, instance: Instance | InfeasibleError, solvers: Sequence[str | Solver]
+) -> list[Row]:
     """One row per solver for one program. A solver that does not apply, or fails, is a row too."""
+    labels = [solver if isinstance(solver, str) else solver.name for solver in solvers]
+    if isinstance(instance, InfeasibleError):
+        return [Row(name, label, _failure(instance), note=str(instance)) for label in labels]
     rows: list[Row] = []
     found: list[Solution | None] = []
-    for solver in solvers:
-        label = solver if isinstance(solver, str) else solver.name
+    for solver, label in zip(solvers, labels, strict=True):
         try:
             solution = solve(instance, solver=solver, throw=False)
         except Dp2ermError as error:
             rows.append(Row(name, label, _failure(error), note=str(error)))
             found.append(None)
             continue
-        rows.append(_row(name, label, instance, solution))
+        note = "" if solution.certified else _infeasible(instance)
+        rows.append(replace(_row(name, label, instance, solution), note=note))
         found.append(solution)
     certified = [solution for solution in found if solution is not None and solution.certified]
     if not certified:
@@ -104,6 +117,17 @@ def certificates(name: str, instance: Instance, solvers: Sequence[str | Solver])
         row if solution is None else replace(row, distance=_distance(instance, solution, best))
         for row, solution in zip(rows, found, strict=True)
     ]
+
+
+def _infeasible(instance: Instance) -> str:
+    """Why hard moment targets have no solution, empty where they have one: not every solver finds out."""
+    if instance.targets is None:
+        return ""
+    try:
+        refuse_infeasible(instance.targets)
+    except InfeasibleError as error:
+        return str(error)
+    return ""
 
 
 def _row(name: str, label: str, instance: Instance, solution: Solution) -> Row:

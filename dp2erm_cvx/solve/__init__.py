@@ -4,7 +4,7 @@ from dp2erm_cvx.solve.by_design import by_design, private_solver
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.gradient import iteration_bound
 from dp2erm_cvx.solve.solution import Solution, Stats
-from dp2erm_cvx.solve.solve import TOLERANCE, solve, uncertified_start
+from dp2erm_cvx.solve.solve import GAP_TOLERANCE, TOLERANCE, solve, uncertified_start
 from dp2erm_cvx.solve.solvers import (
     OSQP,
     SCS,
@@ -19,6 +19,7 @@ from dp2erm_cvx.solve.solvers import (
 )
 
 __all__ = [
+    "GAP_TOLERANCE",
     "OSQP",
     "SCS",
     "SOLVERS",

@@ -86,7 +86,9 @@ def solve(
         solution = _solve_one(instance, settings, asked)
     if throw and not solution.certified:
         _raise_if_infeasible(instance)
-        raise CertificateError(solution.advice())
+        # near the edge of what weights can meet the multipliers grow, and such a program has no ridge
+        edge = "" if instance.targets is None else "; hard constraints may be too close to infeasible"
+        raise CertificateError(f"{instance.program.name}: {solution.advice()}{edge}")
     return solution
 
 

@@ -1,0 +1,92 @@
+"""Without privacy nothing is hidden: a fit that cannot be certified is refused."""
+
+from __future__ import annotations
+
+import importlib
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Domain, TwoStageERM
+from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
+from dp2erm_cvx.errors import CertificateError, InfeasibleError, SolverError
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
+from dp2erm_cvx.program import Moments, UserRegularizer
+from dp2erm_cvx.solve import SCS, Clarabel, Newton
+
+DOMAIN = Domain(2.0, 3.0)
+HARD = ("stable_balancing_hard", "entropy_balancing_hard")
+
+
+def data(arms="both"):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), rng.normal(size=60)
+    a = {"both": np.arange(60) % 2, "separated": (X[:, 0] > 0).astype(int), "one": np.zeros(60, dtype=int)}
+    return X, a[arms], y
+
+
+def fitted(first, second="arm_means", arms="both", **settings):
+    return TwoStageERM(DOMAIN, first, second, **settings).fit(*data(arms))
+
+
+@pytest.mark.parametrize("first", HARD)
+def test_a_fit_that_no_weights_exist_for_names_the_covariate_and_the_smallest_tolerance(first):
+    with pytest.raises(InfeasibleError, match=r"x1 \(control\).* 0\.\d+ or more") as caught:
+        fitted(first, arms="separated")
+    assert caught.value.covariates[0].startswith("x1")
+    assert 0.05 < caught.value.smallest_tolerance < 0.1
+    with pytest.raises(InfeasibleError, match="arm without records"):
+        fitted(first, arms="one")
+    assert fitted(first).workings_.certified()
+
+
+def test_weights_exist_from_the_smallest_tolerance_on_and_certify_with_room_to_spare():
+    with pytest.raises(InfeasibleError) as caught:
+        fitted(StableBalancingHard(), arms="separated")
+    least = caught.value.smallest_tolerance
+    with pytest.raises(CertificateError, match="too close to infeasible"):
+        fitted(StableBalancingHard(tolerance=1.001 * least), arms="separated")
+    assert fitted(StableBalancingHard(tolerance=1.5 * least), arms="separated").workings_.certified()
+
+
+@pytest.mark.parametrize("solver", ["newton", "clarabel"])
+def test_weights_that_exist_but_are_not_certified_are_refused(solver):
+    first = StableBalancingHard(tolerance=1e-4, balance=Moments(3))
+    sample = load_nhefs()
+    model = TwoStageERM(nhefs_domain(), first, "arm_means", solver=solver)
+    with pytest.raises(CertificateError, match=f"stable_balancing_hard: {solver} ended"):
+        model.fit(sample.X, sample.a, sample.y)
+
+
+def test_the_error_names_the_stage_that_is_not_certified():
+    with pytest.raises(CertificateError, match=r"ipw_logistic: newton .* 1e-06"):
+        fitted("ipw_logistic", solver=Newton(max_iterations=1))
+    with pytest.raises(CertificateError, match="itr_logistic: newton"):
+        fitted("uniform", "itr_logistic", solver=Newton(max_iterations=1))
+
+
+def test_the_step_to_the_grid_counts():
+    # weights of closed form are exact before it
+    with pytest.raises(CertificateError, match="ipw_randomized"):
+        fitted("ipw_randomized", tolerance=1e-15)
+
+
+def test_a_solver_without_a_point_is_told(monkeypatch):
+    def fails(*args, **kwargs):
+        raise SolverError("no point")
+
+    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solve"), "_through_cvxpy", fails)
+    with pytest.raises(SolverError, match="no point"):
+        fitted("entropy_balancing", solver=Clarabel())
+
+
+def test_a_regularizer_of_ones_own_is_judged_by_its_gap_and_by_a_looser_tolerance():
+    second = TreatmentRule(regularizer=UserRegularizer(lambda theta: 0.1 * cp.sum(cp.huber(theta, 0.5))))
+    settings = {"first": "uniform", "second": second, "gamma": 0.1}
+    assert fitted(**settings).workings_.theta.tolerance == 1e-3
+    rough = {**settings, "solver": SCS(eps=0.1)}
+    with pytest.raises(CertificateError, match=r"to 0\.001 relative"):
+        fitted(**rough)
+    assert fitted(**rough, tolerance=0.5).workings_.certified()
