@@ -199,7 +199,7 @@ def test_a_stage_without_a_public_radius_is_conditional_on_every_dataset() -> No
         release = model.fit(*data()).release_
         assert release.private is private
         assert any("not known to" in one for one in release.guarantee.assumptions) is not private
-        assert model.private_workings_.solution.certified
+        assert model.private_workings_.theta.certified
 
 
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights() -> None:
