@@ -61,6 +61,10 @@ class Experiment(abc.ABC, Generic[D]):
     def keys(self, design: D) -> Iterable[Mapping[str, str | int | float]]:
         """The cells, in the order of the table."""
 
+    def opened(self, design: D) -> D:
+        """The design with what its files say, before a folder is made. Raises DataError."""
+        return design
+
     def prepare(self, design: D, workers: int) -> Any:
         """What all cells share, computed once before them, in plain JSON types."""
         return None

@@ -30,9 +30,10 @@ def run(
     """Run what is missing in ``folder`` and return the table of all rows, also in ``results.parquet``.
 
     The table depends on the design alone: not on the workers, nor on how often the run was stopped.
-    ``progress`` is called with the cells that are done and their number. Raises what :class:`Store` does, and
-    DeclarationError for an invalid number of workers.
+    ``progress`` is called with the cells that are done and their number. Raises what :class:`Store` does,
+    DataError where a file of the design cannot be read, and DeclarationError for an invalid number of workers.
     """
+    design = experiment.opened(design)
     store = Store(folder, experiment.name, design)
     cells = cells_of(experiment, design)
     missing = [cell for cell in cells if not store.done(cell)]
@@ -57,6 +58,7 @@ def run_one(
 
     What cells share is taken from ``folder`` where a run of the same design has kept it.
     """
+    design = experiment.opened(design)
     cells = {cell.label: cell for cell in cells_of(experiment, design)}
     if label not in cells:
         raise DeclarationError(f"cell {label!r}: there is none; the first is {next(iter(cells))!r}")

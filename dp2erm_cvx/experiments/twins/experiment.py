@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 class TwinsDesign(StudyDesign):
     """See ``designs/twins.toml``. ``data`` is the path of the file, ``sha256`` its digest."""
+
+    places: ClassVar[frozenset[str]] = frozenset({"data"})
 
     data: str
     sha256: str | None = None
@@ -44,6 +48,12 @@ class TwinsStudy(Experiment[TwinsDesign]):
         for form in design.forms:
             for replicate in range(design.replicates):
                 yield {"form": form, "replicate": replicate}
+
+    def opened(self, design: TwinsDesign) -> TwinsDesign:
+        """The design with the digest of its file, which stands for the file wherever it is."""
+        read_twins(design.data, sha256=design.sha256)
+        found = hashlib.sha256(Path(design.data).read_bytes()).hexdigest()
+        return design.model_copy(update={"sha256": found})
 
     def prepare(self, design: TwinsDesign, workers: int) -> Any:
         """Settings tuned on the smaller pool, by form, scheme and family."""
