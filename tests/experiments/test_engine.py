@@ -11,6 +11,8 @@ import pytest
 
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, cells_of, load_design, run, run_one
+from dp2erm_cvx.experiments.engine import store as engine_store
+from dp2erm_cvx.experiments.engine.sources import code_digest, digest_of
 
 
 class Counts(Design):
@@ -122,6 +124,31 @@ def test_cells_of_another_design_are_not_mixed_in(tmp_path):
     with pytest.raises(DataError, match="another design"):
         run(Draws(), DESIGN.model_copy(update={"scale": 2.0}), tmp_path)
     assert json.loads((tmp_path / "design.json").read_text())["design"]["cells"] == 6
+
+
+def test_cells_of_other_code_are_not_mixed_in(tmp_path, monkeypatch):
+    run(Draws(), DESIGN, tmp_path)
+    monkeypatch.setattr(engine_store, "code_digest", lambda: "other")
+    with pytest.raises(DataError, match=r"another version of the code: .*--output-dir.* or delete") as caught:
+        run(Draws(), DESIGN, tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_code_is_known_by_every_name_and_content(tmp_path):
+    (tmp_path / "inner").mkdir()
+    path = tmp_path / "inner" / "one.py"
+    seen = set()
+    for content in ("a = 1\n", "a = 2\n"):
+        path.write_text(content)
+        seen.add(digest_of([("package", tmp_path)]))
+    path.rename(tmp_path / "inner" / "two.py")
+    seen.add(digest_of([("package", tmp_path)]))
+    assert len(seen) == 3
+    (tmp_path / "notes.txt").write_text("no code")
+    assert digest_of([("package", tmp_path)]) in seen
+    # programs are the same code inside the package and beside it
+    assert digest_of([("package", tmp_path), ("package/inner", tmp_path / "inner")]) in seen
+    assert code_digest() == code_digest()
 
 
 def test_two_cells_of_one_key_are_refused():

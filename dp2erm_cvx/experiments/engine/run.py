@@ -31,7 +31,7 @@ def run(
 
     The table depends on the design alone: not on the workers, nor on how often the run was stopped.
     ``progress`` is called with the cells that are done and their number. Raises what :class:`Store` does,
-    DataError where a file of the design cannot be read, and DeclarationError for an invalid number of workers.
+    DataError where a file of the design cannot be read, DeclarationError for an invalid number of workers.
     """
     design = experiment.opened(design)
     store = Store(folder, experiment.name, design)

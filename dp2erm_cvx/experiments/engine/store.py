@@ -13,16 +13,25 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.experiments.engine.cell import Cell, Row
 from dp2erm_cvx.experiments.engine.design import Design
+from dp2erm_cvx.experiments.engine.sources import code_digest
 
 if TYPE_CHECKING:
     import pandas as pd
 
+#: What a folder is marked with, and what it is where that differs.
+_MARKS = {
+    "experiment": "another experiment",
+    "digest": "another design",
+    "version": "another version of the code",
+    "code": "another version of the code",
+}
+
 
 class Store:
-    """A folder with the rows of every finished cell, for one design.
+    """A folder with the rows of every finished cell, for one design and one state of the code.
 
     Raises DeclarationError where pandas or pyarrow is missing or the folder cannot be made, DataError where
-    it holds the cells of another design.
+    it holds the cells of another design or of other code: their rows would be mixed with new ones.
     """
 
     def __init__(self, folder: str | Path, name: str, design: Design) -> None:
@@ -38,12 +47,19 @@ class Store:
             self.cells.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DeclarationError(f"{folder}: cannot be made: {error.strerror or error}") from None
-        label = {"experiment": name, "version": __version__, "digest": design.digest()}
+        label = {
+            "experiment": name,
+            "version": __version__,
+            "digest": design.digest(),
+            "code": code_digest(),
+        }
         marker = self.folder / "design.json"
         if marker.exists():
             known = json.loads(marker.read_text(encoding="utf-8"))
-            if {key: known.get(key) for key in label} != label:
-                raise DataError(f"{folder}: holds cells of another design or version; choose an empty folder")
+            for key, what in _MARKS.items():
+                if known.get(key) != label[key]:
+                    advice = "choose another folder (--output-dir) or delete this one"
+                    raise DataError(f"{folder}: holds cells of {what}: {advice}")
         else:
             full = {**label, "design": design.model_dump(mode="json")}
             self._replace(marker, (json.dumps(full, indent=2) + "\n").encode())
