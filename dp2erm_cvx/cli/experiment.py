@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.progress import Progress
 
 #: The modules are imported when one is run.
 NAMES = ("confounded", "nhefs", "rates", "simulation", "twins")
@@ -58,17 +60,31 @@ def experiment(
     given = {} if data is None else {"data": data}
     declared = load_design(chosen.design, design or design_path(name), variant or None, **given)
     folder = Path(output_dir) / "-".join(filter(None, (name, variant)))
-    if cell is not None:
-        click.echo(json.dumps(run_one(chosen, declared, cell, folder=folder, workers=workers), indent=2))
-        return
     with progress(name, total=None) as bar:
-        (task,) = bar.task_ids
+        how: dict[str, Any] = {"workers": workers, "progress": _stages(bar)}
+        if cell is not None:
+            rows = run_one(chosen, declared, cell, folder=folder, **how)
+        else:
+            table = run(chosen, declared, folder, **how)
+    if cell is not None:
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        _show(chosen, declared, table, folder)
 
-        def shown(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} cells")
 
-        table = run(chosen, declared, folder, workers=workers, progress=shown)
-    _show(chosen, declared, table, folder)
+def _stages(bar: Progress) -> Callable[[str, int, int], None]:
+    """A bar for whatever is counted; it starts anew with the next, whose steps take another time."""
+    (task,) = bar.task_ids
+    at = ""
+
+    def shown(what: str, done: int, total: int) -> None:
+        nonlocal at
+        if what != at:
+            bar.reset(task)
+        at = what
+        bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} {what}")
+
+    return shown
 
 
 def _show(chosen: Any, declared: Any, table: pd.DataFrame, folder: Path) -> None:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, PrivateTwoStageERM
+from dp2erm_cvx.cli.experiment import _stages
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.experiments.catalog import design_path
-from dp2erm_cvx.experiments.engine import load_design, run
+from dp2erm_cvx.experiments.engine import cells_of, load_design, run
 from dp2erm_cvx.experiments.rules import Constants, Refused, Scheme, Weights, fitted, plan_rule
 from dp2erm_cvx.experiments.simulation import Simulation
 from dp2erm_cvx.experiments.simulation.design import SimulationDesign
@@ -147,6 +148,29 @@ def _inline(value):
         )
         return "{ " + inner + " }"
     return json.dumps(value)
+
+
+def test_a_cell_needs_the_settings_of_its_scenario_alone():
+    design, study = declared("quick"), Simulation()
+    cell = cells_of(study, design)[-1]
+    needed = list(study.needs(design, cell))
+    assert len(needed) * len(design.scenarios) == len(list(study.parts(design)))
+    assert {part[0] for part in needed} == {"nonlinear"}
+
+
+def test_the_progress_bar_starts_anew_with_every_stage():
+    from rich.progress import Progress
+
+    bar = Progress(disable=True)
+    task = bar.add_task("", total=None)
+    shown = _stages(bar)
+    shown("settings tuned", 3, 4)
+    assert bar.tasks[task].description == "3 of 4 settings tuned"
+    assert bar.tasks[task].total == 4
+    shown("settings tuned", 4, 4)
+    shown("cells", 0, 9)
+    assert (bar.tasks[task].completed, bar.tasks[task].total) == (0, 9)
+    assert not bar.tasks[task].finished
 
 
 def test_rules_are_judged_as_they_would_be_applied():

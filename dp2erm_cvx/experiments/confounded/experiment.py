@@ -46,7 +46,7 @@ class Confounded(Experiment[ConfoundedDesign]):
             for replicate in range(design.replicates):
                 yield {"n": n, "replicate": replicate}
 
-    def rows(self, design: ConfoundedDesign, cell: Cell, shared: Any) -> list[Row]:
+    def rows(self, design: ConfoundedDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Every center, scheme, family, noise and budget on one dataset."""
         train = design.strength.draw(int(cell.key["n"]), cell.rng("train"))
         test = design.strength.draw(design.n_test, cell.rng("test"))

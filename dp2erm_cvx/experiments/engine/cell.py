@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: One line of a results table.
 Row = dict[str, str | int | float | bool | None]
 
+#: Names a part of what cells share, such as ``("linear", "IPW", "sharp")``.
+Part = tuple[str, ...]
+
 D = TypeVar("D", bound=Design)
 
 
@@ -54,6 +57,8 @@ class Experiment(abc.ABC, Generic[D]):
     summary: ClassVar[str]
     #: Columns of the summary that hold text.
     text_columns: ClassVar[int] = 1
+    #: What the parts are, for the progress bar.
+    parts_are: ClassVar[str] = "shared parts"
     #: The model that the TOML design is read into.
     design: type[D]
 
@@ -65,17 +70,30 @@ class Experiment(abc.ABC, Generic[D]):
         """The design with what its files say, before a folder is made. Raises DataError."""
         return design
 
-    def prepare(self, design: D, workers: int) -> Any:
-        """What all cells share, computed once before them, in plain JSON types."""
-        return None
+    def parts(self, design: D) -> Iterable[Part]:
+        """What cells share, such as tuned settings: each part is computed once, before the cells."""
+        return ()
+
+    def needs(self, design: D, cell: Cell) -> Iterable[Part]:
+        """The parts that one cell reads."""
+        return self.parts(design)
+
+    def share(self, design: D, part: Part) -> Any:
+        """A part in plain JSON types: a function of the arguments alone."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def summary_table(self, design: D, table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         """Headers and lines of a short table for the screen; the first :attr:`text_columns` are text."""
 
     @abc.abstractmethod
-    def rows(self, design: D, cell: Cell, shared: Any) -> list[Row]:
-        """The rows of one cell: a function of the arguments alone."""
+    def rows(self, design: D, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+        """The rows of one cell: a function of the arguments alone. ``shared`` has its parts by label."""
+
+
+def part_label(part: Part) -> str:
+    """A part as text: ``linear/IPW/sharp``."""
+    return "/".join(part)
 
 
 def cells_of(experiment: Experiment[D], design: D) -> list[Cell]:

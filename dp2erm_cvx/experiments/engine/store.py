@@ -64,15 +64,16 @@ class Store:
             full = {**label, "design": design.model_dump(mode="json")}
             self._replace(marker, (json.dumps(full, indent=2) + "\n").encode())
 
-    def shared(self) -> Any:
-        """What :meth:`keep_shared` kept; raises KeyError where nothing was."""
-        path = self.folder / "shared.json"
-        if not path.exists():
-            raise KeyError("shared")
-        return json.loads(path.read_text(encoding="utf-8"))
+    def shared(self) -> dict[str, Any]:
+        """The finished parts of what cells share, by label. A file that was damaged is as none."""
+        try:
+            found = json.loads((self.folder / "shared.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
-    def keep_shared(self, shared: Any) -> None:
-        """Keep what all cells share, in plain JSON types."""
+    def keep_shared(self, shared: dict[str, Any]) -> None:
+        """Keep the parts that are finished, in plain JSON types."""
         self._replace(self.folder / "shared.json", (json.dumps(shared, indent=2) + "\n").encode())
 
     def done(self, cell: Cell) -> bool:

@@ -44,7 +44,7 @@ class NhefsBudgets(Experiment[NhefsDesign]):
         for scheme in (*settings.schemes(), settings.composed_scheme()):
             yield {"scheme": scheme.label}
 
-    def rows(self, design: NhefsDesign, cell: Cell, shared: Any) -> list[Row]:
+    def rows(self, design: NhefsDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Quantiles of the released effect over draws of the noise, in kg."""
         known = {one.label: one for one in (*settings.schemes(), settings.composed_scheme())}
         data, domain = load_nhefs(), settings.effect_domain()

@@ -11,7 +11,7 @@ from pydantic import Field
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Row
+from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Part, Row, part_label
 from dp2erm_cvx.experiments.rates.measure import costs
 from dp2erm_cvx.experiments.rates.slopes import slope
 from dp2erm_cvx.experiments.rules import Constants, Refused, Scheme, Weights, describe, plan_rule
@@ -45,6 +45,7 @@ class Rates(Experiment[RatesDesign]):
     name = "rates"
     summary = "Excess objective and error of theta against n, with fitted slopes; utility bounds."
     text_columns = 4
+    parts_are = "limits found"
     design = RatesDesign
 
     def keys(self, design: RatesDesign) -> Iterable[Mapping[str, str | int | float]]:
@@ -54,21 +55,27 @@ class Rates(Experiment[RatesDesign]):
                 for replicate in range(design.replicates):
                     yield {"curvature": curvature, "n": n, "replicate": replicate}
 
-    def prepare(self, design: RatesDesign, workers: int) -> Any:
-        """The minimizer of every scheme on a large sample, by curvature."""
-        found = {}
-        for curvature in (STRONG, NONE):
-            data = _data(curvature, design.population, np.random.default_rng([design.seed, 9]))
-            domain = design.constants.domain(design.population)
-            records = domain.records(data.X, data.a, data.y)
-            second = design.constants.second_stage().resolve(domain)
-            for name, scheme in design.schemes.items():
-                w = solve(scheme.first_stage(domain).instance(records), throw=False).value
-                theta = solve(second.instance(records, w, gamma=0.0), throw=False).value
-                found[f"{curvature}/{name}"] = _image(curvature, theta).tolist()
+    def parts(self, design: RatesDesign) -> Iterable[Part]:
+        """Curvatures and schemes."""
+        return [(curvature, name) for curvature in (STRONG, NONE) for name in design.schemes]
+
+    def needs(self, design: RatesDesign, cell: Cell) -> Iterable[Part]:
+        """Those of its curvature."""
+        return [(str(cell.key["curvature"]), name) for name in design.schemes]
+
+    def share(self, design: RatesDesign, part: Part) -> list[float]:
+        """The minimizer of a scheme on a large sample."""
+        curvature, name = part
+        data = _data(curvature, design.population, np.random.default_rng([design.seed, 9]))
+        domain = design.constants.domain(design.population)
+        records = domain.records(data.X, data.a, data.y)
+        second = design.constants.second_stage().resolve(domain)
+        w = solve(design.schemes[name].first_stage(domain).instance(records), throw=False).value
+        theta = solve(second.instance(records, w, gamma=0.0), throw=False).value
+        found: list[float] = _image(curvature, theta).tolist()
         return found
 
-    def rows(self, design: RatesDesign, cell: Cell, shared: Any) -> list[Row]:
+    def rows(self, design: RatesDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Every scheme, family and noise on one dataset."""
         curvature, n = str(cell.key["curvature"]), int(cell.key["n"])
         data = _data(curvature, n, cell.rng("train"))
@@ -76,7 +83,7 @@ class Rates(Experiment[RatesDesign]):
         weights = Weights(domain.records(data.X, data.a, data.y))
         rows: list[Row] = []
         for name, scheme in design.schemes.items():
-            limit = np.array(shared[f"{curvature}/{name}"])
+            limit = np.array(shared[part_label((curvature, name))])
             for family in design.families:
                 for noise in design.noises:
                     head: Row = {"scheme": name, "family": family, "noise": noise}

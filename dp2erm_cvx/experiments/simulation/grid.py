@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -126,11 +126,11 @@ def taken(sample: Simulated, rows: NDArray[np.int64]) -> Simulated:
 
 
 def all_rows(
-    design: StudyDesign, part: str, train: Simulated, test: Simulated, cell: Cell, choices: Any
+    design: StudyDesign, part: str, train: Simulated, test: Simulated, cell: Cell, choices: Mapping[str, Any]
 ) -> list[Row]:
     """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside.
 
-    ``choices`` are those of :func:`~dp2erm_cvx.experiments.simulation.tuning.tune_all` for ``part``.
+    ``choices`` has those of :func:`~dp2erm_cvx.experiments.simulation.tuning.tune` for ``part``.
     """
     rows: list[Row] = []
     weights: dict[str, Weights] = {}

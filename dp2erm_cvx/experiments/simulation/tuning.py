@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.datasets import Simulation as Simulated
+from dp2erm_cvx.experiments.engine import Part
 from dp2erm_cvx.experiments.rules import Weights
 from dp2erm_cvx.experiments.simulation.design import StudyDesign
 from dp2erm_cvx.experiments.simulation.grid import Judge, private_rows, taken
-from dp2erm_cvx.parallel import run_tasks
 
 #: What was chosen for a scheme and a family, in plain JSON types.
 Choice = dict[str, Any]
 
 
-def tune_all(design: StudyDesign, samples: Mapping[str, Simulated], workers: int) -> dict[str, Choice]:
-    """A choice for every ``sample/scheme/family``; the declared settings where nothing is tuned."""
-    places = [
-        (part, name, family) for part in samples for name in design.schemes for family in design.families
+def places(design: StudyDesign, samples: Iterable[str]) -> list[Part]:
+    """What a choice is made for: every sample, scheme and family."""
+    return [
+        (sample, name, family) for sample in samples for name in design.schemes for family in design.families
     ]
-    tasks = [(design, samples[part], name, family) for part, name, family in places]
-    found = run_tasks(_tune, tasks, workers=workers)
-    return {"/".join(place): choice for place, choice in zip(places, found, strict=True)}
 
 
-def _tune(design: StudyDesign, sample: Simulated, name: str, family: str) -> Choice:
+def tune(design: StudyDesign, sample: Simulated, name: str, family: str) -> Choice:
+    """The choice for a scheme and a family; the declared settings where nothing is tuned."""
     best: Choice = {"settings": {}, "constants": {}, "score": None}
     tuning = design.tuning
     if tuning is None:

@@ -12,10 +12,10 @@ from pydantic import Field
 
 from dp2erm_cvx.datasets import Simulation as Simulated
 from dp2erm_cvx.datasets import read_twins
-from dp2erm_cvx.experiments.engine import Cell, Experiment, Row
+from dp2erm_cvx.experiments.engine import Cell, Experiment, Part, Row
 from dp2erm_cvx.experiments.simulation.design import StudyDesign
 from dp2erm_cvx.experiments.simulation.grid import all_rows, taken
-from dp2erm_cvx.experiments.simulation.tuning import tune_all
+from dp2erm_cvx.experiments.simulation.tuning import Choice, places, tune
 from dp2erm_cvx.experiments.summary import means
 from dp2erm_cvx.experiments.twins.outcomes import Outcomes
 
@@ -41,6 +41,7 @@ class TwinsStudy(Experiment[TwinsDesign]):
     name = "twins"
     summary = "Table 1 of the paper: semi-synthetic outcomes on the covariates of Twins."
     text_columns = 4
+    parts_are = "settings tuned"
     design = TwinsDesign
 
     def keys(self, design: TwinsDesign) -> Iterable[Mapping[str, str | int | float]]:
@@ -55,16 +56,22 @@ class TwinsStudy(Experiment[TwinsDesign]):
         found = hashlib.sha256(Path(design.data).read_bytes()).hexdigest()
         return design.model_copy(update={"sha256": found})
 
-    def prepare(self, design: TwinsDesign, workers: int) -> Any:
-        """Settings tuned on the smaller pool, by form, scheme and family."""
-        samples = {}
-        for form in design.forms:
-            pool, _ = _pools(design, form)
-            rows = np.random.default_rng([design.seed, 5]).permutation(pool.dataset.n_samples)
-            samples[form] = taken(pool, rows[: design.n_samples])
-        return tune_all(design, samples, workers)
+    def parts(self, design: TwinsDesign) -> Iterable[Part]:
+        """Forms, schemes and families."""
+        return places(design, design.forms)
 
-    def rows(self, design: TwinsDesign, cell: Cell, shared: Any) -> list[Row]:
+    def needs(self, design: TwinsDesign, cell: Cell) -> Iterable[Part]:
+        """Those of its form."""
+        return places(design, [str(cell.key["form"])])
+
+    def share(self, design: TwinsDesign, part: Part) -> Choice:
+        """Settings tuned on the smaller pool of the form."""
+        form, name, family = part
+        pool, _ = _pools(design, form)
+        rows = np.random.default_rng([design.seed, 5]).permutation(pool.dataset.n_samples)
+        return tune(design, taken(pool, rows[: design.n_samples]), name, family)
+
+    def rows(self, design: TwinsDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Every scheme, family, noise and budget on one subset."""
         form = str(cell.key["form"])
         _, pool = _pools(design, form)
