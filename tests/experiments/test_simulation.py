@@ -10,11 +10,13 @@ from dp2erm_cvx.cli.experiment import _stages
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.experiments.catalog import design_path
+from dp2erm_cvx.experiments.confounded.scenario import Strength
 from dp2erm_cvx.experiments.engine import cells_of, load_design, run
 from dp2erm_cvx.experiments.rules import Constants, Refused, Scheme, Weights, fitted, plan_rule
 from dp2erm_cvx.experiments.simulation import Simulation
-from dp2erm_cvx.experiments.simulation.design import SimulationDesign
-from dp2erm_cvx.experiments.simulation.grid import Judge
+from dp2erm_cvx.experiments.simulation.design import PLAIN, SimulationDesign, Tuning
+from dp2erm_cvx.experiments.simulation.grid import Judge, all_rows
+from dp2erm_cvx.experiments.simulation.tuning import places, tune
 from dp2erm_cvx.experiments.summary import means
 from tests.command_line import run as command
 
@@ -183,3 +185,41 @@ def test_rules_are_judged_as_they_would_be_applied():
     assert Judge(sample, constants)(theta[None])["accuracy"] == np.mean(treated == sample.optimal_rule)
     unshrunk = np.column_stack([np.ones(400), test.X]) @ theta > 0
     assert np.mean(unshrunk != treated) > 0.02
+
+
+def test_the_line_without_privacy_is_tuned_without_noise():
+    """Noise asks for a large ridge; where weights matter, the fit without noise must not inherit it."""
+    rng = np.random.default_rng(0)
+    strength = Strength(mean=3.0, main=2.0, share=1.0, confounding=1.0, noise=0.5)
+    sample, test = strength.draw(600, rng), strength.draw(2000, rng)
+    centered = Constants(covariate_bound=1.64, intercept=1.0, outcome_bound=3.5, outcome_center=3.0)
+    options = [{"ridge": 3.0}, {"ridge": 0.001, "trim": 6.0}]
+    design = declared("quick").model_copy(
+        update={
+            "schemes": {
+                "IPW": Scheme(program="ipw_logistic", settings={"ridge": 3.0}, paper={"radius": 1.0})
+            },
+            "families": ["sharp"],
+            "epsilons": [0.5],
+            "noises": ["gamma"],
+            "constants": centered,
+            "tuning": Tuning(bootstraps=4, candidates={"IPW": options}),
+        }
+    )
+    assert ("a", "IPW", PLAIN) in places(design, ["a"])
+    declared_choice = {"settings": {}, "constants": {}}
+    choices = {"a/IPW/sharp": declared_choice, f"a/IPW/{PLAIN}": tune(design, sample, "IPW", PLAIN)}
+    assert choices[f"a/IPW/{PLAIN}"]["settings"] == options[1]
+    cell = cells_of(Simulation(), declared("quick"))[0]
+    rows = all_rows(design, "a", sample, test, cell, choices)
+    (plain,) = (row for row in rows if row["family"] == PLAIN)
+    large = {**choices, f"a/IPW/{PLAIN}": declared_choice}
+    (before,) = (row for row in all_rows(design, "a", sample, test, cell, large) if row["family"] == PLAIN)
+    assert plain["accuracy"] > before["accuracy"] + 0.05
+    assert plain["effective_share"] < 0.9 < before["effective_share"]
+
+
+def test_every_fit_states_the_effective_sample_size(quick):
+    fits = quick[(quick["status"] == "done") & (quick["family"] != "constant rule")]
+    assert set(fits["family"]) == {*declared("quick").families, PLAIN}
+    assert fits["effective_share"].notna().all()

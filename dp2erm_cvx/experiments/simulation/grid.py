@@ -22,7 +22,7 @@ from dp2erm_cvx.experiments.rules import (
     plan_rule,
     without_noise,
 )
-from dp2erm_cvx.experiments.simulation.design import StudyDesign
+from dp2erm_cvx.experiments.simulation.design import PLAIN, StudyDesign
 from dp2erm_cvx.privacy import Budget
 
 
@@ -95,7 +95,7 @@ def plain_row(
     first, second = scheme.first_stage(domain), constants.second_stage().resolve(domain)
     found = without_noise(first, second, shared_weights(train, constants, "", weights))
     return {
-        "family": "non-private",
+        "family": PLAIN,
         "noise": "none",
         "epsilon": float("inf"),
         "status": "done",
@@ -143,8 +143,8 @@ def all_rows(
                 how = (family, noise, design.epsilons, design.draws)
                 found = private_rows(train, judge, own, constants, *how, rng, weights)
                 rows += [{"scheme": name, **row} for row in found]
-        reference = "sharp" if "sharp" in design.families else design.families[0]
-        own, constants = design.chosen(choices[f"{part}/{name}/{reference}"], name)
+        # settings that a small noise asks for would make every scheme weights of 1
+        own, constants = design.chosen(choices[f"{part}/{name}/{PLAIN}"], name)
         plain = plain_row(train, Judge(test, constants), own, constants, weights)
         rows.append({"scheme": name, **plain})
     everyone = np.ones((1, test.dataset.n_samples), dtype=bool)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.datasets import Simulation as Simulated
-from dp2erm_cvx.experiments.engine import Part
-from dp2erm_cvx.experiments.rules import Weights
-from dp2erm_cvx.experiments.simulation.design import StudyDesign
-from dp2erm_cvx.experiments.simulation.grid import Judge, private_rows, taken
+from dp2erm_cvx.experiments.engine import Part, Row
+from dp2erm_cvx.experiments.rules import Constants, Scheme, Weights
+from dp2erm_cvx.experiments.simulation.design import PLAIN, StudyDesign
+from dp2erm_cvx.experiments.simulation.grid import Judge, plain_row, private_rows, taken
 
 #: What was chosen for a scheme and a family, in plain JSON types.
 Choice = dict[str, Any]
 
 
 def places(design: StudyDesign, samples: Iterable[str]) -> list[Part]:
-    """What a choice is made for: every sample, scheme and family."""
-    return [
-        (sample, name, family) for sample in samples for name in design.schemes for family in design.families
-    ]
+    """What a choice is made for: every sample, scheme and family, and the fit without privacy."""
+    families = [*design.families, PLAIN]
+    return [(sample, name, family) for sample in samples for name in design.schemes for family in families]
 
 
 def tune(design: StudyDesign, sample: Simulated, name: str, family: str) -> Choice:
@@ -61,13 +60,28 @@ def _score(
     for number, inside in enumerate(rows):
         outside = np.setdiff1d(np.arange(sample.dataset.n_samples), inside)
         train, judge = taken(sample, inside), Judge(taken(sample, outside), constants)
-        weights: dict[str, Weights] = {}
-        for noise in design.noises:
-            rng = np.random.default_rng([design.seed, 8, number])
-            how = (family, noise, design.epsilons, 1)
-            found = private_rows(train, judge, scheme, constants, *how, rng, weights)
-            for row in found:
-                if row["status"] != "done":
-                    return None
-                scores.append(row["accuracy"])
+        for row in _fits(design, train, judge, scheme, constants, family, number):
+            if row["status"] != "done":
+                return None
+            scores.append(row["accuracy"])
     return float(np.mean(scores))  # type: ignore[arg-type]
+
+
+def _fits(
+    design: StudyDesign,
+    train: Simulated,
+    judge: Judge,
+    scheme: Scheme,
+    constants: Constants,
+    family: str,
+    number: int,
+) -> Iterator[Row]:
+    """What a candidate is judged by on one resample: every noise and budget, or one fit without noise."""
+    weights: dict[str, Weights] = {}
+    if family == PLAIN:
+        yield plain_row(train, judge, scheme, constants, weights)
+        return
+    for noise in design.noises:
+        rng = np.random.default_rng([design.seed, 8, number])
+        how = (family, noise, design.epsilons, 1)
+        yield from private_rows(train, judge, scheme, constants, *how, rng, weights)
