@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,9 +68,19 @@ def experiment(
         else:
             table = run(chosen, declared, folder, **how)
     if cell is not None:
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(_strict(rows))
     else:
         _show(chosen, declared, table, folder)
+
+
+def _strict(rows: list[dict[str, Any]]) -> str:
+    """JSON as any parser reads it: the budget of a fit without privacy is null, not Infinity."""
+
+    def known(value: Any) -> Any:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    plain = [{name: known(value) for name, value in row.items()} for row in rows]
+    return json.dumps(plain, indent=2, allow_nan=False)
 
 
 def _stages(bar: Progress) -> Callable[[str, int, int], None]:

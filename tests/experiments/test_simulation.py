@@ -115,7 +115,8 @@ def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, 
         "simulation-linear.png",
     }
     words = ["experiment", "simulation", "--design", "design.toml", "--cell", "scenario=linear,replicate=0"]
-    alone = json.loads(command(*words).stdout)
+    alone = json.loads(command(*words).stdout, parse_constant=_refused)
+    assert [row["epsilon"] for row in alone if row["family"] == PLAIN] == [None] * len(small["schemes"])
     import pandas as pd
 
     table = pd.read_parquet(folder / "results.parquet")
@@ -125,6 +126,10 @@ def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, 
     result = command("experiment", "simulation")
     assert result.exit_code == 2
     assert "--quick" in result.stderr
+
+
+def _refused(name):
+    raise AssertionError(f"{name} is not JSON")
 
 
 def _toml(plain):
