@@ -37,6 +37,7 @@ def test_the_bound_on_the_excess_holds_for_the_quantile(table):
     assert (table["excess_bound"] <= table["paper_excess_bound"]).all()
     assert table["exceeded"].mean() <= 0.05
     assert (table["excess"] >= 0).all()
+    assert table["effective_share"].between(0.2, 1.0 + 1e-9).all()
 
 
 def test_with_a_bounded_V_the_excess_falls_faster_than_the_theorem_asks(table):

@@ -14,7 +14,15 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Part, Row, part_label
 from dp2erm_cvx.experiments.rates.measure import costs
 from dp2erm_cvx.experiments.rates.slopes import slope
-from dp2erm_cvx.experiments.rules import Constants, Refused, Scheme, Weights, describe, plan_rule
+from dp2erm_cvx.experiments.rules import (
+    Constants,
+    Refused,
+    Scheme,
+    Weights,
+    describe,
+    effective_share,
+    plan_rule,
+)
 from dp2erm_cvx.experiments.simulation.grid import budget_of
 from dp2erm_cvx.experiments.summary import means
 from dp2erm_cvx.solve import solve
@@ -94,7 +102,8 @@ class Rates(Experiment[RatesDesign]):
                         rows.append({**head, "status": "refused", "reason": rule.reason})
                         continue
                     rng = cell.rng(f"{name}/{family}/{noise}")
-                    thetas, found = costs(rule, weights.records, weights(rule.first).value, design.draws, rng)
+                    w = weights(rule.first).value
+                    thetas, found = costs(rule, weights.records, w, design.draws, rng)
                     apart = np.linalg.norm(_image(curvature, thetas) - limit, axis=-1)
                     rows.append(
                         {
@@ -102,6 +111,7 @@ class Rates(Experiment[RatesDesign]):
                             "status": "done",
                             **found,
                             "population_error": float(np.mean(apart)),
+                            "effective_share": effective_share(w),
                             **describe(rule),
                         }
                     )
