@@ -53,7 +53,7 @@ def experiment(
     """
     from dp2erm_cvx.cli.screen import progress
     from dp2erm_cvx.experiments.catalog import design_path, experiment_by_name
-    from dp2erm_cvx.experiments.engine import load_design, run, run_one
+    from dp2erm_cvx.experiments.engine import Store, load_design, run, run_one
 
     if variant is None and design is None:
         raise DeclarationError("choose --quick or --full, or --variant NAME, or --design FILE.toml")
@@ -70,7 +70,8 @@ def experiment(
     if cell is not None:
         click.echo(_strict(rows))
     else:
-        _show(chosen, declared, table, folder)
+        shared = Store(folder, name, chosen.opened(declared)).shared()
+        _show(chosen, declared, table, shared, folder)
 
 
 def _strict(rows: list[dict[str, Any]]) -> str:
@@ -98,21 +99,25 @@ def _stages(bar: Progress) -> Callable[[str, int, int], None]:
     return shown
 
 
-def _show(chosen: Any, declared: Any, table: pd.DataFrame, folder: Path) -> None:
+def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any], folder: Path) -> None:
     from dp2erm_cvx.cli.screen import console, grid, write_text
     from dp2erm_cvx.experiment_plots import figures_of
+    from dp2erm_cvx.experiments.engine import Listing
 
     screen = console()
-    constants = getattr(declared, "constants", None)
-    if constants is not None:
-        declared_constants = ", ".join(f"{name} = {value}" for name, value in constants.model_dump().items())
-        screen.print(f"Public constants: {declared_constants}")
     headers, lines = chosen.summary_table(declared, table)
-    shown = grid(*headers, left=chosen.text_columns)
-    for line in lines:
-        shown.add_row(*line)
-    screen.print(shown)
-    text = ["| " + " | ".join(line) + " |" for line in (headers, ["---"] * len(headers), *lines)]
+    first = Listing("", headers, lines, chosen.text_columns)
+    text = []
+    for listing in (first, *chosen.listings(declared, table, shared)):
+        if listing.title:
+            screen.print(f"\n{listing.title}\n")
+            text += ["", listing.title, ""]
+        shown = grid(*listing.headers, left=listing.text_columns)
+        for line in listing.lines:
+            shown.add_row(*line)
+        screen.print(shown)
+        rule = ["---"] * len(listing.headers)
+        text += ["| " + " | ".join(line) + " |" for line in (listing.headers, rule, *listing.lines)]
     write_text(folder / "summary.md", "\n".join(text) + "\n")
     drawn = figures_of(chosen.name, table, folder)
     screen.print(f"{len(table):,} rows: {folder / 'results.parquet'}; this table: {folder / 'summary.md'}")

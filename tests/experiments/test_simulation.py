@@ -11,10 +11,10 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.experiments.catalog import design_path
 from dp2erm_cvx.experiments.confounded.scenario import Strength
-from dp2erm_cvx.experiments.engine import cells_of, load_design, run
-from dp2erm_cvx.experiments.rules import Constants, Refused, Scheme, Weights, fitted, plan_rule
+from dp2erm_cvx.experiments.engine import cells_of, load_design, part_label, run
+from dp2erm_cvx.experiments.rules import PLAIN, Constants, Refused, Scheme, Weights, fitted, plan_rule
 from dp2erm_cvx.experiments.simulation import Simulation
-from dp2erm_cvx.experiments.simulation.design import PLAIN, SimulationDesign, Tuning
+from dp2erm_cvx.experiments.simulation.design import SimulationDesign, Tuning
 from dp2erm_cvx.experiments.simulation.grid import Judge, all_rows
 from dp2erm_cvx.experiments.simulation.tuning import places, tune
 from dp2erm_cvx.experiments.summary import means
@@ -109,6 +109,9 @@ def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, 
     result = command("experiment", "simulation", "--design", "design.toml", "--output-dir", "out")
     assert result.exit_code == 0, result.output
     folder = tmp_path / "out" / "simulation"
+    for text in (result.output, (folder / "summary.md").read_text()):
+        assert "radius of Theta 4" in text
+        assert "without privacy" in text
     assert {path.name for path in folder.iterdir()} >= {
         "results.parquet",
         "simulation-linear.svg",
@@ -228,3 +231,24 @@ def test_every_fit_states_the_effective_sample_size(quick):
     fits = quick[(quick["status"] == "done") & (quick["family"] != "constant rule")]
     assert set(fits["family"]) == {*declared("quick").families, PLAIN}
     assert fits["effective_share"].notna().all()
+
+
+def test_constants_in_force_are_listed_in_units_of_theta_with_the_split(quick):
+    design = declared("quick")
+    study, tuned = Simulation(), {"covariate_bound": 0.5, "outcome_bound": 1.0, "theta_radius": 1.5}
+    as_declared = {"settings": {}, "constants": {}}
+    shared = {part_label(part): as_declared for part in study.parts(design)}
+    (listing,) = study.listings(design, quick, shared)
+    assert "radius of Theta 4," in listing.title  # 2 units of M'/M
+    assert "outcome per unit of the covariates" in listing.title
+    lines = {tuple(line[:3]): dict(zip(listing.headers, line, strict=True)) for line in listing.lines}
+    assert lines["all", "IPW", "paper"]["split"] == "0.5"
+    assert lines["all", "IPW", "sharp"]["split"].startswith("0.97")
+    assert lines["all", "w = 1", "composition-sharp"]["split"] == "refused"
+    shared["linear/IPW/sharp"] = {"settings": {"ridge": 7.0}, "constants": tuned}
+    (listing,) = study.listings(design, quick, shared)
+    lines = {tuple(line[:3]): dict(zip(listing.headers, line, strict=True)) for line in listing.lines}
+    found = lines["linear", "IPW", "sharp"]
+    assert (found["M"], found["M'"], found["radius of Theta"]) == ("0.5", "1", "3")
+    assert found["settings"].startswith("ridge 7")
+    assert lines["tree, nonlinear", "IPW", "sharp"]["radius of Theta"] == "4"

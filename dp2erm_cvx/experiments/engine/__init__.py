@@ -6,7 +6,7 @@ are. Everything else is here: reading the design, running cells on any number of
 kill, and one table of all rows that depends on the design alone.
 """
 
-from dp2erm_cvx.experiments.engine.cell import Cell, Experiment, Part, Row, cells_of, part_label
+from dp2erm_cvx.experiments.engine.cell import Cell, Experiment, Listing, Part, Row, cells_of, part_label
 from dp2erm_cvx.experiments.engine.design import Design, load_design
 from dp2erm_cvx.experiments.engine.run import run, run_one
 from dp2erm_cvx.experiments.engine.store import Store
@@ -15,6 +15,7 @@ __all__ = [
     "Cell",
     "Design",
     "Experiment",
+    "Listing",
     "Part",
     "Row",
     "Store",

@@ -48,6 +48,16 @@ class Cell:
         return np.random.default_rng([*self.entropy, own])
 
 
+@dataclass(frozen=True)
+class Listing:
+    """A table below the summary; the first ``text_columns`` are text."""
+
+    title: str
+    headers: list[str]
+    lines: list[list[str]]
+    text_columns: int = 1
+
+
 class Experiment(abc.ABC, Generic[D]):
     """What is computed. Instances hold nothing: they are sent to workers."""
 
@@ -85,6 +95,10 @@ class Experiment(abc.ABC, Generic[D]):
     @abc.abstractmethod
     def summary_table(self, design: D, table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         """Headers and lines of a short table for the screen; the first :attr:`text_columns` are text."""
+
+    def listings(self, design: D, table: pd.DataFrame, shared: Mapping[str, Any]) -> list[Listing]:
+        """What else the reader of the summary should see, such as the constants in force."""
+        return []
 
     @abc.abstractmethod
     def rows(self, design: D, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:

@@ -11,14 +11,16 @@ from pydantic import Field
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Part, Row, part_label
+from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Listing, Part, Row, part_label
 from dp2erm_cvx.experiments.rates.measure import costs
 from dp2erm_cvx.experiments.rates.slopes import slope
 from dp2erm_cvx.experiments.rules import (
     Constants,
+    InForce,
     Refused,
     Scheme,
     Weights,
+    constants_listing,
     describe,
     effective_share,
     plan_rule,
@@ -133,6 +135,16 @@ class Rates(Experiment[RatesDesign]):
         names = ["excess ~ n^", "error ~ n^", "to the population ~ n^", "V at the last n"]
         names += ["95 % of the excess there", "its bound", "the paper's", "above the bound"]
         return [*by, *names], lines
+
+    def listings(self, design: RatesDesign, table: pd.DataFrame, shared: Mapping[str, Any]) -> list[Listing]:
+        """The constants in force."""
+        entries = [
+            InForce(curvature, name, family, scheme, design.constants)
+            for curvature in (STRONG, NONE)
+            for name, scheme in design.schemes.items()
+            for family in design.families
+        ]
+        return [constants_listing("curvature", entries, table)]
 
 
 def _data(curvature: str, n: int, rng: np.random.Generator) -> Dataset:

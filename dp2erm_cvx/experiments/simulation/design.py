@@ -9,9 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from dp2erm_cvx.experiments.engine import Design
 from dp2erm_cvx.experiments.rules import Constants, Scheme
 
-#: The family of fits without noise, which are tuned as the calibrations are.
-PLAIN = "non-private"
-
 
 class Tuning(BaseModel):
     """How settings are chosen on an independent simulated dataset.

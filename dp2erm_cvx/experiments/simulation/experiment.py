@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.experiments.engine import Cell, Experiment, Part, Row
+from dp2erm_cvx.experiments.engine import Cell, Experiment, Listing, Part, Row
+from dp2erm_cvx.experiments.rules import constants_listing
 from dp2erm_cvx.experiments.simulation.design import SimulationDesign
 from dp2erm_cvx.experiments.simulation.grid import all_rows
-from dp2erm_cvx.experiments.simulation.tuning import Choice, places, tune
+from dp2erm_cvx.experiments.simulation.tuning import Choice, in_force, places, tune
 from dp2erm_cvx.experiments.summary import means, told
 
 if TYPE_CHECKING:
@@ -67,3 +68,9 @@ class Simulation(Experiment[SimulationDesign]):
             known = dict(zip(group["family"], shown, strict=True))
             lines.append([*map(str, place), *(known.get(family, "") for family in design.families)])
         return ["scenario", "scheme", f"noise, epsilon {epsilon:g}", *design.families], lines
+
+    def listings(
+        self, design: SimulationDesign, table: pd.DataFrame, shared: Mapping[str, Any]
+    ) -> list[Listing]:
+        """The constants in force, tuned or declared."""
+        return [constants_listing("scenario", in_force(design, design.scenarios, shared), table)]

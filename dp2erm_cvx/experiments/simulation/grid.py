@@ -13,6 +13,7 @@ from dp2erm_cvx.datasets import Simulation as Simulated
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.experiments.engine import Cell, Row
 from dp2erm_cvx.experiments.rules import (
+    PLAIN,
     Constants,
     Refused,
     Scheme,
@@ -22,7 +23,7 @@ from dp2erm_cvx.experiments.rules import (
     plan_rule,
     without_noise,
 )
-from dp2erm_cvx.experiments.simulation.design import PLAIN, StudyDesign
+from dp2erm_cvx.experiments.simulation.design import StudyDesign
 from dp2erm_cvx.privacy import Budget
 
 

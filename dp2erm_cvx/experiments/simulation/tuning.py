@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.datasets import Simulation as Simulated
-from dp2erm_cvx.experiments.engine import Part, Row
-from dp2erm_cvx.experiments.rules import Constants, Scheme, Weights
-from dp2erm_cvx.experiments.simulation.design import PLAIN, StudyDesign
+from dp2erm_cvx.experiments.engine import Part, Row, part_label
+from dp2erm_cvx.experiments.rules import PLAIN, Constants, InForce, Scheme, Weights
+from dp2erm_cvx.experiments.simulation.design import StudyDesign
 from dp2erm_cvx.experiments.simulation.grid import Judge, plain_row, private_rows, taken
 
 #: What was chosen for a scheme and a family, in plain JSON types.
@@ -22,6 +22,14 @@ def places(design: StudyDesign, samples: Iterable[str]) -> list[Part]:
     """What a choice is made for: every sample, scheme and family, and the fit without privacy."""
     families = [*design.families, PLAIN]
     return [(sample, name, family) for sample in samples for name in design.schemes for family in families]
+
+
+def in_force(design: StudyDesign, samples: Iterable[str], shared: Mapping[str, Choice]) -> Iterator[InForce]:
+    """Schemes and constants with what was chosen for them, where it is known."""
+    for place in places(design, samples):
+        if part_label(place) in shared:
+            sample, name, family = place
+            yield InForce(sample, name, family, *design.chosen(shared[part_label(place)], name))
 
 
 def tune(design: StudyDesign, sample: Simulated, name: str, family: str) -> Choice:

@@ -12,10 +12,11 @@ from pydantic import Field
 
 from dp2erm_cvx.datasets import Simulation as Simulated
 from dp2erm_cvx.datasets import read_twins
-from dp2erm_cvx.experiments.engine import Cell, Experiment, Part, Row
+from dp2erm_cvx.experiments.engine import Cell, Experiment, Listing, Part, Row
+from dp2erm_cvx.experiments.rules import constants_listing
 from dp2erm_cvx.experiments.simulation.design import StudyDesign
 from dp2erm_cvx.experiments.simulation.grid import all_rows, taken
-from dp2erm_cvx.experiments.simulation.tuning import Choice, places, tune
+from dp2erm_cvx.experiments.simulation.tuning import Choice, in_force, places, tune
 from dp2erm_cvx.experiments.summary import means
 from dp2erm_cvx.experiments.twins.outcomes import Outcomes
 
@@ -94,6 +95,10 @@ class TwinsStudy(Experiment[TwinsDesign]):
             cells = [shown.get(epsilon, shown.get(float("inf"), "")) for epsilon in design.epsilons]
             lines.append([*map(str, place), *cells])
         return [*by, *(f"{epsilon:g}" for epsilon in design.epsilons)], lines
+
+    def listings(self, design: TwinsDesign, table: pd.DataFrame, shared: Mapping[str, Any]) -> list[Listing]:
+        """The constants in force, tuned or declared."""
+        return [constants_listing("form", in_force(design, design.forms, shared), table)]
 
 
 def _pools(design: TwinsDesign, form: str) -> tuple[Simulated, Simulated]:
