@@ -13,6 +13,7 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Listing, Part, Row, part_label
 from dp2erm_cvx.experiments.rates.measure import costs
+from dp2erm_cvx.experiments.rates.scales import scale_rows, scales_listing
 from dp2erm_cvx.experiments.rates.slopes import slope
 from dp2erm_cvx.experiments.rules import (
     Constants,
@@ -86,13 +87,16 @@ class Rates(Experiment[RatesDesign]):
         return found
 
     def rows(self, design: RatesDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
-        """Every scheme, family and noise on one dataset."""
+        """Every scheme, family and noise on one dataset; scales of noise, which no data change, once."""
         curvature, n = str(cell.key["curvature"]), int(cell.key["n"])
         data = _data(curvature, n, cell.rng("train"))
         domain = design.constants.domain(n)
         weights = Weights(domain.records(data.X, data.a, data.y))
         rows: list[Row] = []
         for name, scheme in design.schemes.items():
+            if int(cell.key["replicate"]) == 0:
+                how = (design.constants, design.noises, design.epsilon, n, data.X.shape[1])
+                rows += scale_rows(name, scheme, *how)
             limit = np.array(shared[part_label((curvature, name))])
             for family in design.families:
                 for noise in design.noises:
@@ -137,14 +141,14 @@ class Rates(Experiment[RatesDesign]):
         return [*by, *names], lines
 
     def listings(self, design: RatesDesign, table: pd.DataFrame, shared: Mapping[str, Any]) -> list[Listing]:
-        """The constants in force."""
+        """Scales of noise beside each other, and the constants in force."""
         entries = [
             InForce(curvature, name, family, scheme, design.constants)
             for curvature in (STRONG, NONE)
             for name, scheme in design.schemes.items()
             for family in design.families
         ]
-        return [constants_listing("curvature", entries, table)]
+        return [scales_listing(table), constants_listing("curvature", entries, table)]
 
 
 def _data(curvature: str, n: int, rng: np.random.Generator) -> Dataset:
