@@ -18,8 +18,8 @@ PAIRS = (("paper", "sharp"), ("composition-printed", "paper"), ("composition-sha
 COMPARED = "compared"
 
 _TITLE = (
-    "Ratio of the noise scales of the second stage for the same budget, against n. A composed scheme has what "
-    "its first stage leaves of the budget: half as the paper prints it."
+    "Ratio of the noise scales of the second stage for the same budget, against n. A composed scheme has "
+    "what its first stage leaves of the budget: half as the paper prints it."
 )
 
 

@@ -75,7 +75,7 @@ def _constants_told(constants: Constants) -> list[str]:
         constants.intercept,
     )
     floor = constants.arm_floor
-    return [*(f"{number:.4g}" for number in numbers), "none" if floor is None else f"{floor:g}"]
+    return [*(f"{number:.5g}" for number in numbers), "none" if floor is None else f"{floor:g}"]
 
 
 def _split_told(rows: pd.DataFrame) -> str:
