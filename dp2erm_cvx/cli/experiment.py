@@ -49,8 +49,8 @@ def experiment(
     """Run the cells that are missing, keep each as it finishes, and write a table and figures.
 
     A run that was stopped goes on where it was, tuning included; a folder of another design or of other code
-    is refused. Nothing but the design decides a number: not the workers, not the stops. Experiments draw noise
-    from seeded generators and release nothing.
+    is refused. Nothing but the design decides a number: not the workers, not the stops. Experiments draw
+    noise from seeded generators and release nothing.
     """
     from dp2erm_cvx.cli.screen import progress
     from dp2erm_cvx.experiments.catalog import design_path, experiment_by_name
