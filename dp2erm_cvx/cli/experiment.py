@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.progress import Progress
 
 #: The modules are imported when one is run.
 NAMES = ("confounded", "nhefs", "rates", "simulation", "twins")
@@ -45,12 +48,13 @@ def experiment(
 ) -> None:
     """Run the cells that are missing, keep each as it finishes, and write a table and figures.
 
-    A run that was stopped goes on where it was. Nothing but the design decides a number: not the workers, not
-    the stops. Experiments draw noise from seeded generators and release nothing.
+    A run that was stopped goes on where it was, tuning included; a folder of another design or of other code
+    is refused. Nothing but the design decides a number: not the workers, not the stops. Experiments draw
+    noise from seeded generators and release nothing.
     """
     from dp2erm_cvx.cli.screen import progress
     from dp2erm_cvx.experiments.catalog import design_path, experiment_by_name
-    from dp2erm_cvx.experiments.engine import load_design, run, run_one
+    from dp2erm_cvx.experiments.engine import Store, load_design, run, run_one
 
     if variant is None and design is None:
         raise DeclarationError("choose --quick or --full, or --variant NAME, or --design FILE.toml")
@@ -58,34 +62,63 @@ def experiment(
     given = {} if data is None else {"data": data}
     declared = load_design(chosen.design, design or design_path(name), variant or None, **given)
     folder = Path(output_dir) / "-".join(filter(None, (name, variant)))
-    if cell is not None:
-        click.echo(json.dumps(run_one(chosen, declared, cell, folder=folder, workers=workers), indent=2))
-        return
     with progress(name, total=None) as bar:
-        (task,) = bar.task_ids
+        how: dict[str, Any] = {"workers": workers, "progress": _stages(bar)}
+        if cell is not None:
+            rows = run_one(chosen, declared, cell, folder=folder, **how)
+        else:
+            table = run(chosen, declared, folder, **how)
+    if cell is not None:
+        click.echo(_strict(rows))
+    else:
+        shared = Store(folder, name, chosen.opened(declared)).shared()
+        _show(chosen, declared, table, shared, folder)
 
-        def shown(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} cells")
 
-        table = run(chosen, declared, folder, workers=workers, progress=shown)
-    _show(chosen, declared, table, folder)
+def _strict(rows: list[dict[str, Any]]) -> str:
+    """JSON as any parser reads it: the budget of a fit without privacy is null, not Infinity."""
+
+    def known(value: Any) -> Any:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    plain = [{name: known(value) for name, value in row.items()} for row in rows]
+    return json.dumps(plain, indent=2, allow_nan=False)
 
 
-def _show(chosen: Any, declared: Any, table: pd.DataFrame, folder: Path) -> None:
+def _stages(bar: Progress) -> Callable[[str, int, int], None]:
+    """A bar for whatever is counted; it starts anew with the next, whose steps take another time."""
+    (task,) = bar.task_ids
+    at = ""
+
+    def shown(what: str, done: int, total: int) -> None:
+        nonlocal at
+        if what != at:
+            bar.reset(task)
+        at = what
+        bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} {what}")
+
+    return shown
+
+
+def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any], folder: Path) -> None:
     from dp2erm_cvx.cli.screen import console, grid, write_text
     from dp2erm_cvx.experiment_plots import figures_of
+    from dp2erm_cvx.experiments.engine import Listing
 
     screen = console()
-    constants = getattr(declared, "constants", None)
-    if constants is not None:
-        declared_constants = ", ".join(f"{name} = {value}" for name, value in constants.model_dump().items())
-        screen.print(f"Public constants: {declared_constants}")
     headers, lines = chosen.summary_table(declared, table)
-    shown = grid(*headers, left=chosen.text_columns)
-    for line in lines:
-        shown.add_row(*line)
-    screen.print(shown)
-    text = ["| " + " | ".join(line) + " |" for line in (headers, ["---"] * len(headers), *lines)]
+    first = Listing("", headers, lines, chosen.text_columns)
+    text = []
+    for listing in (first, *chosen.listings(declared, table, shared)):
+        if listing.title:
+            screen.print(f"\n{listing.title}\n")
+            text += ["", listing.title, ""]
+        shown = grid(*listing.headers, left=listing.text_columns)
+        for line in listing.lines:
+            shown.add_row(*line)
+        screen.print(shown)
+        rule = ["---"] * len(listing.headers)
+        text += ["| " + " | ".join(line) + " |" for line in (listing.headers, rule, *listing.lines)]
     write_text(folder / "summary.md", "\n".join(text) + "\n")
     drawn = figures_of(chosen.name, table, folder)
     screen.print(f"{len(table):,} rows: {folder / 'results.parquet'}; this table: {folder / 'summary.md'}")

@@ -29,6 +29,7 @@ def test_every_scheme_is_there_with_and_without_the_center(tmp_path):
     table = run(Confounded(), declared(), tmp_path)
     assert set(table["center"]) == {"none", "at 3"}
     assert (table["status"] == "done").all()
+    assert table["effective_share"].between(0.05, 1.0 + 1e-9).all()
     found = means(table, ["center", "scheme", "family"], ["accuracy"]).set_index(
         ["center", "scheme", "family"]
     )

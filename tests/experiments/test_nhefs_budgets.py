@@ -25,6 +25,8 @@ def test_released_effects_close_in_on_the_effect_without_noise(tmp_path):
     means = private[(private["noise"] == "gamma") & (private["epsilon"] == 5.0)].set_index("scheme")["median"]
     for scheme in ("uniform", "entropy", "IPW"):
         assert means[scheme] == pytest.approx(exact[scheme], abs=0.25)
+    weighted = table[~table["statistic"].isin(["textbook, no bounds", "difference of means"])]
+    assert weighted["effective_share"].between(0.2, 1.0 + 1e-9).all()
     headers, lines = NhefsBudgets().summary_table(design, table)
     assert len(lines) == 18
     assert all(len(line) == len(headers) for line in lines)

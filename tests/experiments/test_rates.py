@@ -7,6 +7,7 @@ from dp2erm_cvx.experiments.catalog import design_path
 from dp2erm_cvx.experiments.engine import load_design, run
 from dp2erm_cvx.experiments.rates import Rates
 from dp2erm_cvx.experiments.rates.experiment import NONE, STRONG, RatesDesign
+from dp2erm_cvx.experiments.rates.scales import COMPARED
 from dp2erm_cvx.experiments.rates.slopes import slope
 from dp2erm_cvx.experiments.summary import means
 
@@ -31,12 +32,43 @@ def table(tmp_path_factory):
     return run(Rates(), design, tmp_path_factory.mktemp("rates"))
 
 
-def test_the_bound_on_the_excess_holds_for_the_quantile(table):
-    assert (table["status"] == "done").all()
-    assert (table["excess_quantile"] <= table["excess_bound"]).all()
-    assert (table["excess_bound"] <= table["paper_excess_bound"]).all()
-    assert table["exceeded"].mean() <= 0.05
-    assert (table["excess"] >= 0).all()
+@pytest.fixture(scope="module")
+def fits(table):
+    """Rows of fits, without those that compare scales of noise."""
+    return table[table["family"].isin(load_design(RatesDesign, design_path("rates"), "quick").families)]
+
+
+def test_scales_of_noise_are_compared_for_the_same_budget(table):
+    place = ["curvature", "scheme", "family", "noise", "n"]
+    found = table[table["status"] == COMPARED].set_index(place).sort_index()
+    ratio = found["scale_ratio"]
+    assert not ratio.index.duplicated().any()
+    assert (ratio == found["scale"] / found["scale_beside"]).all()
+    printed = ratio.xs("composition-printed / paper", level="family")
+    # the paper's own bounds give less noise to its composition here, and never 117 times more
+    assert (printed < 4).all()
+    assert len(printed) == 2 * 2 * 3
+    assert (ratio.xs("paper / sharp", level="family") > 2).all()
+    assert ratio.xs("composition-sharp / sharp", level="family").between(2, 6).all()
+    plan = ratio[STRONG, "IPW", "paper / sharp", "gamma"]
+    sharp = table[(table["family"] == "sharp") & (table["scheme"] == "IPW") & (table["noise"] == "gamma")]
+    beside = found["scale_beside"][STRONG, "IPW", "paper / sharp", "gamma"]
+    assert plan.index.tolist() == [200, 800, 3200]
+    known = sharp[sharp["curvature"] == STRONG].groupby("n")["scale"].first()
+    assert beside.to_dict() == known.to_dict()
+    design = load_design(RatesDesign, design_path("rates"), "quick")
+    listing = Rates().listings(design, table, {})[0]
+    assert listing.headers[-1] == "n = 3,200"
+    assert len(listing.lines) == 2 * 2 * (3 + 1)  # weights of 1 have no composition
+
+
+def test_the_bound_on_the_excess_holds_for_the_quantile(fits):
+    assert (fits["status"] == "done").all()
+    assert (fits["excess_quantile"] <= fits["excess_bound"]).all()
+    assert (fits["excess_bound"] <= fits["paper_excess_bound"]).all()
+    assert fits["exceeded"].mean() <= 0.05
+    assert (fits["excess"] >= 0).all()
+    assert fits["effective_share"].between(0.2, 1.0 + 1e-9).all()
 
 
 def test_with_a_bounded_V_the_excess_falls_faster_than_the_theorem_asks(table):

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, PrivateTwoStageERM
+from dp2erm_cvx.cli.experiment import _stages
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.experiments.catalog import design_path
-from dp2erm_cvx.experiments.engine import load_design, run
-from dp2erm_cvx.experiments.rules import Constants, Refused, Scheme, Weights, fitted, plan_rule
+from dp2erm_cvx.experiments.confounded.scenario import Strength
+from dp2erm_cvx.experiments.engine import cells_of, load_design, part_label, run
+from dp2erm_cvx.experiments.rules import PLAIN, Constants, Refused, Scheme, Weights, fitted, plan_rule
 from dp2erm_cvx.experiments.simulation import Simulation
-from dp2erm_cvx.experiments.simulation.design import SimulationDesign
-from dp2erm_cvx.experiments.simulation.grid import Judge
+from dp2erm_cvx.experiments.simulation.design import SimulationDesign, Tuning
+from dp2erm_cvx.experiments.simulation.grid import Judge, all_rows
+from dp2erm_cvx.experiments.simulation.tuning import places, tune
 from dp2erm_cvx.experiments.summary import means
 from tests.command_line import run as command
 
@@ -106,13 +109,17 @@ def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, 
     result = command("experiment", "simulation", "--design", "design.toml", "--output-dir", "out")
     assert result.exit_code == 0, result.output
     folder = tmp_path / "out" / "simulation"
+    for text in (result.output, (folder / "summary.md").read_text()):
+        assert "radius of Theta 4" in text
+        assert "without privacy" in text
     assert {path.name for path in folder.iterdir()} >= {
         "results.parquet",
         "simulation-linear.svg",
         "simulation-linear.png",
     }
     words = ["experiment", "simulation", "--design", "design.toml", "--cell", "scenario=linear,replicate=0"]
-    alone = json.loads(command(*words).stdout)
+    alone = json.loads(command(*words).stdout, parse_constant=_refused)
+    assert [row["epsilon"] for row in alone if row["family"] == PLAIN] == [None] * len(small["schemes"])
     import pandas as pd
 
     table = pd.read_parquet(folder / "results.parquet")
@@ -122,6 +129,10 @@ def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, 
     result = command("experiment", "simulation")
     assert result.exit_code == 2
     assert "--quick" in result.stderr
+
+
+def _refused(name):
+    raise AssertionError(f"{name} is not JSON")
 
 
 def _toml(plain):
@@ -149,6 +160,29 @@ def _inline(value):
     return json.dumps(value)
 
 
+def test_a_cell_needs_the_settings_of_its_scenario_alone():
+    design, study = declared("quick"), Simulation()
+    cell = cells_of(study, design)[-1]
+    needed = list(study.needs(design, cell))
+    assert len(needed) * len(design.scenarios) == len(list(study.parts(design)))
+    assert {part[0] for part in needed} == {"nonlinear"}
+
+
+def test_the_progress_bar_starts_anew_with_every_stage():
+    from rich.progress import Progress
+
+    bar = Progress(disable=True)
+    task = bar.add_task("", total=None)
+    shown = _stages(bar)
+    shown("settings tuned", 3, 4)
+    assert bar.tasks[task].description == "3 of 4 settings tuned"
+    assert bar.tasks[task].total == 4
+    shown("settings tuned", 4, 4)
+    shown("cells", 0, 9)
+    assert (bar.tasks[task].completed, bar.tasks[task].total) == (0, 9)
+    assert not bar.tasks[task].finished
+
+
 def test_rules_are_judged_as_they_would_be_applied():
     """Beside an intercept the shrinking of a record matters: the judge must shrink as a release does."""
     sample = simulate("linear", 400, rng=3)
@@ -159,3 +193,62 @@ def test_rules_are_judged_as_they_would_be_applied():
     assert Judge(sample, constants)(theta[None])["accuracy"] == np.mean(treated == sample.optimal_rule)
     unshrunk = np.column_stack([np.ones(400), test.X]) @ theta > 0
     assert np.mean(unshrunk != treated) > 0.02
+
+
+def test_the_line_without_privacy_is_tuned_without_noise():
+    """Noise asks for a large ridge; where weights matter, the fit without noise must not inherit it."""
+    rng = np.random.default_rng(0)
+    strength = Strength(mean=3.0, main=2.0, share=1.0, confounding=1.0, noise=0.5)
+    sample, test = strength.draw(600, rng), strength.draw(2000, rng)
+    centered = Constants(covariate_bound=1.64, intercept=1.0, outcome_bound=3.5, outcome_center=3.0)
+    options = [{"ridge": 3.0}, {"ridge": 0.001, "trim": 6.0}]
+    design = declared("quick").model_copy(
+        update={
+            "schemes": {
+                "IPW": Scheme(program="ipw_logistic", settings={"ridge": 3.0}, paper={"radius": 1.0})
+            },
+            "families": ["sharp"],
+            "epsilons": [0.5],
+            "noises": ["gamma"],
+            "constants": centered,
+            "tuning": Tuning(bootstraps=4, candidates={"IPW": options}),
+        }
+    )
+    assert ("a", "IPW", PLAIN) in places(design, ["a"])
+    declared_choice = {"settings": {}, "constants": {}}
+    choices = {"a/IPW/sharp": declared_choice, f"a/IPW/{PLAIN}": tune(design, sample, "IPW", PLAIN)}
+    assert choices[f"a/IPW/{PLAIN}"]["settings"] == options[1]
+    cell = cells_of(Simulation(), declared("quick"))[0]
+    rows = all_rows(design, "a", sample, test, cell, choices)
+    (plain,) = (row for row in rows if row["family"] == PLAIN)
+    large = {**choices, f"a/IPW/{PLAIN}": declared_choice}
+    (before,) = (row for row in all_rows(design, "a", sample, test, cell, large) if row["family"] == PLAIN)
+    assert plain["accuracy"] > before["accuracy"] + 0.05
+    assert plain["effective_share"] < 0.9 < before["effective_share"]
+
+
+def test_every_fit_states_the_effective_sample_size(quick):
+    fits = quick[(quick["status"] == "done") & (quick["family"] != "constant rule")]
+    assert set(fits["family"]) == {*declared("quick").families, PLAIN}
+    assert fits["effective_share"].notna().all()
+
+
+def test_constants_in_force_are_listed_in_units_of_theta_with_the_split(quick):
+    design = declared("quick")
+    study, tuned = Simulation(), {"covariate_bound": 0.5, "outcome_bound": 1.0, "theta_radius": 1.5}
+    as_declared = {"settings": {}, "constants": {}}
+    shared = {part_label(part): as_declared for part in study.parts(design)}
+    (listing,) = study.listings(design, quick, shared)
+    assert "radius of Theta 4," in listing.title  # 2 units of M'/M
+    assert "outcome per unit of the covariates" in listing.title
+    lines = {tuple(line[:3]): dict(zip(listing.headers, line, strict=True)) for line in listing.lines}
+    assert lines["all", "IPW", "paper"]["split"] == "0.5"
+    assert lines["all", "IPW", "sharp"]["split"].startswith("0.97")
+    assert lines["all", "w = 1", "composition-sharp"]["split"] == "refused"
+    shared["linear/IPW/sharp"] = {"settings": {"ridge": 7.0}, "constants": tuned}
+    (listing,) = study.listings(design, quick, shared)
+    lines = {tuple(line[:3]): dict(zip(listing.headers, line, strict=True)) for line in listing.lines}
+    found = lines["linear", "IPW", "sharp"]
+    assert (found["M"], found["M'"], found["radius of Theta"]) == ("0.5", "1", "3")
+    assert found["settings"].startswith("ridge 7")
+    assert lines["tree, nonlinear", "IPW", "sharp"]["radius of Theta"] == "4"

@@ -143,6 +143,26 @@ def test_the_study_runs_on_a_stand_in(tmp_path):
     assert np.isfinite(done["empirical_value"]).all()
 
 
+def test_a_file_is_known_by_its_digest_and_read_before_a_folder_is_made(tmp_path):
+    path, out = tmp_path / "stand-in.csv.gz", tmp_path / "out"
+    digest = written(path, n=1500)
+    fields = {"data": "missing.gz", "sha256": digest, "replicates": 1, "tuning": None}
+    design = load_design(TwinsDesign, design_path("twins"), "quick", **fields)
+    # the cells do not matter here, only the folder
+    one = {"w = 1": design.schemes["w = 1"]}
+    design = design.model_copy(update={"forms": {"linear": design.forms["linear"]}, "schemes": one})
+    with pytest.raises(DataError, match="cannot be read"):
+        run(TwinsStudy(), design, out)
+    assert not out.exists()
+    found = run(TwinsStudy(), design.model_copy(update={"data": str(path)}), out)
+    moved = path.rename(tmp_path / "moved.csv.gz")
+    again = design.model_copy(update={"data": str(moved), "sha256": None})
+    assert run(TwinsStudy(), again, out).equals(found)
+    written(moved, n=1500, seed=1)
+    with pytest.raises(DataError, match="another design"):
+        run(TwinsStudy(), again, out)
+
+
 @pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
 def test_weights_matter_on_the_real_file(tmp_path):
     design = load_design(TwinsDesign, design_path("twins"), "quick", data=REAL)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from dp2erm_cvx.experiments.confounded.scenario import Strength
-from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Row
-from dp2erm_cvx.experiments.rules import Constants, Scheme, Weights
+from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Listing, Row
+from dp2erm_cvx.experiments.rules import PLAIN, Constants, InForce, Scheme, Weights, constants_listing
 from dp2erm_cvx.experiments.simulation.grid import Judge, plain_row, private_rows
 from dp2erm_cvx.experiments.summary import means, told
 
@@ -46,7 +46,7 @@ class Confounded(Experiment[ConfoundedDesign]):
             for replicate in range(design.replicates):
                 yield {"n": n, "replicate": replicate}
 
-    def rows(self, design: ConfoundedDesign, cell: Cell, shared: Any) -> list[Row]:
+    def rows(self, design: ConfoundedDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Every center, scheme, family, noise and budget on one dataset."""
         train = design.strength.draw(int(cell.key["n"]), cell.rng("train"))
         test = design.strength.draw(design.n_test, cell.rng("test"))
@@ -89,3 +89,16 @@ class Confounded(Experiment[ConfoundedDesign]):
             lines.append([*map(str, place), *(known.get(n, "") for n in design.n_samples), at_last])
         headers = ["center", "scheme", "calibration", f"noise, epsilon {epsilon:g}"]
         return [*headers, *(f"n = {n:,}" for n in design.n_samples), "without privacy"], lines
+
+    def listings(
+        self, design: ConfoundedDesign, table: pd.DataFrame, shared: Mapping[str, Any]
+    ) -> list[Listing]:
+        """The constants in force."""
+        entries = [
+            InForce(center, name, family, scheme, constants)
+            for center, constants in design.centers.items()
+            for name, scheme in design.schemes.items()
+            for family in (*design.families, PLAIN)
+            if not (family.startswith("composition") and scheme.program != "ipw_logistic")
+        ]
+        return [constants_listing("center", entries, table)]

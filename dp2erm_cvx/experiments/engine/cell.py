@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: One line of a results table.
 Row = dict[str, str | int | float | bool | None]
 
+#: Names a part of what cells share, such as ``("linear", "IPW", "sharp")``.
+Part = tuple[str, ...]
+
 D = TypeVar("D", bound=Design)
 
 
@@ -45,6 +48,16 @@ class Cell:
         return np.random.default_rng([*self.entropy, own])
 
 
+@dataclass(frozen=True)
+class Listing:
+    """A table below the summary; the first ``text_columns`` are text."""
+
+    title: str
+    headers: list[str]
+    lines: list[list[str]]
+    text_columns: int = 1
+
+
 class Experiment(abc.ABC, Generic[D]):
     """What is computed. Instances hold nothing: they are sent to workers."""
 
@@ -54,6 +67,8 @@ class Experiment(abc.ABC, Generic[D]):
     summary: ClassVar[str]
     #: Columns of the summary that hold text.
     text_columns: ClassVar[int] = 1
+    #: What the parts are, for the progress bar.
+    parts_are: ClassVar[str] = "shared parts"
     #: The model that the TOML design is read into.
     design: type[D]
 
@@ -61,17 +76,38 @@ class Experiment(abc.ABC, Generic[D]):
     def keys(self, design: D) -> Iterable[Mapping[str, str | int | float]]:
         """The cells, in the order of the table."""
 
-    def prepare(self, design: D, workers: int) -> Any:
-        """What all cells share, computed once before them, in plain JSON types."""
-        return None
+    def opened(self, design: D) -> D:
+        """The design with what its files say, before a folder is made. Raises DataError."""
+        return design
+
+    def parts(self, design: D) -> Iterable[Part]:
+        """What cells share, such as tuned settings: each part is computed once, before the cells."""
+        return ()
+
+    def needs(self, design: D, cell: Cell) -> Iterable[Part]:
+        """The parts that one cell reads."""
+        return self.parts(design)
+
+    def share(self, design: D, part: Part) -> Any:
+        """A part in plain JSON types: a function of the arguments alone."""
+        raise NotImplementedError
 
     @abc.abstractmethod
     def summary_table(self, design: D, table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         """Headers and lines of a short table for the screen; the first :attr:`text_columns` are text."""
 
+    def listings(self, design: D, table: pd.DataFrame, shared: Mapping[str, Any]) -> list[Listing]:
+        """What else the reader of the summary should see, such as the constants in force."""
+        return []
+
     @abc.abstractmethod
-    def rows(self, design: D, cell: Cell, shared: Any) -> list[Row]:
-        """The rows of one cell: a function of the arguments alone."""
+    def rows(self, design: D, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+        """The rows of one cell: a function of the arguments alone. ``shared`` has its parts by label."""
+
+
+def part_label(part: Part) -> str:
+    """A part as text: ``linear/IPW/sharp``."""
+    return "/".join(part)
 
 
 def cells_of(experiment: Experiment[D], design: D) -> list[Cell]:

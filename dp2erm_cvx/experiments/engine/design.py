@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,11 +17,14 @@ class Design(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=True)
 
+    #: Fields that say where something is rather than what it is.
+    places: ClassVar[frozenset[str]] = frozenset()
+
     seed: int = Field(ge=0, lt=2**63)
 
     def digest(self) -> str:
-        """A fingerprint of every field, by which a folder knows its design."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """A fingerprint of every field but the :attr:`places`, by which a folder knows its design."""
+        return hashlib.sha256(self.model_dump_json(exclude=set(self.places)).encode()).hexdigest()
 
 
 D = TypeVar("D", bound=Design)

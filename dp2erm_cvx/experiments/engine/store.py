@@ -13,16 +13,25 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.experiments.engine.cell import Cell, Row
 from dp2erm_cvx.experiments.engine.design import Design
+from dp2erm_cvx.experiments.engine.sources import code_digest
 
 if TYPE_CHECKING:
     import pandas as pd
 
+#: What a folder is marked with, and what it is where that differs.
+_MARKS = {
+    "experiment": "another experiment",
+    "digest": "another design",
+    "version": "another version of the code",
+    "code": "another version of the code",
+}
+
 
 class Store:
-    """A folder with the rows of every finished cell, for one design.
+    """A folder with the rows of every finished cell, for one design and one state of the code.
 
     Raises DeclarationError where pandas or pyarrow is missing or the folder cannot be made, DataError where
-    it holds the cells of another design.
+    it holds the cells of another design or of other code: their rows would be mixed with new ones.
     """
 
     def __init__(self, folder: str | Path, name: str, design: Design) -> None:
@@ -38,25 +47,33 @@ class Store:
             self.cells.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DeclarationError(f"{folder}: cannot be made: {error.strerror or error}") from None
-        label = {"experiment": name, "version": __version__, "digest": design.digest()}
+        label = {
+            "experiment": name,
+            "version": __version__,
+            "digest": design.digest(),
+            "code": code_digest(),
+        }
         marker = self.folder / "design.json"
         if marker.exists():
             known = json.loads(marker.read_text(encoding="utf-8"))
-            if {key: known.get(key) for key in label} != label:
-                raise DataError(f"{folder}: holds cells of another design or version; choose an empty folder")
+            for key, what in _MARKS.items():
+                if known.get(key) != label[key]:
+                    advice = "choose another folder (--output-dir) or delete this one"
+                    raise DataError(f"{folder}: holds cells of {what}: {advice}")
         else:
             full = {**label, "design": design.model_dump(mode="json")}
             self._replace(marker, (json.dumps(full, indent=2) + "\n").encode())
 
-    def shared(self) -> Any:
-        """What :meth:`keep_shared` kept; raises KeyError where nothing was."""
-        path = self.folder / "shared.json"
-        if not path.exists():
-            raise KeyError("shared")
-        return json.loads(path.read_text(encoding="utf-8"))
+    def shared(self) -> dict[str, Any]:
+        """The finished parts of what cells share, by label. A file that was damaged is as none."""
+        try:
+            found = json.loads((self.folder / "shared.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
-    def keep_shared(self, shared: Any) -> None:
-        """Keep what all cells share, in plain JSON types."""
+    def keep_shared(self, shared: dict[str, Any]) -> None:
+        """Keep the parts that are finished, in plain JSON types."""
         self._replace(self.folder / "shared.json", (json.dumps(shared, indent=2) + "\n").encode())
 
     def done(self, cell: Cell) -> bool:

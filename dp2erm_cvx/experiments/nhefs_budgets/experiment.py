@@ -44,7 +44,7 @@ class NhefsBudgets(Experiment[NhefsDesign]):
         for scheme in (*settings.schemes(), settings.composed_scheme()):
             yield {"scheme": scheme.label}
 
-    def rows(self, design: NhefsDesign, cell: Cell, shared: Any) -> list[Row]:
+    def rows(self, design: NhefsDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Quantiles of the released effect over draws of the noise, in kg."""
         known = {one.label: one for one in (*settings.schemes(), settings.composed_scheme())}
         data, domain = load_nhefs(), settings.effect_domain()
@@ -74,8 +74,8 @@ class NhefsBudgets(Experiment[NhefsDesign]):
                     continue
                 rule = PlannedRule(plan, first, second)
                 rng = cell.rng(f"{noise}/{epsilon}")
-                thetas = fitted(rule, weights, design.draws, rng).thetas
-                effects = [nhefs_demo.effect_of(theta.tolist()) for theta in thetas]
+                found = fitted(rule, weights, design.draws, rng)
+                effects = [nhefs_demo.effect_of(theta.tolist()) for theta in found.thetas]
                 low, middle, high = np.quantile(effects, [0.05, 0.5, 0.95])
                 rows.append(
                     {
@@ -84,12 +84,14 @@ class NhefsBudgets(Experiment[NhefsDesign]):
                         "median": float(middle),
                         "low": float(low),
                         "high": float(high),
+                        "effective_share": found.effective_share,
                         "V": plan.bound.V,
                     }
                 )
         if plan.propensity is None:
-            exact = without_noise(first, settings.arm_means().resolve(domain), weights).thetas[0]
-            rows.append(_plain(_CLIPPED, nhefs_demo.effect_of(exact.tolist())))
+            exact = without_noise(first, settings.arm_means().resolve(domain), weights)
+            clipped = _plain(_CLIPPED, nhefs_demo.effect_of(exact.thetas[0].tolist()))
+            rows.append({**clipped, "effective_share": exact.effective_share})
         rows.append(_plain(_TEXTBOOK, nhefs_demo.textbook_effect(data)))
         rows.append(_plain(_NAIVE, nhefs_demo.naive_effect(data)))
         return rows

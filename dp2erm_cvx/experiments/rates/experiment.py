@@ -11,10 +11,21 @@ from pydantic import Field
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Row
+from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, Listing, Part, Row, part_label
 from dp2erm_cvx.experiments.rates.measure import costs
+from dp2erm_cvx.experiments.rates.scales import scale_rows, scales_listing
 from dp2erm_cvx.experiments.rates.slopes import slope
-from dp2erm_cvx.experiments.rules import Constants, Refused, Scheme, Weights, describe, plan_rule
+from dp2erm_cvx.experiments.rules import (
+    Constants,
+    InForce,
+    Refused,
+    Scheme,
+    Weights,
+    constants_listing,
+    describe,
+    effective_share,
+    plan_rule,
+)
 from dp2erm_cvx.experiments.simulation.grid import budget_of
 from dp2erm_cvx.experiments.summary import means
 from dp2erm_cvx.solve import solve
@@ -45,6 +56,7 @@ class Rates(Experiment[RatesDesign]):
     name = "rates"
     summary = "Excess objective and error of theta against n, with fitted slopes; utility bounds."
     text_columns = 4
+    parts_are = "limits found"
     design = RatesDesign
 
     def keys(self, design: RatesDesign) -> Iterable[Mapping[str, str | int | float]]:
@@ -54,29 +66,38 @@ class Rates(Experiment[RatesDesign]):
                 for replicate in range(design.replicates):
                     yield {"curvature": curvature, "n": n, "replicate": replicate}
 
-    def prepare(self, design: RatesDesign, workers: int) -> Any:
-        """The minimizer of every scheme on a large sample, by curvature."""
-        found = {}
-        for curvature in (STRONG, NONE):
-            data = _data(curvature, design.population, np.random.default_rng([design.seed, 9]))
-            domain = design.constants.domain(design.population)
-            records = domain.records(data.X, data.a, data.y)
-            second = design.constants.second_stage().resolve(domain)
-            for name, scheme in design.schemes.items():
-                w = solve(scheme.first_stage(domain).instance(records), throw=False).value
-                theta = solve(second.instance(records, w, gamma=0.0), throw=False).value
-                found[f"{curvature}/{name}"] = _image(curvature, theta).tolist()
+    def parts(self, design: RatesDesign) -> Iterable[Part]:
+        """Curvatures and schemes."""
+        return [(curvature, name) for curvature in (STRONG, NONE) for name in design.schemes]
+
+    def needs(self, design: RatesDesign, cell: Cell) -> Iterable[Part]:
+        """Those of its curvature."""
+        return [(str(cell.key["curvature"]), name) for name in design.schemes]
+
+    def share(self, design: RatesDesign, part: Part) -> list[float]:
+        """The minimizer of a scheme on a large sample."""
+        curvature, name = part
+        data = _data(curvature, design.population, np.random.default_rng([design.seed, 9]))
+        domain = design.constants.domain(design.population)
+        records = domain.records(data.X, data.a, data.y)
+        second = design.constants.second_stage().resolve(domain)
+        w = solve(design.schemes[name].first_stage(domain).instance(records), throw=False).value
+        theta = solve(second.instance(records, w, gamma=0.0), throw=False).value
+        found: list[float] = _image(curvature, theta).tolist()
         return found
 
-    def rows(self, design: RatesDesign, cell: Cell, shared: Any) -> list[Row]:
-        """Every scheme, family and noise on one dataset."""
+    def rows(self, design: RatesDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+        """Every scheme, family and noise on one dataset; scales of noise, which no data change, once."""
         curvature, n = str(cell.key["curvature"]), int(cell.key["n"])
         data = _data(curvature, n, cell.rng("train"))
         domain = design.constants.domain(n)
         weights = Weights(domain.records(data.X, data.a, data.y))
         rows: list[Row] = []
         for name, scheme in design.schemes.items():
-            limit = np.array(shared[f"{curvature}/{name}"])
+            if int(cell.key["replicate"]) == 0:
+                how = (design.constants, design.noises, design.epsilon, n, data.X.shape[1])
+                rows += scale_rows(name, scheme, *how)
+            limit = np.array(shared[part_label((curvature, name))])
             for family in design.families:
                 for noise in design.noises:
                     head: Row = {"scheme": name, "family": family, "noise": noise}
@@ -87,7 +108,8 @@ class Rates(Experiment[RatesDesign]):
                         rows.append({**head, "status": "refused", "reason": rule.reason})
                         continue
                     rng = cell.rng(f"{name}/{family}/{noise}")
-                    thetas, found = costs(rule, weights.records, weights(rule.first).value, design.draws, rng)
+                    w = weights(rule.first).value
+                    thetas, found = costs(rule, weights.records, w, design.draws, rng)
                     apart = np.linalg.norm(_image(curvature, thetas) - limit, axis=-1)
                     rows.append(
                         {
@@ -95,6 +117,7 @@ class Rates(Experiment[RatesDesign]):
                             "status": "done",
                             **found,
                             "population_error": float(np.mean(apart)),
+                            "effective_share": effective_share(w),
                             **describe(rule),
                         }
                     )
@@ -116,6 +139,16 @@ class Rates(Experiment[RatesDesign]):
         names = ["excess ~ n^", "error ~ n^", "to the population ~ n^", "V at the last n"]
         names += ["95 % of the excess there", "its bound", "the paper's", "above the bound"]
         return [*by, *names], lines
+
+    def listings(self, design: RatesDesign, table: pd.DataFrame, shared: Mapping[str, Any]) -> list[Listing]:
+        """Scales of noise beside each other, and the constants in force."""
+        entries = [
+            InForce(curvature, name, family, scheme, design.constants)
+            for curvature in (STRONG, NONE)
+            for name, scheme in design.schemes.items()
+            for family in design.families
+        ]
+        return [scales_listing(table), constants_listing("curvature", entries, table)]
 
 
 def _data(curvature: str, n: int, rng: np.random.Generator) -> Dataset:

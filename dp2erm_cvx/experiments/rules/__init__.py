@@ -4,19 +4,31 @@ Noise is drawn from seeded generators, so nothing here is a release. Bounds, noi
 the same plans that releases are made by.
 """
 
-from dp2erm_cvx.experiments.rules.fit import Fitted, Weights, fitted, without_noise
-from dp2erm_cvx.experiments.rules.plans import FAMILIES, PlannedRule, Refused, describe, plan_rule
+from dp2erm_cvx.experiments.rules.fit import Fitted, Weights, effective_share, fitted, without_noise
+from dp2erm_cvx.experiments.rules.listing import InForce, constants_listing
+from dp2erm_cvx.experiments.rules.plans import (
+    FAMILIES,
+    PLAIN,
+    PlannedRule,
+    Refused,
+    describe,
+    plan_rule,
+)
 from dp2erm_cvx.experiments.rules.scheme import Constants, Scheme
 
 __all__ = [
     "FAMILIES",
+    "PLAIN",
     "Constants",
     "Fitted",
+    "InForce",
     "PlannedRule",
     "Refused",
     "Scheme",
     "Weights",
+    "constants_listing",
     "describe",
+    "effective_share",
     "fitted",
     "plan_rule",
     "without_noise",

@@ -18,6 +18,9 @@ from dp2erm_cvx.two_stage import TOLERANCE
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
 FAMILIES = ("paper", "paper-corrected", "sharp", "auto", "composition-sharp", "composition-printed")
 
+#: The family of fits without noise.
+PLAIN = "non-private"
+
 
 @dataclass(frozen=True)
 class PlannedRule:
@@ -104,8 +107,7 @@ def _composed(
                 noise=noise,
             )
             return PlannedRule(found.plan, found.first, found.second, "not private as argued")
-        chosen = {"share": 0.3, **scheme.settings, **scheme.composition}
-        private = build("ipw_private", chosen, domain)
+        private = build("ipw_private", settings_in_force(scheme, family), domain)
         plan = make_plan(private, second, domain, n, p, budget, noise=noise, **_as_released(n))
         return PlannedRule(plan, private, second)
     first = scheme.first_stage(domain, paper=printed)
@@ -113,6 +115,16 @@ def _composed(
     return PlannedRule(
         found.plan, found.first, found.second, "" if found.private else "not private as argued"
     )
+
+
+def settings_in_force(scheme: Scheme, family: str) -> dict[str, Any]:
+    """The settings of the first stage under a family, as the design declares them."""
+    composed = family.startswith("composition") and scheme.program == "ipw_logistic"
+    if family.startswith("paper") or family == "composition-printed":
+        return {**({"share": 0.5} if composed else {}), **scheme.settings, **scheme.paper}
+    if composed:
+        return {"share": 0.3, **scheme.settings, **scheme.composition}
+    return dict(scheme.settings)
 
 
 def _as_released(n: int) -> dict[str, Any]:
@@ -127,6 +139,8 @@ def describe(rule: PlannedRule) -> dict[str, str | float]:
         "V": rule.plan.bound.V,
         "gamma": getattr(calibration, "gamma", 0.0),
         "scale": calibration.scale,
+        # output noise sets nothing aside
+        "split": getattr(calibration, "split", 1.0),
         "theorem": rule.plan.theorem,
         "note": rule.note,
     }

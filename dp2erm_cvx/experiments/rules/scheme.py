@@ -51,9 +51,14 @@ class Constants(BaseModel):
             relation=kept,
         )
 
+    @property
+    def radius(self) -> float:
+        """The radius of Theta in units of theta: outcome per unit of the covariates."""
+        return self.theta_radius * self.outcome_bound / self.covariate_bound
+
     def second_stage(self) -> SecondStage:
         """The linear rule over the l1 ball."""
-        theta = L1Ball(self.theta_radius * self.outcome_bound / self.covariate_bound)
+        theta = L1Ball(self.radius)
         built: SecondStage = registry.build(registry.second_stages(), "itr", theta_set=theta)
         return built
 

@@ -14,8 +14,9 @@ class Tuning(BaseModel):
     """How settings are chosen on an independent simulated dataset.
 
     Every candidate is fitted on ``bootstraps`` resamples with every budget and judged by its out-of-bag
-    accuracy against the optimal rule, averaged over budgets. ``candidates`` lists, by scheme, settings that
-    replace the declared ones; ``constants`` public constants that do, which are tried first.
+    accuracy against the optimal rule, averaged over budgets; for the line without privacy, by one fit without
+    noise. ``candidates`` lists, by scheme, settings that replace the declared ones; ``constants`` public
+    constants that do, which are tried first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

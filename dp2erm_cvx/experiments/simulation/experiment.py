@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.experiments.engine import Cell, Experiment, Row
+from dp2erm_cvx.experiments.engine import Cell, Experiment, Listing, Part, Row
+from dp2erm_cvx.experiments.rules import constants_listing
 from dp2erm_cvx.experiments.simulation.design import SimulationDesign
 from dp2erm_cvx.experiments.simulation.grid import all_rows
-from dp2erm_cvx.experiments.simulation.tuning import tune_all
+from dp2erm_cvx.experiments.simulation.tuning import Choice, in_force, places, tune
 from dp2erm_cvx.experiments.summary import means, told
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Simulation(Experiment[SimulationDesign]):
     name = "simulation"
     text_columns = 3
     summary = "Figure 1 of the paper: accuracy of private rules over budgets, every calibration side by side."
+    parts_are = "settings tuned"
     design = SimulationDesign
 
     def keys(self, design: SimulationDesign) -> Iterable[Mapping[str, str | int | float]]:
@@ -32,17 +34,21 @@ class Simulation(Experiment[SimulationDesign]):
             for replicate in range(design.replicates):
                 yield {"scenario": scenario, "replicate": replicate}
 
-    def prepare(self, design: SimulationDesign, workers: int) -> Any:
-        """Settings tuned on an independent dataset, by scenario, scheme and family."""
-        samples = {
-            scenario: simulate(
-                scenario, design.n_samples, rng=np.random.default_rng([design.seed, 6, number])
-            )
-            for number, scenario in enumerate(design.scenarios)
-        }
-        return tune_all(design, samples, workers)
+    def parts(self, design: SimulationDesign) -> Iterable[Part]:
+        """Scenarios, schemes and families."""
+        return places(design, design.scenarios)
 
-    def rows(self, design: SimulationDesign, cell: Cell, shared: Any) -> list[Row]:
+    def needs(self, design: SimulationDesign, cell: Cell) -> Iterable[Part]:
+        """Those of its scenario."""
+        return places(design, [str(cell.key["scenario"])])
+
+    def share(self, design: SimulationDesign, part: Part) -> Choice:
+        """Settings tuned on an independent dataset of the scenario."""
+        scenario, name, family = part
+        rng = np.random.default_rng([design.seed, 6, design.scenarios.index(scenario)])
+        return tune(design, simulate(scenario, design.n_samples, rng=rng), name, family)
+
+    def rows(self, design: SimulationDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside."""
         scenario = str(cell.key["scenario"])
         train = simulate(scenario, design.n_samples, rng=cell.rng("train"))
@@ -62,3 +68,9 @@ class Simulation(Experiment[SimulationDesign]):
             known = dict(zip(group["family"], shown, strict=True))
             lines.append([*map(str, place), *(known.get(family, "") for family in design.families)])
         return ["scenario", "scheme", f"noise, epsilon {epsilon:g}", *design.families], lines
+
+    def listings(
+        self, design: SimulationDesign, table: pd.DataFrame, shared: Mapping[str, Any]
+    ) -> list[Listing]:
+        """The constants in force, tuned or declared."""
+        return [constants_listing("scenario", in_force(design, design.scenarios, shared), table)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from dp2erm_cvx.datasets import Simulation as Simulated
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.experiments.engine import Cell, Row
 from dp2erm_cvx.experiments.rules import (
+    PLAIN,
     Constants,
     Refused,
     Scheme,
@@ -95,7 +96,7 @@ def plain_row(
     first, second = scheme.first_stage(domain), constants.second_stage().resolve(domain)
     found = without_noise(first, second, shared_weights(train, constants, "", weights))
     return {
-        "family": "non-private",
+        "family": PLAIN,
         "noise": "none",
         "epsilon": float("inf"),
         "status": "done",
@@ -126,11 +127,11 @@ def taken(sample: Simulated, rows: NDArray[np.int64]) -> Simulated:
 
 
 def all_rows(
-    design: StudyDesign, part: str, train: Simulated, test: Simulated, cell: Cell, choices: Any
+    design: StudyDesign, part: str, train: Simulated, test: Simulated, cell: Cell, choices: Mapping[str, Any]
 ) -> list[Row]:
     """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside.
 
-    ``choices`` are those of :func:`~dp2erm_cvx.experiments.simulation.tuning.tune_all` for ``part``.
+    ``choices`` has those of :func:`~dp2erm_cvx.experiments.simulation.tuning.tune` for ``part``.
     """
     rows: list[Row] = []
     weights: dict[str, Weights] = {}
@@ -143,8 +144,8 @@ def all_rows(
                 how = (family, noise, design.epsilons, design.draws)
                 found = private_rows(train, judge, own, constants, *how, rng, weights)
                 rows += [{"scheme": name, **row} for row in found]
-        reference = "sharp" if "sharp" in design.families else design.families[0]
-        own, constants = design.chosen(choices[f"{part}/{name}/{reference}"], name)
+        # settings that a small noise asks for would make every scheme weights of 1
+        own, constants = design.chosen(choices[f"{part}/{name}/{PLAIN}"], name)
         plain = plain_row(train, Judge(test, constants), own, constants, weights)
         rows.append({"scheme": name, **plain})
     everyone = np.ones((1, test.dataset.n_samples), dtype=bool)

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.datasets import Simulation as Simulated
-from dp2erm_cvx.experiments.rules import Weights
+from dp2erm_cvx.experiments.engine import Part, Row, part_label
+from dp2erm_cvx.experiments.rules import PLAIN, Constants, InForce, Scheme, Weights
 from dp2erm_cvx.experiments.simulation.design import StudyDesign
-from dp2erm_cvx.experiments.simulation.grid import Judge, private_rows, taken
-from dp2erm_cvx.parallel import run_tasks
+from dp2erm_cvx.experiments.simulation.grid import Judge, plain_row, private_rows, taken
 
 #: What was chosen for a scheme and a family, in plain JSON types.
 Choice = dict[str, Any]
 
 
-def tune_all(design: StudyDesign, samples: Mapping[str, Simulated], workers: int) -> dict[str, Choice]:
-    """A choice for every ``sample/scheme/family``; the declared settings where nothing is tuned."""
-    places = [
-        (part, name, family) for part in samples for name in design.schemes for family in design.families
-    ]
-    tasks = [(design, samples[part], name, family) for part, name, family in places]
-    found = run_tasks(_tune, tasks, workers=workers)
-    return {"/".join(place): choice for place, choice in zip(places, found, strict=True)}
+def places(design: StudyDesign, samples: Iterable[str]) -> list[Part]:
+    """What a choice is made for: every sample, scheme and family, and the fit without privacy."""
+    families = [*design.families, PLAIN]
+    return [(sample, name, family) for sample in samples for name in design.schemes for family in families]
 
 
-def _tune(design: StudyDesign, sample: Simulated, name: str, family: str) -> Choice:
+def in_force(design: StudyDesign, samples: Iterable[str], shared: Mapping[str, Choice]) -> Iterator[InForce]:
+    """Schemes and constants with what was chosen for them, where it is known."""
+    for place in places(design, samples):
+        if part_label(place) in shared:
+            sample, name, family = place
+            yield InForce(sample, name, family, *design.chosen(shared[part_label(place)], name))
+
+
+def tune(design: StudyDesign, sample: Simulated, name: str, family: str) -> Choice:
+    """The choice for a scheme and a family; the declared settings where nothing is tuned."""
     best: Choice = {"settings": {}, "constants": {}, "score": None}
     tuning = design.tuning
     if tuning is None:
@@ -63,13 +68,28 @@ def _score(
     for number, inside in enumerate(rows):
         outside = np.setdiff1d(np.arange(sample.dataset.n_samples), inside)
         train, judge = taken(sample, inside), Judge(taken(sample, outside), constants)
-        weights: dict[str, Weights] = {}
-        for noise in design.noises:
-            rng = np.random.default_rng([design.seed, 8, number])
-            how = (family, noise, design.epsilons, 1)
-            found = private_rows(train, judge, scheme, constants, *how, rng, weights)
-            for row in found:
-                if row["status"] != "done":
-                    return None
-                scores.append(row["accuracy"])
+        for row in _fits(design, train, judge, scheme, constants, family, number):
+            if row["status"] != "done":
+                return None
+            scores.append(row["accuracy"])
     return float(np.mean(scores))  # type: ignore[arg-type]
+
+
+def _fits(
+    design: StudyDesign,
+    train: Simulated,
+    judge: Judge,
+    scheme: Scheme,
+    constants: Constants,
+    family: str,
+    number: int,
+) -> Iterator[Row]:
+    """What a candidate is judged by on one resample: every noise and budget, or one fit without noise."""
+    weights: dict[str, Weights] = {}
+    if family == PLAIN:
+        yield plain_row(train, judge, scheme, constants, weights)
+        return
+    for noise in design.noises:
+        rng = np.random.default_rng([design.seed, 8, number])
+        how = (family, noise, design.epsilons, 1)
+        yield from private_rows(train, judge, scheme, constants, *how, rng, weights)

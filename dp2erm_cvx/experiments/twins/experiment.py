@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from dp2erm_cvx.datasets import Simulation as Simulated
 from dp2erm_cvx.datasets import read_twins
-from dp2erm_cvx.experiments.engine import Cell, Experiment, Row
+from dp2erm_cvx.experiments.engine import Cell, Experiment, Listing, Part, Row
+from dp2erm_cvx.experiments.rules import constants_listing
 from dp2erm_cvx.experiments.simulation.design import StudyDesign
 from dp2erm_cvx.experiments.simulation.grid import all_rows, taken
-from dp2erm_cvx.experiments.simulation.tuning import tune_all
+from dp2erm_cvx.experiments.simulation.tuning import Choice, in_force, places, tune
 from dp2erm_cvx.experiments.summary import means
 from dp2erm_cvx.experiments.twins.outcomes import Outcomes
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 class TwinsDesign(StudyDesign):
     """See ``designs/twins.toml``. ``data`` is the path of the file, ``sha256`` its digest."""
+
+    places: ClassVar[frozenset[str]] = frozenset({"data"})
 
     data: str
     sha256: str | None = None
@@ -37,6 +42,7 @@ class TwinsStudy(Experiment[TwinsDesign]):
     name = "twins"
     summary = "Table 1 of the paper: semi-synthetic outcomes on the covariates of Twins."
     text_columns = 4
+    parts_are = "settings tuned"
     design = TwinsDesign
 
     def keys(self, design: TwinsDesign) -> Iterable[Mapping[str, str | int | float]]:
@@ -45,16 +51,28 @@ class TwinsStudy(Experiment[TwinsDesign]):
             for replicate in range(design.replicates):
                 yield {"form": form, "replicate": replicate}
 
-    def prepare(self, design: TwinsDesign, workers: int) -> Any:
-        """Settings tuned on the smaller pool, by form, scheme and family."""
-        samples = {}
-        for form in design.forms:
-            pool, _ = _pools(design, form)
-            rows = np.random.default_rng([design.seed, 5]).permutation(pool.dataset.n_samples)
-            samples[form] = taken(pool, rows[: design.n_samples])
-        return tune_all(design, samples, workers)
+    def opened(self, design: TwinsDesign) -> TwinsDesign:
+        """The design with the digest of its file, which stands for the file wherever it is."""
+        read_twins(design.data, sha256=design.sha256)
+        found = hashlib.sha256(Path(design.data).read_bytes()).hexdigest()
+        return design.model_copy(update={"sha256": found})
 
-    def rows(self, design: TwinsDesign, cell: Cell, shared: Any) -> list[Row]:
+    def parts(self, design: TwinsDesign) -> Iterable[Part]:
+        """Forms, schemes and families."""
+        return places(design, design.forms)
+
+    def needs(self, design: TwinsDesign, cell: Cell) -> Iterable[Part]:
+        """Those of its form."""
+        return places(design, [str(cell.key["form"])])
+
+    def share(self, design: TwinsDesign, part: Part) -> Choice:
+        """Settings tuned on the smaller pool of the form."""
+        form, name, family = part
+        pool, _ = _pools(design, form)
+        rows = np.random.default_rng([design.seed, 5]).permutation(pool.dataset.n_samples)
+        return tune(design, taken(pool, rows[: design.n_samples]), name, family)
+
+    def rows(self, design: TwinsDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Every scheme, family, noise and budget on one subset."""
         form = str(cell.key["form"])
         _, pool = _pools(design, form)
@@ -77,6 +95,10 @@ class TwinsStudy(Experiment[TwinsDesign]):
             cells = [shown.get(epsilon, shown.get(float("inf"), "")) for epsilon in design.epsilons]
             lines.append([*map(str, place), *cells])
         return [*by, *(f"{epsilon:g}" for epsilon in design.epsilons)], lines
+
+    def listings(self, design: TwinsDesign, table: pd.DataFrame, shared: Mapping[str, Any]) -> list[Listing]:
+        """The constants in force, tuned or declared."""
+        return [constants_listing("form", in_force(design, design.forms, shared), table)]
 
 
 def _pools(design: TwinsDesign, form: str) -> tuple[Simulated, Simulated]:
