@@ -24,8 +24,32 @@ myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_default_options = {"exclude-members": "model_config"}  # pydantic's own
+# how names in signatures are shown: what they stand for fills lines
+autodoc_type_aliases = {
+    "Array": "dp2erm_cvx.domain.Array",
+    "ArrayLike": "ArrayLike",
+    "Data": "tuple[ArrayLike, ArrayLike, ArrayLike] | dp2erm_cvx.data.Dataset | dp2erm_cvx.domain.Records",
+    "Raw": "tuple[ArrayLike, ArrayLike, ArrayLike]",
+    "Generator": "collections.abc.Callable[[numpy.random.Generator], Any]",
+    # imported for the type checker alone
+    "Curve": "dp2erm_cvx.experiments.bound_curves.Curve",
+    "Figure": "Figure",
+}
 python_use_unqualified_type_names = True
 napoleon_google_docstring = False
+napoleon_attr_annotations = False
+
+nitpicky = True
+nitpick_ignore_regex = [
+    # foreign types: their inventories are on the network, and the pages are built without it
+    ("py:.*", r"(annotated_types|collections|cvxpy|numpy|pathlib|random|types)\..*"),
+    ("py:class", r"ArrayLike|Axes|Figure|Measurement|Path|pd\..*"),
+    # type variables; literals whose values the text gives; the bound of a field
+    ("py:class", r"(dp2erm_cvx\..*\.)?(D|Stage|_T)"),
+    ("py:class", r"ArmMass|Scaling|Statistic"),
+    ("py:class", r"0\.5"),
+]
 
 html_theme = "furo"
 html_title = "dp2erm-cvx"

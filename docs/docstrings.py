@@ -1,29 +1,47 @@
-"""Let plain paragraphs follow a numpydoc section.
-
-Napoleon reads everything up to the next heading as part of a section, so a paragraph after the list of
-parameters would come out as one more parameter. A heading is put in front of such a paragraph.
-"""
+"""Docstrings as the pages show them: numpydoc lists, comments on constants, and what a program states."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
 from typing import Any
 
+from sphinx.errors import PycodeError
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import logging
+
 _LISTS = ("Parameters", "Attributes")
+#: What Napoleon takes for the type of an attribute is a sentence with a colon here.
+_ATTRIBUTES = ("attribute", "data", "property")
+_PROGRAMS = "dp2erm_cvx.problems."
+
+_log = logging.getLogger(__name__)
+_before_napoleon: dict[str, list[str]] = {}
 
 
-def separate(lines: list[str]) -> list[str]:
-    """The docstring with ``Notes`` in front of the first paragraph after each list of parameters."""
+def prepared(lines: list[str]) -> list[str]:
+    """The docstring with displayed programs, and with lists of attributes as Napoleon reads them.
+
+    Napoleon reads everything up to the next heading as part of a section, so a paragraph after the list of
+    parameters would come out as one more parameter: ``Notes`` is put in front of it. What follows the colon
+    of an entry describes it and is not its type.
+    """
     result: list[str] = []
-    listing = False
+    listing = ""
     for number, line in enumerate(lines):
         following = lines[number + 1] if number + 1 < len(lines) else ""
         if following and set(following) == {"-"}:
-            listing = line in _LISTS
+            listing = line if line in _LISTS else ""
         elif listing and line and _is_prose(line, following, lines[number - 1]):
             result += ["Notes", "-----"]
-            listing = False
-        result.append(line)
-    return result
+            listing = ""
+        if listing and (entry := re.match(r"(\w+(?:, \w+)*) : (.+)", line)):
+            result += [entry[1], "    " + entry[2]]
+        else:
+            result.append(line)
+    return _displayed(result)
 
 
 def _is_prose(line: str, following: str, before: str) -> bool:
@@ -32,12 +50,124 @@ def _is_prose(line: str, following: str, before: str) -> bool:
     return not before and not indented and " : " not in line and set(line) != {"-"}
 
 
+def _displayed(lines: list[str]) -> list[str]:
+    """Every paragraph that starts with ``minimize`` and spaces as a literal block."""
+    result: list[str] = []
+    inside = False
+    for line in lines:
+        if line.startswith("minimize   "):
+            result += [".. code-block:: text", "    :class: program", ""]
+            inside = True
+        inside = inside and bool(line)
+        result.append("    " + line if inside else line)
+    return result
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Lines of a docstring that was written to be read as it stands."""
+    lines = inspect.cleandoc(text).split("\n")
+    return [line if line.startswith("    ") else _plain(line) for line in _displayed(lines)]
+
+
+def _plain(text: str) -> str:
+    """Without substitutions, which a bar would start."""
+    parts = text.split("``")
+    parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
+    return "``".join(parts)
+
+
+def described(cls: type) -> dict[str, list[str]]:
+    """The paragraph on each parameter, out of the class and the classes that it inherits from."""
+    found: dict[str, list[str]] = {}
+    for base in cls.__mro__:
+        lines = inspect.cleandoc(base.__doc__ or "").split("\n")
+        if "Parameters" not in lines:
+            continue
+        names: list[str] = []
+        for line in lines[lines.index("Parameters") + 2 :]:
+            if line and not line.startswith(" "):
+                names = [name for name in line.split(", ") if name not in found]
+                found.update({name: [] for name in names})
+            elif line:
+                for name in names:
+                    found[name].append(line.strip())
+    return found
+
+
+def _program(cls: Any) -> Iterator[str]:
+    """All that a program states: its module, its class, its parameters with the inherited ones, its proof."""
+    yield from _paragraphs(inspect.getmodule(cls).__doc__ or "")
+    own = inspect.cleandoc(cls.__doc__ or "").split("\n")
+    yield ""
+    yield from own[: own.index("Parameters")] if "Parameters" in own else own
+    known = described(cls)
+    yield ""
+    for field in dataclasses.fields(cls):
+        if field.name not in known:
+            _log.warning("%s: no docstring describes %s", cls.__name__, field.name)
+        text = " ".join(known.get(field.name, []))
+        default = cls.defaults.get(field.name)
+        if default and "default" not in text:
+            text += f" Default: {default}."
+        yield f":param {field.name}: {_plain(text)}"
+    yield f":Name: ``{cls.name}``; :ref:`in formulas, with advice <program-{cls.name}>`"
+    yield f":Computes: ``{cls.formula}``"
+    yield f":Cones: {cls.cone}"
+    yield f":Bound: {_plain(cls.theorem)}"
+    yield f":Source: {cls.citation}"
+
+
+def _comment(name: str) -> list[str] | None:
+    """The ``#:`` comment on a constant, in its own module or in the one that it is imported from."""
+    home, _, short = name.rpartition(".")
+    while True:
+        try:
+            analyzer = ModuleAnalyzer.for_module(home)
+            analyzer.analyze()
+        except PycodeError:
+            return None
+        if ("", short) in analyzer.attr_docs:
+            return list(analyzer.attr_docs["", short])
+        source = re.search(rf"^from (\S+) import (?:\([^)]*|[^(\n]*)\b{short}\b", analyzer.code, re.MULTILINE)
+        if source is None:
+            return None
+        home = source[1]
+
+
 def _process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    lines[:] = separate(lines)
+    if what == "class" and name.startswith(_PROGRAMS):
+        lines[:] = _program(obj)
+        return
+    if what == "data":
+        comment = _comment(name)
+        if comment is None:
+            _log.warning("%s has no comment to show", name)
+        lines[:] = comment or []
+    lines[:] = prepared(lines)
+    if what in _ATTRIBUTES:
+        _before_napoleon[name] = list(lines)
+
+
+def _restore(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    if what in _ATTRIBUTES:
+        lines[:] = _before_napoleon.pop(name)
+
+
+def _spell(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """An alias that is part of a union comes out as the call that makes it."""
+    return _aliases_by_name(signature), _aliases_by_name(returned)
+
+
+def _aliases_by_name(text: str | None) -> str | None:
+    return text and re.sub(r"TypeAliasForwardRef\('([^']+)'\)", r"\1", text)
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Sphinx extension: runs before Napoleon."""
+    """Sphinx extension: runs around Napoleon."""
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", _process, priority=400)
+    app.connect("autodoc-process-docstring", _restore, priority=600)
+    app.connect("autodoc-process-signature", _spell)
     return {"parallel_read_safe": True}

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring, public_number
 
+#: An array of double precision.
 Array = NDArray[np.float64]
 
 #: Bounds of the universe lie between this and its inverse, so that products of several stay finite.

@@ -130,7 +130,18 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
 class TwoStageERM(TwoStageBase):
     """The same two stages without noise and gamma. NOT private: for public data and comparisons only.
 
-    Both solutions are certified to the relative radius ``tolerance``; a fit that is not raises.
+    Parameters
+    ----------
+    domain
+        The universe of records, which scales and clips them as it does for a private fit.
+    first_stage, second_stage
+        Programs, or their registered names for their default settings.
+    gamma
+        Above 0: coefficient of ``||theta||^2 / 2``, which keeps theta unique.
+    solver
+        Solver of both stages, or its name.
+    tolerance
+        Relative radius that both solutions are certified to; a fit that is not raises.
     """
 
     private = False

@@ -21,7 +21,13 @@ from dp2erm_cvx.program import ArmKernelStage, Domain, Energy, StabilityBound
 
 @dataclass(frozen=True)
 class EnergyBalancing(ArmKernelStage):
-    """``ridge`` defaults to the kernel's bound, so that the stability bound does not depend on scaling."""
+    """Balance of whole distributions within each arm, without a bandwidth to choose.
+
+    Parameters
+    ----------
+    ridge
+        Above 0; default: the kernel's bound, so that the stability bound does not depend on scaling.
+    """
 
     ridge: float | None = None
 

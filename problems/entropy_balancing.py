@@ -36,10 +36,15 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class EntropyBalancing(RidgedEntropyFirstStage):
-    """``ridge`` relaxes exact balance (default: the squared norm bound of g), ``radius`` bounds the dual.
+    """The default choice for observational data: no overlap assumption, and an arm may be empty.
 
-    ``trim`` is a public cap on exp(<b_i, lam>) before the weights are normalized; ``base_measure`` holds
-    one public positive number per record, q, in place of the uniform one. The two do not go together.
+    Parameters
+    ----------
+    trim
+        Public cap on exp(<b_i, lam>) before the weights are normalized. It does not go together with a base
+        measure.
+    base_measure
+        q, one public positive number per record; None: uniform.
     """
 
     trim: float = math.inf

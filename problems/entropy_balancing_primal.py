@@ -34,7 +34,13 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class EntropyBalancingPrimal(RidgedEntropyFirstStage):
-    """``ridge`` > 0 and ``radius`` as in the dual; for ridge 0 see ``entropy_balancing_hard``."""
+    """The weights of ``entropy_balancing``, as an independent check of its dual.
+
+    Parameters
+    ----------
+    ridge
+        As in the dual, but above 0: for ridge 0 see ``entropy_balancing_hard``.
+    """
 
     name = "entropy_balancing_primal"
     formula = "w = argmin sum w log w + n huber(|B'w/n - t|, mu R) / (2 mu), sum w = n"

@@ -38,11 +38,20 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class InverseProbabilityTilting(SeparableFirstStage):
-    """``balance`` functions of the covariates beside a ``constant`` (default: their norm bound).
+    """Inverse propensities that balance: in place of ``ipw_logistic`` where balance matters more.
 
-    ``ridge`` (default: the squared norm bound of g) relaxes exact balance. The loss is exponential, so the
-    bound grows with exp(G radius): declare a ``radius`` of the order of 1/G where much balance is wanted. One
-    beyond 12/G is refused where the ridge does not enforce less.
+    Parameters
+    ----------
+    ridge
+        Relaxes exact balance; default: the squared norm bound of g.
+    radius
+        Bound on ``||lam||``. The loss is exponential, so the stability bound grows with exp(G radius):
+        declare a radius of the order of 1/G where much balance is wanted. One beyond 12/G is refused where
+        the ridge does not enforce less.
+    balance
+        Balance functions of the scaled covariates, intercept excluded.
+    constant
+        Value of the constant balance function; default: the norm bound of ``balance``.
     """
 
     balance: Moments | BalanceFunctions = Moments()

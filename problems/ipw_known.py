@@ -18,7 +18,15 @@ from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, Stabil
 
 @dataclass(frozen=True)
 class KnownCoefficient(ClosedFormWeights):
-    """``coefficient`` has one public entry per column of the records (the intercept first, if any)."""
+    """For a propensity that is known, or was released before.
+
+    Parameters
+    ----------
+    coefficient
+        One public entry per column of the records (the intercept first, if any).
+    trim
+        Public cap F on 1/propensity.
+    """
 
     coefficient: tuple[float, ...] = ()
     trim: float = float("inf")

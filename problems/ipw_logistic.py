@@ -42,9 +42,17 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class IPWLogistic(FirstStage):
-    """``ridge`` and ``radius`` regularize the propensity coefficient; ``trim`` > 1 caps 1/propensity.
+    """For a propensity that is better understood than the outcome: no overlap assumption.
 
-    ``ridge`` defaults to M^2/10, so that the stability bound does not depend on how covariates are scaled.
+    Parameters
+    ----------
+    ridge
+        Of the propensity coefficient; default M^2/10, so that the stability bound does not depend on how
+        covariates are scaled.
+    radius
+        Bound on ``||lam||``; ``inf`` for none.
+    trim
+        Above 1: public cap F on 1/propensity.
     """
 
     ridge: float | None = None

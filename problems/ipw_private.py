@@ -1,11 +1,11 @@
 """Inverse propensity weights from a differentially private logistic regression.
 
-minimize    sum_i log(1 + exp(-<z_i, lam>)) + n (ridge + gamma)/2 ||lam||^2 + <b, lam>,   z_i = (2 a_i -
-1) x_i subject to  ||lam||_2 <= radius
+minimize    sum_i log(1 + exp(-<z_i, lam>)) + n (ridge + gamma)/2 ||lam||^2 + <b, lam>
+subject to  ||lam||_2 <= radius
 
-then w_i = n f_i / sum_j f_j with f_i = min(1 + exp(-<z_i, lam>), trim). Objective perturbation makes lam
-private; given lam, each weight depends on its own record and the normalization only, so the second stage
-needs no more than a bound on the largest weight.
+with z_i = (2 a_i - 1) x_i; then w_i = n f_i / sum_j f_j with f_i = min(1 + exp(-<z_i, lam>), trim).
+Objective perturbation makes lam private; given lam, each weight depends on its own record and the
+normalization only, so the second stage needs no more than a bound on the largest weight.
 """
 
 import dataclasses
@@ -44,9 +44,18 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class PrivateLogistic(PrivateFirstStage):
-    """``share`` of the budget buys the coefficient. At least one of ``radius`` and ``trim`` must be finite.
+    """Balance bought with budget instead of bias: no ridge is needed for stability.
 
-    ``ridge`` defaults to M^2/100; ``radius`` bounds the coefficient; ``trim`` > 1 caps 1/propensity.
+    Parameters
+    ----------
+    share
+        Share of the budget that buys the coefficient.
+    ridge
+        Of the propensity coefficient; default M^2/100.
+    radius
+        Bound on ``||lam||``. At least one of radius and trim must be finite.
+    trim
+        Above 1: public cap F on 1/propensity.
     """
 
     share: float = 0.3

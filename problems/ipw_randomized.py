@@ -18,7 +18,15 @@ from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, Stabil
 
 @dataclass(frozen=True)
 class RandomizedTrial(ClosedFormWeights):
-    """``propensity`` is the public probability of treatment, ``trim`` a public cap on 1/p."""
+    """For trials whose treatment probability is known.
+
+    Parameters
+    ----------
+    propensity
+        Public probability of treatment.
+    trim
+        Public cap F on 1/p.
+    """
 
     propensity: float = 0.5
     trim: float = float("inf")

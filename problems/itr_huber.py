@@ -33,7 +33,15 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class HuberRule(LinearStage, WeightedMarginLoss):
-    """``threshold`` in units of the outcome (default M', half the largest |z|)."""
+    """The rule of ``itr`` with less pull from outliers, and less noise where the threshold is small.
+
+    Theta defaults to the l1 ball of radius M'/M, over which no predicted effect exceeds M'.
+
+    Parameters
+    ----------
+    threshold
+        In units of the outcome; default: M', half the largest ``|z|``.
+    """
 
     threshold: float | None = None
 

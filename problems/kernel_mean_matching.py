@@ -44,10 +44,18 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class KernelMeanMatching(FirstStage):
-    """``target`` is a public sample, and every record a source; or None: the treated records are the target.
+    """For transfer to a population with other covariates.
 
-    In the second case the target is private data as well, and both samples need the domain's ``arm_floor``;
-    target records get weight 0. A side without records is replaced by the other.
+    Parameters
+    ----------
+    target
+        A public sample, and every record is a source; or None: the treated records are the target. These
+        are private data as well, and get weight 0; both samples then need the domain's ``arm_floor``. A side
+        without records is replaced by the other.
+    ridge
+        Above 0; keeps the weights even, and stable.
+    kernel
+        A public kernel on the covariates.
     """
 
     target: PublicSample | None = None

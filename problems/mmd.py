@@ -25,7 +25,15 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class MMD(ArmKernelStage):
-    """``kernel`` is public, ``cap`` a public bound on every weight."""
+    """Kernel balance within each arm: needs a declared arm floor.
+
+    Parameters
+    ----------
+    kernel
+        A public kernel on the covariates.
+    cap
+        Public bound R_MMD on every weight; ``inf`` for none.
+    """
 
     kernel: Kernel = Gaussian()
     cap: float = math.inf

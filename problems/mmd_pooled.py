@@ -22,7 +22,13 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class PooledMMD(PooledKernelStage):
-    """Kernel balance over one simplex: an arm may be empty, and a flip moves no constraint."""
+    """Kernel balance over one simplex: an arm may be empty, and a flip moves no constraint.
+
+    Parameters
+    ----------
+    kernel
+        A public kernel on the covariates.
+    """
 
     kernel: Kernel = Gaussian()
 

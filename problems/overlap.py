@@ -23,7 +23,13 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class OverlapWeights(SeparableFirstStage):
-    """``ridge`` (default M^2/10) and ``radius`` regularize the propensity coefficient."""
+    """For arms that overlap little: the effect where either treatment is likely.
+
+    Parameters
+    ----------
+    ridge
+        Of the propensity coefficient; default M^2/10.
+    """
 
     name = "overlap"
     formula = "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2, |lam| <= R;  w_i ~ 1/(1+exp(z_i'lam))"

@@ -29,10 +29,17 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class StableBalancing(PooledKernelStage):
-    """``balance`` functions of the covariates beside a ``constant``, which holds arm masses near n/2.
+    """Balance of a few moments by weights that stay even.
 
-    ``constant`` defaults to the norm bound of the functions, ``ridge`` to the squared norm bound of both, so
-    that the stability bound does not depend on how covariates are scaled.
+    Parameters
+    ----------
+    ridge
+        Above 0; default: the squared norm bound of the functions and the constant, so that the
+        stability bound does not depend on how covariates are scaled.
+    balance
+        Balance functions of the scaled covariates, intercept excluded.
+    constant
+        Holds the arm masses near n/2; default: the norm bound of ``balance``.
     """
 
     alpha: float = 1.0

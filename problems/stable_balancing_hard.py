@@ -38,7 +38,15 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class StableBalancingHard(FirstStage):
-    """``tolerance`` > 0 on every standardized moment. Raises InfeasibleError where no weights meet it."""
+    """Balance within a tolerance. Raises InfeasibleError where no weights meet it.
+
+    Parameters
+    ----------
+    tolerance
+        Above 0, on every standardized moment.
+    balance
+        Balance functions of the scaled covariates, intercept excluded.
+    """
 
     tolerance: float = 0.05
     balance: Moments | BalanceFunctions = Moments()

@@ -82,7 +82,7 @@ def renyi_divergence(
 
     ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``,
     ``h = alpha - (alpha - 1)(1 + tau)^2``, ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))``
-    and S of :func:`gradient_movement`; infinite where h <= 0.001. Over several releases the bounds add at
+    and S of ``gradient_movement``; infinite where h <= 0.001. Over several releases the bounds add at
     equal orders. Both directions of the divergence are covered. Raises DeclarationError.
     """
     orders = np.asarray(order, dtype=np.float64)

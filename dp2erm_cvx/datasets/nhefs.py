@@ -46,8 +46,9 @@ NHEFS_RANGES: Mapping[str, PublicRange] = MappingProxyType(
 def load_nhefs() -> Dataset:
     """The 1,566 complete records in their own units.
 
-    Covariates are those of :data:`NHEFS_RANGES`; the treatment ``qsmk`` is 1 for those who gave up smoking
-    between the two visits; the outcome ``wt82_71`` is the change of weight in kg (1982-84 less 1971-75).
+    Covariates are those of :data:`~dp2erm_cvx.datasets.NHEFS_RANGES`; the treatment ``qsmk`` is 1 for those
+    who gave up smoking between the two visits; the outcome ``wt82_71`` is the change of weight in kg (1982-84
+    less 1971-75).
     """
     with resources.as_file(resources.files(__package__) / "nhefs.csv") as path:
         return Dataset.from_csv(path, treatment="qsmk", outcome="wt82_71", covariates=list(NHEFS_RANGES))
@@ -65,7 +66,8 @@ def nhefs_domain(
 ) -> Domain:
     """A public :class:`~dp2erm_cvx.domain.Domain` for :func:`load_nhefs`, declared without the data.
 
-    Covariates are scaled by :data:`NHEFS_RANGES`, so that each lies in [-1, 1] inside its range.
+    Covariates are scaled by :data:`~dp2erm_cvx.datasets.NHEFS_RANGES`, so that each lies in [-1, 1] inside
+    its range.
 
     Parameters
     ----------

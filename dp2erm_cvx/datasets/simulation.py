@@ -119,6 +119,7 @@ def _two(X: Array, a: NDArray[np.int64]) -> Array:
     return np.full(len(X), 2.0)
 
 
+#: The populations that :func:`simulate` draws from, by name.
 SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
     {
         "linear": Scenario(

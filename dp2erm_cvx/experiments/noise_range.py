@@ -57,7 +57,7 @@ def noise_range(
     """Simulate ``theta = -H^(-1) b / n`` with b the noise and H a public stand-in for the Hessian.
 
     H is the Hessian of the second stage at public records: weight n/2 in each arm, and covariates drawn by
-    :func:`public_covariates`. The true Hessian is private. With share m of the weight in an arm, the noise in
+    ``public_covariates``. The true Hessian is private. With share m of the weight in an arm, the noise in
     its mean is 1/(2m) times as large; covariates that vary less than assumed make that of their coefficients
     larger. ``grid`` is the noise that covers the arithmetic. ``seed`` is public: nothing drawn here is ever
     released.

@@ -15,6 +15,7 @@ from dp2erm_cvx.errors import ProgramError
 #: Largest ``parameter_cost`` that is compiled: about 100 bytes each, so 1.5 GB.
 PARAMETER_LIMIT = 1.5e7
 
+#: The data of one leaf.
 Value = Array | float
 
 

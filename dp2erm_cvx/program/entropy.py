@@ -100,8 +100,13 @@ class EntropyFirstStage(FirstStage):
 class RidgedEntropyFirstStage(EntropyFirstStage):
     """Entropy balancing relaxed by a ridge and a ball on the dual, in either of its two forms.
 
-    ``ridge`` (default: the squared norm bound of g, so that the stability bound does not depend on how the
-    covariates are scaled) relaxes exact balance; ``radius`` bounds the dual. Both are public.
+    Parameters
+    ----------
+    ridge
+        Relaxes exact balance; default: the squared norm bound of g, so that the stability bound does not
+        depend on how the covariates are scaled.
+    radius
+        Bound on the dual; ``inf`` for none.
     """
 
     ridge: float | None = None

@@ -99,7 +99,7 @@ class PrivateFirstStage(FirstStage):
 
     The coefficient is fitted under objective perturbation with a ``share`` of the budget. Given the
     coefficient each weight depends on its own record and one global normalization only, which
-    :meth:`bound` relies on.
+    :meth:`~dp2erm_cvx.program.FirstStage.bound` relies on.
     """
 
     kind: ClassVar[Kind] = Kind.PRIVATE

@@ -33,8 +33,12 @@ DENSE = 2000
 class KernelFirstStage(FirstStage):
     """Direct weights by a quadratic balance of kernel features.
 
-    ``alpha`` in [0, 1] weighs balance to the sample against balance between the arms. ``ridge`` > 0 is
-    lambda_MMD over n: at a fixed ridge the stability bound stays bounded in n.
+    Parameters
+    ----------
+    alpha
+        In [0, 1]: weighs balance to the sample against balance between the arms.
+    ridge
+        Above 0: lambda_MMD over n. At a fixed ridge the stability bound stays bounded in n.
     """
 
     kind: ClassVar[Kind] = Kind.QUADRATIC
@@ -66,7 +70,7 @@ class KernelFirstStage(FirstStage):
 
     @abc.abstractmethod
     def feasible(self, records: Records) -> Simplices:
-        """The set of the variable that :meth:`balancing_model` is about."""
+        """The set of the variable that :meth:`KernelFirstStage.balancing_model` is about."""
 
     def model(self, records: Records) -> KernelModel | FactoredKernelModel:
         return self.balancing_model(records, self.feasible(records))

@@ -19,8 +19,13 @@ from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
 class LinearStage(PenalizedSecondStage):
     """``<x, theta>`` over all covariates, or over a public choice of them.
 
-    ``features`` are names declared by the domain's ranges, or column numbers without the intercept; they
-    are shrunk radially to ``features_bound`` (default: the domain's own bound, which already holds).
+    Parameters
+    ----------
+    features
+        Names declared by the domain's ranges, or column numbers without the intercept; default: all.
+    features_bound
+        Norm that the chosen features are shrunk to, radially; default: the domain's own bound, which holds
+        already.
     """
 
     features: tuple[str | int, ...] | None = None

@@ -21,7 +21,15 @@ from dp2erm_cvx.program.stage import Instance
 
 @dataclass(frozen=True)
 class PenalizedSecondStage(SecondStage):
-    """A second stage with the settings ``theta_set`` and ``regularizer``; a concrete loss comes on top."""
+    """A second stage over a set with a regularizer; a concrete loss comes on top.
+
+    Parameters
+    ----------
+    theta_set
+        Theta, the public set of the parameter; None leaves it to the program and the domain.
+    regularizer
+        R, added to the loss: an elastic net, or one of your own.
+    """
 
     theta_set: ConvexSet | None = None
     regularizer: ElasticNet | UserRegularizer = ElasticNet()

@@ -85,7 +85,7 @@ def least_squares_reach(
     set_rounding: float,
     is_mean: bool = False,
 ) -> float | None:
-    """:func:`radius_at_floor` of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``.
+    """``radius_at_floor`` of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``.
 
     For all weights >= 0 of sum n, ``||x_i|| <= M``, ``|z_i| <= Z``, ``||b|| <= noise_norm``; ridge = n (gamma
     + l2). At the minimizer t ``ridge ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||b|| ||t||`` with ``s_i =
@@ -125,7 +125,7 @@ def logistic_reach(
     set_norm: float,
     set_rounding: float,
 ) -> float | None:
-    """:func:`radius_at_floor` of ``sum log(1 + exp(-<z_i, v>)) + ridge/2 ||v||^2 + <b, v>``.
+    """``radius_at_floor`` of ``sum log(1 + exp(-<z_i, v>)) + ridge/2 ||v||^2 + <b, v>``.
 
     For n records with ``||z_i|| <= M`` and ``||b|| <= noise_norm``. At the minimizer t ``ridge ||t||^2 <= sum
     s_i / (1 + exp(s_i)) + ||b|| ||t||`` with ``s_i = <z_i, t>``, and ``s / (1 + exp(s)) <= 0.2785``: ``||t||

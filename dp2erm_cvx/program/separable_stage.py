@@ -54,9 +54,15 @@ class SeparableFirstStage(FirstStage):
     subject to  ||lam||_2 <= radius
 
     A concrete program names ``loss`` phi and ``log_weight`` f, and states its constants; ``rows`` are
-    ``z_i = (2 a_i - 1) x_i`` unless it says otherwise, and so are the ``weight_rows`` u_i. ``ridge`` defaults
-    to a tenth of the squared norm bound of the rows, so that the stability bound does not depend on how
-    covariates are scaled.
+    ``z_i = (2 a_i - 1) x_i`` unless it says otherwise, and so are the ``weight_rows`` u_i.
+
+    Parameters
+    ----------
+    ridge
+        Keeps lam stable; default: a tenth of the squared norm bound of the rows, so that the stability bound
+        does not depend on how covariates are scaled.
+    radius
+        Bound on ``||lam||``; ``inf`` for none.
     """
 
     defaults = MappingProxyType({"ridge": "0.1 times the squared norm bound of the rows"})

@@ -30,7 +30,7 @@ def sum_error(n: int) -> float:
 
 
 def sum_units(n: int) -> float:
-    """:func:`sum_error` in units of roundoff."""
+    """Error of a sum over n rows, relative to the sum of magnitudes, in units of roundoff."""
     return sum_error(n) / UNIT
 
 

@@ -67,7 +67,7 @@ class WeightedLeastSquares(PenalizedSecondStage):
     def reachable_radius(
         self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
     ) -> float | None:
-        """The radius where Newton's method stops (:func:`~dp2erm_cvx.program.reach.radius_at_floor`).
+        """The radius where Newton's method stops (``radius_at_floor``).
 
         None for a user's regularizer, which only a duality gap judges, for constants that state no bounds on
         x and z, and for a curvature too small for floating point. Raises DeclarationError, and ProgramError

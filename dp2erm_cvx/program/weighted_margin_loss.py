@@ -110,7 +110,7 @@ class WeightedMarginLoss(PenalizedSecondStage):
     def reachable_radius(
         self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
     ) -> float | None:
-        """The radius where Newton's method stops (:func:`~dp2erm_cvx.program.reach.radius_at_floor`).
+        """The radius where Newton's method stops (``radius_at_floor``).
 
         None over an unbounded Theta, where a loss with flat tails may take more steps than a solve is given,
         for a loss whose Hessian jumps where gamma is below about a millionth of its curvature, and for a

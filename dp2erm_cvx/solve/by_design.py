@@ -9,7 +9,7 @@ CERTIFYING = (Newton(), ProjectedGradient())
 
 
 def private_solver(solver: str | Solver) -> Solver:
-    """Settings for a private fit: a name stands for that solver followed by :data:`CERTIFYING`.
+    """Settings for a private fit: a name stands for that solver followed by ``CERTIFYING``.
 
     A settings object is taken as it is. Raises SolverError naming the known solvers.
     """
@@ -20,7 +20,7 @@ def private_solver(solver: str | Solver) -> Solver:
 
 
 def by_design(settings: Solver) -> bool:
-    """Whether the settings go at least as far as :data:`CERTIFYING`: a public property of the declaration."""
+    """Whether the settings go at least as far as ``CERTIFYING``: a public property of the declaration."""
     if not isinstance(settings, FirstCertified):
         return False
     return all(

@@ -17,7 +17,7 @@ _STILL = 4e-16
 
 
 def iteration_bound(smoothness: float, strong_convexity: float, distance: float, radius: float) -> int:
-    """Iterations after which :func:`minimize` is within ``radius`` of the minimizer, whatever the data.
+    """Iterations after which projected gradient is within ``radius`` of the minimizer, whatever the data.
 
     ``smoothness`` L and ``strong_convexity`` 0 < m <= L of f; ``distance`` bounds that of the start to the
     minimizer. One prox-gradient step from the start has ``F - F* <= L/2 distance^2``; from there the constant

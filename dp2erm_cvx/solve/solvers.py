@@ -138,6 +138,7 @@ class FirstCertified(Solver):
     name = "first_certified"
 
 
+#: Solvers with their usual settings, by name.
 SOLVERS: dict[str, type[Solver]] = {
     solver.name: solver for solver in (Newton, ProjectedGradient, Clarabel, SCS, OSQP, FirstCertified)
 }

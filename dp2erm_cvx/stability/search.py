@@ -26,7 +26,7 @@ _ZERO = 1e-7
 
 @dataclass(frozen=True)
 class Region:
-    """A public set in R^``dimension``: every point is searched for through its ``project``.
+    """A public set in ``R^dimension``: every point is searched for through its ``project``.
 
     ``project`` maps any vector (d,) to a point of the set, e.g. by clipping; ``scale`` is the size of
     the set per coordinate; ``vertices`` are points (d,) tried first.

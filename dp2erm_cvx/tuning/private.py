@@ -50,7 +50,7 @@ def tune_privately(
     """Fit every candidate to one random part of the records, and choose by the other part.
 
     Each candidate is a private release of its own with its own budget. Their rules are then scored by the
-    mean gain over a coin toss (:mod:`dp2erm_cvx.tuning.gain`), and one is chosen by permute-and-flip. One
+    mean gain over a coin toss (``dp2erm_cvx.tuning.gain``), and one is chosen by permute-and-flip. One
     record is in one part: the whole is ``(max(sum epsilon_i, epsilon_score), sum delta_i)``-private, which is
     charged, and on disk, before anything is drawn.
 

@@ -54,7 +54,8 @@ def audit_stability(
         Raw records (X, a, y), which are mapped into ``domain``; a function of a random generator that returns
         such records; or None, to search over datasets of the universe alone.
     bounds
-        Claims to audit, default: every one that :func:`claims_of` knows for the program.
+        Claims to audit, default: every one that :func:`~dp2erm_cvx.audit.stability.claims_of` knows for the
+        program.
     search
         Any of "random", "held-out", "extreme", "flips", "each", "ascent" (neighbors of the given data) and
         "base" (a search over datasets of few distinct records); default: all that apply.

@@ -73,7 +73,7 @@ def tightness(
     Parameters
     ----------
     sizes, ridges
-        Default: the multiples :data:`SIZES` of ``n_samples`` and :data:`RIDGES` of the ridge; a program
+        Default: the multiples ``SIZES`` of ``n_samples`` and ``RIDGES`` of the ridge; a program
         without a positive setting ``ridge`` is searched over n alone.
     budget
         For every cell; default 4,000 neighbors.
