@@ -77,7 +77,8 @@ def _limits(rows: pd.DataFrame, value: str) -> tuple[float, float]:
 
 def _constant(rows: pd.DataFrame, value: str, span: float) -> dict[str, tuple[float, Any]]:
     """Height and line style of the constant rules by label; one line where they are the same."""
-    known = rows[rows["family"] == "constant rule"].set_index("scheme")[value].to_dict()
+    rules = rows[rows["family"] == "constant rule"]
+    known = dict(zip(rules["scheme"].astype(str).tolist(), rules[value].tolist(), strict=True))
     if len(known) > 1 and max(known.values()) - min(known.values()) < _SAME * span:
         return {"treat all or none": (max(known.values()), _CONSTANT["treat all"])}
     return {name: (height, _CONSTANT[name]) for name, height in known.items()}
