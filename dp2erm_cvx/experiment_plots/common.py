@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +11,18 @@ from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 #: Colors that stay apart for color-blind readers, black first.
 COLORS = ("#222222", "#1f5fa8", "#6aa3d8", "#b35900", "#d9a066", "#3a7d44", "#7a4fa3")
+#: Inches: figures fill the text column of the pages at their own size, so that their letters stay readable.
+WIDTH = 7.7
+#: A letter of a small legend, and what stands beside its words in a column, in inches.
+_LETTER, _BESIDE = 0.066, 0.6
 
 
-def new_figure(width: float, height: float) -> Figure:
+def new_figure(height: float, width: float = WIDTH) -> Figure:
     """A figure of its own rather than pyplot's. Raises DeclarationError without matplotlib."""
     try:
         from matplotlib.figure import Figure
@@ -34,10 +41,44 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def plain(ax: Axes) -> None:
-    """Axes without a box, with a light grid."""
-    from matplotlib.ticker import NullFormatter
-
+    """Axes without a box, with a light grid. Call it when everything is drawn."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color="0.93", linewidth=0.6)
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_minor_formatter(NullFormatter())  # on a short logarithmic axis they overlap
+        if axis.get_scale() == "log":
+            _told_ticks(axis)
+
+
+def legend_below(figure: Figure, axes: Iterable[Axes]) -> None:
+    """One legend for all axes below them, with as many columns as the width holds."""
+    known: dict[str, Any] = {}
+    for ax in axes:
+        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+            known.setdefault(name, handle)
+    if not known:
+        return
+    column = _LETTER * max(map(len, known)) + _BESIDE
+    columns = min(len(known), max(1, int(figure.get_figwidth() / column)))
+    rows = -(-len(known) // columns)
+    columns = -(-len(known) // rows)  # as even as they can be
+    figure.legend(
+        list(known.values()),
+        list(known),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize="small",
+    )
+
+
+def _told_ticks(axis: Axis) -> None:
+    """Numbers on a logarithmic axis, also where it spans less than a power of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_minor_formatter(NullFormatter())  # on a short logarithmic axis they overlap
+    low, high = sorted(axis.get_view_interval())
+    decades = math.log10(high / low) if low > 0 else math.inf
+    if decades < 2:
+        steps = (1, 2, 5) if decades > 0.9 else (1, 1.5, 2, 3, 4, 6)
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
