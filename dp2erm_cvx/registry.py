@@ -1,21 +1,23 @@
-"""Programs by name, found through entry points: this package's own and those of other distributions."""
+"""Programs by name: this package's own, those of other distributions, and for a time those of a file."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import pkgutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
+from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.installed import GROUP, collect
 from dp2erm_cvx.program import FirstStage, Program, SecondStage
 
-GROUP = "dp2erm_cvx.problems"
-
 Stage = TypeVar("Stage", bound=Program)
+
+#: Classes that :func:`known_meanwhile` has added.
+_ADDED: list[type[Program]] = []
 
 
 @cache
@@ -24,35 +26,39 @@ def programs() -> dict[str, type[Program]]:
 
     Raises ProgramError if two share a name, one has none, or the module of an entry point cannot be imported.
     """
-    found: dict[str, type[Program]] = {}
-    for entry in entry_points(group=GROUP):
-        for module in _loaded(entry):
-            for _, cls in inspect.getmembers(module, inspect.isclass):
-                if (
-                    not issubclass(cls, Program)
-                    or inspect.isabstract(cls)
-                    or cls.__module__ != module.__name__
-                ):
-                    continue
-                name = getattr(cls, "name", None)
-                if not isinstance(name, str):
-                    raise ProgramError(f"{cls.__module__}.{cls.__name__} is registered and has no name")
-                if (other := found.setdefault(name, cls)) is not cls:
-                    raise ProgramError(
-                        f"two programs are named {name!r}: in {other.__module__} and in {cls.__module__}; "
-                        "rename or uninstall one"
-                    )
-    return dict(sorted(found.items()))
+    found, complaints = collect(entry_points(group=GROUP))
+    if complaints:
+        raise ProgramError(complaints[0])
+    return found
+
+
+def available() -> dict[str, type[Program]]:
+    """Every program that can be used by name; entry points that are broken are left out with a warning."""
+    return {**_sound()[0], **{cls.name: cls for cls in _ADDED}}
 
 
 def first_stages() -> dict[str, type[FirstStage]]:
-    """Registered first stages by name."""
-    return {name: cls for name, cls in programs().items() if issubclass(cls, FirstStage)}
+    """First stages that can be used by name."""
+    return {name: cls for name, cls in available().items() if issubclass(cls, FirstStage)}
 
 
 def second_stages() -> dict[str, type[SecondStage]]:
-    """Registered second stages by name."""
-    return {name: cls for name, cls in programs().items() if issubclass(cls, SecondStage)}
+    """Second stages that can be used by name."""
+    return {name: cls for name, cls in available().items() if issubclass(cls, SecondStage)}
+
+
+@contextmanager
+def known_meanwhile(cls: type[Program]) -> Iterator[None]:
+    """A class that is not installed can be used by its name inside of the block.
+
+    Raises DeclarationError where a registered program has that name.
+    """
+    _refuse_other(cls, available())
+    _ADDED.append(cls)
+    try:
+        yield
+    finally:
+        _ADDED.remove(cls)
 
 
 def refuse_taken_name(program: Program) -> None:
@@ -60,12 +66,7 @@ def refuse_taken_name(program: Program) -> None:
 
     A release names its programs: one that is based on another and changes it needs a name of its own.
     """
-    known = programs().get(program.name)
-    if known is not None and type(program) is not known:
-        raise DeclarationError(
-            f"{type(program).__name__} is named {program.name!r}, as {known.__module__}.{known.__name__} is: "
-            "give it a name of its own"
-        )
+    _refuse_other(type(program), available())
 
 
 def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
@@ -74,7 +75,9 @@ def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
     Raises ProgramError on an unknown name and DeclarationError on an unknown hyper-parameter.
     """
     if not isinstance(name, str) or name not in known:
-        raise ProgramError(f"unknown program {name!r}: choose one of {', '.join(known)}")
+        # it may be that of a broken entry point, whose names nobody can read
+        unread = "".join(f"; {complaint}" for complaint in _sound()[1])
+        raise ProgramError(f"unknown program {name!r}: choose one of {', '.join(known)}{unread}")
     accepted = inspect.signature(known[name]).parameters
     for setting in settings:
         if setting not in accepted:
@@ -84,24 +87,18 @@ def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
     return known[name](**settings)
 
 
-def _loaded(entry: EntryPoint) -> list[ModuleType]:
-    try:
-        return _modules(entry.load())
-    except ProgramError:
-        raise
-    except Exception as error:  # of another distribution: anything
-        home = f" of {entry.dist.name}" if entry.dist is not None else ""
-        raise ProgramError(
-            f"entry point {entry.name} = {entry.value}{home} cannot be imported: {type(error).__name__}: "
-            f"{error}; repair or uninstall it"
-        ) from error
+@cache
+def _sound() -> tuple[dict[str, type[Program]], tuple[str, ...]]:
+    found, complaints = collect(entry_points(group=GROUP))
+    for complaint in complaints:
+        warnings.warn(f"left out: {complaint}", RuntimeWarning, stacklevel=4)
+    return found, complaints
 
 
-def _modules(loaded: object) -> list[ModuleType]:
-    """A module, or every module of a package."""
-    if not isinstance(loaded, ModuleType):
-        raise ProgramError(f"entry point group {GROUP}: must name a module or package, not {loaded!r}")
-    if not hasattr(loaded, "__path__"):
-        return [loaded]
-    names = [info.name for info in pkgutil.iter_modules(loaded.__path__, prefix=loaded.__name__ + ".")]
-    return [importlib.import_module(name) for name in names]
+def _refuse_other(cls: type[Program], known: dict[str, type[Program]]) -> None:
+    other = known.get(cls.name)
+    if other is not None and cls is not other:
+        raise DeclarationError(
+            f"{cls.__name__} is named {cls.name!r}, as {other.__module__}.{other.__name__} is: "
+            "give it a name of its own"
+        )

@@ -21,6 +21,7 @@ ORDER = (
     "data",
     "datasets",
     "program",
+    "installed",
     "registry",
     "solve",
     "stability",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 
 import cvxpy as cp
 import numpy as np
@@ -27,6 +28,7 @@ from dp2erm_cvx.conformance import (
 )
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
+from dp2erm_cvx.installed import collect
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.program import FirstStage, Kind, L2Ball, UserRegularizer
 from dp2erm_cvx.registry import first_stages, programs
@@ -35,6 +37,8 @@ from tests.command_line import run as command
 
 ROOT = Path(__file__).parents[1]
 
+
+BUILT_IN = first_stages()
 
 _SHORT = ("--no-page", "--no-tightness", "--json")
 
@@ -64,7 +68,7 @@ def test_templates_conform_as_they_are(kind, tmp_path):
     for report in reports_of(tmp_path / "mine.py", new_program("mine", kind)):
         assert report.passed, str(report)
         assert report.program == "mine"
-        assert report.kind == kind
+        assert report.kind == ("second stage" if kind == "loss" else kind)
 
 
 def test_the_kind_of_every_first_stage_is_one_with_a_theorem_where_it_is_private():
@@ -407,7 +411,7 @@ def test_unknown_names_and_kinds_are_refused(tmp_path):
         programs_of_file(tmp_path / "none.py")
     with pytest.raises(ProgramError, match="neither"):
         load_program("nobody")
-    for name in ("3x", "Mine", "class", "a-b", ""):
+    for name in ("3x", "Mine", "class", "a-b", "", "records"):
         with pytest.raises(DeclarationError, match="name"):
             new_program(name, "direct")
     with pytest.raises(DeclarationError, match="kind"):
@@ -450,6 +454,31 @@ def test_a_distribution_that_breaks_the_registry_is_named(text, message, tmp_pat
     monkeypatch.setattr(registry, "entry_points", lambda group: entries)
     with pytest.raises(ProgramError, match=message):
         programs.__wrapped__()
+    registry._sound.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match=message):
+            assert registry.first_stages() == BUILT_IN
+        assert registry.build(registry.first_stages(), "overlap").name == "overlap"
+        with pytest.raises(ProgramError, match=f"unknown program 'mine'.*{message}"):
+            registry.build(registry.first_stages(), "mine")
+    finally:
+        registry._sound.cache_clear()
+
+
+def test_of_two_distributions_with_one_name_neither_is_taken():
+    """And nothing depends on the order in which they are found."""
+    entries = [EntryPoint(name, f"{name}_weights", registry.GROUP) for name in ("one", "two")]
+    own = entry_points(group=registry.GROUP, name="dp2erm")
+    for name in ("one", "two"):
+        module = ModuleType(f"{name}_weights")
+        sys.modules[module.__name__] = module
+        exec(new_program("mine", "direct"), module.__dict__)
+        exec(new_program(f"also_{name}", "direct"), module.__dict__)
+    for order in (entries, entries[::-1]):
+        found, complaints = collect([*order, *own])
+        assert "mine" not in found
+        assert list(found) == list(programs())
+        assert len(complaints) == 1
 
 
 def test_a_release_is_conditional_where_the_error_of_the_weights_has_no_public_bound(tmp_path):
@@ -482,6 +511,43 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
         assert release.private is private
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            [('leaf("Z").T @ weights', 'leaf("Z").T @ cp.multiply(leaf("ones"), weights)')],
+            "multiplies the leaves 'Z', 'ones': multiply them in data()",
+        ),
+        (
+            [
+                ("return cp.sum_squares(", 'return leaf("price") * cp.sum_squares('),
+                ('{"Z":', '{"price": 2.0, "Z":'),
+            ],
+            "ask for leaf('price', nonneg=True)",
+        ),
+        (
+            [
+                ("return cp.sum_squares(", 'return -leaf("price") * cp.sum_squares('),
+                ('{"Z":', '{"price": 2.0, "Z":'),
+            ],
+            "is not convex for every value of the leaf 'price'",
+        ),
+        ([("return cp.sum_squares(weights - 1)", "return -cp.sum_squares(weights - 1)")], "is not convex"),
+    ],
+)
+def test_a_program_that_is_not_dpp_is_told_why(changes, message, tmp_path):
+    for report in reports_of(tmp_path / "mine.py", changed("direct", *changes)):
+        (failure,) = report.failures
+        assert "not DPP" in failure.detail
+        assert message in failure.detail
+
+
+def test_an_entropy_of_weights_is_told_what_is_possible(tmp_path):
+    text = changed("direct", ("cp.sum_squares(weights - 1)", "-cp.sum(cp.entr(weights))"))
+    report = reports_of(tmp_path / "mine.py", text)[0]
+    assert any("weights by entropy: a program of kind exponential" in one.detail for one in report.failures)
+
+
 def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command("new-program", "mine", "--kind", "exponential").exit_code == 0
@@ -490,6 +556,15 @@ def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
     again = command("new-program", "mine", "--kind", "direct")
     assert again.exit_code == 2
     assert "exists already" in again.stderr
+    for words, message in (
+        (("numpy",), "would hide the installed module 'numpy'"),
+        (("string",), "would hide the installed module 'string'"),
+        (("yours", "--output", "cvxpy.py"), "would hide the installed module 'cvxpy'"),
+        (("yours", "--output", "yours.txt"), "ends in .py"),
+    ):
+        refused = command("new-program", *words, "--kind", "direct")
+        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+    assert [path.name for path in Path.cwd().iterdir()] == ["mine.py"]
     fine = command("check-program", "mine.py", "--seconds", "0.3")
     assert fine.exit_code == 0
     assert fine.stdout.count("all checks passed") == 2

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from dp2erm_cvx import Domain, release, stability
 from dp2erm_cvx.cli import main
+from dp2erm_cvx.conformance import check_program, programs_of_file
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.plan import Method
 from dp2erm_cvx.program import Box, Program
@@ -206,6 +207,15 @@ def test_added_programs_are_solved_and_certified(monkeypatch):
             np.testing.assert_allclose(value, values[0], rtol=1e-8, atol=1e-8)
 
 
+def test_the_added_loss_conforms(tmp_path):
+    (source,) = [block for block in blocks("adding_a_program.md", "python") if "# hinge_rule.py" in block]
+    path = tmp_path / "hinge_rule.py"
+    path.write_text(source, encoding="utf-8")
+    (cls,) = programs_of_file(path)
+    for report in check_program(cls, seconds=0.1):
+        assert report.passed, str(report)
+
+
 def test_added_second_stage_constants_hold(monkeypatch):
     module = run(blocks("adding_a_program.md", "python")[1:2], monkeypatch)
     domain, theta_bound = Domain(1.0, 1.5), 0.8
@@ -368,7 +378,12 @@ def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeyp
     ran = CliRunner().invoke(main, ["check-program", "matching.py", "--seconds", "0.2", "--json"])
     assert ran.exit_code == 0
     shown = blocks("tutorials/add_a_scheme.md", "text")[0]
-    found = [step for step in steps(f"tutorials/{TIMED}.md") if step[0] == "python"]
+    monkeypatch.setenv("COLUMNS", "80")
+    timed = ("dp2erm new-program", "dp2erm check-program")
+    found = [
+        step for step in steps(f"tutorials/{TIMED}.md") if step[0] != "toml" and not step[1].startswith(timed)
+    ]
+    assert any(step[1].startswith("dp2erm bounds --program matching.py") for step in found)
     for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
         assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
     for outcome in json.loads(ran.stdout)[0]["outcomes"]:

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import traceback
+import warnings
 from typing import Any
 
 import click
@@ -14,11 +15,12 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.cli.audit import audit
 from dp2erm_cvx.cli.bounds import bounds
 from dp2erm_cvx.cli.certify import certify
-from dp2erm_cvx.cli.check_program import check_program, new_program
+from dp2erm_cvx.cli.check_program import check_program
 from dp2erm_cvx.cli.demo import demo
 from dp2erm_cvx.cli.experiment import experiment
 from dp2erm_cvx.cli.fit import fit
 from dp2erm_cvx.cli.ledger import ledger
+from dp2erm_cvx.cli.new_program import new_program
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.plan import plan
 from dp2erm_cvx.cli.predict import predict
@@ -53,7 +55,9 @@ class Guarded(click.Group):
 
     def _code(self, *args: Any, **kwargs: Any) -> int:
         try:
-            returned = super().main(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.showwarning = _warn
+                returned = super().main(*args, **kwargs)
         except click.ClickException as error:
             return _fail(error.format_message(), USAGE)
         except Dp2ermError as error:
@@ -71,11 +75,20 @@ class Guarded(click.Group):
 
 
 def _fail(message: str, code: int) -> int:
+    line = _one_line(message)
+    click.echo(line if code == INTERNAL else f"error: {line}", err=True)
+    return code
+
+
+def _warn(message: Warning | str, *place: Any, **kwargs: Any) -> None:
+    click.echo(f"warning: {_one_line(str(message))}", err=True)
+
+
+def _one_line(message: str) -> str:
     line = " ".join(message.split())
     if len(line) > _WIDEST:  # both ends: what is quoted stands between the name and the complaint
         line = f"{line[: _WIDEST // 2]} ... {line[-_WIDEST // 2 :]}"
-    click.echo(line if code == INTERNAL else f"error: {line}", err=True)
-    return code
+    return line
 
 
 @click.group(

@@ -11,6 +11,7 @@ import click
 from dp2erm_cvx.cli.audit_reference import run_reference
 from dp2erm_cvx.cli.audit_show import VIOLATED, Output, replayed, show
 from dp2erm_cvx.cli.options import WORDS, Number, data_options, setting_options
+from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 
 @click.command(short_help="Search for neighbors that violate a stability bound.", epilog=_EXAMPLE)
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
-@click.option("--program", help="First stage; see dp2erm programs.")
+@click.option("--program", help="First stage: a name of dp2erm programs, or FILE.py.")
 @setting_options
 @data_options
 @click.option("--n", "n_samples", type=Number(), help="Number of records, without DATA [400].")
@@ -64,8 +65,10 @@ def audit(context: click.Context, /, data: str | None, program: str | None, **op
     --solves [80000] to each audit, or divides --seconds among them.
     """
     if options["replay"] is not None:
-        if program is not None or data is not None or options["reference"]:
-            raise DeclarationError("--replay takes the program and the records from the saved pair")
+        if data is not None or options["reference"]:
+            raise DeclarationError("--replay takes the records from the saved pair")
+        if program is not None and known_name(program, "first") == program:
+            raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
         return replayed(options["replay"], options["solver"], options["as_json"])
     command = shlex.join(["dp2erm", *context.meta[WORDS]])
     used = [data, options["domain"], options["checkpoint"], _saved(options, "json"), _saved(options, "npz")]

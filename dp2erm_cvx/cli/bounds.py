@@ -26,11 +26,13 @@ dp2erm bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-
 
 
 @click.command(short_help="Every stability bound of a first stage, side by side.", epilog=_EXAMPLE)
-@click.option("--program", help="First stage; without one --plot compares IPW, entropy balancing and MMD.")
+@click.option(
+    "--program", help="First stage, or FILE.py; without one --plot compares IPW, entropy balancing and MMD."
+)
 @click.option("--n", "n_samples", type=Number(), default=400, show_default=True, help="Number of records.")
 @setting_options
 @domain_options
-@click.option("--second-stage", help="Noise for this second stage [one of gradient radius 1].")
+@click.option("--second-stage", help="Noise for this one, or FILE.py [one of gradient radius 1].")
 @click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
 @click.option("--epsilon", type=Number(), default=1.0, show_default=True, help="Privacy budget.")
 @click.option("--delta", type=Number(), default=0.0, help="Above 0: Gaussian noise, else gamma noise [0].")
@@ -63,6 +65,7 @@ def bounds(program: str | None, as_json: bool, plot: str | None, **options: Any)
         first, loss = first_stage(program, options), UNIT_LOSS
         if named:
             second = second_stage_by_name(named, domain)
+            named = second.name
             loss = second.constants(domain, count_features(domain, second, first, options["n_features"]))
         noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
         rows = bound_rows(first, n, domain, budget, loss=loss, noise=noise)

@@ -1,52 +1,19 @@
-"""``dp2erm check-program`` and ``dp2erm new-program``: a balancing scheme is one file."""
+"""``dp2erm check-program``: everything that the theorems assume of a program, searched for violations."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dp2erm_cvx.cli.options import Number
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.cli.own_program import classes_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.conformance import Report
 
-KINDS = ("exponential", "quadratic", "direct")
-
 _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
-
-
-@click.command(name="new-program", short_help="Write the file of a new first stage from a template.")
-@click.argument("name")
-@click.option(
-    "--kind",
-    type=click.Choice(KINDS),
-    required=True,
-    help="exponential: of a fitted coefficient; quadratic: by a ridged QP; direct: any convex program.",
-)
-@click.option("--output", metavar="FILE", help="[NAME.py]")
-def new_program(name: str, kind: str, output: str | None) -> None:
-    """Write NAME.py, a complete program to edit: its objective, its constants and its theorem."""
-    from dp2erm_cvx.conformance import TEMPLATES
-    from dp2erm_cvx.conformance import new_program as written
-    from dp2erm_cvx.registry import programs
-
-    if name in programs():
-        raise DeclarationError(f"a program named {name!r} is installed already: choose another name")
-    text = written(name, kind)
-    place = Path(output or f"{name}.py")
-    try:
-        with place.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise DeclarationError(f"{place}: exists already; choose another --output") from None
-    except OSError as error:
-        raise DeclarationError(f"{place}: cannot be written: {error.strerror or error}") from None
-    click.echo(f"{place}: {TEMPLATES[kind]}")
-    click.echo(f"Next: edit it, then dp2erm check-program {place}")
 
 
 @click.command(name="check-program", short_help="Run the conformance suite on a program's file.")
@@ -66,7 +33,7 @@ def check_program(program: str, seconds: float, seed: int, as_json: bool) -> int
     from dp2erm_cvx import conformance
     from dp2erm_cvx.cli.screen import progress
 
-    classes = conformance.load_program(program)
+    classes = classes_of(program) if program.endswith(".py") else conformance.load_program(program)
     reports: list[Report] = []
     with progress("checking") as bar:
         task = bar.add_task("checking", total=None)

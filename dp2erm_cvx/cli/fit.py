@@ -23,7 +23,10 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
 @click.option(
-    "--program", default="entropy_balancing", show_default=True, help="First stage; see dp2erm programs."
+    "--program",
+    default="entropy_balancing",
+    show_default=True,
+    help="First stage: a name of dp2erm programs, or FILE.py (FILE.py:CLASS if it holds several).",
 )
 @setting_options
 @second_stage_options

@@ -130,7 +130,7 @@ second_stage_options = _apply(
             "--second-stage",
             default="itr",
             show_default=True,
-            help="Name of a second stage: see dp2erm programs.",
+            help="Second stage: a name of dp2erm programs, or FILE.py.",
         ),
         click.option(
             "--second-set",

@@ -27,7 +27,7 @@ dp2erm plan --program ipw_logistic --second-stage arm_means --covariate-bound 2 
 
 
 @click.command(short_help="Noise and predicted error over a grid, before budget is spent.", epilog=_EXAMPLE)
-@click.option("--program", default="entropy_balancing", show_default=True, help="First stage.")
+@click.option("--program", default="entropy_balancing", show_default=True, help="First stage, or FILE.py.")
 @click.option("--n", "n_samples", required=True, metavar="N,N,...", help="Numbers of records.")
 @click.option("--ridge", metavar="X,X,...", help="Ridges of the first stage [its default].")
 @click.option("--radius", metavar="X,X,...", help="Radii of the first stage [its default].")
@@ -59,12 +59,14 @@ def plan(program: str, as_json: bool, **options: Any) -> None:
     with progress("planning") as bar:
         from dp2erm_cvx.calibration.constants import whole_number
         from dp2erm_cvx.cli.options import numbers
+        from dp2erm_cvx.cli.own_program import known_name
         from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings
         from dp2erm_cvx.cli.stages import second_stage
         from dp2erm_cvx.experiments.plan_grid import grid_size, plan_grid
         from dp2erm_cvx.registry import build, first_stages
 
         domain = read_domain(options)
+        program = known_name(program, "first")
         second = second_stage(options["second_stage"], options, domain.columns or (), domain)
         settings = read_settings({**options, **dict.fromkeys((*AXES, "arm_mass", "degree"))})
         grid = {name: numbers(f"--{name}", options[name]) for name in AXES if options[name] is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.cli.options import names, number_or_text
+from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.reading import read_setting, read_settings
 from dp2erm_cvx.errors import DeclarationError
 
@@ -13,18 +14,20 @@ if TYPE_CHECKING:
     from dp2erm_cvx.program import ConvexSet, FirstStage, SecondStage
 
 
-def first_stage(name: str, options: dict[str, Any]) -> FirstStage:
-    """The first stage called ``name`` with the settings given as flags."""
+def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
+    """The first stage of that name, or in that file, with the settings given as flags."""
     from dp2erm_cvx import registry
 
+    name = known_name(text, "first")
     return registry.build(registry.first_stages(), name, **read_settings(options))
 
 
-def second_stage(name: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain) -> SecondStage:
-    """The second stage called ``name`` with Theta, R and features given as flags."""
+def second_stage(text: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain) -> SecondStage:
+    """The second stage of that name, or in that file, with Theta, R and features given as flags."""
     from dp2erm_cvx import registry
     from dp2erm_cvx.program import ElasticNet
 
+    name = known_name(text, "second")
     settings: dict[str, Any] = {}
     if options["theta_set"] is not None:
         settings["theta_set"] = theta_set(options["theta_set"])
@@ -44,10 +47,11 @@ def second_stage(name: str, options: dict[str, Any], columns: tuple[str, ...], d
     return registry.build(registry.second_stages(), name, **settings)
 
 
-def second_stage_by_name(name: str, domain: Domain) -> SecondStage:
-    """The second stage called ``name`` with its default settings for the domain."""
+def second_stage_by_name(text: str, domain: Domain) -> SecondStage:
+    """The second stage of that name, or in that file, with its default settings for the domain."""
     from dp2erm_cvx import registry
 
+    name = known_name(text, "second")
     return registry.build(registry.second_stages(), name).resolve(domain)
 
 

@@ -12,14 +12,16 @@ from dp2erm_cvx.errors import DeclarationError
 TEMPLATES = {
     "exponential": "weights are a function of a fitted coefficient, with a ridge (Theorem 3)",
     "quadratic": "weights balance features by a ridged quadratic program on one simplex (Theorem 6)",
-    "direct": "any convex program of the weights: no theorem, V = 2n",
+    "direct": "a program of the weights in second-order cones, no entropy: no theorem, V = 2n",
+    "loss": "a second stage: weighted convex losses of <z, theta> - o (Theorems 1 and 2)",
 }
 
 
 def new_program(name: str, kind: str) -> str:
-    """Text of a file that declares a first stage called ``name``.
+    """Text of a file that declares a program called ``name``.
 
-    Raises DeclarationError for a name that is no lower-case Python name, and for an unknown kind.
+    Raises DeclarationError for a name that is no lower-case Python name or that the file needs for itself,
+    and for an unknown kind.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise DeclarationError(f"name = {name!r}: must be a lower-case Python name such as my_weights")
@@ -27,4 +29,8 @@ def new_program(name: str, kind: str) -> str:
         raise DeclarationError(f"kind = {kind!r}: must be one of {', '.join(TEMPLATES)}")
     text = files("dp2erm_cvx.conformance").joinpath(f"templates/{kind}.py.txt").read_text(encoding="utf-8")
     title = "".join(part.capitalize() for part in name.split("_"))
+    if re.search(rf"\b{title}\b", text):
+        raise DeclarationError(
+            f"name = {name!r}: the file uses {title} for something else; choose another name"
+        )
     return text.replace("@NAME@", name).replace("@CLASS@", title)

@@ -11,6 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.program.not_dpp import reason
 
 #: Largest ``parameter_cost`` that is compiled: about 100 bytes each, so 1.5 GB.
 PARAMETER_LIMIT = 1.5e7
@@ -76,7 +77,10 @@ class Compiled:
             cp.Minimize(self.declaration.objective), list(self.declaration.constraints.values())
         )
         if not self.problem.is_dcp(dpp=True):
-            raise ProgramError("the declared problem is not DPP: a re-solve could silently use old data")
+            raise ProgramError(
+                "the declared problem is not DPP, so that a re-solve could silently use old data: "
+                + reason(self.problem, _signs_that_help(declare, data))
+            )
 
     def load(self, data: Mapping[str, Value]) -> None:
         """Set every Parameter from ``data``. Raises ProgramError on a shape that differs."""
@@ -104,6 +108,24 @@ class Compiled:
 def parameter_cost(data: Mapping[str, Value]) -> float:
     """``n^2 p`` summed over the matrices among the data: what compiling them as Parameters costs."""
     return float(sum(np.shape(value)[0] * np.size(value) for value in data.values() if np.ndim(value) == 2))
+
+
+class _SignedLeaves(Leaves):
+    """Declares every leaf as nonnegative that happens to be."""
+
+    def __call__(self, name: str, *, nonneg: bool = False) -> Any:
+        least = np.min(np.asarray(self._data.get(name, -1.0), dtype=np.float64), initial=0.0)
+        return super().__call__(name, nonneg=nonneg or bool(least >= 0.0))
+
+
+def _signs_that_help(declare: Callable[[Leaves], Declaration], data: Mapping[str, Value]) -> set[str]:
+    """Leaves that make a declaration DPP once they are declared as nonnegative, if that helps."""
+    leaves = _SignedLeaves(data, embed=False)
+    declared = declare(leaves)
+    problem = cp.Problem(cp.Minimize(declared.objective), list(declared.constraints.values()))
+    if not problem.is_dcp(dpp=True):
+        return set()
+    return {name for name, leaf in leaves.parameters.items() if leaf.is_nonneg()}
 
 
 def _is_array(value: object) -> bool:

@@ -24,9 +24,10 @@ class DirectFirstStage(FirstStage):
     """minimize ``objective(leaf, w)`` subject to ``sum(w) = n``, ``w >= 0``: the shortest way to a program.
 
     A concrete program states the leaves of its objective (``data``), the objective itself as a convex
-    expression of CVXPY, and its strong convexity in w. It has no smooth form, so that only conic solvers
-    solve it and a duality gap certifies it, with half of the digits; and no theorem, so that V is 2n. This
-    covers any weights of sum n, solved for to whatever accuracy.
+    expression of CVXPY, and its strong convexity in w. Quadratics, norms and absolute values will do; an
+    entropy will not, because its duality gap is not checked. It has no smooth form, so that only conic
+    solvers solve it and a duality gap certifies it, with half of the digits; and no theorem, so that V is 2n.
+    This covers any weights of sum n, solved for to whatever accuracy.
     """
 
     kind: ClassVar[Kind] = Kind.DIRECT

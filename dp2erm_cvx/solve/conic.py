@@ -91,8 +91,9 @@ def _price_of_violations(problem: Any) -> float:
 def _refuse_unchecked_cones(dims: Any) -> None:
     if has_unchecked_cones(dims):
         raise CertificateError(
-            "the duality gap can be checked for quadratic and second-order cone regularizers only; "
-            "state the regularizer without exponential, power or semidefinite atoms"
+            "the duality gap can be checked for quadratic and second-order cone programs only: state the "
+            "objective or regularizer by quadratics, norms and absolute values, without entropy, "
+            "exponential, power or semidefinite atoms (weights by entropy: a program of kind exponential)"
         )
 
 

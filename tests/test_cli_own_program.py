@@ -1,0 +1,157 @@
+"""Programs of the user's own files on the command line, without installing anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx.conformance import new_program
+from dp2erm_cvx.registry import available, programs
+from tests.command_line import FIT, run, write_files
+
+_NO_DATA = ("--covariate-bound", "2", "--outcome-bound", "2", "--n-features", "2")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files()
+    weights, loss = new_program("my_weights", "exponential"), new_program("my_loss", "loss")
+    Path("weights.py").write_text(weights, encoding="utf-8")
+    Path("loss.py").write_text(loss, encoding="utf-8")
+    second = '\n\n@dataclass(frozen=True)\nclass Other(MyWeights):\n    """Too."""\n\n    name = "other"\n'
+    Path("two.py").write_text(weights + second, encoding="utf-8")
+
+
+def done(*words):
+    result = run(*words)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def test_a_release_by_programs_of_two_files(tmp_path):
+    words = (
+        *FIT,
+        "--program",
+        "weights.py",
+        "--set",
+        "radius=2",
+        "--ridge",
+        "0.3",
+        "--second-stage",
+        "loss.py",
+    )
+    written = done(*words, "--json", "--output", "release.json").stdout
+    release = json.loads(written)
+    assert release["private"]
+    assert release["first_stage"] == {"name": "my_weights", "settings": {"ridge": 0.3, "radius": 2}}
+    assert release["second_stage"]["name"] == "my_loss"
+    told = [one for one in release["guarantee"]["assumptions"] if "its author's" in one]
+    assert [name in one for one, name in zip(told, ("MyWeights", "MyLoss"), strict=True)] == [True, True]
+    assert str(tmp_path) not in written
+    # what is not installed is unknown once the command has ended
+    assert dict(available()) == programs()
+    assert "unknown program 'my_loss'" in run("predict", "release.json", "data.csv").stderr
+    table = done("predict", "release.json", "data.csv", "--second-stage", "loss.py").stdout
+    assert len(table.splitlines()) == 201
+
+
+def test_a_file_given_by_its_path_leaves_only_its_name(tmp_path):
+    told = done(*FIT, "--program", tmp_path / "weights.py", "--json").stdout
+    assert "weights" in told
+    assert str(tmp_path) not in told
+    assert tmp_path.name not in told
+
+
+def test_a_plan_and_the_bounds_of_a_file():
+    words = ("--program", "weights.py", *_NO_DATA, "--second-stage", "loss.py")
+    rows = json.loads(done("plan", *words, "--n", "100", "--ridge", "0.5,1", "--json").stdout)
+    assert [row["ridge"] for row in rows] == [0.5, 1]
+    assert rows[0]["V"] > rows[1]["V"]
+    (sharp, *_) = json.loads(done("bounds", *words, "--n", "100", "--ridge", "0.5", "--json").stdout)
+    assert sharp["V"] == rows[0]["V"] or sharp["V"] == pytest.approx(rows[0]["V"], rel=1e-3)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_audit_of_a_file_and_its_worst_pair(workers):
+    words = [
+        "--program",
+        "weights.py",
+        "--ridge",
+        "0.2",
+        "--covariate-bound",
+        "1",
+        "--n",
+        "40",
+        "--solves",
+        "100",
+    ]
+    words += ["--no-page", "--no-tightness", "--save", "pair", "--workers", workers]
+    done("audit", *words)
+    assert "unknown program 'my_weights'" in run("audit", "--replay", "pair").stderr
+    assert "not violated" in done("audit", "--replay", "pair", "--program", "weights.py").stdout
+
+
+def test_one_of_several_is_chosen():
+    refused = run("bounds", "--program", "two.py", "--covariate-bound", "1")
+    assert refused.exit_code == 2
+    assert "choose one of two.py:MyWeights, two.py:Other" in refused.stderr
+    assert (
+        "Stability of other" in done("bounds", "--program", "two.py:Other", "--covariate-bound", "1").stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--program", "two.py:None"], "holds no first stage 'None'; it has MyWeights, Other"),
+        (["--program", "loss.py"], "loss.py: holds no first stage; MyLoss goes with --second-stage"),
+        (
+            ["--second-stage", "weights.py"],
+            "weights.py: holds no second stage; MyWeights goes with --program",
+        ),
+        (["--program", "absent.py"], "absent.py: is no file"),
+        (["--program", "broken.py"], "broken.py, line 2: ZeroDivisionError"),
+        (["--program", "taken.py"], "Uniform is named 'uniform', as dp2erm_cvx.problems.uniform"),
+        (["--program", "weights.py", "--set", "depth=3"], "my_weights has no setting 'depth'"),
+        (["--program", "bare.py"], "has to be a frozen dataclass"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(words, message):
+    Path("broken.py").write_text("x = 1\ny = x / 0\n", encoding="utf-8")
+    Path("taken.py").write_text(new_program("uniform", "direct"), encoding="utf-8")
+    bare = new_program("bare_one", "direct").replace("@dataclass(frozen=True)\n", "")
+    Path("bare.py").write_text(bare, encoding="utf-8")
+    refused = run(*FIT, *words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert message in refused.stderr
+    assert available() == programs()
+
+
+def test_an_error_in_a_file_has_its_line():
+    Path("broken.py").write_text("x = 1\ny = x / 0\n", encoding="utf-8")
+    assert "broken.py, line 2: ZeroDivisionError" in run("check-program", "broken.py").stderr
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_broken_distribution_does_not_stop_the_others(monkeypatch):
+    from importlib.metadata import EntryPoint, entry_points
+
+    from dp2erm_cvx import registry
+
+    entries = [*entry_points(group=registry.GROUP), EntryPoint("absent", "absent_module", registry.GROUP)]
+    monkeypatch.setattr(registry, "entry_points", lambda group: entries)
+    for cached in (registry._sound, registry.programs):
+        cached.cache_clear()
+    try:
+        fine = done(*FIT, "--program", "uniform")
+        assert fine.stderr.startswith("warning: left out: entry point absent = absent_module")
+        for words in (["programs"], ["check-program", "uniform"], [*FIT, "--program", "absent"]):
+            result = run(*words)
+            assert result.exit_code == 2
+            assert "entry point absent = absent_module cannot be imported" in result.stderr
+    finally:
+        for cached in (registry._sound, registry.programs):
+            cached.cache_clear()
