@@ -12,8 +12,6 @@ from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DataError, InfeasibleError, SolverError
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 
-_SIZES = (8, 25)
-
 
 def movement(subject: Subject) -> Outcome:
     """V and the largest weight over certified solves of random and clustered neighbors, with flips."""
@@ -24,7 +22,7 @@ def movement(subject: Subject) -> Outcome:
     largest, pairs, bound = 0.0, 0, None
     end = time.monotonic() + subject.seconds
     try:
-        for n in _SIZES:
+        for n in subject.sizes:
             bound = program.stability(n, check_domain(n))
             for first, second in neighbors(40, n, subject.seed):
                 if time.monotonic() > end and pairs >= 6:
