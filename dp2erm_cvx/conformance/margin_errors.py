@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dp2erm_cvx.domain import Array
@@ -37,9 +39,7 @@ def _understated_error(loss: MarginLoss, name: str, s: Array, size: float) -> st
     stated = getattr(loss, f"{name}_error")(s, np.full(len(s), size))
     if not np.all(stated >= 0.0):
         return f"{name}_error is negative or not a number somewhere"
-    true = np.asarray(at(s.astype(np.longdouble)))
-    if true.dtype != np.longdouble:  # a loss that computes in double precision only
-        true = at(s)
+    true = _extended(at, s)
     for move in (-size, size):
         moved = at(s + move)
         # what s + move rounds by, and what is lost below the extended precision
@@ -51,3 +51,12 @@ def _understated_error(loss: MarginLoss, name: str, s: Array, size: float) -> st
                 f"{size:g}: certificates would claim too much"
             )
     return ""
+
+
+def _extended(function: Callable[[Array], Array], s: Array) -> Array:
+    """In extended precision; in double where the loss cannot do better."""
+    try:
+        found = np.asarray(function(s.astype(np.longdouble)))
+    except TypeError:  # of a compiled function
+        return function(s)
+    return found if found.dtype == np.longdouble else function(s)

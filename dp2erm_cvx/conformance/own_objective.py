@@ -13,7 +13,16 @@ import numpy as np
 from dp2erm_cvx.conformance.company import KEPT, SIZE, Company, companies
 from dp2erm_cvx.conformance.declared_value import DeclaredValue
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import Composite, EntropyFirstStage, ExponentialModel, FirstStage, Instance, Kind
+from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.program import (
+    Composite,
+    EntropyFirstStage,
+    FirstStage,
+    Instance,
+    Kind,
+    LogisticModel,
+    MarginModel,
+)
 
 _ROUNDING = 1e-7
 
@@ -25,7 +34,10 @@ def shared_terms(program: FirstStage, seed: int) -> Iterator[tuple[str, str]]:
     keeps = _needs_arms(program)
     for same_arms in (True,) if keeps else (True, False):
         for company in companies(same_arms=same_arms, seed=seed):
-            bound = [program.instance(records) for records in (*company.here, *company.there)]
+            try:
+                bound = [program.instance(records) for records in (*company.here, *company.there)]
+            except InfeasibleError:
+                continue  # which the check of feasibility judges
             if program.kind is Kind.QUADRATIC:
                 yield from _quadratic(bound, company)
             elif all(one.model is not None for one in bound):
@@ -42,12 +54,11 @@ def _needs_arms(program: FirstStage) -> bool:
 
 def _parametric(program: FirstStage, models: list[Composite], same_arms: bool) -> Iterator[tuple[str, str]]:
     rng = np.random.default_rng(17)
-    # the log of a mean of exponentials is a sum over records at 0 only
-    entropy = isinstance(models[0], ExponentialModel)
+    # the log of a mean of exponentials, which a model of another class may be, is a sum at 0 only
+    everywhere = isinstance(models[0], MarginModel | LogisticModel)
     for size in (0.0, 0.3, 1.0):
         point = models[0].penalty.set.project(size * rng.normal(size=models[0].dimension))
-        summed = size == 0.0 and same_arms if entropy else program.kind is not Kind.CLOSED_FORM
-        if summed:
+        if program.kind is not Kind.CLOSED_FORM and (everywhere or (size == 0.0 and same_arms)):
             yield "terms of the objective", _not_a_sum([model.gradient(point) for model in models])
         at = point if program.kind is not Kind.CLOSED_FORM else np.ones(models[0].dimension)
         logs = [_logs(model.output(at)) for model in models]
@@ -105,4 +116,6 @@ def _form(instance: Instance, records: Records) -> tuple[Array, Array]:
     at_zero, units = value(np.zeros(SIZE)), np.eye(SIZE)[list(KEPT)]
     single = np.array([value(unit) - at_zero for unit in units])
     pairs = np.array([[value(one + other) - at_zero for other in units] for one in units])
+    if not np.all(np.isfinite(pairs)):
+        return np.zeros((1, 1)), np.zeros(1)  # no quadratic form, which its author answers for
     return pairs - single[:, None] - single[None, :], single

@@ -10,18 +10,18 @@ from typing import Any
 
 from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.contributions import contributions
-from dp2erm_cvx.conformance.movement import movement
+from dp2erm_cvx.conformance.movement import measured
 from dp2erm_cvx.conformance.outcome import Outcome, Status, failed, noted, passed
 from dp2erm_cvx.conformance.own_record import own_record
 from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain
 from dp2erm_cvx.conformance.stated_bound import stated_bound
 from dp2erm_cvx.conformance.subject import Subject
-from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, SolverError
 from dp2erm_cvx.program import Box, ConvexSet, ElasticNet, FirstStage, L1Ball, L2Ball, Program, SecondStage
 
 _CHECK = "other settings"
-_FIRST: tuple[Callable[[Subject], Outcome], ...] = (stated_bound, own_record, constants, movement)
-_SECOND: tuple[Callable[[Subject], Outcome], ...] = (contributions, constants)
+
+
 #: In place of a setting that is infinite, which cannot be halved.
 _FINITE = 1.5
 
@@ -34,12 +34,14 @@ def other_settings(subject: Subject) -> Outcome:
     program, tried = subject.program, dict[str, list[str]]()
     end = time.monotonic() + subject.seconds
     variations = [(name, value, other) for name, value, other in _variations(program) if _applies(other)]
-    checks = _FIRST if isinstance(program, FirstStage) else _SECOND
+    checks: tuple[Callable[[Subject], Outcome], ...] = (contributions, constants)
+    if isinstance(program, FirstStage):
+        checks = (stated_bound, own_record, constants, _movement)
     for check in checks:
         for name, value, other in variations:
             if time.monotonic() > end and check is checks[-1]:
                 continue
-            at = dataclasses.replace(subject, program=other, seconds=1e-3, sizes=(8,), evaluations=100)
+            at = dataclasses.replace(subject, program=other, seconds=1e-3, sizes=(8,), evaluations=60)
             found = check(at)
             if found.status is Status.FAILED:
                 return failed(_CHECK, f"{name} = {_told(value)}: {found.check}: {found.detail}")
@@ -52,6 +54,13 @@ def other_settings(subject: Subject) -> Outcome:
     if alone:
         return noted(_CHECK, f"{told}. {', '.join(alone)}: only their defaults were checked")
     return passed(_CHECK, told)
+
+
+def _movement(subject: Subject) -> Outcome:
+    try:
+        return measured(subject)
+    except (InfeasibleError, SolverError, CertificateError) as error:
+        return noted("movement", str(error))  # settings that nobody asked for may be hard to solve
 
 
 def _variations(program: Program) -> Iterator[tuple[str, Any, Program]]:
