@@ -42,7 +42,7 @@ def check_program(program: str, seconds: float, seed: int, as_json: bool) -> int
             def show(done: str, name: str = getattr(cls, "name", cls.__name__)) -> None:
                 bar.update(task, description=f"{name}: {done}")
 
-            reports += conformance.check_program(cls, seconds=seconds, seed=int(seed), done=show)
+            reports += conformance.check_program(cls, seconds=seconds, seed=seed, done=show)
     if as_json:
         click.echo(json.dumps([report.to_dict() for report in reports], indent=2))
     else:
@@ -66,5 +66,5 @@ def _print(report: Report) -> None:
         word = Text(f"  {outcome.status.value}", style=_STYLES[outcome.status.value])
         table.add_row(word, outcome.check, outcome.detail)
     screen.print(table)
-    screen.print("  all checks passed" if report.passed else f"  {len(report.failures)} failed")
+    screen.print(f"  {report.conclusion}")
     screen.print()

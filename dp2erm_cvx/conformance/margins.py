@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from dp2erm_cvx.conformance.margin_errors import understated
 from dp2erm_cvx.conformance.samples import N_FEATURES, standard_records
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.program import MarginLoss, SeparableFirstStage
 
 _STEP = 1e-4
@@ -22,27 +23,65 @@ def wrong_margin(program: SeparableFirstStage, domain: Domain, radius: float) ->
 def wrong_loss(loss: MarginLoss, reach: float) -> str:
     """Slope, curvature and their bounds against differences over ``|s| <= reach``."""
     s = np.linspace(-reach, reach, 2001)
+    wrong = _not_numbers(loss, s, reach) or _wrong_slope(loss, s, reach)
+    if wrong or math.isinf(loss.concordance):
+        return wrong or understated(loss, s)
+    return _wrong_curvature(loss, s) or understated(loss, s)
+
+
+def overflow(loss: MarginLoss, reach: float) -> str:
+    """What is wrong where a loss has no finite slope and curvature over ``|s| <= reach``, or nothing."""
+    bounds = loss.largest_slope(reach), loss.largest_curvature(reach)
+    if all(math.isfinite(bound) for bound in bounds):
+        return ""
+    name = type(loss).__name__
+    if math.isinf(reach):
+        return (
+            f"{name} overflows without a ball: its slope or curvature is unbounded over all coefficients. "
+            "State ball(domain), a radius that no minimizer exceeds, or declare a radius"
+        )
+    return (
+        f"{name} overflows within the ball: at margins up to {reach:.3g} its slope or curvature is {bounds}"
+    )
+
+
+def _not_numbers(loss: MarginLoss, s: Array, reach: float) -> str:
+    for name in ("value", "slope", "curvature"):
+        if not np.all(np.isfinite(getattr(loss, name)(s))):
+            return f"the {name} of the loss is not a finite number somewhere within reach"
+    for name in ("largest_slope", "largest_curvature"):
+        within, anywhere = (float(getattr(loss, name)(far)) for far in (reach, math.inf))
+        if math.isnan(within) or math.isnan(anywhere):
+            where = reach if math.isnan(within) else math.inf
+            return f"{name}({where:g}) is not a number: without a radius the reach is inf"
+        if anywhere < within:
+            return f"{name}(inf) is less than {name}({reach:g})"
+    return ""
+
+
+def _wrong_slope(loss: MarginLoss, s: Array, reach: float) -> str:
     slope, curvature = loss.slope(s), loss.curvature(s)
     scale = 1.0 + np.abs(slope)
     differences = (loss.value(s + _STEP) - loss.value(s - _STEP)) / (2 * _STEP)
-    jumps = math.isinf(loss.concordance)
-    if np.max(np.abs(differences - slope) / scale) > (1e-3 if jumps else 1e-5):
+    if not np.max(np.abs(differences - slope) / scale) <= (1e-3 if math.isinf(loss.concordance) else 1e-5):
         return "the slope of the loss is not the derivative of its value"
-    change = np.diff(slope)
-    if np.min(change / scale[1:]) < -1e-9:
+    if not np.min(np.diff(slope) / scale[1:]) >= -1e-9:
         return "the loss is not convex"
-    if np.max(np.abs(slope)) > loss.largest_slope(reach) * (1 + 1e-9):
+    if not np.max(np.abs(slope)) <= loss.largest_slope(reach) * (1 + 1e-9):
         return "largest_slope is less than a slope within reach"
-    if np.max(curvature) > loss.largest_curvature(reach) * (1 + 1e-9):
+    if not np.max(curvature) <= loss.largest_curvature(reach) * (1 + 1e-9):
         return "largest_curvature is less than a curvature within reach"
-    if jumps:
-        return ""
+    return ""
+
+
+def _wrong_curvature(loss: MarginLoss, s: Array) -> str:
+    curvature = loss.curvature(s)
     # |phi'''| <= c phi'': the curvature changes by a factor of at most exp(c h) over h
     factor = np.expm1(loss.concordance * float(s[1] - s[0])) * (1 + 1e-6)
     if np.any(np.abs(np.diff(curvature)) > factor * curvature[1:] + 1e-12):
         return "the curvature changes faster than concordance allows"
     slopes = (loss.slope(s + _STEP) - loss.slope(s - _STEP)) / (2 * _STEP)
-    if np.max(np.abs(slopes - curvature) / (1.0 + curvature)) > 1e-5:
+    if not np.max(np.abs(slopes - curvature) / (1.0 + curvature)) <= 1e-5:
         return "the curvature of the loss is not the derivative of its slope"
     return ""
 

@@ -47,6 +47,21 @@ class Report:
         """The checks that failed."""
         return tuple(outcome for outcome in self.outcomes if outcome.status is Status.FAILED)
 
+    @property
+    def notes(self) -> tuple[Outcome, ...]:
+        """The checks that neither passed nor failed, for a reader to judge."""
+        return tuple(outcome for outcome in self.outcomes if outcome.status is Status.NOTED)
+
+    @property
+    def conclusion(self) -> str:
+        """In one line; what a reader has to judge is no pass."""
+        if self.failures:
+            return f"{len(self.failures)} failed"
+        if not self.notes:
+            return "all checks passed"
+        count = f"{len(self.notes)} note{'s' if len(self.notes) > 1 else ''}"
+        return f"no check failed; {count} to read: {', '.join(note.check for note in self.notes)}"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
         return {
@@ -55,13 +70,16 @@ class Report:
             "kind": self.kind,
             "proved": self.proved,
             "passed": self.passed,
+            "conclusion": self.conclusion,
             "outcomes": [
                 {"check": o.check, "status": o.status.value, "detail": o.detail} for o in self.outcomes
             ],
         }
 
     def __str__(self) -> str:
-        lines = [f"{self.program}: {'passed' if self.passed else 'FAILED'} ({self.kind}: {self.proved})"]
+        lines = [
+            f"{self.program}: {'FAILED' if self.failures else self.conclusion} ({self.kind}: {self.proved})"
+        ]
         lines += [f"  {o.status.value:<6} {o.check}: {o.detail}" for o in self.outcomes]
         return "\n".join(lines)
 

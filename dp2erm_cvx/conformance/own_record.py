@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
-from dp2erm_cvx.conformance.samples import N_FEATURES, neighbors, standard_records
+from dp2erm_cvx.conformance.own_objective import shared_terms
+from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, neighbors, standard_records
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, KernelFirstStage, SeparableFirstStage
@@ -20,7 +21,7 @@ def own_record(subject: Subject) -> Outcome:
     """Rows, weights and kernel entries of records among others, against those of each record alone.
 
     A quantity that is centered, scaled or ranked by the sample differs: one changed record then changes the
-    terms of all others, which no theorem of these kinds covers.
+    terms of all others, which no theorem of these kinds covers. Then the objective that is solved.
     """
     check, program = "own record", subject.program
     assert isinstance(program, FirstStage)
@@ -30,9 +31,13 @@ def own_record(subject: Subject) -> Outcome:
         if together.shape != alone.shape or not np.max(np.abs(together - alone)) <= _ROUNDING * scale:
             return failed(check, f"{what}: depends on the other records, which no theorem covers")
         compared[what] = None
+    for what, wrong in shared_terms(program.resolve(check_domain()), subject.seed):
+        if wrong:
+            return failed(check, f"{wrong}, which no theorem of kind {program.kind.value!r} covers")
+        compared[what] = None
     if not compared:
-        return noted(check, "nothing that is asked for record by record")
-    return passed(check, f"{', '.join(compared)}: the same alone as among others")
+        return noted(check, f"nothing to compare: {program.kind.proved}")
+    return passed(check, f"{', '.join(compared)}: a record's own, whatever the others are")
 
 
 def _all_pairs(program: FirstStage) -> Iterator[tuple[str, Array, Array]]:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 
 from dp2erm_cvx.conformance.balance import balance
 from dp2erm_cvx.conformance.constants import constants
+from dp2erm_cvx.conformance.contributions import contributions
 from dp2erm_cvx.conformance.convexity import model_and_declaration, strong_convexity
 from dp2erm_cvx.conformance.fixed_set import fixed_set
 from dp2erm_cvx.conformance.movement import audit, movement
 from dp2erm_cvx.conformance.outcome import Outcome, Report, Status, failed
 from dp2erm_cvx.conformance.own_record import own_record
+from dp2erm_cvx.conformance.perturbation import perturbation
 from dp2erm_cvx.conformance.reach import reach
+from dp2erm_cvx.conformance.settings import other_settings
 from dp2erm_cvx.conformance.solving import agreement, feasibility
 from dp2erm_cvx.conformance.stated_bound import stated_bound
 from dp2erm_cvx.conformance.statement import declaration, kind, statement
@@ -20,6 +23,7 @@ from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import FirstStage, Kind, Program
+from dp2erm_cvx.stability.declared import sample_size
 
 Check = Callable[[Subject], Outcome]
 
@@ -37,7 +41,15 @@ _FIRST: tuple[Check, ...] = (
     audit,
     reach,
 )
-_SECOND: tuple[Check, ...] = (*_BOTH, model_and_declaration, fixed_set, constants, reach)
+_SECOND: tuple[Check, ...] = (
+    *_BOTH,
+    model_and_declaration,
+    fixed_set,
+    perturbation,
+    contributions,
+    constants,
+    reach,
+)
 
 
 def check_program(
@@ -67,8 +79,10 @@ def check_program(
         or not all(isinstance(settings, Mapping) for settings in examples)
     ):
         raise ProgramError(f"{program.__name__}: examples must be a tuple of one dict of settings or more")
-    for settings in examples:
-        yield _examined(program, dict(settings), seconds, int(seed), done)
+    seed = sample_size(seed, name="seed", at_least=0)
+    for index, settings in enumerate(examples):
+        # other settings than the examples once, beside the first of them
+        yield _examined(program, dict(settings), seconds, seed, done, beside=index == 0)
 
 
 def _examined(
@@ -77,6 +91,7 @@ def _examined(
     seconds: float,
     seed: int,
     done: Callable[[str], None] | None,
+    beside: bool,
 ) -> Report:
     first = issubclass(cls, FirstStage)
     name = str(getattr(cls, "name", cls.__name__))
@@ -93,12 +108,18 @@ def _examined(
     except (Dp2ermError, TypeError) as error:
         return Report(name, settings, stage, proved, (failed("settings", f"{error}"),))
     outcomes: list[Outcome] = []
-    for check in _FIRST if first else _SECOND:
+    checks = _FIRST if first else _SECOND
+    for check in checks:
         outcomes.append(_ran(check, subject))
         if done is not None:
             done(outcomes[-1].check)
         if outcomes[-1].status is Status.FAILED and check is declaration:
             break  # what comes after would fail for the same reason
+    report = Report(name, subject.program.settings(), stage, proved, tuple(outcomes))
+    if beside and report.passed:
+        outcomes.append(_ran(other_settings, subject))
+        if done is not None:
+            done(outcomes[-1].check)
     return Report(name, subject.program.settings(), stage, proved, tuple(outcomes))
 
 

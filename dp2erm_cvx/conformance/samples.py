@@ -14,9 +14,24 @@ N_FEATURES = 3
 
 
 def check_domain(n_samples: int = 60) -> Domain:
-    """The universe of the checks: 3 covariates in [-1, 1], an intercept of 1, an arm floor of a tenth."""
-    floor = max(2, n_samples // 10)
-    return Domain(math.hypot(math.sqrt(N_FEATURES), 1.0), 5.0, intercept=1.0, arm_floor=floor)
+    """The universe of the checks: 3 covariates in [-1, 1], an intercept, an arm floor of a tenth.
+
+    Not round, so that M^2 is not 2 M and no other slip of a formula goes unseen.
+    """
+    return Domain(math.hypot(math.sqrt(N_FEATURES), 1.2), 4.7, intercept=1.2, arm_floor=_floor(n_samples))
+
+
+def other_domains(n_samples: int = 60) -> tuple[Domain, ...]:
+    """Universes of other scales, in one of which M^2 is less than M: constants must hold there as well."""
+    floor = _floor(n_samples)
+    return (
+        Domain(0.37, 0.83, intercept=0.11, arm_floor=floor),
+        Domain(6.3, 0.29, intercept=1.7, arm_floor=floor),
+    )
+
+
+def _floor(n_samples: int) -> int:
+    return max(2, n_samples // 10)
 
 
 def standard_records(n_samples: int = 60, seed: int = 0) -> Records:
@@ -79,3 +94,9 @@ def unequal_weights(n_samples: int, seed: int = 1) -> Array:
     raw = np.random.default_rng(seed).uniform(0.2, 3.0, n_samples)
     weights: Array = raw * (n_samples / math.fsum(raw))
     return weights
+
+
+def one_record(domain: Domain, record: Array) -> Records:
+    """Of a point (x, a) or (x, a, y - center) that a search tries."""
+    y = record[N_FEATURES + 1] if len(record) > N_FEATURES + 1 else 0.0
+    return domain.records(record[None, :N_FEATURES], [int(record[N_FEATURES])], [y])

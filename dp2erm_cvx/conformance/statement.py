@@ -7,11 +7,12 @@ import sys
 
 import numpy as np
 
+from dp2erm_cvx.conformance.margins import overflow
 from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
-from dp2erm_cvx.conformance.samples import neighbors, standard_records
+from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, neighbors, standard_records
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import ProgramError
-from dp2erm_cvx.program import Compiled, FirstStage, Kind
+from dp2erm_cvx.program import Compiled, FirstStage, Kind, SeparableFirstStage, WeightedMarginLoss
 
 _FACTS = ("name", "formula", "cone", "citation", "theorem")
 
@@ -53,6 +54,8 @@ def kind(subject: Subject) -> Outcome:
 def declaration(subject: Subject) -> Outcome:
     """DPP; every datum a Parameter that enters the problem; names that agree."""
     check = "declaration"
+    if wrong := _overflow(subject):
+        return failed(check, wrong)
     instance = subject.bind(standard_records())
     try:
         compiled = Compiled(instance.program.declare, instance.data)
@@ -87,3 +90,15 @@ def _constants_of_records(subject: Subject) -> bool:
 
 def _equal(one: object, other: object) -> bool:
     return bool(np.all(np.asarray(one == other)))
+
+
+def _overflow(subject: Subject) -> str:
+    """Of a loss that is unbounded over the set that its coefficient is searched in."""
+    domain = check_domain()
+    program = subject.program.resolve(domain)
+    if isinstance(program, SeparableFirstStage):
+        return overflow(program.loss, program.row_bound(domain) * program.ball(domain))
+    if isinstance(program, WeightedMarginLoss):
+        bounds, p = program.row_bounds(domain, N_FEATURES), subject.n_parameters(domain)
+        return overflow(program.loss, bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p))
+    return ""

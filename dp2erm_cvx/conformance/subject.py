@@ -14,11 +14,16 @@ from dp2erm_cvx.solve import Solution, solve
 
 @dataclass(frozen=True)
 class Subject:
-    """``program`` at one choice of settings; ``seconds`` for each search, seeded with ``seed``."""
+    """``program`` at one choice of settings; ``seconds`` for each search, seeded with ``seed``.
+
+    ``sizes`` are those of neighbors whose weights are compared, ``evaluations`` those of each constant.
+    """
 
     program: Program
     seconds: float
     seed: int
+    sizes: tuple[int, ...] = (8, 25)
+    evaluations: int = 600
 
     def bind(self, records: Records, *, gamma: float = 0.05, noise: float = 1.0) -> Instance:
         """The program on records; a second stage with unequal weights and random noise."""

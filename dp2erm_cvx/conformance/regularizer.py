@@ -1,0 +1,62 @@
+"""Whether the strong convexity that is credited against gamma is that of the regularizer alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dp2erm_cvx.conformance.perturbation import points_of, smooth_of
+from dp2erm_cvx.conformance.samples import N_FEATURES, edge_records, one_record, standard_records
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.program import Composite, SecondStage
+from dp2erm_cvx.stability import record_domain
+
+_STEP = 1e-4
+#: Differences of gradients over such a step are good to about this much of the largest curvature.
+_ROUNDING = 1e-6
+
+
+def undeclared_curvature(program: SecondStage, domain: Domain, seed: int) -> str:
+    """What is wrong about mu_R, or nothing.
+
+    With gamma = 0 and all weight on one record the loss curves in few directions: what is left in the others
+    is the regularizer's, and no more may be declared.
+    """
+    declared = program.loss_constants(domain, N_FEATURES).strong_convexity
+    if declared == 0.0:
+        return ""
+    least = np.inf
+    for records, weights in _lonely(domain, seed):
+        model = smooth_of(program.instance(records, weights, gamma=0.0))
+        for theta in points_of(program, records, seed):
+            least = min(least, *(found / records.n_samples for found in _curvatures(model, theta)))
+            if not least >= declared * (1 - _ROUNDING) - _ROUNDING * model.smoothness / records.n_samples:
+                return (
+                    f"strong_convexity (mu_R) is declared {declared:.4g}, and with gamma = 0 and all "
+                    f"weight on one record the curvature is {max(least, 0.0):.4g}: the regularizer's "
+                    "counts, not the loss's"
+                )
+    return ""
+
+
+def _lonely(domain: Domain, seed: int) -> Iterator[tuple[Records, Array]]:
+    """Datasets with all weight on their first record."""
+    region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound)
+    rng = np.random.default_rng([seed, 19])
+    corners = [one_record(domain, region.project(corner)) for corner in region.vertices[::5]]
+    drawn = [one_record(domain, region.draw(rng)) for _ in range(4)]
+    for records in (*corners, *drawn, standard_records(6), edge_records()["duplicate rows"]):
+        weights = np.zeros(records.n_samples)
+        weights[0] = records.n_samples
+        yield records, weights
+
+
+def _curvatures(model: Composite, theta: Array) -> Iterator[float]:
+    """Least eigenvalue of the Hessian, and the same by differences of the gradient along its directions."""
+    values, directions = np.linalg.eigh(model.hessian(theta))
+    yield float(values[0])
+    for direction in directions.T:
+        step = _STEP * direction
+        change = model.gradient(theta + step) - model.gradient(theta - step)
+        yield float(change @ direction) / (2 * _STEP)

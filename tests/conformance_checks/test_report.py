@@ -1,0 +1,118 @@
+"""What a run says at its end, and about settings that no example tries."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.conformance import Status, check_program, new_program
+from dp2erm_cvx.conformance.outcome import Report, failed, noted, passed
+from dp2erm_cvx.conformance.settings import other_settings
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.problems.overlap import OverlapWeights
+from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.program import ClosedFormWeights
+from tests.command_line import run as command
+from tests.conformance_checks.planted import derived, judged, refuted
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "conclusion"),
+    [
+        ((passed("a", ""),), "all checks passed"),
+        ((passed("a", ""), noted("b", "")), "no check failed; 1 note to read: b"),
+        ((noted("a", ""), noted("b", "")), "no check failed; 2 notes to read: a, b"),
+        ((noted("a", ""), failed("b", "")), "1 failed"),
+    ],
+)
+def test_a_note_is_no_pass(outcomes, conclusion):
+    report = Report("mine", {}, "direct", "", outcomes)
+    assert report.conclusion == report.to_dict()["conclusion"] == conclusion
+
+
+def test_a_theorem_of_another_name_is_to_be_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = new_program("mine", "exponential")
+    returned = "return stability.separable(n_samples, self.mu, **vars(self.constants(domain)))"
+    assert returned in text
+    refined = (
+        "found = stability.separable(n_samples, self.mu, **vars(self.constants(domain)))\n"
+        '        return dataclasses.replace(found, V=found.V / 2, theorem="Theorem 3, refined")'
+    )
+    text = text.replace(returned, refined).replace(
+        "from dataclasses", "import dataclasses\nfrom dataclasses", 1
+    )
+    Path("mine.py").write_text(text, encoding="utf-8")
+    ran = command("check-program", "mine.py", "--seconds", "0.1")
+    assert "all checks passed" not in ran.stdout
+    assert "1 note to read: stated bound" in ran.stdout
+    (first, _) = json.loads(command("check-program", "mine.py", "--seconds", "0.1", "--json").stdout)
+    assert first["conclusion"] == "no check failed; 1 note to read: stated bound"
+
+
+@dataclasses.dataclass(frozen=True)
+class Strata(ClosedFormWeights):
+    """Weights of strata, bounded without the complements of their probabilities."""
+
+    low: float = 0.5
+    high: float = 0.5
+    column: int = 0
+
+    name = "strata"
+    theorem = "V = 2 w_max"
+
+    def __post_init__(self):
+        if not (0 < self.low < 1 and 0 < self.high < 1):
+            raise DeclarationError("low, high: must be between 0 and 1")
+
+    def unnormalized(self, records):
+        treated = np.where(records.covariates[:, self.column] < 0, self.low, self.high)
+        return 1 / np.where(records.a == 1, treated, 1 - treated)
+
+    def bound(self, n_samples, domain):
+        log_range = abs(np.log(self.low) - np.log(self.high))
+        return stability.known_coefficient(n_samples, 1.0, float(log_range))
+
+
+def test_a_bound_that_is_right_at_the_defaults_only_is_found():
+    refuted(other_settings, Strata(), "low = 0.25: stated bound: ")
+
+
+def test_settings_that_nothing_tries_are_named():
+    class Tried(Strata):
+        name = "tried"
+        examples = ({}, {"high": 0.7})
+
+        def bound(self, n_samples, domain):
+            both = (self.low, self.high, 1 - self.low, 1 - self.high)
+            return stability.known_coefficient(n_samples, 1.0, float(np.log(max(both) / min(both))))
+
+    found = judged(other_settings, Tried())
+    assert found.status is Status.NOTED
+    assert "low = 0.25; high = 0.25: nothing found" in found.detail
+    assert found.detail.endswith("column: only their defaults were checked")
+
+
+def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
+    found = judged(other_settings, OverlapWeights())
+    assert found.status is Status.PASSED
+    assert "radius = 1.5" in found.detail
+    assert judged(other_settings, Uniform()).status is Status.PASSED  # there are none
+    assert judged(other_settings, derived(OverlapWeights)(ridge=2.0, radius=3.0)).detail == (
+        "ridge = 1, 4; radius = 1.5, 6: nothing found"
+    )
+
+
+@pytest.mark.parametrize("seed", ["x", "-1", "0.5"])
+def test_a_seed_that_is_none_is_a_usage_error(seed):
+    ran = command("check-program", "uniform", "--seed", seed)
+    assert ran.exit_code == 2
+    assert "seed" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+    with pytest.raises(DeclarationError, match="seed"):
+        list(check_program(Uniform, seed=seed))  # type: ignore[arg-type]
