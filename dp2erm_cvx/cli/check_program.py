@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from dp2erm_cvx.cli.options import Number
-from dp2erm_cvx.cli.own_program import classes_of
 
 if TYPE_CHECKING:
     from dp2erm_cvx.conformance import Report
@@ -33,7 +32,7 @@ def check_program(program: str, seconds: float, seed: int, as_json: bool) -> int
     from dp2erm_cvx import conformance
     from dp2erm_cvx.cli.screen import progress
 
-    classes = classes_of(program) if program.endswith(".py") else conformance.load_program(program)
+    classes = conformance.load_program(program)
     reports: list[Report] = []
     with progress("checking") as bar:
         task = bar.add_task("checking", total=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
-import os
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -42,22 +41,12 @@ def known_name(text: str, stage: str) -> str:
     return name
 
 
-def classes_of(path: str) -> list[type[Program]]:
-    """Every program of a file, which is executed. Raises ProgramError, with the line of what went wrong."""
-    from dp2erm_cvx.conformance import programs_of_file
-
-    full = os.path.abspath(path)  # as Python names it, or an error could not be traced to its line
-    try:
-        return programs_of_file(full)
-    except ProgramError as error:
-        raise ProgramError(str(error).replace(full, path)) from None
-
-
 def _chosen(path: str, chosen: str | None, stage: str) -> type[Program]:
+    from dp2erm_cvx.conformance import programs_of_file
     from dp2erm_cvx.program import FirstStage
 
     by_stage: dict[str, dict[str, type[Program]]] = {"first": {}, "second": {}}
-    for cls in classes_of(path):
+    for cls in programs_of_file(path):
         by_stage["first" if issubclass(cls, FirstStage) else "second"][cls.__name__] = cls
     fitting = by_stage[stage]
     if not fitting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -73,7 +74,7 @@ def _line(error: BaseException, path: Path) -> str:
         return f", line {error.lineno}"
     trace, found = error.__traceback__, 0
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
+        if trace.tb_frame.f_code.co_filename in (str(path), os.path.abspath(path)):
             found = trace.tb_lineno
         trace = trace.tb_next
     return f", line {found}" if found else ""

@@ -102,6 +102,8 @@ def _panel(
         low, high = line[value] - line[f"{value}_half"], line[value] + line[f"{value}_half"]
         ax.fill_between(line["epsilon"], low, high, color=style["color"], alpha=0.15, linewidth=0)
         shares.setdefault(f"{line['effective_share'].mean():.3f}", []).append(family)
+    if len(private_free):
+        shares.setdefault(f"{private_free['effective_share'].iloc[0]:.3f}", []).append("without privacy")
     ax.set_xscale("log")
     plain(ax)
     if len(shares) == 1:

@@ -119,6 +119,10 @@ def study_table(treated):
                 {**head, "family": family, "noise": noise, "epsilon": epsilon, "effective_share": share}
                 | {"accuracy": 0.50 + 0.003 * epsilon, "value": 4.0 + 0.01 * epsilon}
             )
+        rows.append(
+            {**head, "family": "non-private", "noise": "none", "epsilon": float("inf")}
+            | {"accuracy": 0.6, "value": 4.2, "effective_share": 0.8}
+        )
     for scheme, accuracy in (("treat all", treated), ("treat none", 1 - treated)):
         rows.append(
             {"scenario": "tree", "replicate": 0, "scheme": scheme, "status": "done"}
@@ -136,7 +140,7 @@ def test_panels_tell_effective_sample_sizes_and_hold_every_line():
     assert_inside(figure)
     for ax in figure.axes:
         (told,) = (text.get_text().replace("\n", " ") for text in ax.texts)
-        assert told == "effective sample size / n: 1.000 sharp, auto; 0.900 paper"
+        assert told == "effective sample size / n: 1.000 sharp, auto; 0.900 paper; 0.800 without privacy"
         low, high = ax.get_ylim()
         heights = [height for line in ax.lines for height in line.get_ydata()]
         assert low < min(heights) <= 0.39
