@@ -50,7 +50,7 @@ def collect(entries: Iterable[EntryPoint]) -> tuple[Found, tuple[str, ...]]:
 
 
 def _own(entry: EntryPoint) -> bool:
-    return entry.value.split(".")[0] == "dp2erm_cvx"
+    return entry.dist is not None and entry.dist.name.replace("_", "-") == "dp2erm-cvx"
 
 
 def _offered(entry: EntryPoint) -> Found:

@@ -511,6 +511,20 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
         assert release.private is private
 
 
+def test_why_a_program_is_not_dpp_is_the_same_for_all_records(tmp_path):
+    """A private fit shows the message, after its budget was charged."""
+    product = ("return cp.sum_squares(", 'return leaf("y") @ cp.square(weights) + cp.sum_squares(')
+    path = tmp_path / "mine.py"
+    path.write_text(changed("direct", product, ('{"Z":', '{"y": records.y, "Z":')), encoding="utf-8")
+    (cls,) = programs_of_file(path)
+    X, a, told = np.zeros((8, 2)), np.arange(8) % 2, set()
+    for y in (np.ones(8), -np.ones(8)):
+        with pytest.raises(ProgramError, match=r"leaf\('y', nonneg=True\)") as caught:
+            PrivateTwoStageERM(Domain(1.0, 2.0), Budget(1.0), cls(), "arm_means").fit(X, a, y)
+        told.add(str(caught.value))
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

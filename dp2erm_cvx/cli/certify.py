@@ -141,7 +141,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
     built = default_programs(n_columns)
     if programs:
         by_name = {program.name: program for program in built}
-        known = registry.programs()
+        known = registry.available()
         built = [
             registry.build(known, name, **settings) if settings or name not in by_name else by_name[name]  # type: ignore[misc]
             for name in programs

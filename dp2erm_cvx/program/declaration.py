@@ -111,21 +111,20 @@ def parameter_cost(data: Mapping[str, Value]) -> float:
 
 
 class _SignedLeaves(Leaves):
-    """Declares every leaf as nonnegative that happens to be."""
+    """Declares every leaf as nonnegative. Whether it is must not be told: a private fit shows the error."""
 
     def __call__(self, name: str, *, nonneg: bool = False) -> Any:
-        least = np.min(np.asarray(self._data.get(name, -1.0), dtype=np.float64), initial=0.0)
-        return super().__call__(name, nonneg=nonneg or bool(least >= 0.0))
+        return super().__call__(name, nonneg=True)
 
 
 def _signs_that_help(declare: Callable[[Leaves], Declaration], data: Mapping[str, Value]) -> set[str]:
-    """Leaves that make a declaration DPP once they are declared as nonnegative, if that helps."""
+    """Leaves that make a declaration DPP once all are declared as nonnegative, if that helps."""
     leaves = _SignedLeaves(data, embed=False)
     declared = declare(leaves)
     problem = cp.Problem(cp.Minimize(declared.objective), list(declared.constraints.values()))
     if not problem.is_dcp(dpp=True):
         return set()
-    return {name for name, leaf in leaves.parameters.items() if leaf.is_nonneg()}
+    return set(leaves.parameters)
 
 
 def _is_array(value: object) -> bool:

@@ -12,7 +12,7 @@ from cvxpy.utilities import scopes
 def reason(problem: Any, signed: set[str]) -> str:
     """What is wrong with the smallest expression that is not DPP, and what to do.
 
-    ``signed`` are the leaves that make the problem DPP once they are declared as nonnegative, if they do.
+    ``signed`` are the leaves that make the problem DPP once all are declared as nonnegative, if they do.
     """
     with scopes.dpp_scope():
         found = next((node for part in _parts(problem) for node in _smallest(part)), None)
@@ -24,7 +24,7 @@ def reason(problem: Any, signed: set[str]) -> str:
     quoted = ", ".join(map(repr, leaves))
     if unsigned := [name for name in leaves if name in signed]:
         asked = ", ".join(f"leaf({name!r}, nonneg=True)" for name in unsigned)
-        return f"{_shown(found)} is convex only where a leaf is known to be nonnegative: ask for {asked}"
+        return f"{_shown(found)} is convex only where a leaf is nonnegative: if it always is, ask for {asked}"
     if len(leaves) > 1:
         return f"{_shown(found)} multiplies the leaves {quoted}: multiply them in data(), and ask for one"
     return (

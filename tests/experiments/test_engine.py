@@ -133,6 +133,23 @@ def test_cells_of_another_design_are_not_mixed_in(tmp_path):
     assert json.loads((tmp_path / "design.json").read_text())["design"]["cells"] == 6
 
 
+@pytest.mark.parametrize("content", [None, "", "[]"])
+def test_cells_of_a_folder_without_its_marker_are_not_mixed_in(tmp_path, content):
+    run(Draws(), DESIGN, tmp_path)
+    (tmp_path / "design.json").unlink()
+    if content is not None:
+        (tmp_path / "design.json").write_text(content)
+    with pytest.raises(DataError, match=r"for want of design.json: .* or delete this one"):
+        run(Draws(), DESIGN, tmp_path)
+
+
+def test_another_run_in_the_folder_takes_nothing_away(tmp_path):
+    one, two = (engine_store.Store(tmp_path, "draws", DESIGN) for _ in range(2))
+    one.keep_shared({"a": 1})
+    two.keep_shared({"b": 2})
+    assert one.shared() == {"a": 1, "b": 2}
+
+
 def test_cells_of_other_code_are_not_mixed_in(tmp_path, monkeypatch):
     run(Draws(), DESIGN, tmp_path)
     monkeypatch.setattr(engine_store, "code_digest", lambda: "other")
@@ -153,6 +170,9 @@ def test_the_code_is_known_by_every_name_and_content(tmp_path):
     assert len(seen) == 3
     (tmp_path / "notes.txt").write_text("no code")
     assert digest_of([("package", tmp_path)]) in seen
+    (tmp_path / "data.csv").write_text("1,2\n")
+    assert digest_of([("package", tmp_path)]) not in seen
+    (tmp_path / "data.csv").unlink()
     # programs are the same code inside the package and beside it
     assert digest_of([("package", tmp_path), ("package/inner", tmp_path / "inner")]) in seen
     assert code_digest() == code_digest()

@@ -54,10 +54,11 @@ class Store:
             "code": code_digest(),
         }
         marker = self.folder / "design.json"
-        if marker.exists():
-            known = json.loads(marker.read_text(encoding="utf-8"))
+        known = _marks(marker)
+        if known is not None or any(self.cells.iterdir()):
             for key, what in _MARKS.items():
-                if known.get(key) != label[key]:
+                if known is None or known.get(key) != label[key]:
+                    what = "nobody knows what, for want of design.json" if known is None else what
                     advice = "choose another folder (--output-dir) or delete this one"
                     raise DataError(f"{folder}: holds cells of {what}: {advice}")
         else:
@@ -73,8 +74,9 @@ class Store:
         return found if isinstance(found, dict) else {}
 
     def keep_shared(self, shared: dict[str, Any]) -> None:
-        """Keep the parts that are finished, in plain JSON types."""
-        self._replace(self.folder / "shared.json", (json.dumps(shared, indent=2) + "\n").encode())
+        """Keep the parts that are finished, in plain JSON types, beside those of any other run."""
+        together = {**self.shared(), **shared}
+        self._replace(self.folder / "shared.json", (json.dumps(together, indent=2) + "\n").encode())
 
     def done(self, cell: Cell) -> bool:
         """Whether the rows of a cell are here. A file that a power failure damaged is as none."""
@@ -87,7 +89,7 @@ class Store:
     def keep(self, cell: Cell, rows: list[Row]) -> None:
         """Keep the rows of a cell, whole or not at all."""
         path = self._path(cell)
-        part = path.with_suffix(".part")
+        part = _part(path)
         self._pandas.DataFrame([{**cell.key, **row} for row in rows]).to_parquet(part, index=False)
         os.replace(part, path)
 
@@ -95,9 +97,10 @@ class Store:
         """One table of all rows in the order of the cells, written to ``results.parquet``."""
         frames = [self._pandas.read_parquet(self._path(cell)) for cell in cells]
         table = self._pandas.concat(frames, ignore_index=True)
-        part = self.folder / "results.part"
+        path = self.folder / "results.parquet"
+        part = _part(path)
         table.to_parquet(part, index=False)
-        os.replace(part, self.folder / "results.parquet")
+        os.replace(part, path)
         return table
 
     def _path(self, cell: Cell) -> Path:
@@ -105,6 +108,20 @@ class Store:
 
     @staticmethod
     def _replace(path: Path, content: bytes) -> None:
-        part = path.with_name(path.name + ".part")
+        part = _part(path)
         part.write_bytes(content)
         os.replace(part, path)
+
+
+def _part(path: Path) -> Path:
+    # of this process alone: another may work in the same folder
+    return path.with_name(f"{path.name}.{os.getpid()}.part")
+
+
+def _marks(marker: Path) -> dict[str, Any] | None:
+    """What a folder is marked with; None if nothing that can be read."""
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
