@@ -10,12 +10,16 @@ from dp2erm_cvx.privacy import public_number
 
 _T = TypeVar("_T")
 
+_MOST = 4096
+
 
 def whole_workers(workers: float) -> int:
     """A number of workers, or -1 for all of them. Raises DeclarationError."""
     number = public_number("workers", workers)
     if number != int(number) or (number < 1 and number != -1):
         raise DeclarationError(f"workers = {workers!r}: must be a whole number of at least 1, or -1 for all")
+    if number > _MOST:
+        raise DeclarationError(f"workers = {workers!r}: must be at most {_MOST:,}")
     return int(number)
 
 

@@ -139,3 +139,11 @@ def test_bad_input_is_one_line(folder, words, complaint):
     assert result.stdout == ""
     assert complaint in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--seed", "--n", "--workers"])
+def test_a_number_that_no_double_tells_from_the_next_is_refused(option):
+    words = ("audit", "--program", "uniform", "--covariate-bound", "1", "--n", "20", "--seconds", "1")
+    refused = run(*words, option, "1e300")
+    assert refused.exit_code == 2
+    assert "1e+300: must be at most" in refused.stderr

@@ -38,7 +38,7 @@ def test_one_worker_does_a_task_when_it_is_asked_for():
     assert next(found) == 3.0
 
 
-@pytest.mark.parametrize("workers", [0, -2, 1.5, float("nan"), "all", True, None])
+@pytest.mark.parametrize("workers", [0, -2, 1.5, 1e300, float("nan"), "all", True, None])
 def test_numbers_of_workers_that_are_none(workers):
     with pytest.raises(DeclarationError, match="workers"):
         run_tasks(halved, [], workers=workers)

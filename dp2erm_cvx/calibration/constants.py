@@ -58,11 +58,17 @@ def mean_norm(noise: Noise, n_parameters: int) -> float:
     return math.sqrt(2.0) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
 
 
+#: Beyond it a double does not tell a whole number from the next.
+_LARGEST_WHOLE = 2**53
+
+
 def whole_number(name: str, value: object, *, at_least: int) -> int:
-    """Check a declared public count and return it as an int; raises DeclarationError."""
+    """Check a declared public count or seed and return it as an int; raises DeclarationError."""
     number = public_number(name, value, at_least=at_least)
     if number != int(number):
         raise DeclarationError(f"{name} = {value!r}: must be a whole number")
+    if number > _LARGEST_WHOLE:
+        raise DeclarationError(f"{name} = {value!r}: must be at most 2^53")
     return int(number)
 
 
