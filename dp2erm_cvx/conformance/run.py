@@ -14,6 +14,7 @@ from dp2erm_cvx.conformance.movement import audit, movement
 from dp2erm_cvx.conformance.outcome import Outcome, Report, Status, failed
 from dp2erm_cvx.conformance.own_record import own_record
 from dp2erm_cvx.conformance.perturbation import perturbation
+from dp2erm_cvx.conformance.private_coefficient import coefficient_noise
 from dp2erm_cvx.conformance.reach import reach
 from dp2erm_cvx.conformance.settings import other_settings
 from dp2erm_cvx.conformance.solving import agreement, feasibility
@@ -22,7 +23,7 @@ from dp2erm_cvx.conformance.statement import declaration, kind, statement
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.privacy import public_number
-from dp2erm_cvx.program import FirstStage, Kind, Program
+from dp2erm_cvx.program import FirstStage, Kind, PrivateFirstStage, Program
 from dp2erm_cvx.stability.declared import sample_size
 
 Check = Callable[[Subject], Outcome]
@@ -41,6 +42,7 @@ _FIRST: tuple[Check, ...] = (
     audit,
     reach,
 )
+_PRIVATE: tuple[Check, ...] = (*_FIRST, coefficient_noise)
 _SECOND: tuple[Check, ...] = (
     *_BOTH,
     model_and_declaration,
@@ -93,7 +95,6 @@ def _examined(
     done: Callable[[str], None] | None,
     beside: bool,
 ) -> Report:
-    first = issubclass(cls, FirstStage)
     name = str(getattr(cls, "name", cls.__name__))
     stage, proved = ("second stage", "Theorems 1 and 2 from its constants")
     if issubclass(cls, FirstStage):
@@ -108,8 +109,7 @@ def _examined(
     except (Dp2ermError, TypeError) as error:
         return Report(name, settings, stage, proved, (failed("settings", f"{error}"),))
     outcomes: list[Outcome] = []
-    checks = _FIRST if first else _SECOND
-    for check in checks:
+    for check in _checks(cls):
         outcomes.append(_ran(check, subject))
         if done is not None:
             done(outcomes[-1].check)
@@ -121,6 +121,12 @@ def _examined(
         if done is not None:
             done(outcomes[-1].check)
     return Report(name, subject.program.settings(), stage, proved, tuple(outcomes))
+
+
+def _checks(cls: type[Program]) -> tuple[Check, ...]:
+    if issubclass(cls, PrivateFirstStage):
+        return _PRIVATE
+    return _FIRST if issubclass(cls, FirstStage) else _SECOND
 
 
 def _ran(check: Check, subject: Subject) -> Outcome:
