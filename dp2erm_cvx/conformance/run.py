@@ -21,6 +21,7 @@ from dp2erm_cvx.conformance.solving import agreement, feasibility
 from dp2erm_cvx.conformance.stated_bound import stated_bound
 from dp2erm_cvx.conformance.statement import declaration, kind, statement
 from dp2erm_cvx.conformance.subject import Subject
+from dp2erm_cvx.conformance.unconstrained import unconstrained
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import FirstStage, Kind, PrivateFirstStage, Program
@@ -49,6 +50,7 @@ _SECOND: tuple[Check, ...] = (
     fixed_set,
     perturbation,
     contributions,
+    unconstrained,
     constants,
     reach,
 )
