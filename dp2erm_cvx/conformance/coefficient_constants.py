@@ -13,7 +13,7 @@ from dp2erm_cvx.conformance.loss_constants import SIZES, beside, largest_of
 from dp2erm_cvx.conformance.noise_terms import smooth_of
 from dp2erm_cvx.conformance.samples import N_FEATURES, one_record, standard_records
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.program import Composite, PrivateFirstStage
+from dp2erm_cvx.program import Composite, ConvexSet, PrivateFirstStage
 from dp2erm_cvx.stability import Finding, Region, Report, check_second_stage, record_domain
 
 
@@ -27,7 +27,7 @@ def coefficient_constants(program: PrivateFirstStage, domain: Domain, evaluation
     region = record_domain(N_FEATURES, domain.features_bound)
     p = declared.n_parameters
     lam_set = _model(program, domain, 1, region.vertices[0]).penalty.set
-    size = lam_set.norm_bound(p)
+    size = lam_set.norm_bound(p) if isinstance(lam_set, ConvexSet) else math.inf
     parameters = Region(p, lam_set.project, size / math.sqrt(p) if math.isfinite(size) else 10.0)
     findings: list[Finding] = []
     searched = ""
