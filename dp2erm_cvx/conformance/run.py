@@ -5,55 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
-from dp2erm_cvx.conformance.balance import balance
-from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.contributions import contributions
-from dp2erm_cvx.conformance.convexity import model_and_declaration, strong_convexity
-from dp2erm_cvx.conformance.fixed_set import fixed_set
-from dp2erm_cvx.conformance.movement import audit, movement
+from dp2erm_cvx.conformance.checks import Check, checks_of
 from dp2erm_cvx.conformance.outcome import Outcome, Report, Status, failed
-from dp2erm_cvx.conformance.own_record import own_record
-from dp2erm_cvx.conformance.perturbation import perturbation
-from dp2erm_cvx.conformance.private_coefficient import coefficient_noise
-from dp2erm_cvx.conformance.reach import reach
 from dp2erm_cvx.conformance.settings import other_settings
-from dp2erm_cvx.conformance.solving import agreement, feasibility
-from dp2erm_cvx.conformance.stated_bound import stated_bound
-from dp2erm_cvx.conformance.statement import declaration, kind, statement
+from dp2erm_cvx.conformance.statement import declaration
 from dp2erm_cvx.conformance.subject import Subject
-from dp2erm_cvx.conformance.unconstrained import unconstrained
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.privacy import public_number
-from dp2erm_cvx.program import FirstStage, Kind, PrivateFirstStage, Program
+from dp2erm_cvx.program import FirstStage, Kind, Program
 from dp2erm_cvx.stability.declared import sample_size
-
-Check = Callable[[Subject], Outcome]
-
-_BOTH: tuple[Check, ...] = (statement, declaration, agreement, feasibility, strong_convexity)
-_FIRST: tuple[Check, ...] = (
-    kind,
-    *_BOTH,
-    balance,
-    model_and_declaration,
-    fixed_set,
-    own_record,
-    constants,
-    stated_bound,
-    movement,
-    audit,
-    reach,
-)
-_PRIVATE: tuple[Check, ...] = (*_FIRST, coefficient_noise)
-_SECOND: tuple[Check, ...] = (
-    *_BOTH,
-    model_and_declaration,
-    fixed_set,
-    perturbation,
-    contributions,
-    unconstrained,
-    constants,
-    reach,
-)
 
 
 def check_program(
@@ -111,7 +71,7 @@ def _examined(
     except (Dp2ermError, TypeError) as error:
         return Report(name, settings, stage, proved, (failed("settings", f"{error}"),))
     outcomes: list[Outcome] = []
-    for check in _checks(cls):
+    for check in checks_of(cls):
         outcomes.append(_ran(check, subject))
         if done is not None:
             done(outcomes[-1].check)
@@ -123,12 +83,6 @@ def _examined(
         if done is not None:
             done(outcomes[-1].check)
     return Report(name, subject.program.settings(), stage, proved, tuple(outcomes))
-
-
-def _checks(cls: type[Program]) -> tuple[Check, ...]:
-    if issubclass(cls, PrivateFirstStage):
-        return _PRIVATE
-    return _FIRST if issubclass(cls, FirstStage) else _SECOND
 
 
 def _ran(check: Check, subject: Subject) -> Outcome:
