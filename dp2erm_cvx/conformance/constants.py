@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dp2erm_cvx.conformance.coefficient_constants import coefficient_constants
 from dp2erm_cvx.conformance.loss_constants import loss_constants
 from dp2erm_cvx.conformance.margins import wrong_loss, wrong_margin
 from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
@@ -22,6 +23,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     FirstStage,
     KernelFirstStage,
+    PrivateFirstStage,
     Program,
     SecondStage,
     SeparableFirstStage,
@@ -84,6 +86,8 @@ def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> 
             evaluations=evaluations,
             seed=seed,
         )
+    if isinstance(program, PrivateFirstStage):
+        return coefficient_constants(program, domain, evaluations, seed)
     assert isinstance(program, FirstStage)
     return None
 
@@ -105,7 +109,9 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
         reach = bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p)
         if wrong := wrong_loss(program.loss, min(reach, 30.0)):
             return wrong
-    return undeclared_curvature(program, domain, subject.seed) if isinstance(program, SecondStage) else ""
+    if isinstance(program, SecondStage | PrivateFirstStage):
+        return undeclared_curvature(program, domain, subject.seed)
+    return ""
 
 
 def _beyond_radius(program: SeparableFirstStage) -> str:

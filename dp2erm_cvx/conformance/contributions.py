@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from dp2erm_cvx.conformance.company import KEPT, SIZE, Company, companies
+from dp2erm_cvx.conformance.noise_terms import smooth_of
 from dp2erm_cvx.conformance.outcome import Outcome, failed, passed
-from dp2erm_cvx.conformance.perturbation import points_of, smooth_of
+from dp2erm_cvx.conformance.perturbation import points_of
 from dp2erm_cvx.conformance.samples import unequal_weights
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.domain import Array, Records

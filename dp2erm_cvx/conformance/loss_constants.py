@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.conformance.perturbation import smooth_of
+from dp2erm_cvx.conformance.noise_terms import smooth_of
 from dp2erm_cvx.conformance.samples import N_FEATURES, one_record, standard_records
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares, WeightedMarginLoss
 from dp2erm_cvx.stability import Finding, Region, Report, Search, check_second_stage, record_domain
 
 #: Records of the datasets whose weight is all on the one that is searched for, and the share of the points.
-_SIZES = ((1, 1.0), (6, 0.25))
+SIZES = ((1, 1.0), (6, 0.25))
 
 
 def loss_constants(program: SecondStage, domain: Domain, evaluations: int, seed: int) -> Report:
@@ -31,7 +31,7 @@ def loss_constants(program: SecondStage, domain: Domain, evaluations: int, seed:
     region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound)
     findings: list[Finding] = []
     searched = ""
-    for n, share in _SIZES:
+    for n, share in SIZES:
         at = _loss_of_one(program, domain, n)
         found = check_second_stage(
             region,
@@ -47,12 +47,17 @@ def loss_constants(program: SecondStage, domain: Domain, evaluations: int, seed:
     search = Search(max(evaluations // 4, 20), seed)
     for constant, bound, value in _row_bounds(program, domain):
         search.add(constant, bound, value, (region,))
+    return Report(largest_of([*findings, *search.report().findings]), searched)
+
+
+def largest_of(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Of every constant the finding that is the largest part of what is declared."""
     largest: dict[str, Finding] = {}
-    for finding in (*findings, *search.report().findings):
+    for finding in findings:
         kept = largest.setdefault(finding.constant, finding)
         if finding.ratio > kept.ratio:
             largest[finding.constant] = finding
-    return Report(tuple(largest.values()), searched)
+    return tuple(largest.values())
 
 
 def _loss_of_one(
@@ -64,7 +69,7 @@ def _loss_of_one(
     weights[0] = n
 
     def at(theta: Array, record: Array) -> tuple[Array, float]:
-        model = smooth_of(program.instance(_beside(one_record(domain, record), others), weights, gamma=0.0))
+        model = smooth_of(program.instance(beside(one_record(domain, record), others), weights, gamma=0.0))
         gradient = model.gradient(theta) - model.ridge * theta
         # less what a large ridge leaves of rounding
         trace = float(np.trace(model.hessian(theta))) - len(theta) * model.ridge * (1 + 1e-15)
@@ -77,7 +82,8 @@ def _part(at: Callable[[Array, Array], tuple[Array, float]], part: int, theta: A
     return at(theta, record)[part]
 
 
-def _beside(record: Records, others: Records | None) -> Records:
+def beside(record: Records, others: Records | None) -> Records:
+    """A record in place of the first of others, or alone."""
     if others is None:
         return record
     domain = record.domain

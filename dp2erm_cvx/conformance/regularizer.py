@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dp2erm_cvx.conformance.perturbation import points_of, smooth_of
+from dp2erm_cvx.conformance.noise_terms import smooth_of
+from dp2erm_cvx.conformance.perturbation import points_of
 from dp2erm_cvx.conformance.samples import N_FEATURES, edge_records, one_record, standard_records
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.program import Composite, SecondStage
+from dp2erm_cvx.program import Composite, PrivateFirstStage, SecondStage
 from dp2erm_cvx.stability import record_domain
 
 _STEP = 1e-4
@@ -17,7 +18,7 @@ _STEP = 1e-4
 _ROUNDING = 1e-6
 
 
-def undeclared_curvature(program: SecondStage, domain: Domain, seed: int) -> str:
+def undeclared_curvature(program: SecondStage | PrivateFirstStage, domain: Domain, seed: int) -> str:
     """What is wrong about mu_R, or nothing.
 
     With gamma = 0 and all weight on one record the loss curves in few directions: what is left in the others
@@ -27,17 +28,31 @@ def undeclared_curvature(program: SecondStage, domain: Domain, seed: int) -> str
     if declared == 0.0:
         return ""
     least = np.inf
-    for records, weights in _lonely(domain, seed):
-        model = smooth_of(program.instance(records, weights, gamma=0.0))
-        for theta in points_of(program, records, seed):
-            least = min(least, *(found / records.n_samples for found in _curvatures(model, theta)))
-            if not least >= declared * (1 - _ROUNDING) - _ROUNDING * model.smoothness / records.n_samples:
+    for n, model, points in _lonely_models(program, domain, seed):
+        for theta in points:
+            least = min(least, *(found / n for found in _curvatures(model, theta)))
+            if not least >= declared * (1 - _ROUNDING) - _ROUNDING * model.smoothness / n:
                 return (
                     f"strong_convexity (mu_R) is declared {declared:.4g}, and with gamma = 0 and all "
                     f"weight on one record the curvature is {max(least, 0.0):.4g}: the regularizer's "
                     "counts, not the loss's"
                 )
     return ""
+
+
+def _lonely_models(
+    program: SecondStage | PrivateFirstStage, domain: Domain, seed: int
+) -> Iterator[tuple[int, Composite, list[Array]]]:
+    """Number of records, model, and points to try it at."""
+    for records, weights in _lonely(domain, seed):
+        if isinstance(program, SecondStage):
+            model = smooth_of(program.instance(records, weights, gamma=0.0))
+            yield records.n_samples, model, list(points_of(program, records, seed))
+        elif records.n_samples == 1:  # a first stage weighs all records alike
+            model = smooth_of(program.perturbed(records, 0.0, np.zeros(records.X.shape[1])))
+            draws = np.random.default_rng([seed, 11]).normal(size=(4, model.dimension))
+            scaled = zip((0.0, 0.1, 1.0, 10.0), draws, strict=True)
+            yield 1, model, [model.penalty.set.project(size * draw) for size, draw in scaled]
 
 
 def _lonely(domain: Domain, seed: int) -> Iterator[tuple[Records, Array]]:

@@ -5,51 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
-from dp2erm_cvx.conformance.balance import balance
-from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.contributions import contributions
-from dp2erm_cvx.conformance.convexity import model_and_declaration, strong_convexity
-from dp2erm_cvx.conformance.fixed_set import fixed_set
-from dp2erm_cvx.conformance.movement import audit, movement
+from dp2erm_cvx.conformance.checks import Check, checks_of
 from dp2erm_cvx.conformance.outcome import Outcome, Report, Status, failed
-from dp2erm_cvx.conformance.own_record import own_record
-from dp2erm_cvx.conformance.perturbation import perturbation
-from dp2erm_cvx.conformance.reach import reach
 from dp2erm_cvx.conformance.settings import other_settings
-from dp2erm_cvx.conformance.solving import agreement, feasibility
-from dp2erm_cvx.conformance.stated_bound import stated_bound
-from dp2erm_cvx.conformance.statement import declaration, kind, statement
+from dp2erm_cvx.conformance.statement import declaration
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import FirstStage, Kind, Program
 from dp2erm_cvx.stability.declared import sample_size
-
-Check = Callable[[Subject], Outcome]
-
-_BOTH: tuple[Check, ...] = (statement, declaration, agreement, feasibility, strong_convexity)
-_FIRST: tuple[Check, ...] = (
-    kind,
-    *_BOTH,
-    balance,
-    model_and_declaration,
-    fixed_set,
-    own_record,
-    constants,
-    stated_bound,
-    movement,
-    audit,
-    reach,
-)
-_SECOND: tuple[Check, ...] = (
-    *_BOTH,
-    model_and_declaration,
-    fixed_set,
-    perturbation,
-    contributions,
-    constants,
-    reach,
-)
 
 
 def check_program(
@@ -93,7 +57,6 @@ def _examined(
     done: Callable[[str], None] | None,
     beside: bool,
 ) -> Report:
-    first = issubclass(cls, FirstStage)
     name = str(getattr(cls, "name", cls.__name__))
     stage, proved = ("second stage", "Theorems 1 and 2 from its constants")
     if issubclass(cls, FirstStage):
@@ -108,8 +71,7 @@ def _examined(
     except (Dp2ermError, TypeError) as error:
         return Report(name, settings, stage, proved, (failed("settings", f"{error}"),))
     outcomes: list[Outcome] = []
-    checks = _FIRST if first else _SECOND
-    for check in checks:
+    for check in checks_of(cls):
         outcomes.append(_ran(check, subject))
         if done is not None:
             done(outcomes[-1].check)

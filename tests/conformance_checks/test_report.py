@@ -13,10 +13,12 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.conformance import Status, check_program, new_program
 from dp2erm_cvx.conformance.outcome import Report, failed, noted, passed
 from dp2erm_cvx.conformance.settings import other_settings
+from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.overlap import OverlapWeights
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import ClosedFormWeights
+from dp2erm_cvx.program import ClosedFormWeights, StabilityBound
 from tests.command_line import run as command
 from tests.conformance_checks.planted import derived, judged, refuted
 
@@ -94,7 +96,7 @@ def test_settings_that_nothing_tries_are_named():
 
     found = judged(other_settings, Tried())
     assert found.status is Status.NOTED
-    assert "low = 0.25; high = 0.25: nothing found" in found.detail
+    assert "low = 0.25, 0.25 (from high = 0.7); high = 0.25, 0.35 (from high = 0.7): " in found.detail
     assert found.detail.endswith("column: only their defaults were checked")
 
 
@@ -103,9 +105,55 @@ def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
     assert found.status is Status.PASSED
     assert "radius = 1.5" in found.detail
     assert judged(other_settings, Uniform()).status is Status.PASSED  # there are none
-    assert judged(other_settings, derived(OverlapWeights)(ridge=2.0, radius=3.0)).detail == (
-        "ridge = 1, 4; radius = 1.5, 6: nothing found"
-    )
+    found = judged(other_settings, derived(OverlapWeights)(ridge=2.0, radius=3.0))
+    assert found.detail.startswith("ridge = 1, 4; radius = 1.5, 6: nothing found")
+
+
+def test_what_the_time_was_too_short_for_is_said():
+    found = other_settings(Subject(derived(OverlapWeights)(ridge=2.0, radius=3.0), 1e-9, 0))
+    assert found.detail.endswith("nothing found, 4 of 4 without the check of movement for want of time")
+
+
+def tilted(annotation, default, *examples):
+    """Weights that a temperature tilts, with a bound that is right up to a temperature of 2."""
+
+    def unnormalized(self, records):
+        return np.exp(self.temperature * records.covariates[:, 0] / records.domain.features_bound)
+
+    def bound(self, n_samples, domain):
+        w = stability.largest_weight(n_samples, 2.0 * min(self.temperature, 2))
+        return StabilityBound(
+            V=stability.tilt_lemma(n_samples, 0.0, w),
+            theorem="V = 2 w_max",
+            assumptions=(),
+            relations=frozenset(Neighboring),
+            w_max=w,
+        )
+
+    members = {"unnormalized": unnormalized, "bound": bound, "examples": ({}, *examples)}
+    members |= {"theorem": "V = 2 w_max", "temperature": default}
+    return derived(ClosedFormWeights, __annotations__={"temperature": annotation}, **members)
+
+
+#: By case: a class whose bound is wrong at a temperature of 4 only, which is twice its second example.
+BEYOND_AN_EXAMPLE = {
+    "floats": tilted("float", 1.0, {"temperature": 2.0}),
+    "integers for floats": tilted("float", 1, {"temperature": 2}),
+    "an annotation that is a class": tilted(float, 1, {"temperature": 2}),
+    "an annotation of floats or nothing": tilted("float | None", 1, {"temperature": 2}),
+    "a default that is a float": tilted("Any", 1.0, {"temperature": 2}),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND_AN_EXAMPLE)
+def test_variations_start_from_every_example_and_take_integers_for_floats(case):
+    refuted(other_settings, BEYOND_AN_EXAMPLE[case](), "temperature = 4 (from temperature = 2): ")
+
+
+def test_whole_numbers_are_not_varied_and_named():
+    found = judged(other_settings, tilted("int", 1, {"temperature": 2})())
+    assert found.status is Status.PASSED
+    assert found.detail.endswith("temperature: whole numbers, tried at those of the examples only")
 
 
 @pytest.mark.parametrize("seed", ["x", "-1", "0.5"])
