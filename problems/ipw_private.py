@@ -128,10 +128,13 @@ class PrivateLogistic(PrivateFirstStage):
 
     def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
         # given the coefficient; how large it may be is not known without its calibration or a radius
-        if math.isinf(self.radius):
-            return None
+        return None if math.isinf(self.radius) else self.reachable_error_at(domain, n_features, self.radius)
+
+    def reachable_error_at(self, domain: Domain, n_features: int, norm: float) -> float | None:
         p = n_features + (1 if domain.intercept else 0)
-        return coefficient_weights_reach(p, covariate_bound=domain.covariate_bound, norm=self.radius)
+        return coefficient_weights_reach(
+            p, covariate_bound=domain.covariate_bound, norm=min(norm, self.radius)
+        )
 
     def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
         M = domain.covariate_bound

@@ -142,7 +142,7 @@ def test_bad_input_is_one_line(folder, words, complaint):
 
 
 @pytest.mark.parametrize("option", ["--seed", "--n", "--workers"])
-def test_a_number_that_no_double_tells_from_the_next_is_refused(option):
+def test_a_number_beyond_machine_integers_is_refused(option):
     words = ("audit", "--program", "uniform", "--covariate-bound", "1", "--n", "20", "--seconds", "1")
     refused = run(*words, option, "1e300")
     assert refused.exit_code == 2

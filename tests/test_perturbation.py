@@ -13,6 +13,7 @@ from dp2erm_cvx import perturbation as module
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import L2Ball, WholeSpace
@@ -200,6 +201,17 @@ def test_a_stage_without_a_public_radius_is_conditional_on_every_dataset() -> No
         assert release.private is private
         assert any("not known to" in one for one in release.guarantee.assumptions) is not private
         assert model.private_workings_.theta.certified
+
+
+def test_weights_of_a_private_coefficient_without_bound_are_covered_whatever_it_is() -> None:
+    """The noise that hides its arithmetic may be so large that weights at it round: V is then 2n."""
+    exact = PrivateLogistic().stability(150, DOMAIN).V
+    for share, V in ((0.005, pytest.approx(exact, rel=1e-3)), (1e-25, 2 * 150)):
+        model = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), "ipw_private", numerical_share=share)
+        assert model.plan(150, 3).bound.V == V
+        for _ in range(5):
+            assert model.fit(*data()).release_.private
+    assert not model.private_workings_.weights.certified
 
 
 def test_no_certificate_is_needed_where_the_bound_covers_all_weights() -> None:

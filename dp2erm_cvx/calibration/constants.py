@@ -58,8 +58,8 @@ def mean_norm(noise: Noise, n_parameters: int) -> float:
     return math.sqrt(2.0) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
 
 
-#: Beyond it a double does not tell a whole number from the next.
-_LARGEST_WHOLE = 2**53
+#: Seeds and counts beyond it are no integers to NumPy.
+_LARGEST_WHOLE = 2**63
 
 
 def whole_number(name: str, value: object, *, at_least: int) -> int:
@@ -68,7 +68,7 @@ def whole_number(name: str, value: object, *, at_least: int) -> int:
     if number != int(number):
         raise DeclarationError(f"{name} = {value!r}: must be a whole number")
     if number > _LARGEST_WHOLE:
-        raise DeclarationError(f"{name} = {value!r}: must be at most 2^53")
+        raise DeclarationError(f"{name} = {value!r}: must be at most 2^63")
     return int(number)
 
 

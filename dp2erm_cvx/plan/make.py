@@ -13,7 +13,14 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.plan.arithmetic import calibrate_propensity, certified_radius, counts, cover
 from dp2erm_cvx.plan.method import Method, automatic, declared, mean_bound
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, Arithmetic, arithmetic_by_name, reserve, set_aside
+from dp2erm_cvx.plan.precision import (
+    NUMERICAL_SHARE,
+    Arithmetic,
+    arithmetic_by_name,
+    coefficient_reach,
+    reserve,
+    set_aside,
+)
 from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound, public_number
 from dp2erm_cvx.program import (
     GRID_ERROR,
@@ -133,6 +140,11 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
         )
     error = public_number("weight_error", weight_error, at_least=0.0)
     reach = first.reachable_error(domain, n, n_features)
+    if isinstance(first, PrivateFirstStage) and propensity is not None:
+        norm = coefficient_reach(
+            propensity, first.loss_constants(domain, n_features), n, None if covered is None else covered.grid
+        )
+        reach = first.reachable_error_at(domain, n_features, norm)
     bound = _with_error(
         bound, error, n, certain=not error or reach is None or reach + GRID_ERROR <= error / n
     )
@@ -160,8 +172,8 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
             statistic=setting.value_statistic,
             relation=domain.relation,
         )
-    # the coefficient of a private first stage has a bound of its own, and error = 0 assumes exact weights
-    known = isinstance(first, PrivateFirstStage) or reach is not None or bound.V >= 2.0 * n or not error
+    # error = 0 assumes exact weights
+    known = reach is not None or bound.V >= 2.0 * n or not error
     return Plan(
         n,
         bound,

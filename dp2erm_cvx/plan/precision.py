@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration, calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, public_number
+from dp2erm_cvx.privacy import Budget, LossConstants, public_number
 
 #: Share of epsilon that covers the arithmetic where none is declared.
 NUMERICAL_SHARE = 0.005
@@ -101,6 +101,24 @@ def noise_reach(calibration: Calibration) -> float:
     p = calibration.n_parameters
     lengths = 2.0 * p + 2000.0 if calibration.noise is Noise.GAMMA else math.sqrt(p) + 60.0
     return calibration.scale * lengths
+
+
+def coefficient_reach(
+    calibration: Calibration, loss: LossConstants, n_samples: int, grid: GridNoise | None
+) -> float:
+    """A norm that a private coefficient exceeds with probability less than ``exp(-1500)`` for either noise.
+
+    The noise b moves the minimizer by at most ``||b|| / (n (mu + gamma))``; that on the grid is added to it.
+    """
+    if loss.theta_bound is None:
+        return math.inf
+    curvature = n_samples * (loss.strong_convexity + calibration.gamma)
+    norm = loss.theta_bound + noise_reach(calibration) / curvature
+    if grid is not None:
+        # the l1 norm of p discrete Laplace variables has the tail of Gamma(p), a step of the grid apart
+        p = grid.n_parameters
+        norm += grid.scale * (2.0 * p + 2000.0) + 2.0 * p * math.ldexp(1.0, grid.exponent)
+    return norm
 
 
 def precision(calibration: Calibration, strong_convexity: float, radius: float, epsilon: float) -> Precision:

@@ -127,6 +127,13 @@ class PrivateFirstStage(FirstStage):
         """
         return None
 
+    def reachable_error_at(self, domain: Domain, n_features: int, norm: float) -> float | None:
+        """What :meth:`reachable_error` is for coefficients of at most this norm. None where nothing is known.
+
+        A public norm follows from the calibration of the coefficient, which the plan knows.
+        """
+        return None
+
     def data(self, records: Records) -> dict[str, Value]:
         return self.perturbed_data(records, 0.0, np.zeros(records.X.shape[1]))
 
