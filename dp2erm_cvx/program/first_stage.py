@@ -128,7 +128,7 @@ class PrivateFirstStage(FirstStage):
         return None
 
     def reachable_error_at(self, domain: Domain, n_features: int, norm: float) -> float | None:
-        """What :meth:`reachable_error` is for coefficients of at most this norm. None where nothing is known.
+        """What ``reachable_error`` is for coefficients of at most this norm. None where nothing is known.
 
         A public norm follows from the calibration of the coefficient, which the plan knows.
         """
