@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.density import audit_density
-from dp2erm_cvx.audit.hockey_stick import sample
-from dp2erm_cvx.audit.law import log_ratio
-from dp2erm_cvx.audit.laws import laws
-from dp2erm_cvx.audit.pair_file import describe, load_state, save_pair, save_state
-from dp2erm_cvx.audit.pair_makers import Maker, Pair, Records
-from dp2erm_cvx.audit.result import DensityAudit
+from dp2erm_cvx.audit.density.audit import audit_density
+from dp2erm_cvx.audit.density.hockey_stick import sample
+from dp2erm_cvx.audit.density.law import log_ratio
+from dp2erm_cvx.audit.density.laws import laws
+from dp2erm_cvx.audit.density.pair_file import describe, load_state, save_pair, save_state
+from dp2erm_cvx.audit.density.pair_makers import Maker, Pair, Records
+from dp2erm_cvx.audit.density.result import DensityAudit
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.estimator import PrivateTwoStageERM

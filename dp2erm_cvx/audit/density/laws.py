@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.composed import Conditional, JointLaw
-from dp2erm_cvx.audit.law import Law
-from dp2erm_cvx.audit.objective import Coordinates, ObjectiveLaw, SquaredLaw
-from dp2erm_cvx.audit.output import MeanLaw
+from dp2erm_cvx.audit.density.composed import Conditional, JointLaw
+from dp2erm_cvx.audit.density.law import Law
+from dp2erm_cvx.audit.density.objective import Coordinates, ObjectiveLaw, SquaredLaw
+from dp2erm_cvx.audit.density.output import MeanLaw
 from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records

@@ -15,9 +15,9 @@ from dp2erm_cvx.audit.blackbox.outcome import lowest_bits, of_exception, of_outp
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
+from tests.audit.density.test_bugs import HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned, lone
 from tests.audit.plant import halved, plant, used_twice
-from tests.audit.test_bugs import HalfTheNoise, HardlyAnyGamma
 
 CONTINUOUS = ("values", "tails", "learned")  # floating-point noise does leak through its lowest bits
 

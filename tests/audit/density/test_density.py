@@ -10,7 +10,7 @@ from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.laws import laws as audited
+from dp2erm_cvx.audit.density.laws import laws as audited
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring

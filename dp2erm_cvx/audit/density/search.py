@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from dp2erm_cvx.audit.law import Law, Place, log_ratio
+from dp2erm_cvx.audit.density.law import Law, Place, log_ratio
 from dp2erm_cvx.domain import Array
 
 #: The best starts that are improved, per direction and region.

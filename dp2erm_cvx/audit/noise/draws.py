@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from dp2erm_cvx.audit.closeness import chance_of_pair, closest, log_peak_density
+from dp2erm_cvx.audit.noise.closeness import chance_of_pair, closest, log_peak_density
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.domain import Array

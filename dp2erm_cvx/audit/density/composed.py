@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dp2erm_cvx.audit.law import Law, Place
-from dp2erm_cvx.audit.objective import ObjectiveLaw
+from dp2erm_cvx.audit.density.law import Law, Place
+from dp2erm_cvx.audit.density.objective import ObjectiveLaw
 from dp2erm_cvx.domain import Array
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.audit.law import Law, Place
+from dp2erm_cvx.audit.density.law import Law, Place
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError

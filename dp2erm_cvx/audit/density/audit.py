@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.audit.composed import JointPlace
-from dp2erm_cvx.audit.hockey_stick import hockey_stick, larger, sample
-from dp2erm_cvx.audit.law import Law
-from dp2erm_cvx.audit.laws import laws
-from dp2erm_cvx.audit.result import DensityAudit, Direction
-from dp2erm_cvx.audit.search import ASCENTS, NOWHERE, Peak, largest_ratio
+from dp2erm_cvx.audit.density.composed import JointPlace
+from dp2erm_cvx.audit.density.hockey_stick import hockey_stick, larger, sample
+from dp2erm_cvx.audit.density.law import Law
+from dp2erm_cvx.audit.density.laws import laws
+from dp2erm_cvx.audit.density.result import DensityAudit, Direction
+from dp2erm_cvx.audit.density.search import ASCENTS, NOWHERE, Peak, largest_ratio
 from dp2erm_cvx.calibration import Noise, OutputCalibration
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.data import Dataset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from dp2erm_cvx.audit.hockey_stick import HockeyStick
+from dp2erm_cvx.audit.density.hockey_stick import HockeyStick
 from dp2erm_cvx.calibration import Noise
 
 

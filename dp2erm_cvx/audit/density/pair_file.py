@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.density import audit_density
-from dp2erm_cvx.audit.pair_makers import Pair, Records
-from dp2erm_cvx.audit.result import DensityAudit
+from dp2erm_cvx.audit.density.audit import audit_density
+from dp2erm_cvx.audit.density.pair_makers import Pair, Records
+from dp2erm_cvx.audit.density.result import DensityAudit
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimator import PrivateTwoStageERM
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.law import Law, Place
-from dp2erm_cvx.audit.objective import UNIT
+from dp2erm_cvx.audit.density.law import Law, Place
+from dp2erm_cvx.audit.density.objective import UNIT
 from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.mechanism import simulate

@@ -8,8 +8,8 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.composed import JointPlace
-from dp2erm_cvx.audit.laws import laws
+from dp2erm_cvx.audit.density.composed import JointPlace
+from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic

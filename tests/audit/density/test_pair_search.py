@@ -7,16 +7,16 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.pair_file import replay_pair
-from dp2erm_cvx.audit.pair_makers import Maker
-from dp2erm_cvx.audit.pairs import search_pairs
+from dp2erm_cvx.audit.density.pair_file import replay_pair
+from dp2erm_cvx.audit.density.pair_makers import Maker
+from dp2erm_cvx.audit.density.pair_search import search_pairs
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
+from tests.audit.density.test_bugs import AThirdOfThePropensityNoise, HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned
-from tests.audit.test_bugs import AThirdOfThePropensityNoise, HalfTheNoise, HardlyAnyGamma
 
 MEAN = PlugInATE(WholeSpace())
 
