@@ -167,6 +167,7 @@ def test_tutorials_say_what_a_seed_does():
 @pytest.mark.parametrize(
     "name",
     [
+        "index.md",
         "quickstart.md",
         "domain.md",
         "guarantee.md",

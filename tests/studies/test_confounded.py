@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx.studies.catalog import design_path
-from dp2erm_cvx.studies.confounded import Confounded
-from dp2erm_cvx.studies.confounded.experiment import ConfoundedDesign
+from dp2erm_cvx.studies import design_path
+from dp2erm_cvx.studies.confounded import Confounded, ConfoundedDesign
 from dp2erm_cvx.studies.engine import load_design, run
 from dp2erm_cvx.studies.summary import means
 

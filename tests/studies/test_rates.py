@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx.studies.catalog import design_path
+from dp2erm_cvx.studies import design_path
+from dp2erm_cvx.studies.costs import COMPARED
 from dp2erm_cvx.studies.engine import load_design, run
-from dp2erm_cvx.studies.rates import Rates
-from dp2erm_cvx.studies.rates.experiment import NONE, STRONG, RatesDesign
-from dp2erm_cvx.studies.rates.scales import COMPARED
-from dp2erm_cvx.studies.rates.slopes import slope
+from dp2erm_cvx.studies.rates import NONE, STRONG, Rates, RatesDesign, slope
 from dp2erm_cvx.studies.summary import means
 
 

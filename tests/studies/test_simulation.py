@@ -9,15 +9,16 @@ from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.cli.experiment import _stages
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.studies.catalog import design_path
-from dp2erm_cvx.studies.confounded.scenario import Strength
+from dp2erm_cvx.studies import design_path
+from dp2erm_cvx.studies.confounded import Strength
 from dp2erm_cvx.studies.engine import cells_of, load_design, part_label, run
-from dp2erm_cvx.studies.rules import PLAIN, Constants, Refused, Scheme, Weights, fitted, plan_rule
-from dp2erm_cvx.studies.simulation import Simulation
-from dp2erm_cvx.studies.simulation.design import SimulationDesign, Tuning
-from dp2erm_cvx.studies.simulation.grid import Judge, all_rows
-from dp2erm_cvx.studies.simulation.tuning import places, tune
+from dp2erm_cvx.studies.fit import Weights, fitted
+from dp2erm_cvx.studies.plans import PLAIN, Refused, plan_rule
+from dp2erm_cvx.studies.scheme import Constants, Scheme, Tuning
+from dp2erm_cvx.studies.simulation import SimulationDesign, SimulationStudy
 from dp2erm_cvx.studies.summary import means
+from dp2erm_cvx.studies.trial import Judge, all_rows
+from dp2erm_cvx.studies.tuning import places, tune
 from tests.command_line import run as command
 
 CONSTANTS = Constants(covariate_bound=1.0, outcome_bound=2.0, arm_floor=0.25)
@@ -30,7 +31,7 @@ def declared(variant=None):
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    return run(Simulation(), declared("quick"), tmp_path_factory.mktemp("simulation"))
+    return run(SimulationStudy(), declared("quick"), tmp_path_factory.mktemp("simulation"))
 
 
 def test_every_place_of_the_design_has_a_row(quick):
@@ -161,7 +162,7 @@ def _inline(value):
 
 
 def test_a_cell_needs_the_settings_of_its_scenario_alone():
-    design, study = declared("quick"), Simulation()
+    design, study = declared("quick"), SimulationStudy()
     cell = cells_of(study, design)[-1]
     needed = list(study.needs(design, cell))
     assert len(needed) * len(design.scenarios) == len(list(study.parts(design)))
@@ -218,7 +219,7 @@ def test_the_line_without_privacy_is_tuned_without_noise():
     declared_choice = {"settings": {}, "constants": {}}
     choices = {"a/IPW/sharp": declared_choice, f"a/IPW/{PLAIN}": tune(design, sample, "IPW", PLAIN)}
     assert choices[f"a/IPW/{PLAIN}"]["settings"] == options[1]
-    cell = cells_of(Simulation(), declared("quick"))[0]
+    cell = cells_of(SimulationStudy(), declared("quick"))[0]
     rows = all_rows(design, "a", sample, test, cell, choices)
     (plain,) = (row for row in rows if row["family"] == PLAIN)
     large = {**choices, f"a/IPW/{PLAIN}": declared_choice}
@@ -235,7 +236,7 @@ def test_every_fit_states_the_effective_sample_size(quick):
 
 def test_constants_in_force_are_listed_in_units_of_theta_with_the_split(quick):
     design = declared("quick")
-    study, tuned = Simulation(), {"covariate_bound": 0.5, "outcome_bound": 1.0, "theta_radius": 1.5}
+    study, tuned = SimulationStudy(), {"covariate_bound": 0.5, "outcome_bound": 1.0, "theta_radius": 1.5}
     as_declared = {"settings": {}, "constants": {}}
     shared = {part_label(part): as_declared for part in study.parts(design)}
     (listing,) = study.listings(design, quick, shared)

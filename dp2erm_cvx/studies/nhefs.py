@@ -1,4 +1,4 @@
-"""The cells: one first stage each, with the declarations of the demonstration."""
+"""The effect on NHEFS over budgets: one first stage of the demonstration is a cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.engine import Cell, Design, Experiment, Row
-from dp2erm_cvx.studies.rules import PlannedRule, Weights, fitted, without_noise
+from dp2erm_cvx.studies.fit import Weights, fitted, without_noise
+from dp2erm_cvx.studies.plans import PlannedRule
 
 if TYPE_CHECKING:
     import pandas as pd

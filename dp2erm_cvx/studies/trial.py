@@ -9,22 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.datasets import Simulation as Simulated
+from dp2erm_cvx.datasets import Simulation
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.engine import Cell, Row
-from dp2erm_cvx.studies.rules import (
-    PLAIN,
-    Constants,
-    Refused,
-    Scheme,
-    Weights,
-    describe,
-    fitted,
-    plan_rule,
-    without_noise,
-)
-from dp2erm_cvx.studies.simulation.design import StudyDesign
+from dp2erm_cvx.studies.fit import Weights, fitted, without_noise
+from dp2erm_cvx.studies.plans import PLAIN, Refused, describe, plan_rule
+from dp2erm_cvx.studies.scheme import Constants, Scheme, StudyDesign
 
 
 def budget_of(epsilon: float, noise: str, n: int) -> Budget:
@@ -35,7 +26,7 @@ def budget_of(epsilon: float, noise: str, n: int) -> Budget:
 class Judge:
     """A test set that rules are judged on."""
 
-    def __init__(self, test: Simulated, constants: Constants) -> None:
+    def __init__(self, test: Simulation, constants: Constants) -> None:
         # as a release treats them: beside an intercept, shrinking a record changes its recommendation
         self.rows = constants.domain(test.dataset.n_samples).features(test.dataset.X)
         self.test = test
@@ -58,7 +49,7 @@ class Judge:
 
 
 def private_rows(
-    train: Simulated,
+    train: Simulation,
     judge: Judge,
     scheme: Scheme,
     constants: Constants,
@@ -89,7 +80,7 @@ def private_rows(
 
 
 def plain_row(
-    train: Simulated, judge: Judge, scheme: Scheme, constants: Constants, weights: dict[str, Weights]
+    train: Simulation, judge: Judge, scheme: Scheme, constants: Constants, weights: dict[str, Weights]
 ) -> Row:
     """The same two stages without privacy."""
     domain = constants.domain(train.dataset.n_samples)
@@ -106,7 +97,9 @@ def plain_row(
     }
 
 
-def shared_weights(train: Simulated, constants: Constants, note: str, weights: dict[str, Weights]) -> Weights:
+def shared_weights(
+    train: Simulation, constants: Constants, note: str, weights: dict[str, Weights]
+) -> Weights:
     """The weights of a dataset in a domain, solved once for all calibrations."""
     kept = note == "neighbors keep their treatment"
     key = f"{constants.model_dump_json()},{kept}"
@@ -117,21 +110,26 @@ def shared_weights(train: Simulated, constants: Constants, note: str, weights: d
     return weights[key]
 
 
-def taken(sample: Simulated, rows: NDArray[np.int64]) -> Simulated:
+def taken(sample: Simulation, rows: NDArray[np.int64]) -> Simulation:
     """These records with what is known of them."""
     data = sample.dataset
     part = dataclasses.replace(data, X=data.X[rows], a=data.a[rows], y=data.y[rows])
-    return Simulated(
+    return Simulation(
         sample.scenario, part, sample.propensity[rows], sample.contrast[rows], sample.main_effect[rows]
     )
 
 
 def all_rows(
-    design: StudyDesign, part: str, train: Simulated, test: Simulated, cell: Cell, choices: Mapping[str, Any]
+    design: StudyDesign,
+    part: str,
+    train: Simulation,
+    test: Simulation,
+    cell: Cell,
+    choices: Mapping[str, Any],
 ) -> list[Row]:
     """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside.
 
-    ``choices`` has those of :func:`~dp2erm_cvx.studies.simulation.tuning.tune` for ``part``.
+    ``choices`` has those of :func:`~dp2erm_cvx.studies.tuning.tune` for ``part``.
     """
     rows: list[Row] = []
     weights: dict[str, Weights] = {}

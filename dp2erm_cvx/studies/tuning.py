@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.datasets import Simulation as Simulated
+from dp2erm_cvx.datasets import Simulation
 from dp2erm_cvx.studies.engine import Part, Row, part_label
-from dp2erm_cvx.studies.rules import PLAIN, Constants, InForce, Scheme, Weights
-from dp2erm_cvx.studies.simulation.design import StudyDesign
-from dp2erm_cvx.studies.simulation.grid import Judge, plain_row, private_rows, taken
+from dp2erm_cvx.studies.fit import Weights
+from dp2erm_cvx.studies.listing import InForce
+from dp2erm_cvx.studies.plans import PLAIN
+from dp2erm_cvx.studies.scheme import Constants, Scheme, StudyDesign
+from dp2erm_cvx.studies.trial import Judge, plain_row, private_rows, taken
 
 #: What was chosen for a scheme and a family, in plain JSON types.
 Choice = dict[str, Any]
@@ -32,7 +34,7 @@ def in_force(design: StudyDesign, samples: Iterable[str], shared: Mapping[str, C
             yield InForce(sample, name, family, *design.chosen(shared[part_label(place)], name))
 
 
-def tune(design: StudyDesign, sample: Simulated, name: str, family: str) -> Choice:
+def tune(design: StudyDesign, sample: Simulation, name: str, family: str) -> Choice:
     """The choice for a scheme and a family; the declared settings where nothing is tuned."""
     best: Choice = {"settings": {}, "constants": {}, "score": None}
     tuning = design.tuning
@@ -53,7 +55,7 @@ def tune(design: StudyDesign, sample: Simulated, name: str, family: str) -> Choi
 
 def _score(
     design: StudyDesign,
-    sample: Simulated,
+    sample: Simulation,
     rows: list[NDArray[np.int64]],
     name: str,
     family: str,
@@ -77,7 +79,7 @@ def _score(
 
 def _fits(
     design: StudyDesign,
-    train: Simulated,
+    train: Simulation,
     judge: Judge,
     scheme: Scheme,
     constants: Constants,

@@ -12,7 +12,7 @@ from dp2erm_cvx.plan import Plan, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.studies import baselines
-from dp2erm_cvx.studies.rules.scheme import Constants, Scheme, build
+from dp2erm_cvx.studies.scheme import Constants, Scheme, build
 from dp2erm_cvx.two_stage import TOLERANCE
 
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.

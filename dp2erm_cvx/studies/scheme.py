@@ -18,6 +18,7 @@ from dp2erm_cvx.program import (
     RandomFourier,
     SecondStage,
 )
+from dp2erm_cvx.studies.engine import Design
 
 KERNELS = {kind.__name__: kind for kind in (Gaussian, Laplace, Linear, RandomFourier)}
 
@@ -100,3 +101,39 @@ def _unit(program: str, settings: dict[str, Any], domain: Domain) -> float:
     if program == "entropy_balancing" and settings.get("scaling") != "paper":
         return 2 * domain.features_bound**2  # the constant function is as large as the covariates
     return 1.0
+
+
+class Tuning(BaseModel):
+    """How settings are chosen on an independent simulated dataset.
+
+    Every candidate is fitted on ``bootstraps`` resamples with every budget and judged by its out-of-bag
+    accuracy against the optimal rule, averaged over budgets; for the line without privacy, by one fit without
+    noise. ``candidates`` lists, by scheme, settings that replace the declared ones; ``constants`` public
+    constants that do, which are tried first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bootstraps: int = Field(ge=1)
+    candidates: dict[str, list[dict[str, Any]]]
+    constants: list[dict[str, Any]] = []
+
+
+class StudyDesign(Design):
+    """What studies of rules share. ``draws`` of the noise are averaged within a replicate."""
+
+    replicates: int = Field(ge=1)
+    draws: int = Field(ge=1)
+    epsilons: list[float]
+    noises: list[str]
+    families: list[str]
+    constants: Constants
+    schemes: dict[str, Scheme]
+    tuning: Tuning | None = None
+
+    def chosen(self, choice: dict[str, Any], name: str) -> tuple[Scheme, Constants]:
+        """A scheme and the constants with what tuning chose for them."""
+        scheme = self.schemes[name]
+        settings = {**scheme.settings, **choice["settings"]}
+        constants = self.constants.model_copy(update=choice["constants"])
+        return scheme.model_copy(update={"settings": settings}), constants

@@ -1,4 +1,4 @@
-"""The cells: one replicate at one n, with or without curvature of the objective itself."""
+"""Excess objective and error of the parameter against n, beside the consistency theorem of the paper."""
 
 from __future__ import annotations
 
@@ -6,29 +6,22 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import Field
+from scipy.stats import linregress, t
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.studies.costs import costs, scale_rows, scales_listing
 from dp2erm_cvx.studies.engine import Cell, Design, Experiment, Listing, Part, Row, part_label
-from dp2erm_cvx.studies.rates.measure import costs
-from dp2erm_cvx.studies.rates.scales import scale_rows, scales_listing
-from dp2erm_cvx.studies.rates.slopes import slope
-from dp2erm_cvx.studies.rules import (
-    Constants,
-    InForce,
-    Refused,
-    Scheme,
-    Weights,
-    constants_listing,
-    describe,
-    effective_share,
-    plan_rule,
-)
-from dp2erm_cvx.studies.simulation.grid import budget_of
+from dp2erm_cvx.studies.fit import Weights, effective_share
+from dp2erm_cvx.studies.listing import InForce, constants_listing
+from dp2erm_cvx.studies.plans import Refused, describe, plan_rule
+from dp2erm_cvx.studies.scheme import Constants, Scheme
 from dp2erm_cvx.studies.summary import means
+from dp2erm_cvx.studies.trial import budget_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,3 +157,12 @@ def _image(curvature: str, theta: Array) -> Array:
     half = theta.shape[-1] // 2
     total: Array = theta[..., :half] + theta[..., half:]
     return total
+
+
+def slope(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
+    """Least-squares slope of log y in log x, and the half width of its 95 % interval (inf for two points)."""
+    log_x, log_y = np.log(np.asarray(x, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
+    fit = linregress(log_x, log_y)
+    free = len(log_x) - 2
+    half = float(t.ppf(0.975, free) * fit.stderr) if free > 0 else float("inf")
+    return float(fit.slope), half

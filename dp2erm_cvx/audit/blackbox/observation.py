@@ -1,11 +1,11 @@
-"""What runs of a mechanism give, whatever it is: each outcome is a kind, numbers, and marks that it bears."""
+"""What runs of any mechanism give: each observation is a kind, numbers, and marks that it bears."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from dataclasses import replace as changed
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ _DEEPEST = 8
 
 
 @dataclass(frozen=True, repr=False)
-class Outcome:
+class Observation:
     """One output, taken apart.
 
     ``kind`` is its structure, such as ``array (3,)`` or ``raised ValueError``. ``numbers`` (q,) are the
@@ -35,7 +35,7 @@ class Outcome:
     own: Mapping[str, float] = field(default_factory=dict)
 
 
-def of_output(output: object) -> Outcome:
+def of_output(output: object) -> Observation:
     """Take apart a number, text, None, an array, or lists, tuples and dicts of those.
 
     Raises DeclarationError for anything else: two equal objects could not be told from two different ones.
@@ -50,14 +50,14 @@ def of_output(output: object) -> Outcome:
     if odd.size:
         marks.add("a number is not finite")
     key = "\0".join([kind, *sorted(texts)]).encode("utf-8", "surrogatepass") + b"\0" + values.tobytes()
-    return Outcome(kind, values, tuple(names), frozenset(marks), key)
+    return Observation(kind, values, tuple(names), frozenset(marks), key)
 
 
-def of_exception(raised: Exception) -> Outcome:
-    """A refusal is an outcome, and so is what it says."""
+def of_exception(raised: Exception) -> Observation:
+    """A refusal is an observation, and so is what it says."""
     kind = f"raised {type(raised).__name__}"
     said = f"{kind}: {raised}"
-    return Outcome(kind, np.empty(0), (), frozenset({"the mechanism raised", kind, said}), said)
+    return Observation(kind, np.empty(0), (), frozenset({"the mechanism raised", kind, said}), said)
 
 
 def _walk(value: Any, name: str, numbers: list[float], names: list[str], texts: list[str], depth: int) -> str:
@@ -136,30 +136,28 @@ class Runner:
     """
 
     mechanism: Callable[..., Any]
-    first: Any
-    second: Any
+    datasets: tuple[Any, Any]
     takes_rng: bool
     seed: int
     statistics: Mapping[str, Callable[[Any], float]]
 
-    def run(self, start: int, stop: int) -> list[tuple[Outcome, Outcome]]:
+    def run(self, start: int, stop: int) -> list[tuple[Observation, Observation]]:
         """Runs ``start`` to ``stop`` on the first and the second dataset, in turns."""
         return [(self._once(0, run), self._once(1, run)) for run in range(start, stop)]
 
-    def _once(self, which: int, run: int) -> Outcome:
-        dataset = (self.first, self.second)[which]
+    def _once(self, which: int, run: int) -> Observation:
+        dataset = self.datasets[which]
         settings = (np.random.default_rng([self.seed, which, run]),) if self.takes_rng else ()
         try:
             output = self.mechanism(dataset, *settings)
         except Exception as raised:
             return of_exception(raised)
-        found = of_output(output)
         own = {name: float(statistic(output)) for name, statistic in self.statistics.items()}
-        return changed(found, own=own) if own else found
+        return dataclasses.replace(of_output(output), own=own)
 
 
-def run_all(runner: Runner, runs: int, workers: int) -> tuple[list[Outcome], list[Outcome]]:
-    """``runs`` outcomes of each dataset; more than one worker goes through joblib and its backend."""
+def run_all(runner: Runner, runs: int, workers: int) -> tuple[list[Observation], list[Observation]]:
+    """``runs`` observations of each dataset; more than one worker goes through joblib and its backend."""
     chunks = [(start, min(start + CHUNK, runs)) for start in range(0, runs, CHUNK)]
     parts = run_tasks(runner.run, chunks, workers=workers)
     pairs = [pair for part in parts for pair in part]

@@ -1,4 +1,4 @@
-"""The cells of the simulation study: one replicate of one scenario each."""
+"""The simulation study of Lee & Chen (Figure 1): one replicate of one scenario is a cell."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import Field
 
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.studies.engine import Cell, Experiment, Listing, Part, Row
-from dp2erm_cvx.studies.rules import constants_listing
-from dp2erm_cvx.studies.simulation.design import SimulationDesign
-from dp2erm_cvx.studies.simulation.grid import all_rows
-from dp2erm_cvx.studies.simulation.tuning import Choice, in_force, places, tune
+from dp2erm_cvx.studies.listing import constants_listing
+from dp2erm_cvx.studies.scheme import StudyDesign
 from dp2erm_cvx.studies.summary import means, told
+from dp2erm_cvx.studies.trial import all_rows
+from dp2erm_cvx.studies.tuning import Choice, in_force, places, tune
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class Simulation(Experiment[SimulationDesign]):
+class SimulationDesign(StudyDesign):
+    """See ``designs/simulation.toml``."""
+
+    scenarios: list[str]
+    n_samples: int = Field(ge=10)
+    n_test: int = Field(ge=10)
+
+
+class SimulationStudy(Experiment[SimulationDesign]):
     """Rules learned from three scenarios, over schemes, calibrations, noises and budgets."""
 
     name = "simulation"

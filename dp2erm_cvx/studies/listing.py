@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.studies.engine import Listing
-from dp2erm_cvx.studies.rules.plans import PLAIN, settings_in_force
-from dp2erm_cvx.studies.rules.scheme import Constants, Scheme
+from dp2erm_cvx.studies.plans import PLAIN, settings_in_force
+from dp2erm_cvx.studies.scheme import Constants, Scheme
 
 if TYPE_CHECKING:
     import pandas as pd

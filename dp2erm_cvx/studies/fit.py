@@ -12,7 +12,7 @@ from dp2erm_cvx.mechanism import simulate
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import Solution, solve
 from dp2erm_cvx.solve.batch import solve_draws
-from dp2erm_cvx.studies.rules.plans import PlannedRule
+from dp2erm_cvx.studies.plans import PlannedRule
 
 
 @dataclass(frozen=True)
