@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from dp2erm_cvx.audit.stability.groups import clipped, records_at
 from dp2erm_cvx.audit.stability.neighbors import Base, Replacement
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError
@@ -38,7 +39,7 @@ def variation_gradient(base: Base, change: Replacement) -> tuple[float, Array] |
     signs = np.sign(gap)
     signs[j] = 1.0
     value = float(np.sum(np.abs(np.delete(gap, j))) + w[j] + base.weights[j])
-    size = _STEP * base.universe.radius
+    size = _STEP * base.universe.domain.features_bound
     gradient = np.zeros(len(change.covariates))
     for k in range(len(gradient)):
         ends = [_model(base, change, k, sign * size) for sign in (1.0, -1.0)]
@@ -62,21 +63,21 @@ def _model(base: Base, change: Replacement, axis: int, by: float) -> Composite:
     X, a = base.records.covariates.copy(), base.records.a.copy()
     X[change.index], a[change.index] = change.covariates, change.arm
     X[change.index, axis] += by
-    model = base.program.instance(base.universe.records(X, a)).model
+    model = base.program.instance(records_at(base.universe, X, a)).model
     assert model is not None
     return model
 
 
 def ascend(base: Base, start: Replacement, solves: int) -> tuple[Replacement, int]:
     """Projected gradient ascent on V over the ball: the end, and the solves it took, at most ``solves``."""
-    change = dataclasses.replace(start, covariates=base.universe.clip(start.covariates), origin="ascent")
+    change = dataclasses.replace(start, covariates=clipped(base.universe, start.covariates), origin="ascent")
     found = variation_gradient(base, change)
-    spent, length = 1, 0.5 * base.universe.radius
-    while found is not None and spent < solves and length > 1e-4 * base.universe.radius:
+    spent, length = 1, 0.5 * base.universe.domain.features_bound
+    while found is not None and spent < solves and length > 1e-4 * base.universe.domain.features_bound:
         norm = float(np.linalg.norm(found[1]))
         if norm == 0.0:
             break
-        point = base.universe.clip(change.covariates + length * found[1] / norm)
+        point = clipped(base.universe, change.covariates + length * found[1] / norm)
         trial = dataclasses.replace(change, covariates=point)
         reached = variation_gradient(base, trial)
         spent += 1

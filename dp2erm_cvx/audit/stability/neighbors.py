@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.stability.groups import Universe
+from dp2erm_cvx.audit.stability.groups import clipped, records_at
 from dp2erm_cvx.audit.stability.resolve import Pair, Solved
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import ExponentialModel, FirstStage, LogisticModel, Moments
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 
 #: Ways to choose a neighbor of given data.
 STRATEGIES = ("random", "held-out", "extreme", "flips", "each", "ascent")
@@ -56,11 +57,11 @@ class Base:
         X, a = self.records.covariates.copy(), self.records.a.copy()
         if not self.universe.flips and change.arm != a[change.index]:
             return None
-        X[change.index], a[change.index] = self.universe.clip(change.covariates), change.arm
+        X[change.index], a[change.index] = clipped(self.universe, change.covariates), change.arm
         floor = self.universe.domain.arm_floor or 0
         if min(a.sum(), len(a) - a.sum()) < floor:
             return None
-        return Pair(self.records, self.universe.records(X, a), change.index, change.origin)
+        return Pair(self.records, records_at(self.universe, X, a), change.index, change.origin)
 
 
 def propose(base: Base, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:
@@ -70,7 +71,7 @@ def propose(base: Base, strategy: str, chunk: int, size: int, rng: np.random.Gen
     "ascent" proposes only where to begin. Points are vertices of the ball, antipodes, corners or random.
     """
     n, d = base.records.X.shape[0], base.universe.n_features
-    X, a, r = base.records.covariates, base.records.a, base.universe.radius
+    X, a, r = base.records.covariates, base.records.a, base.universe.domain.features_bound
     by_weight = np.argsort(base.weights)
     found = []
     for k in range(size):

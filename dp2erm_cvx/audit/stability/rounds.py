@@ -13,7 +13,7 @@ from dp2erm_cvx.audit.stability.ascent import ascend
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity
 from dp2erm_cvx.audit.stability.climb import climb, most
 from dp2erm_cvx.audit.stability.fast import known_scout, scout_for
-from dp2erm_cvx.audit.stability.groups import Universe, joined
+from dp2erm_cvx.audit.stability.groups import joined
 from dp2erm_cvx.audit.stability.many import measured
 from dp2erm_cvx.audit.stability.neighbors import Base, propose
 from dp2erm_cvx.audit.stability.resolve import Pair, SolverCheck, check
@@ -22,6 +22,7 @@ from dp2erm_cvx.audit.stability.search import Candidate, State
 from dp2erm_cvx.audit.stability.starts import structured_starts
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.universe import Universe
 
 #: The name of the search over base datasets.
 BASE = "base"
