@@ -43,11 +43,10 @@ ORDER = (
     "tuning",
     "audit",
     "conformance",
-    "experiments",
-    "figures",
-    "plots",
-    "diagnostic_plots",
-    "experiment_plots",
+    "compare",
+    "demo",
+    "studies",
+    "plotting",
     "report",
     "cli",
 )
@@ -64,17 +63,14 @@ ONLY = {
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release"},
     "diagnostics": {"errors", "public", "privacy", "tables"},
-    "figures": {"errors"},
-    "plots": {"errors", "figures", "diagnostics", "experiments", "audit"},
-    "diagnostic_plots": {"errors", "figures", "diagnostics"},
-    "experiment_plots": {"errors", "experiments"},
+    "plotting": {"errors", "tables", "diagnostics", "audit", "compare", "studies"},
     "problems": {"errors", "public", "privacy", "domain", "universe", "program", "stability"},
 }
 
 #: These third parties stay where they are needed.
 HOMES = {
     "cvxpy": {"program", "solve", "problems"},
-    "matplotlib": {"figures", "plots", "diagnostic_plots", "experiment_plots", "report"},
+    "matplotlib": {"plotting"},
     "flint": {"mechanism"},
     "opendp": {"mechanism", "interop"},
     "random": {"mechanism"},
