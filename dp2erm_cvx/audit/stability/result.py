@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dp2erm_cvx.audit.stability.claims import Claim
-from dp2erm_cvx.audit.stability.counterexample import save_pair
 from dp2erm_cvx.audit.stability.movement import Interval
+from dp2erm_cvx.audit.stability.replay import save_claim
 from dp2erm_cvx.audit.stability.resolve import Resolved, SolverCheck
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import FirstStage
@@ -120,7 +120,7 @@ class StabilityAudit:
             if not self.violations:
                 raise DeclarationError("no bound was violated: name the verdict whose pair is to be saved")
             verdict = self.violations[0]
-        return save_pair(Path(path), self.program, verdict.claim, verdict.found, self.private)
+        return save_claim(path, self.program, verdict.claim, verdict.found, self.private)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""
