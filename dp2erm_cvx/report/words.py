@@ -22,7 +22,7 @@ def verdict_in_words(verdict: Verdict) -> str:
         excess = f"{low / claim.bound:.3g} times the bound" if claim.bound > 0 else "where 0 is claimed"
         return (
             f"Violated: {subject} is claimed to be at most {claim.bound:.6g}, but a pair of neighbors moves "
-            f"it by at least {low:.6g}, {excess}, whatever the numerical error ({verdict.found.pair.origin})."
+            f"it by at least {low:.6g}, {excess}, whatever the numerical error ({verdict.worst.pair.origin})."
         )
     share = verdict.ratio
     if share >= _TIGHT:

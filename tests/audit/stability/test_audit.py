@@ -84,7 +84,7 @@ def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_repl
     printed = result.verdict("paper, printed", Quantity.L2)
     assert printed.violated
     assert printed.claim.bound == pytest.approx(2 * math.sqrt(2) * 5 * 100 / 1e4, rel=1e-6)
-    pair = printed.found.pair
+    pair = printed.worst.pair
     assert pair.first.a[pair.changed] != pair.second.a[pair.changed]
     assert not result.verdict("sharp").violated
     assert "false under replace-one" in result.refused["paper, usable"]
@@ -147,7 +147,7 @@ def test_data_are_read_and_it_says_so():
             search=Search(60),
         )
         assert found.violations, name
-        assert found.verdicts[0].found.pair.origin == name
+        assert found.verdicts[0].worst.pair.origin == name
 
 
 def test_a_generator_reads_no_data():
@@ -221,7 +221,11 @@ def test_claims_are_public_quantities_of_every_family():
     ("change", "error", "names"),
     [
         ({"universe": UNIT}, DeclarationError, "n_samples"),
-        ({"universe": Universe(dataclasses.replace(UNIT, arm_floor=11), 20, 2)}, DeclarationError, "arm_floor"),
+        (
+            {"universe": Universe(dataclasses.replace(UNIT, arm_floor=11), 20, 2)},
+            DeclarationError,
+            "arm_floor",
+        ),
         ({"data": some_data(20, 3)}, DeclarationError, "3 covariates"),
         ({"strategies": Strategies(["flips"])}, DeclarationError, "search"),
         ({"strategies": Strategies([])}, DeclarationError, "search"),
