@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration, RenyiCalibration, calibrate
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, OutputCalibration, RenyiCalibration, calibrate
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
@@ -70,7 +70,8 @@ def calibrate_propensity(
     epsilon = 0.0
     if share is not None:
         budget, epsilon = reserve(budget, share)
-    calibration = calibrate(uniform_weights(n), constants, n, budget, noise=noise, relation=domain.relation)
+    objective = Objective(uniform_weights(n), constants, n, domain.relation)
+    calibration = calibrate(objective, budget, noise=noise)
     if share is None:
         return calibration, None
     reach = noise_reach(calibration)
