@@ -97,9 +97,7 @@ def gradient_movement(V: float, loss: LossConstants, gamma: float) -> float:
     return V * M * Z * (M / math.sqrt(2.0 * gamma) + 2.0) * (1.0 + MARGIN)
 
 
-def calibrate_renyi(
-    objective: Objective, budget: Budget, *, gamma: float | None = None
-) -> RenyiCalibration:
+def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None = None) -> RenyiCalibration:
     """Calibrate Gaussian objective perturbation of an unconstrained squared loss (Theorem 7).
 
     The loss is ``(z - <x, theta>)^2`` with ``||x||_2 <= M``, its ``covariate_bound``, and ``|z| <= Z``, its

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from dp2erm_cvx.calibration import Calibration, Noise, Objective, OutputCalibration, RenyiCalibration, calibrate
+from dp2erm_cvx.calibration import (
+    Calibration,
+    Noise,
+    Objective,
+    OutputCalibration,
+    RenyiCalibration,
+    calibrate,
+)
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
