@@ -7,10 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, whole_number
+from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration
 from dp2erm_cvx.calibration.gaussian import LARGEST_EPSILON, SMALLEST_DELTA
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.public import whole_number
 
 #: Smallest epsilon that is calibrated; the noise leaves floating point near there.
 SMALLEST_EPSILON = 1e-100

@@ -6,7 +6,8 @@ from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_unco
 from dp2erm_cvx.calibration.constants import Noise, OutputCalibration, in_range
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import Budget, public_number
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import public_number
 
 
 def calibrate_output(objective: Objective, budget: Budget) -> OutputCalibration:

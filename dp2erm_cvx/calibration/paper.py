@@ -10,7 +10,8 @@ from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.sharp import noise_law, privacy_loss
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound, public_number
+from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound
+from dp2erm_cvx.public import public_number
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
-from dp2erm_cvx.calibration.constants import Calibration, Noise, in_range, mean_norm, whole_number
+from dp2erm_cvx.calibration.constants import Calibration, Noise, in_range, mean_norm
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve, public_number
+from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
+from dp2erm_cvx.public import public_number, whole_number
 
 Array = NDArray[np.float64]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
-from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range, whole_number
+from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range
 from dp2erm_cvx.calibration.curvature import MARGIN, jacobian_loss, required_gamma
 from dp2erm_cvx.calibration.gaussian import gaussian_delta, private_ratio
 from dp2erm_cvx.calibration.split import default_split
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, public_number
+from dp2erm_cvx.privacy import Budget, LossConstants
+from dp2erm_cvx.public import public_number, whole_number
 
 _THEOREM = {Noise.GAMMA: "Theorem 1 (pure)", Noise.GAUSSIAN: "Theorem 2 (approximate)"}
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, whole_number
+from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import LossConstants, public_number
+from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.public import public_number, whole_number
 
 #: Relative margin on a tail probability, far above the error of the special functions.
 _ROUNDING = 1e-9

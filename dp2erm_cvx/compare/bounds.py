@@ -10,10 +10,10 @@ from typing import Any
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit.stability.printed import PRINTED as PRINTED_ALONE
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, calibrate_paper
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
+from dp2erm_cvx.universe import Universe
 
 #: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
 UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)
@@ -38,23 +38,21 @@ class BoundRow:
     refusal: str | None = None
 
 
-def statements(
-    program: FirstStage, n_samples: int, domain: Domain
-) -> Iterator[tuple[str, StabilityBound | str]]:
+def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, StabilityBound | str]]:
     """(family, bound) for every family, or (family, reason) where it refuses.
 
     Raises DeclarationError for a setting that is not valid in itself.
     """
-    resolved: Any = program.resolve(domain)
-    n = n_samples
-    sharp = _tried(lambda: resolved.stability(n, domain))
+    resolved: Any = program.resolve(universe.domain)
+    n, domain = universe.n_samples, universe.domain
+    sharp = _tried(lambda: resolved.stability(universe))
     yield SHARP, sharp
     if getattr(resolved, "scaling", None) == "paper" and not isinstance(sharp, str):
         yield (
             STATED,
             stability.entropy_balancing_paper_scaling(n, **resolved.paper_arguments(domain), refined=False),
         )
-    usable = _tried(lambda: resolved.stability(n, domain, BoundFamily.PAPER))
+    usable = _tried(lambda: resolved.stability(universe, BoundFamily.PAPER))
     printed = usable
     if resolved.name in PRINTED_ALONE and not isinstance(usable, str):
         printed = PRINTED_ALONE[resolved.name](resolved, n, domain)
@@ -69,8 +67,7 @@ def statements(
 
 def bound_rows(
     program: FirstStage,
-    n_samples: int,
-    domain: Domain,
+    universe: Universe,
     budget: Budget,
     *,
     loss: LossConstants = UNIT_LOSS,
@@ -82,7 +79,7 @@ def bound_rows(
     """
     if isinstance(program, PrivateFirstStage):
         budget = Budget((1 - program.share) * budget.epsilon, (1 - program.share) * budget.delta)
-    found = list(statements(program, n_samples, domain))
+    found = list(statements(program, universe))
     best = min((bound.V for _, bound in found if not isinstance(bound, str)), default=math.nan)
     rows = []
     for family, bound in found:
@@ -92,7 +89,7 @@ def bound_rows(
         ratio, calibration, refusal = bound.V / best, None, None
         try:
             calibration = _calibrated(
-                family, Objective(bound, loss, n_samples, domain.relation), budget, noise
+                family, Objective(bound, loss, universe.n_samples, universe.domain.relation), budget, noise
             )
         except CalibrationError as error:
             refusal = str(error)
