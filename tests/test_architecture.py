@@ -21,7 +21,6 @@ ORDER = (
     "data",
     "datasets",
     "program",
-    "installed",
     "registry",
     "solve",
     "stability",
