@@ -12,7 +12,7 @@ import pytest
 
 from dp2erm_cvx.ledger import Ledger
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are f
 def test_kill_at_random_points(kills: int, tmp_path: Path) -> None:
     path, shown = tmp_path / "ledger.db", tmp_path / "shown"
     shown.mkdir()
-    worker = [sys.executable, "-W", "ignore", ROOT / "tests/ledger_worker.py", path, shown, str(kills), "7"]
+    worker = [sys.executable, "-W", "ignore", ROOT / "tests/ledger/worker.py", path, shown, str(kills), "7"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(
         list(map(str, worker)), env=environment, capture_output=True, text=True, timeout=600, check=False

@@ -13,9 +13,9 @@ from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo.settings import rule, rule_domain, schemes
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.value import contrasts_from_cells, value_cells, value_contrasts
-from tests.value_study import FIRST_STAGES, REPLICATES, SETTINGS, study
+from tests.steps.value_study import FIRST_STAGES, REPLICATES, SETTINGS, study
 
-PAGE = (Path(__file__).parents[1] / "docs" / "value.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "value.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| ((?:linear|nonlinear|tree) .*) \|$", PAGE, flags=re.MULTILINE)
 BY_NAME = {(s[0], s[1], f"{s[2]:g}"): s for s in SETTINGS}
 

@@ -11,7 +11,7 @@ from dp2erm_cvx import Budget, PrivateTwoStageERM, estimator, perturbation
 from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
-from tests.ledger_model import DATA, model
+from tests.ledger.model import DATA, model
 
 
 @pytest.fixture

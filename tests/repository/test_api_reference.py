@@ -19,7 +19,7 @@ import dp2erm_cvx
 from dp2erm_cvx import errors
 from dp2erm_cvx.registry import programs
 
-API = Path(__file__).parents[1] / "docs" / "api"
+API = Path(__file__).parents[2] / "docs" / "api"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(API.glob("*.md"))}
 
 _DIRECTIVE = re.compile(r"^\.\. auto(\w+):: (\S+)\n((?: {3}:.*\n)*)", flags=re.MULTILINE)

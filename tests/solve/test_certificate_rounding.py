@@ -35,7 +35,7 @@ from dp2erm_cvx.program import (
 from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel
-from tests.test_certificate_exact import bound_to, small_records
+from tests.solve.test_certificate_exact import bound_to, small_records
 from tests.test_reach import PROGRAMS
 
 SMOOTH = [

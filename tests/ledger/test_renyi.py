@@ -19,7 +19,7 @@ from tests.calibration.gaussian_pairs import (
     hockey_stick,
     one_dimensional_pairs,
 )
-from tests.ledger_model import optimal_delta
+from tests.ledger.model import optimal_delta
 
 ONE = Budget(1.0, 1e-6)
 PURE = Cost(Budget(0.1))

@@ -108,7 +108,7 @@ def test_commands_refuse_in_one_line(arguments: list[str], message: str, folder:
 
 
 def test_the_commands_of_the_page_run(folder: Path) -> None:
-    page = (Path(__file__).parents[1] / "docs/ledger.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/ledger.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```sh\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]
     assert [command[:2] for command in commands] == [["dp2erm", "ledger"], ["dp2erm", "fit"]] + 3 * [

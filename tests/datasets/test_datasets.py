@@ -16,7 +16,7 @@ from dp2erm_cvx.datasets import NHEFS_RANGES, SCENARIOS, load_nhefs, nhefs_domai
 from dp2erm_cvx.errors import DeclarationError
 
 FOLDER = Path(dp2erm_cvx.datasets.__file__).parent
-PAGE = Path(__file__).parents[1] / "docs" / "nhefs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "nhefs.md"
 COVARIATE = stats.truncnorm(-1, 1)
 SIZE = 200_000
 

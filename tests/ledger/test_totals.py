@@ -9,7 +9,7 @@ import pytest
 from dp2erm_cvx import Budget, Neighboring
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
-from tests.ledger_model import DATA, model
+from tests.ledger.model import DATA, model
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from dp2erm_cvx import Budget
 from dp2erm_cvx.ledger import Composition
 from dp2erm_cvx.ledger.composition import fits, spent
 from dp2erm_cvx.ledger.cost import Cost
-from tests.ledger_model import optimal_delta
+from tests.ledger.model import optimal_delta
 
 
 def release(epsilon: float, delta: float = 0.0) -> Cost:

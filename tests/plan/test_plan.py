@@ -23,7 +23,7 @@ from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import ElasticNet, WholeSpace
-from tests.plan_check import check
+from tests.plan.check import check
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
