@@ -23,7 +23,6 @@ ORDER = (
     "data",
     "datasets",
     "program",
-    "installed",
     "registry",
     "solve",
     "stability",
