@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 #: A module imports only what stands before it.
 ORDER = (
     "errors",
+    "text",
     "privacy",
     "parallel",
     "tables",
@@ -54,7 +55,7 @@ ONLY = {
     "tables": {"errors"},
     "domain": {"errors", "privacy"},
     "data": {"errors", "tables"},
-    "program": {"errors", "privacy", "domain"},
+    "program": {"errors", "text", "privacy", "domain"},
     "stability": {"errors", "privacy"},
     "calibration": {"errors", "privacy"},
     "mechanism": {"errors", "privacy", "calibration"},
