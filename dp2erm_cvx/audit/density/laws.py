@@ -19,7 +19,6 @@ from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleErro
 from dp2erm_cvx.estimator import PrivateTwoStageERM
 from dp2erm_cvx.perturbation import solve_weights
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import (
     Instance,
     LeastSquaresModel,
@@ -28,6 +27,7 @@ from dp2erm_cvx.program import (
     SecondStage,
     WeightedLeastSquares,
 )
+from dp2erm_cvx.public import public_number
 
 
 def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tuple[Law, Law]:
