@@ -10,18 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from dp2erm_cvx import registry
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import (
-    FirstStage,
-    Gaussian,
-    L1Ball,
-    Laplace,
-    Linear,
-    RandomFourier,
-    SecondStage,
-)
+from dp2erm_cvx.program import FirstStage, Kernel, L1Ball, SecondStage
 from dp2erm_cvx.studies.engine import Design
-
-KERNELS = {kind.__name__: kind for kind in (Gaussian, Laplace, Linear, RandomFourier)}
 
 
 class Constants(BaseModel):
@@ -96,9 +86,8 @@ class Rule:
 def build_scaled(program: str, settings: dict[str, Any], domain: Domain) -> FirstStage:
     """A first stage whose ridge is given per squared norm of what it multiplies. Raises DeclarationError."""
     chosen = dict(settings)
-    if isinstance(chosen.get("kernel"), dict):
-        ((kind, inner),) = chosen["kernel"].items()
-        chosen["kernel"] = KERNELS[kind](**inner)
+    if "kernel" in chosen:
+        chosen["kernel"] = Kernel.from_text(chosen["kernel"], "kernel")
     if "ridge" in chosen:
         chosen["ridge"] *= _unit(program, chosen, domain)
     return registry.build(registry.first_stages(), program, **chosen).resolve(domain)
