@@ -125,7 +125,7 @@ def _audited(
     """The audits, and where their report is."""
     from joblib import effective_n_jobs
 
-    from dp2erm_cvx.audit.search import Search
+    from dp2erm_cvx.audit.search import SearchPlan
     from dp2erm_cvx.cli.screen import advance, progress
     from dp2erm_cvx.demo.audit import audited, audits
     from dp2erm_cvx.report import AuditSection, missing
@@ -133,7 +133,7 @@ def _audited(
     schemes = audited()
     # the certified solves at the end of each take the rest
     together = min(effective_n_jobs(-1), len(schemes))
-    each = Search(seconds=0.75 * seconds * together / len(schemes), workers=-1)
+    each = SearchPlan(seconds=0.75 * seconds * together / len(schemes), workers=-1)
     found = []
     with progress("auditing", total=len(schemes)) as bar:
         for scheme, audit in audits(data, each):
