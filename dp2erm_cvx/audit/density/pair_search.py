@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.density.audit import audit_density
+from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density
 from dp2erm_cvx.audit.density.hockey_stick import sample
 from dp2erm_cvx.audit.density.law import log_ratio
 from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker, load_search, save_search
 from dp2erm_cvx.audit.density.replay import DENSITY, audited_model, audited_weights
-from dp2erm_cvx.audit.density.result import DensityAudit
 from dp2erm_cvx.audit.pair_file import Columns, SavedPair
 from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.errors import CertificateError

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.audit.stability.groups import in_ball, records_at
-from dp2erm_cvx.audit.stability.movement import movements
-from dp2erm_cvx.audit.stability.resolve import NeighborPair, Resolved, Solved
+from dp2erm_cvx.audit.stability.resolve import NeighborPair, Resolved, Solved, movements
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.program import ExponentialModel, FirstStage, LogisticModel, Moments

@@ -12,8 +12,7 @@ from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.audit.stability.audit import explore
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity, claims_of
 from dp2erm_cvx.audit.stability.given import BASE
-from dp2erm_cvx.audit.stability.movement import Interval
-from dp2erm_cvx.audit.stability.resolve import SolverCheck, resolve
+from dp2erm_cvx.audit.stability.resolve import Interval, SolverCheck, resolve
 from dp2erm_cvx.audit.stability.rounds import Searcher
 from dp2erm_cvx.audit.stability.state import State
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError

@@ -14,7 +14,6 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.stability import Quantity
 from dp2erm_cvx.audit.stability.climb import evolve
 from dp2erm_cvx.audit.stability.groups import FAMILIES, admitted, in_ball, records_at, structured_starts
-from dp2erm_cvx.audit.stability.movement import movements
 from dp2erm_cvx.audit.stability.neighbors import (
     STRATEGIES,
     Base,
@@ -23,7 +22,7 @@ from dp2erm_cvx.audit.stability.neighbors import (
     propose,
     variation_gradient,
 )
-from dp2erm_cvx.audit.stability.resolve import resolve
+from dp2erm_cvx.audit.stability.resolve import movements, resolve
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.universe import Universe
