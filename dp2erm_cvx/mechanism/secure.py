@@ -15,7 +15,9 @@ def secure_available() -> bool:
     return all(find_spec(name) is not None for name in _PACKAGES)
 
 
-def require(name: str, purpose: str = "noise with a proven error") -> None:
+def require(name: str) -> None:
     """Raise DeclarationError unless the package of import name ``name`` is installed."""
     if find_spec(name) is None:
-        raise DeclarationError(f"{purpose} needs {_PACKAGES[name]}: pip install 'dp2erm-cvx[secure]'")
+        raise DeclarationError(
+            f"noise with a proven error needs {_PACKAGES[name]}: install dp2erm-cvx[secure]"
+        )

@@ -12,10 +12,10 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
-from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.mechanism.secure import require
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 
 Source = random.Random
 
@@ -45,7 +45,8 @@ def private_choice(sensitivity: int, epsilon: float) -> Choice:
 
     Raises DeclarationError where OpenDP is not installed, CalibrationError where it does not certify epsilon.
     """
-    require("opendp", "a private choice")
+    if find_spec("opendp") is None:
+        raise DeclarationError("a private choice needs the extra: pip install 'dp2erm-cvx[secure]'")
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_noisy_max
     from opendp.measures import max_divergence

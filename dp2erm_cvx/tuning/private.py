@@ -19,7 +19,7 @@ from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choic
 from dp2erm_cvx.mechanism.selection import Source
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.tuning.candidates import (
     Models,
     NamedColumns,
@@ -27,7 +27,6 @@ from dp2erm_cvx.tuning.candidates import (
     fitted,
     named_models,
     one_line,
-    whole_number,
 )
 from dp2erm_cvx.tuning.gain import SENSITIVITY, declared_propensity, total_gain, unit
 from dp2erm_cvx.tuning.private_result import PrivateCandidate, PrivateTuning
