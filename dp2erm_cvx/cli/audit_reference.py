@@ -12,7 +12,7 @@ from dp2erm_cvx.cli.screen import advance, console, grid, progress
 from dp2erm_cvx.parallel import whole_workers
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.compare.reference_audits import Outcome
+    from dp2erm_cvx.compare.reference_audits import ReferenceAudit
 
 #: Neighbors of each audit.
 SOLVES = 80_000
@@ -35,7 +35,9 @@ def run_reference(options: dict[str, Any], output: Output, command: str) -> int:
         budget = ResolveBudget(budget.solves, budget.seconds * together / len(settings))
     outcomes = []
     with progress("searching", total=len(settings)) as bar:
-        for outcome in reference.run(settings, budget, seed=options["seed"], workers=options["workers"]):
+        for outcome in reference.audit_references(
+            settings, budget, seed=options["seed"], workers=options["workers"]
+        ):
             outcomes.append(outcome)
             advance(bar, outcome.setting.name)
     sections = [
@@ -50,7 +52,7 @@ def run_reference(options: dict[str, Any], output: Output, command: str) -> int:
     return 0 if all(outcome.as_expected for outcome in outcomes) else VIOLATED
 
 
-def _show(outcomes: list[Outcome]) -> None:
+def _show(outcomes: list[ReferenceAudit]) -> None:
     screen = console()
     table = grid("audit", "violated", "V met", "known", "sharp bound", left=2)
     for outcome in outcomes:

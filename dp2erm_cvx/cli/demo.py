@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from dp2erm_cvx.audit.stability import StabilityAudit
     from dp2erm_cvx.cli.audit_show import Output
     from dp2erm_cvx.data import Dataset
-    from dp2erm_cvx.demo.comparison import Comparison
-    from dp2erm_cvx.demo.settings import Scheme
+    from dp2erm_cvx.demo.comparison import DemoComparison
+    from dp2erm_cvx.demo.settings import DemoScheme
 
 
-@click.command(short_help="Private effects and rules from real data, and an audit, in a minute.")
+@click.command("demo", short_help="Private effects and rules from real data, and an audit, in a minute.")
 @click.option(
     "--output-dir",
     default="output",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     help="For the audit at the end, about; 0 leaves it out.",
 )
 @click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
-def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: int | None) -> None:
+def demo_command(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: int | None) -> None:
     """Private effects and treatment rules from NHEFS, beside non-private comparisons.
 
     NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten years.
@@ -69,7 +69,7 @@ def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: in
         for group in comparison.certificate_rows(data, chosen):
             rows += group
             advance(bar, "certifying")
-        for effect in comparison.effects(data, seeds):
+        for effect in comparison.effect_comparisons(data, seeds):
             effects.append(effect)
             advance(bar, "releasing effects")
         composed, plugged = composition.composed(data, seeds)
@@ -77,7 +77,7 @@ def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: in
         first_noise = [composition.propensity_noise(data, budget) for budget in budgets]
         by_paper = [composition.paper_noise(data.n_samples, len(data.columns), budget) for budget in budgets]
         advance(bar, "comparing calibrations")
-        for rule in comparison.rules(data, seeds):
+        for rule in comparison.rule_comparisons(data, seeds):
             rules.append(rule)
             advance(bar, "releasing rules")
         naive, textbook = comparison.naive_effect(data), comparison.textbook_effect(data)
@@ -121,7 +121,7 @@ def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: in
 
 def _audited(
     data: Dataset, seconds: float, report: Output
-) -> tuple[list[tuple[Scheme, StabilityAudit]], str]:
+) -> tuple[list[tuple[DemoScheme, StabilityAudit]], str]:
     """The audits, and where their report is."""
     from joblib import effective_n_jobs
 
@@ -145,7 +145,7 @@ def _audited(
     return found, written
 
 
-def _best_balance(effects: list[Comparison]) -> Comparison:
+def _best_balance(effects: list[DemoComparison]) -> DemoComparison:
     import numpy as np
 
     return min(effects, key=lambda one: float(np.mean(np.abs(one.balance.smd_after))))

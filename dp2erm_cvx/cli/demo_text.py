@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from dp2erm_cvx.audit.stability import StabilityAudit
     from dp2erm_cvx.compare.noise_range import NoiseRange
     from dp2erm_cvx.data import Dataset
-    from dp2erm_cvx.demo.comparison import Comparison, Published
+    from dp2erm_cvx.demo.comparison import DemoComparison, Published
     from dp2erm_cvx.demo.composition import PropensityNoise
-    from dp2erm_cvx.demo.settings import Scheme, Spending
+    from dp2erm_cvx.demo.settings import DemoScheme, Spending
     from dp2erm_cvx.release import Release
 
 
@@ -66,7 +66,7 @@ def certificate_section(table: Table) -> Iterator[Any]:
     yield table
 
 
-def effect_section(effects: Sequence[Comparison], naive: float, textbook: float) -> Iterator[Any]:
+def effect_section(effects: Sequence[DemoComparison], naive: float, textbook: float) -> Iterator[Any]:
     """Average effects."""
     yield heading("3. The average effect of giving up smoking on weight, in kg")
     yield (
@@ -108,9 +108,9 @@ def effect_section(effects: Sequence[Comparison], naive: float, textbook: float)
 
 
 def calibration_section(
-    effects: Sequence[Comparison],
-    composed: Comparison,
-    plugged: Comparison,
+    effects: Sequence[DemoComparison],
+    composed: DemoComparison,
+    plugged: DemoComparison,
     first_noise: Sequence[PropensityNoise],
     by_paper: Sequence[tuple[float, NoiseRange]],
 ) -> Iterator[Any]:
@@ -156,7 +156,7 @@ def calibration_section(
     )
 
 
-def rule_section(rules: Sequence[Comparison]) -> Iterator[Any]:
+def rule_section(rules: Sequence[DemoComparison]) -> Iterator[Any]:
     """Treatment rules."""
     domain = settings.rule_domain()
     yield heading(f"5. A rule: for whom does giving up add more than {settings.TREATMENT_COST:g} kg?")
@@ -193,7 +193,7 @@ def rule_section(rules: Sequence[Comparison]) -> Iterator[Any]:
     yield from _dominated(rules)
 
 
-def guarantee_section(comparisons: Sequence[Comparison], kept: Release, path: str) -> Iterator[Any]:
+def guarantee_section(comparisons: Sequence[DemoComparison], kept: Release, path: str) -> Iterator[Any]:
     """What was promised."""
     published = [one for comparison in comparisons for one in comparison.published]
     epsilon = sum(one.release.guarantee.epsilon for one in published)
@@ -214,7 +214,7 @@ def guarantee_section(comparisons: Sequence[Comparison], kept: Release, path: st
     yield f"Next: dp2erm predict {path} YOUR.csv    dp2erm fit --help    dp2erm programs"
 
 
-def audit_section(found: Sequence[tuple[Scheme, StabilityAudit]], written: str) -> Iterator[Any]:
+def audit_section(found: Sequence[tuple[DemoScheme, StabilityAudit]], written: str) -> Iterator[Any]:
     """How far the weights moved between neighbors, beside the bound that every release above rests on."""
     yield heading("8. Do the bounds hold? A short audit, for the data holder only")
     table = grid("first stage", "neighbors tried", "V met *", "bound on V", "share", "verdict")
@@ -255,7 +255,7 @@ def _budget(spending: Spending) -> str:
     return f"({budget.epsilon:g}, {budget.delta:g})" if budget.delta else f"epsilon {budget.epsilon:g}"
 
 
-def _dominated(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _dominated(comparisons: Sequence[DemoComparison]) -> Iterator[str]:
     found = {
         one.scheme.label: [_budget(each.spending) for each in one.published if _dominates(each)]
         for one in comparisons

@@ -67,7 +67,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReferenceAudit:
     """A setting with its audit."""
 
     setting: Setting
@@ -98,18 +98,18 @@ class Outcome:
         return reported == self.setting.wrong and self.found >= ENOUGH * self.setting.known
 
 
-def run(
+def audit_references(
     settings: Sequence[Setting], budget: ResolveBudget, *, seed: int = 0, workers: int = 1
-) -> Iterator[Outcome]:
+) -> Iterator[ReferenceAudit]:
     """Audit every setting from random starts, ``budget`` each; yields them in their order.
 
     Raises DeclarationError for an invalid seed or number of workers.
     """
     tasks = [(setting, budget, seed) for setting in settings]
-    return run_tasks(run_one, tasks, workers=workers)
+    return run_tasks(_audited, tasks, workers=workers)
 
 
-def run_one(setting: Setting, budget: ResolveBudget, seed: int) -> Outcome:
+def _audited(setting: Setting, budget: ResolveBudget, seed: int) -> ReferenceAudit:
     """Audit one setting."""
     audit = audit_stability(
         setting.program,
@@ -121,10 +121,10 @@ def run_one(setting: Setting, budget: ResolveBudget, seed: int) -> Outcome:
         budget=budget,
         seed=seed,
     )
-    return Outcome(setting, audit)
+    return ReferenceAudit(setting, audit)
 
 
-def first_stage(name: str, **settings: Any) -> FirstStage:
+def _first_stage(name: str, **settings: Any) -> FirstStage:
     """A program of the registry."""
     return registry.build(registry.first_stages(), name, **settings)
 
@@ -132,21 +132,21 @@ def first_stage(name: str, **settings: Any) -> FirstStage:
 def ipw(n: int, ridge: float, radius: float, known: float, trim: float = _INF) -> Setting:
     """A logistic propensity; covariates in the unit disk."""
     name = f"IPW, n = {n:,}, ridge {ridge:g}" + _told(radius=radius, trim=trim)
-    program = first_stage("ipw_logistic", ridge=ridge, radius=radius, trim=trim)
+    program = _first_stage("ipw_logistic", ridge=ridge, radius=radius, trim=trim)
     return Setting(name, program, Domain(1, 1), n, 2, known)
 
 
 def entropy(mass: str, n: int, ridge: float, radius: float, known: float) -> Setting:
     """Entropy balancing; one covariate."""
     name = f"EBW, {mass} arms, n = {n:,}, ridge {ridge:g}" + _told(radius=radius)
-    program = first_stage("entropy_balancing", ridge=ridge, radius=radius, arm_mass=mass)
+    program = _first_stage("entropy_balancing", ridge=ridge, radius=radius, arm_mass=mass)
     return Setting(name, program, Domain(_HALF, 1), n, 1, known)
 
 
 def entropy_paper(known: float) -> Setting:
     """Entropy balancing in the paper's scaling."""
     # a constant of next to nothing leaves the whole ball to the balance functions
-    program = first_stage(
+    program = _first_stage(
         "entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional", constant=1e-6
     )
     name = "EBW, paper's scaling, n = 400, ridge 1, arm floor 100"
@@ -166,7 +166,7 @@ def pooled(ridge: float, known: float) -> Setting:
 
 
 def _kernel_stage(name: str, ridge: float, n: int) -> FirstStage:
-    program = first_stage(name, ridge=ridge / n)
+    program = _first_stage(name, ridge=ridge / n)
     # a public program takes no kernel of a user's own; Theorems 5 and 6 hold for any with 0 <= K <= C
     object.__setattr__(program, "kernel", Orthant())
     return program
@@ -213,14 +213,14 @@ def wrong_bounds() -> list[Setting]:
     """The paper's kernel bound, and sharp bounds with a mistake in them."""
     paper = Setting(
         "paper's kernel bound, treatments flipped",
-        first_stage("mmd", ridge=100.0, cap=4.0),
+        _first_stage("mmd", ridge=100.0, cap=4.0),
         Domain(1, 1, arm_floor=25),
         100,
         2,
         wrong=frozenset({("paper, printed", Quantity.L2)}),
     )
     narrow, tight = ipw(400, 0.003, 1, 0), entropy("equal", 400, 3, _INF, 0)
-    kernel = Setting("", first_stage("mmd", ridge=1e3), Domain(1, 1, arm_floor=25), 100, 2)
+    kernel = Setting("", _first_stage("mmd", ridge=1e3), Domain(1, 1, arm_floor=25), 100, 2)
     kept = kernel_balancing(100, 1.0, 1e5, 25, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     return [
         paper,
@@ -235,7 +235,7 @@ def trim_inside_the_untrimmed_bound() -> Setting:
     """Entropy balancing with a trim, and its largest weight put into the theorem for none."""
     n, mu, radius, size = 1000, 0.5, 2.0, 1.0
     trim = 3 * math.exp(-radius * math.sqrt(2))
-    program = first_stage("entropy_balancing", ridge=mu, radius=radius, constant=size, trim=trim)
+    program = _first_stage("entropy_balancing", ridge=mu, radius=radius, constant=size, trim=trim)
     w_max = largest_weight(n, math.log(3))
     p, diameter = w_max / n, moment_diameter(size, size)
     pull = p * diameter + target_movement(size, size, True) / n

@@ -6,7 +6,7 @@ ideal law, and ``grid`` adds the discrete noise that covers that distance; both 
 """
 
 from dp2erm_cvx.mechanism.exact import Draw, draw_within
-from dp2erm_cvx.mechanism.floating import draw, simulate
+from dp2erm_cvx.mechanism.floating import draw, simulate_noise
 from dp2erm_cvx.mechanism.grid import perturb_on_grid
 from dp2erm_cvx.mechanism.secure import secure_available
 from dp2erm_cvx.mechanism.selection import make_sampler, random_source
@@ -19,5 +19,5 @@ __all__ = [
     "perturb_on_grid",
     "random_source",
     "secure_available",
-    "simulate",
+    "simulate_noise",
 ]
