@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dp2erm_cvx.audit.stability import StabilityAudit
-    from dp2erm_cvx.compare.noise_range import NoiseRange
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.demo.comparison import DemoComparison, Published
-    from dp2erm_cvx.demo.composition import PropensityNoise
+    from dp2erm_cvx.demo.composition import Calibrations
     from dp2erm_cvx.demo.settings import DemoScheme, Spending
     from dp2erm_cvx.release import Release
 
@@ -107,13 +106,7 @@ def effect_section(effects: Sequence[DemoComparison], naive: float, textbook: fl
     yield "Better balance costs stability: V grows, and the noise with it."
 
 
-def calibration_section(
-    effects: Sequence[DemoComparison],
-    composed: DemoComparison,
-    plugged: DemoComparison,
-    first_noise: Sequence[PropensityNoise],
-    by_paper: Sequence[tuple[float, NoiseRange]],
-) -> Iterator[Any]:
+def calibration_section(effects: Sequence[DemoComparison], others: Calibrations) -> Iterator[Any]:
     """What the choice of calibration buys for one and the same weighting."""
     mild, strong = effects[-2], effects[-1]
     yield heading("4. What the choice of calibration buys")
@@ -130,21 +123,21 @@ def calibration_section(
         table.add_column(_budget(spending), justify="right")
     for column in table.columns:
         column.no_wrap = True
-    pulled = [f"±{_width(moved.effect)} (pulled {moved.shrinkage:.0%})" for _, moved in by_paper]
-    table.add_row("paper, not released", f"{by_paper[0][0]:,.4g}", *pulled)
+    pulled = [f"±{_width(moved.effect)} (pulled {moved.shrinkage:.0%})" for _, moved in others.by_paper]
+    table.add_row("paper, not released", f"{others.by_paper[0][0]:,.4g}", *pulled)
     for label, one in (
         ("direct, sharp", strong),
-        ("composition", composed),
-        ("composition, plug-in", plugged),
+        ("composition", others.composed),
+        ("composition, plug-in", others.plug_in),
     ):
         told = [
             f"{published.effect:+.2f} ±{_width(published.noise.effect)}{_mark(published)}"
             for published in one.published[: len(settings.COMPOSED_SPENDING)]
         ]
         table.add_row(label, f"{one.stability:.3g}", *told)
-    noisy = [f"{one.effect:+.2f} ±{_width(1.96 * one.deviation)}" for one in first_noise]
+    noisy = [f"{one.effect:+.2f} ±{_width(1.96 * one.deviation)}" for one in others.first_noise]
     table.add_row("  with no noise but its first*", "", *noisy)
-    table.add_row("  |SMD| with that noise*", "", *(f"{one.imbalance:.3f}" for one in first_noise))
+    table.add_row("  |SMD| with that noise*", "", *(f"{one.imbalance:.3f}" for one in others.first_noise))
     yield table
     left = {one.scheme.label: f"{np.mean(np.abs(one.balance.smd_after)):.3f}" for one in (mild, strong)}
     yield (

@@ -21,6 +21,27 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 
 
+@dataclass(frozen=True, eq=False)
+class Calibrations:
+    """The releases of :func:`composed`, and at their budgets what the propensity alone and the paper add."""
+
+    composed: DemoComparison
+    plug_in: DemoComparison
+    first_noise: tuple[PropensityNoise, ...]
+    by_paper: tuple[tuple[float, NoiseRange], ...]
+
+
+def calibrations(data: Dataset, seeds: Seeds) -> Calibrations:
+    """All that stands beside the direct calibration. Not private: see :func:`propensity_noise`."""
+    budgets = [one.budget for one in settings.COMPOSED_SPENDING]
+    n, k = data.X.shape
+    return Calibrations(
+        *composed(data, seeds),
+        tuple(propensity_noise(data, budget) for budget in budgets),
+        tuple(paper_noise(n, k, budget) for budget in budgets),
+    )
+
+
 def composed(data: Dataset, seeds: Seeds) -> tuple[DemoComparison, DemoComparison]:
     """Effects from a private propensity (Theorem 9): by arm means, and by the plug-in (Theorem 8)."""
     domain, schemes = settings.effect_domain(), [settings.composed_scheme()]
