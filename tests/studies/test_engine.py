@@ -98,7 +98,7 @@ def test_a_damaged_cell_is_run_again(tmp_path, kept):
 def test_a_killed_process_leaves_what_goes_on_to_the_same_table(tmp_path):
     program = (
         "import os, signal, sys\n"
-        "from tests.experiments.test_engine import DESIGN, Draws, run\n"
+        "from tests.studies.test_engine import DESIGN, Draws, run\n"
         "run(Draws(), DESIGN, sys.argv[1], "
         "progress=lambda what, done, total: done == 3 and os.kill(os.getpid(), signal.SIGKILL))\n"
     )
