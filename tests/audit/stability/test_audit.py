@@ -25,9 +25,9 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import ipw_logistic, logistic
 from dp2erm_cvx.universe import Universe
-from tests.audit.stability.cases import INF, ipw, registered
+from tests.audit.stability.cases import INF, ipw, reference_program
 
-IPW = registered("ipw_logistic", ridge=0.1, radius=1.0)
+IPW = reference_program("ipw_logistic", ridge=0.1, radius=1.0)
 UNIT = Domain(1.0, 1.0)
 
 
@@ -78,7 +78,7 @@ def test_planted_wrong_bounds_are_reported(case):
 
 
 def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_replayed(tmp_path):
-    program = registered("mmd", ridge=100.0, cap=4.0)
+    program = reference_program("mmd", ridge=100.0, cap=4.0)
     domain = Domain(1.0, 1.0, arm_floor=25)
     result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(2000))
     printed = result.verdict("paper, printed", Quantity.L2)
@@ -211,11 +211,11 @@ def test_a_budget_in_seconds_is_kept():
 
 
 def test_claims_are_public_quantities_of_every_family():
-    found, refused = claims_of(registered("ipw_randomized", propensity=0.3), Universe(UNIT, 100, 2))
+    found, refused = claims_of(reference_program("ipw_randomized", propensity=0.3), Universe(UNIT, 100, 2))
     norm = next(c for c in found if (c.name, c.quantity) == ("paper, printed", Quantity.L2))
     assert norm.bound == pytest.approx(math.sqrt(2) * 0.4 / 0.3 * 100 / 99, rel=1e-6)
     assert not refused
-    _, refused = claims_of(registered("entropy_balancing", ridge=1.0), Universe(UNIT, 100, 2))
+    _, refused = claims_of(reference_program("entropy_balancing", ridge=1.0), Universe(UNIT, 100, 2))
     assert set(refused) == {"paper, printed", "paper, usable"}
 
 
@@ -233,7 +233,7 @@ def test_claims_are_public_quantities_of_every_family():
         ({"strategies": Strategies([])}, DeclarationError, "search"),
         ({"bounds": []}, DeclarationError, "bounds"),
         ({"bounds": [3.0]}, DeclarationError, "bounds"),
-        ({"program": registered("ipw_private")}, DeclarationError, "noise"),
+        ({"program": reference_program("ipw_private")}, DeclarationError, "noise"),
     ],
 )
 def test_refusals(change, error, names):
@@ -268,7 +268,7 @@ def test_a_first_stage_without_a_ridge_is_solved_in_full():
     case = ipw(20, 0.0, 1.0, 0)
     result = audited(case, 30)
     assert "ridge = 0" in result.refused["sharp"]
-    hard = registered("entropy_balancing_hard")
+    hard = reference_program("entropy_balancing_hard")
     result = audit_stability(
         hard, some_data(40, 1), UNIT, strategies=Strategies(["each"]), search=SearchPlan(120)
     )

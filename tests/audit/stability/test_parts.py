@@ -26,7 +26,7 @@ from dp2erm_cvx.audit.stability.resolve import movements, resolve
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.universe import Universe
-from tests.audit.stability.cases import registered
+from tests.audit.stability.cases import reference_program
 
 
 def exact(w, v, j):
@@ -125,10 +125,10 @@ def a_base(program, domain, n=30, d=3, seed=0):
 @pytest.mark.parametrize(
     "program",
     [
-        registered("ipw_logistic", ridge=0.05),
-        registered("ipw_logistic", ridge=0.003, radius=0.6),
-        registered("entropy_balancing", ridge=0.3),
-        registered("mmd", ridge=0.01, kernel=Gaussian(0.5)),
+        reference_program("ipw_logistic", ridge=0.05),
+        reference_program("ipw_logistic", ridge=0.003, radius=0.6),
+        reference_program("entropy_balancing", ridge=0.3),
+        reference_program("mmd", ridge=0.01, kernel=Gaussian(0.5)),
     ],
     ids=["ipw", "ipw in a ball that binds", "entropy", "mmd with weights at 0"],
 )
@@ -151,7 +151,7 @@ def test_gradient_is_that_of_re_solves(program):
 
 
 def test_ascent_climbs_and_keeps_to_its_budget():
-    base = a_base(registered("ipw_logistic", ridge=0.05), Domain(1.0, 1.0))
+    base = a_base(reference_program("ipw_logistic", ridge=0.05), Domain(1.0, 1.0))
     start = Replacement(4, np.array([0.1, 0.1, -0.1]), 1, "random")
     before, _ = variation_gradient(base, start)
     end, spent = ascend(base, start, 12)
@@ -163,7 +163,7 @@ def test_ascent_climbs_and_keeps_to_its_budget():
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_proposals_are_neighbors(name):
-    base = a_base(registered("entropy_balancing", ridge=0.5), Domain(1.0, 1.0, arm_floor=5))
+    base = a_base(reference_program("entropy_balancing", ridge=0.5), Domain(1.0, 1.0, arm_floor=5))
     changes = propose(base, name, 1, 40, np.random.default_rng(0))
     pairs = [pair for change in changes if (pair := base.pair(change)) is not None]
     assert len(pairs) > 10
