@@ -15,12 +15,12 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.cli.audit import audit
 from dp2erm_cvx.cli.bounds import bounds
 from dp2erm_cvx.cli.certify import certify
-from dp2erm_cvx.cli.check_program import check_program
+from dp2erm_cvx.cli.check_program import check_program_command
 from dp2erm_cvx.cli.demo import demo
 from dp2erm_cvx.cli.experiment import experiment
 from dp2erm_cvx.cli.fit import fit
 from dp2erm_cvx.cli.ledger import ledger
-from dp2erm_cvx.cli.new_program import new_program
+from dp2erm_cvx.cli.new_program import new_program_command
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.plan import plan
 from dp2erm_cvx.cli.predict import predict
@@ -110,8 +110,8 @@ for command in (
     bounds,
     plan,
     programs,
-    new_program,
-    check_program,
+    new_program_command,
+    check_program_command,
     certify,
     audit,
     ledger,

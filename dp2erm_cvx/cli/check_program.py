@@ -10,19 +10,20 @@ import click
 from dp2erm_cvx.cli.options import Number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.conformance import Report
+    from dp2erm_cvx.conformance import ConformanceReport
 
 _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
 
 
 @click.command(name="check-program", short_help="Run the conformance suite on a program's file.")
 @click.argument("program", metavar="FILE.py|NAME")
-@click.option(
-    "--seconds", type=Number(), default=5, show_default=True, help="For each of two searches, per settings."
-)
+@click.option("--solves", type=Number(), help="Neighbors that the audit tries, per settings [20000].")
+@click.option("--seconds", type=Number(), help="End that audit after so long.")
 @click.option("--seed", type=Number(), default=0, show_default=True, help="Seed of the searches.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check_program(program: str, seconds: float, seed: int, as_json: bool) -> int:
+def check_program_command(
+    program: str, solves: int | None, seconds: float | None, seed: int, as_json: bool
+) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
     Statement, DPP, agreement of all solvers within their certificates, feasibility on adversarial data,
@@ -30,10 +31,13 @@ def check_program(program: str, seconds: float, seed: int, as_json: bool) -> int
     search refutes and never proves.
     """
     from dp2erm_cvx import conformance
+    from dp2erm_cvx.audit import ResolveBudget
     from dp2erm_cvx.cli.screen import progress
 
+    limited = solves is not None or seconds is not None
+    budget = ResolveBudget(solves, seconds) if limited else None
     classes = conformance.load_program(program)
-    reports: list[Report] = []
+    reports: list[ConformanceReport] = []
     with progress("checking") as bar:
         task = bar.add_task("checking", total=None)
         for cls in classes:
@@ -41,7 +45,7 @@ def check_program(program: str, seconds: float, seed: int, as_json: bool) -> int
             def show(done: str, name: str = getattr(cls, "name", cls.__name__)) -> None:
                 bar.update(task, description=f"{name}: {done}")
 
-            reports += conformance.check_program(cls, seconds=seconds, seed=seed, done=show)
+            reports += conformance.check_program(cls, budget=budget, seed=seed, done=show)
     if as_json:
         click.echo(json.dumps([report.to_dict() for report in reports], indent=2))
     else:
@@ -50,7 +54,7 @@ def check_program(program: str, seconds: float, seed: int, as_json: bool) -> int
     return 0 if all(report.passed for report in reports) else 1
 
 
-def _print(report: Report) -> None:
+def _print(report: ConformanceReport) -> None:
     from rich.table import Table
     from rich.text import Text
 
