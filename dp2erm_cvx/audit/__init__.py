@@ -4,25 +4,32 @@ An audit looks for a violation. It reads the records or the noise it is given an
 on them, so its result is for the data holder, or for synthetic data. Finding nothing proves nothing.
 """
 
-from dp2erm_cvx.audit.blackbox import BlackBoxAudit, audit_blackbox
-from dp2erm_cvx.audit.density import audit_density
-from dp2erm_cvx.audit.hockey_stick import HockeyStick
-from dp2erm_cvx.audit.noise import NoiseAudit, audit_noise
-from dp2erm_cvx.audit.pair_file import replay_pair
-from dp2erm_cvx.audit.pairs import PairSearch, search_pairs
-from dp2erm_cvx.audit.repeats import RepeatAudit, audit_repeats
-from dp2erm_cvx.audit.result import DensityAudit, Direction
+from dp2erm_cvx.audit.blackbox import Attack, BlackBoxAudit, audit_blackbox
+from dp2erm_cvx.audit.density import (
+    DensityAudit,
+    Direction,
+    HockeyStick,
+    PairSearch,
+    audit_density,
+    replay_pair,
+    search_pairs,
+)
+from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
+from dp2erm_cvx.audit.search import Progress, Search
 from dp2erm_cvx.audit.stability import ResolveBudget, StabilityAudit, audit_stability, replay
 
 __all__ = [
+    "Attack",
     "BlackBoxAudit",
     "DensityAudit",
     "Direction",
     "HockeyStick",
     "NoiseAudit",
     "PairSearch",
+    "Progress",
     "RepeatAudit",
     "ResolveBudget",
+    "Search",
     "StabilityAudit",
     "audit_blackbox",
     "audit_density",

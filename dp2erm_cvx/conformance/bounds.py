@@ -10,7 +10,13 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit.stability import audit_stability
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, neighbors, other_domains
+from dp2erm_cvx.conformance.samples import (
+    N_FEATURES,
+    check_domain,
+    check_universe,
+    neighbors,
+    other_domains,
+)
 from dp2erm_cvx.conformance.solutions import certified
 from dp2erm_cvx.conformance.subject import Subject, named
 from dp2erm_cvx.domain import Array, Domain
@@ -33,6 +39,7 @@ from dp2erm_cvx.program import (
     RidgedEntropyFirstStage,
     SeparableFirstStage,
 )
+from dp2erm_cvx.universe import Universe
 
 _SIZES = (8, 40, 400, 10_000)
 _POINTS = 200
@@ -61,7 +68,7 @@ def compared_movement(subject: Subject) -> Judgment:
         return noted("the coefficient is private, so that weights of neighbors are never compared")
     largest, bound = 0.0, None
     for n in subject.sizes:
-        bound = program.stability(n, check_domain(n))
+        bound = program.stability(check_universe(check_domain(n), n))
         for first, second in neighbors(subject.pairs, n, subject.seed):
             one, two = certified(subject, first), certified(subject, second)
             w, v = one.value, two.value
@@ -86,7 +93,7 @@ def short_audit(subject: Subject) -> Judgment:
         return noted("see movement")
     domain = check_domain(_AUDITED)
     try:
-        bound = program.stability(_AUDITED, domain)
+        bound = program.stability(check_universe(domain, _AUDITED))
         if bound.V >= 2 * _AUDITED and bound.w_max >= _AUDITED:
             return passed(f"V = 2n and w_max = n: no weights of sum n can move more, at n = {_AUDITED}")
         audit = audit_stability(
@@ -121,8 +128,9 @@ def bound_of_theorem(subject: Subject) -> Judgment:
     for n in _SIZES:
         for domain in (check_domain(n), *other_domains(n)):
             try:
-                stated = program.stability(n, domain)
-                expected = _expected(program.resolve(domain), n, domain, stated)
+                universe = check_universe(domain, n)
+                stated = program.stability(universe)
+                expected = _expected(program.resolve(domain), universe, stated)
             except (CalibrationError, DeclarationError) as error:
                 if domain == check_domain(n):
                     return noted(str(error))
@@ -147,7 +155,8 @@ def _less(stated: StabilityBound, expected: StabilityBound) -> str:
     return ""
 
 
-def _expected(program: FirstStage, n: int, domain: Domain, stated: StabilityBound) -> StabilityBound | None:
+def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -> StabilityBound | None:
+    n, domain = universe.n_samples, universe.domain
     if isinstance(program, ClosedFormWeights):
         # what the records tried need already
         w_max = stability.largest_weight(n, _log_range(program, domain) * (1 - 1e-12))
@@ -177,14 +186,14 @@ def _expected(program: FirstStage, n: int, domain: Domain, stated: StabilityBoun
         return stability.entropy_balancing(n, **arguments, trim=getattr(program, "trim", math.inf))
     if stated.V >= 2 * n and stated.w_max >= n:
         return stated  # the universal corollary, which any weights obey
-    return _inherited(program, n, domain)
+    return _inherited(program, universe)
 
 
-def _inherited(program: FirstStage, n: int, domain: Domain) -> StabilityBound | None:
+def _inherited(program: FirstStage, universe: Universe) -> StabilityBound | None:
     """What the library's program gives that this one is based on, where it states a bound of its own."""
     for base in type(program).__mro__[1:]:
         if base.__module__.startswith("dp2erm_cvx.problems.") and "bound" in vars(base):
-            known: StabilityBound = vars(base)["bound"](program, n, domain)
+            known: StabilityBound = vars(base)["bound"](program, universe)
             return replace(known, theorem=f"{known.theorem} of {base.__name__}")
     return None
 

@@ -11,6 +11,7 @@ import numpy as np
 from dp2erm_cvx.conformance.objective import points_of, smooth_of
 from dp2erm_cvx.conformance.samples import (
     N_FEATURES,
+    check_universe,
     edge_records,
     one_record,
     remembered,
@@ -44,10 +45,10 @@ def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: 
     """
     own = isinstance(program, SecondStage)
     if isinstance(program, SecondStage):
-        declared = program.constants(domain, N_FEATURES)
+        declared = program.constants(check_universe(domain))
     else:
         # theta_bound is what a budget is split by: it sets no noise
-        declared = dataclasses.replace(program.loss_constants(domain, N_FEATURES), theta_bound=None)
+        declared = dataclasses.replace(program.loss_constants(check_universe(domain)), theta_bound=None)
     region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound if own else None)
     parameters = _parameters(program, domain, declared.n_parameters, region.vertices[0])
     findings: list[Finding] = []
@@ -126,13 +127,13 @@ def _largest(findings: list[Finding]) -> tuple[Finding, ...]:
 def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
     if isinstance(program, WeightedMarginLoss):
-        bounds = program.row_bounds(domain, N_FEATURES)
+        bounds = program.row_bounds(check_universe(domain))
         rows = remembered(lambda record: program.rows(one_record(domain, record)))
         yield "row_bounds norm", bounds.norm, lambda d: _norm(rows(d).Z)
         yield "row_bounds offset", bounds.offset, lambda d: _norm(rows(d).offset)
         yield "row_bounds factor", bounds.factor, lambda d: _norm(rows(d).factor)
     if isinstance(program, WeightedLeastSquares):
-        declared = program.loss_constants(domain, N_FEATURES)
+        declared = program.loss_constants(check_universe(domain))
         design = remembered(lambda record: program.design(one_record(domain, record)))
         if declared.covariate_bound is not None:
             yield "covariate_bound", declared.covariate_bound, lambda d: _norm(design(d)[0])
@@ -152,7 +153,7 @@ def undeclared_curvature(program: _Perturbed, domain: Domain, seed: int) -> str:
     With gamma = 0 and all weight on one record the loss curves in few directions: what is left in the others
     is the regularizer's, and no more may be declared.
     """
-    declared = program.loss_constants(domain, N_FEATURES).strong_convexity
+    declared = program.loss_constants(check_universe(domain)).strong_convexity
     if declared == 0.0:
         return ""
     for records in _lonely(domain, seed):

@@ -14,7 +14,7 @@ from dp2erm_cvx.conformance.bounds import bound_of_theorem, compared_movement
 from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.outcome import CheckStatus, Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.own_record import contributions, own_record
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain
+from dp2erm_cvx.conformance.samples import check_domain, check_universe
 from dp2erm_cvx.conformance.subject import Check, Subject, named
 from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, SolverError
 from dp2erm_cvx.program import (
@@ -183,11 +183,11 @@ def _applies(program: Program) -> bool:
     domain = check_domain(40)
     try:
         if isinstance(program, FirstStage):
-            program.stability(40, domain)
+            program.stability(check_universe(domain, 40))
         if isinstance(program, PrivateFirstStage):
-            program.resolve(domain).loss_constants(domain, N_FEATURES)
+            program.resolve(domain).loss_constants(check_universe(domain))
         elif isinstance(program, SecondStage):
-            program.resolve(domain).constants(domain, N_FEATURES)
+            program.resolve(domain).constants(check_universe(domain))
     except Dp2ermError:
         return False
     return True

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, edge_records, standard_records
+from dp2erm_cvx.conformance.samples import check_domain, check_universe, edge_records, standard_records
 from dp2erm_cvx.conformance.subject import Subject, named
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
@@ -87,10 +87,12 @@ def certified_in_advance(subject: Subject) -> Judgment:
     if isinstance(program, FirstStage) and not isinstance(program, PrivateFirstStage):
         if covers_all_weights(program, _REACHED):
             return passed("V = 2n covers all weights of sum n: they need no certificate")
-        error = program.reachable_error(domain, _REACHED, N_FEATURES)
+        error = program.certified_error(check_universe(domain, _REACHED))
     else:
         assert isinstance(program, SecondStage | PrivateFirstStage)
-        error = program.reachable_radius(domain, _REACHED, N_FEATURES, domain.covariate_bound**2, 0.0)
+        error = program.certified_radius(
+            check_universe(domain, _REACHED), domain.covariate_bound**2, 0.0
+        )
     if error is None or not math.isfinite(error):
         return noted("no public bound on the numerical error: releases are conditional")
     return passed(f"error at most {error:.1e} on every dataset, at n = {_REACHED}")
@@ -99,7 +101,7 @@ def certified_in_advance(subject: Subject) -> Judgment:
 def covers_all_weights(program: FirstStage, n_samples: int) -> bool:
     """Whether the bound is that of any weights of sum n."""
     try:
-        return program.stability(n_samples, check_domain(n_samples)).V >= 2 * n_samples
+        return program.stability(check_universe(check_domain(n_samples), n_samples)).V >= 2 * n_samples
     except CalibrationError:
         return False
 

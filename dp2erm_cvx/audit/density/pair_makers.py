@@ -1,0 +1,176 @@
+"""Neighboring datasets of a few kinds of records: drawn from structured families, and changed a little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.audit.pair_file import Columns, unscaled
+from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.privacy import Neighboring
+
+Ints = NDArray[np.int64]
+
+#: Draws without an admissible pair before giving up.
+_TRIES = 200
+
+_FIELDS = ("X", "a", "y", "others")
+
+
+@dataclass(frozen=True, eq=False)
+class KindPair:
+    """Kinds of records in the units of the universe: scaled covariates X (m, k), a (m,), net outcome y (m,).
+
+    Kind 0 is the changed record before, kind 1 after; ``others`` (n - 1,) are the kinds of the rest, from 2
+    on. Only the first of ``n`` records differs.
+    """
+
+    X: Array
+    a: Ints
+    y: Array
+    others: Ints
+
+    def raw(self, domain: Domain) -> tuple[Columns, Columns]:
+        """Both datasets (X, a, y) in the units of the data."""
+        X, a, y = unscaled(domain, self.X, self.a, self.y)
+        one, other = (np.concatenate([[changed], self.others]) for changed in (0, 1))
+        return (X[one], a[one], y[one]), (X[other], a[other], y[other])
+
+
+def save_search(path: Path, label: str, step: int, counts: Ints, best: list[tuple[float, KindPair]]) -> None:
+    """Write a search in progress, whole or not at all."""
+    arrays = {f"{name}_{i}": getattr(pair, name) for i, (_, pair) in enumerate(best) for name in _FIELDS}
+    heights = np.array([height for height, _ in best])
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("wb") as target:
+        np.savez(target, label=label, step=step, counts=counts, heights=heights, **arrays)
+    fresh.replace(path)
+
+
+def load_search(path: Path, label: str) -> tuple[int, Ints, list[tuple[float, KindPair]]]:
+    """What :func:`save_search` wrote. Raises DataError for a damaged file, or one of another search."""
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            if str(held["label"]) != label:
+                raise DataError(f"{path}: belongs to a search of another model or with other settings")
+            heights = held["heights"].tolist()
+            pairs = [KindPair(*(held[f"{name}_{i}"] for name in _FIELDS)) for i in range(len(heights))]
+            return int(held["step"]), held["counts"], list(zip(heights, pairs, strict=True))
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError) as wrong:
+        raise DataError(f"{path}: no search can be read from it ({wrong})") from None
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Pairs of ``n`` records with ``k`` covariates inside ``domain``, as its relation and arm floor allow."""
+
+    domain: Domain
+    n: int
+    k: int
+
+    def draw(self, rng: np.random.Generator) -> KindPair:
+        """A pair of a family chosen at random. Raises DeclarationError where the arm floor leaves none.
+
+        One to four clusters, or all records different; on the sphere, on a line, at its ends, at 0, on the
+        side of their arm; arms at random, nearly empty, or separated by a direction; extreme outcomes that
+        follow the arm, agree, or alternate; the changed record jumps to its antipode, stays, or leaves 0.
+        """
+        for _ in range(_TRIES):
+            pair = self._drawn(rng)
+            if self._admissible(pair):
+                return pair
+        raise DeclarationError(f"arm_floor = {self.domain.arm_floor}: no pair of {self.n} records was found")
+
+    def change(self, pair: KindPair, rng: np.random.Generator) -> KindPair:
+        """A pair nearby: one or two changes, of sizes from 0.001 to 1."""
+        for _ in range(_TRIES):
+            found = pair
+            for _ in range(int(rng.integers(1, 3))):
+                found = self._changed(found, rng)
+            if self._admissible(found):
+                return found
+        return pair
+
+    def _drawn(self, rng: np.random.Generator) -> KindPair:
+        n, k, R, B = self.n, self.k, self.domain.features_bound, self.domain.outcome_bound
+        kinds = n - 1 if rng.random() < 0.1 else int(rng.integers(1, min(4, n - 1) + 1))
+        m = kinds + 2
+        u = _unit(rng.normal(size=(1, k)))[0]
+        sign = rng.choice([-1.0, 1.0], size=m)
+        a = (rng.random(m) < rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])).astype(np.int64)
+        where = (
+            _unit(rng.normal(size=(m, k))),
+            rng.uniform(-1, 1, size=(m, 1)) * u,
+            sign[:, None] * u,
+            np.zeros((m, k)),
+            (2.0 * a[:, None] - 1) * u,
+            np.tile(u, (m, 1)),
+        )
+        X = R * where[int(rng.integers(len(where)))]
+        # the changed record
+        X[0] = (X[0], R * u, -R * u, X[-1])[int(rng.integers(4))]
+        X[1] = (-X[0], X[0], np.zeros(k), R * u)[int(rng.integers(4))]
+        if rng.random() < 0.15:
+            a = (X @ u > 0).astype(np.int64)
+        a[1] = 1 - a[0] if self._flips and rng.random() < 0.7 else a[0]
+        side = float(rng.choice([-1.0, 1.0]))
+        outcomes = (
+            side * (2.0 * a - 1),
+            np.full(m, side),
+            rng.choice([-1.0, 1.0], size=m),
+            rng.uniform(-1, 1, size=m),
+            side * np.sign(X @ u + 1e-300) * (2.0 * a - 1),
+        )
+        y = outcomes[int(rng.integers(len(outcomes)))]
+        if rng.random() < 0.5:
+            y[:2] = rng.choice([-1.0, 1.0], size=2)
+        return KindPair(X, a, B * y, rng.integers(2, m, size=n - 1))
+
+    def _changed(self, pair: KindPair, rng: np.random.Generator) -> KindPair:
+        X, a, y, others = pair.X.copy(), pair.a.copy(), pair.y.copy(), pair.others.copy()
+        R, B, m = self.domain.features_bound, self.domain.outcome_bound, len(a)
+        row = int(rng.integers(m)) if rng.random() < 0.5 else int(rng.integers(2))
+        size = 10.0 ** rng.uniform(-3, 0)
+        move = int(rng.integers(7))
+        if move == 0:
+            X[row] += R * size * rng.normal(size=self.k)
+        elif move == 1:
+            X += R * size * rng.normal(size=X.shape)
+        elif move == 2:
+            target = int(rng.integers(m))
+            places = (R * _unit(X[[row]])[0], np.zeros(self.k), -X[target], X[target])
+            X[row] = places[int(rng.integers(len(places)))]
+        elif move == 3:
+            a[row] = 1 - a[row]
+        elif move == 4:
+            y[row] = (B, -B, -y[row], y[row] + B * size * rng.normal())[int(rng.integers(4))]
+        elif move == 5:
+            some = rng.random(len(others)) < rng.choice([0.1, 0.5])
+            others[some] = rng.integers(2, m)
+        else:
+            y = -y
+        if not self._flips:
+            a[1] = a[0]
+        length = np.linalg.norm(X, axis=1, keepdims=True)
+        return KindPair(X * np.minimum(1.0, R / np.maximum(length, 1e-300)), a, np.clip(y, -B, B), others)
+
+    @property
+    def _flips(self) -> bool:
+        return self.domain.relation is Neighboring.REPLACE_ONE
+
+    def _admissible(self, pair: KindPair) -> bool:
+        floor = self.domain.arm_floor
+        if floor is None:
+            return True
+        treated = int(pair.a[pair.others].sum())
+        return all(floor <= treated + int(pair.a[kind]) <= self.n - floor for kind in (0, 1))
+
+
+def _unit(rows: Array) -> Array:
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300))

@@ -1,0 +1,253 @@
+"""The baselines that the paper compares with, as printed and as they would have to be.
+
+Each is a plan: what noise it draws in which stage. None of them sees data. A baseline whose published
+argument does not cover it has ``private = False``, whatever its noise; experiments may still run it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.calibration import Calibration, Noise, calibrate_paper
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.plan import Method, Plan, make_plan
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.stability import universal_corollary
+from dp2erm_cvx.universe import Universe
+
+_BOTH = frozenset(Neighboring)
+#: exp beyond this overflows.
+_LARGEST = 700.0
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A calibrated baseline. ``private`` is True only where its own argument holds; ``reason`` says why.
+
+    ``plan.propensity`` is the noise of the first stage, where it has any; ``first`` and ``second`` are the
+    resolved programs that the noise is for. ``private=False`` is repeated on ``plan.bound``.
+    """
+
+    name: str
+    first: FirstStage
+    second: SecondStage
+    plan: Plan
+    private: bool
+    reason: str
+
+
+def chaudhuri_logistic(
+    n_samples: int, n_parameters: int, covariate_bound: float, ridge: float, epsilon: float
+) -> Calibration:
+    """Private logistic regression by Algorithm 2 of Chaudhuri, Monteleoni & Sarwate (2011).
+
+    For the mean logistic loss with ``(ridge / 2) ||lam||^2``, ``||x|| <= covariate_bound`` = M > 0 and
+    ``ridge`` > 0 in squared units of x. In units where M = 1 the curvature of the loss is at most c = 1/4:
+    with mu = ridge / M^2 and ``left = epsilon - 2 log(1 + c/(n mu))`` the noise has density proportional to
+    ``exp(-(left / 2) ||b||)`` without an extra ridge, or, where left <= 0, half of epsilon and the ridge
+    ``c / (n (exp(epsilon / 4) - 1)) - mu``. An upper bound 1/4 for M = 1 is ``M^2 / 4`` here: to leave out M
+    is wrong for norms above one. Raises DeclarationError.
+    """
+    M = public_number("covariate_bound", covariate_bound, above=0.0)
+    mu = public_number("ridge", ridge, above=0.0) / M / M
+    whole = public_number("epsilon", epsilon, above=0.0)
+    left = whole - 2.0 * math.log1p(0.25 / (n_samples * mu))
+    extra = 0.0
+    if left <= 0.0:
+        left = whole / 2.0
+        extra = max(0.25 / (n_samples * math.expm1(min(whole / 4.0, _LARGEST))) - mu, 0.0)
+    return Calibration(
+        noise=Noise.GAMMA,
+        scale=2.0 * M / left * (1.0 + 1e-12),
+        gamma=extra * M * M * (1.0 + 1e-12),
+        split=left / whole,
+        n_parameters=n_parameters,
+        V=2.0,
+        sensitivity=2.0 * M,
+        epsilon=whole,
+        delta=0.0,
+        theorem="Chaudhuri, Monteleoni & Sarwate (2011), Algorithm 2",
+    )
+
+
+def ipw_composition_printed(
+    second: SecondStage,
+    domain: Domain,
+    n_samples: int,
+    n_features: int,
+    budget: Budget,
+    *,
+    radius: float,
+    ridge: float | None = None,
+    noise: Noise | str = Noise.GAMMA,
+) -> Baseline:
+    """The paper's composition for IPW: half the budget each, fixed-weight corollary with ``1 + exp(M R)``.
+
+    ``radius`` = R > 0 bounds the coefficient, in inverse units of x; ``ridge`` defaults to that of the
+    private program. Not private as argued: the corollary is for weights that depend on no record, and that
+    of record j depends on record j, so W2 can reach 2 max w and not sqrt(2) max w; ``1 + exp(M R)`` bounds
+    the unnormalized weight. The private first stage is pure, whatever ``noise``.
+
+    Raises DeclarationError for an invalid argument and CalibrationError where a number overflows.
+    """
+    R = public_number("radius", radius, above=0.0)
+    chosen = {"share": 0.5, "radius": R, "trim": math.inf, "ridge": ridge}
+    first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(domain)
+    assert isinstance(first, PrivateFirstStage)
+    stage_1 = first.loss_constants(Universe(domain, n_samples, n_features))
+    half = Budget(budget.epsilon / 2.0, budget.delta / 2.0)
+    propensity = chaudhuri_logistic(
+        n_samples, stage_1.n_parameters, domain.covariate_bound, stage_1.strong_convexity, half.epsilon
+    )
+    margin = domain.covariate_bound * R
+    if margin > _LARGEST:
+        raise CalibrationError(f"exp(M R) overflows at M R = {margin:g}: choose a smaller radius")
+    largest = 1.0 + math.exp(margin)
+    bound = StabilityBound(
+        V=2.0 * largest,
+        theorem="corollary on data-independent weights, applied to weights that depend on the data",
+        assumptions=("each weight depends on its own record, which the corollary excludes",),
+        relations=_BOTH,
+        w_max=largest,
+        W1=2.0 * largest,
+        W2=math.sqrt(2.0) * largest,
+    )
+    reason = "the fixed-weight corollary does not cover weights that depend on their own record"
+    second = second.resolve(domain)
+    plan = _plan(bound, second, domain, n_samples, n_features, half, noise, reason, printed=True)
+    plan = dataclasses.replace(plan, budget=budget, propensity=propensity)
+    return Baseline("ipw, composition as printed", first, second, plan, False, reason)
+
+
+def ipw_composition_corrected(
+    second: SecondStage,
+    domain: Domain,
+    n_samples: int,
+    n_features: int,
+    budget: Budget,
+    *,
+    radius: float,
+    ridge: float | None = None,
+    trim: float = math.inf,
+    share: float = 0.5,
+    noise: Noise | str = Noise.GAMMA,
+) -> Baseline:
+    """The same composition by Theorem 9: V = 2 w_max of the *normalized* weights, given the coefficient.
+
+    ``share`` of the budget buys the coefficient. Raises DeclarationError or CalibrationError as
+    :func:`~dp2erm_cvx.plan.make_plan` does.
+    """
+    chosen = {"share": share, "radius": radius, "trim": trim, "ridge": ridge}
+    first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(domain)
+    second = second.resolve(domain)
+    plan = make_plan(first, second, domain, n_samples, n_features, budget, noise=noise)
+    return Baseline("ipw, composition by Theorem 9", first, second, plan, True, plan.theorem)
+
+
+def universal_baseline(
+    first: FirstStage,
+    second: SecondStage,
+    domain: Domain,
+    n_samples: int,
+    n_features: int,
+    budget: Budget,
+    *,
+    noise: Noise | str = Noise.GAMMA,
+    printed: bool = False,
+) -> Baseline:
+    """The paper's baseline for EBW and MMD: only the second stage is private, by the universal corollary.
+
+    ``W1 = 2n + 2 min(w_max, n)``, ``W2 = sqrt(2 n min(w_max, n)(1 + n))``. Corrected, w_max is a proven bound
+    on every weight: the cap of MMD, what the sharp theorem of the program states, or n. As ``printed``, w_max
+    is what the program calls its radius: for entropy balancing that of the *dual* ball, which bounds no
+    weight.
+
+    Raises DeclarationError for a program whose first stage is private; CalibrationError where the printed
+    form has no number, and where the program has no solution on some datasets of the universe, because to
+    fail on those reveals them.
+    """
+    first, second = first.resolve(domain), second.resolve(domain)
+    cap, radius = getattr(first, "cap", math.inf), getattr(first, "radius", math.inf)
+    if isinstance(first, PrivateFirstStage):
+        raise DeclarationError(f"{first.name}: its first stage is private; use ipw_composition_corrected")
+    if domain.relation not in first.relations:
+        raise CalibrationError(f"{first.name}: whether it has a solution depends on the data")
+    if math.isfinite(cap) and (domain.arm_floor or 0) * cap * 2 < n_samples:
+        raise CalibrationError(
+            f"cap = {cap:g}: an arm of fewer than n / (2 cap) records cannot hold half the weight; declare "
+            "an arm_floor or a larger cap"
+        )
+    if printed and hasattr(first, "radius"):
+        if not 1.0 <= radius < math.inf:
+            raise CalibrationError(
+                f"radius = {radius:g}: as printed it bounds weights of mean 1, so it is at least 1 and finite"
+            )
+        bound = universal_corollary(n_samples, radius)
+        reason = "the radius of the dual variable bounds no weight"
+        plan = _plan(bound, second, domain, n_samples, n_features, budget, noise, reason, printed=True)
+        return Baseline(f"{first.name}, universal as printed", first, second, plan, False, reason)
+    try:
+        largest = min(cap, first.stability(Universe(domain, n_samples, n_features)).w_max)
+    except CalibrationError:
+        if getattr(first, "ridge", None) == 0.0 and math.isinf(radius):
+            raise
+        largest = cap  # a program that no sharp theorem covers still has weights of sum n
+    bound = universal_corollary(n_samples, max(1.0, largest))
+    plan = _plan(bound, second, domain, n_samples, n_features, budget, noise, bound.theorem, printed=False)
+    return Baseline(f"{first.name}, universal", first, second, plan, True, bound.theorem)
+
+
+def uniform_baseline(
+    second: SecondStage,
+    domain: Domain,
+    n_samples: int,
+    n_features: int,
+    budget: Budget,
+    *,
+    noise: Noise | str = Noise.GAMMA,
+) -> Baseline:
+    """Weights 1 and the fixed-weight corollary, which covers them: the strongest simple baseline."""
+    first = registry.build(registry.first_stages(), "uniform").resolve(domain)
+    second = second.resolve(domain)
+    kind = Method.PAPER_CORRECTED
+    plan = make_plan(first, second, domain, n_samples, n_features, budget, method=kind, noise=noise)
+    return Baseline("uniform", first, second, plan, True, plan.bound.theorem)
+
+
+def _plan(
+    bound: StabilityBound,
+    second: SecondStage,
+    domain: Domain,
+    n: int,
+    n_features: int,
+    budget: Budget,
+    noise: Noise | str,
+    reason: str,
+    *,
+    printed: bool,
+) -> Plan:
+    """The paper's calibration of a bound; as printed it is marked as not private, in every part."""
+    loss: LossConstants = second.constants(Universe(domain, n, n_features))
+    if loss.gradient_bound is None:
+        raise CalibrationError(f"{second.name} states no gradient_bound, which the paper's calibration needs")
+    calibration = calibrate_paper(
+        bound,
+        loss,
+        n,
+        budget,
+        gradient_bound=loss.gradient_bound,
+        noise=noise,
+        relation=domain.relation,
+        corrected=not printed,
+        unsound_ok=printed,
+    )
+    if printed:
+        bound = dataclasses.replace(bound, private=False)
+        calibration = dataclasses.replace(calibration, private=False)
+    return Plan(n, bound, loss, budget, calibration, None, reason)

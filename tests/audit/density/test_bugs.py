@@ -1,0 +1,207 @@
+"""Bugs planted into the calibration of complete releases: the density audit catches them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.program import ClosedFormWeights, WholeSpace
+from tests.audit.pairs import aligned, heavy, lone
+
+N = 12
+DOMAIN = Domain(1.0, 1.0)
+PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.05)
+MEAN = PlugInATE(WholeSpace())
+
+
+def release(first="uniform", second="itr", budget=PURE, cls=PrivateTwoStageERM, **settings):
+    return cls(DOMAIN, budget, first, second, **settings)
+
+
+def less(calibration, **factors):
+    """A calibration with some fields multiplied."""
+    fields = {name: getattr(calibration, name) * factor for name, factor in factors.items()}
+    return dataclasses.replace(calibration, **fields)
+
+
+class HalfTheNoise(PrivateTwoStageERM):
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        return dataclasses.replace(plan, calibration=less(plan.calibration, scale=0.5))
+
+
+class HardlyAnyGamma(PrivateTwoStageERM):
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        return dataclasses.replace(plan, calibration=less(plan.calibration, gamma=1e-6))
+
+
+class BoundIgnored(PrivateTwoStageERM):
+    """Calibrates as if the weights were constants."""
+
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        share = {"scale": 2 / plan.bound.V}
+        if not plan.unconstrained:
+            share["gamma"] = 2 / plan.bound.V
+        return dataclasses.replace(plan, calibration=less(plan.calibration, **share))
+
+
+class AThirdOfThePropensityNoise(PrivateTwoStageERM):
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        return dataclasses.replace(plan, propensity=less(plan.propensity, scale=1 / 3))
+
+
+class HardlyAnyPropensityGamma(PrivateTwoStageERM):
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        return dataclasses.replace(plan, propensity=less(plan.propensity, gamma=1e-6))
+
+
+@dataclasses.dataclass(frozen=True)
+class ArmNormalized(ClosedFormWeights):
+    """Half of the weight to each arm, with a stability bound for replacements that keep the treatment."""
+
+    floor: int = 5
+    name = "arm_normalized"
+    citation = "tests"
+    theorem = "V = n / floor within an arm"
+
+    def unnormalized(self, records):
+        return 1.0 / np.where(records.a == 1, records.a.sum(), (1 - records.a).sum())
+
+    def bound(self, universe):
+        V = universe.n_samples / self.floor
+        return StabilityBound(V, self.theorem, (), frozenset(Neighboring), V / 2)
+
+
+def alone_and_heavy(rng, n=N, k=2):
+    """One treated record among controls, its effect reversed."""
+    X, a, y = rng.uniform(-0.5, 0.5, (n, k)), np.zeros(n, dtype=int), np.full(n, 1.0)
+    a[0] = 1
+    other = X.copy(), a.copy(), y.copy()
+    y[0], other[2][0] = 1.0, -1.0
+    return (X, a, y), other
+
+
+def balanced(rng, n=N, k=2, flip=True):
+    """Arms of 6 and 6 become 5 and 7; outcomes as bad as possible."""
+    X, a = rng.uniform(-0.5, 0.5, (n, k)), np.arange(n) % 2
+    a[0] = 1
+    a[1] = 0
+    y = np.full(n, float(rng.choice([-1.0, 1.0])))
+    other = X.copy(), a.copy(), y.copy()
+    a = a.copy()
+    if flip:
+        other[1][0] = 0
+    y[0], other[2][0] = -y[1], -y[1]
+    return (X, a, y), other
+
+
+def alone_in_margin(rng, n=N, k=1):
+    """All margins are 0 but that of the changed record on one side: the Hessian is its own."""
+    X, a, y = np.zeros((n, k)), rng.integers(2, size=n), np.full(n, float(rng.choice([-1.0, 1.0])))
+    other = X.copy(), a.copy(), y.copy()
+    X[0, 0] = 1.0
+    return (X, a, y), other
+
+
+def narrow(kind):
+    return lambda rng, **settings: kind(rng, 4, 1, **settings)
+
+
+LOGISTIC = PrivateLogistic(share=0.3, ridge=0.05, trim=2.5)
+MOSTLY_FIRST = PrivateLogistic(share=0.8, ridge=0.05, trim=2.5)
+FLAT = PrivateLogistic(share=0.8, ridge=1e-6, trim=2.5)
+
+BUGS = {
+    "half the noise, itr": (release(cls=HalfTheNoise), aligned),
+    "half the noise, plug-in": (release(second="plug_in_ate", cls=HalfTheNoise), aligned),
+    "half the noise, arm means": (release(second="arm_means", cls=HalfTheNoise), lone),
+    "hardly any gamma": (release(second="arm_means", cls=HardlyAnyGamma), lone),
+    "bound ignored": (release(RandomizedTrial(0.1), "plug_in_ate", cls=BoundIgnored), alone_and_heavy),
+    "flip forgotten": (release(ArmNormalized(), "plug_in_ate"), balanced),
+    "output, half the noise": (release(second=MEAN, calibration="output", cls=HalfTheNoise), aligned),
+    "output, bound ignored": (
+        release(RandomizedTrial(0.1), MEAN, calibration="output", cls=BoundIgnored),
+        alone_and_heavy,
+    ),
+    "output, flip forgotten": (release(ArmNormalized(), MEAN, calibration="output"), balanced),
+}
+COMPOSED = {
+    "half the noise": (release(LOGISTIC, MEAN, cls=HalfTheNoise), narrow(heavy)),
+    "bound ignored": (release(LOGISTIC, MEAN, cls=BoundIgnored), narrow(heavy)),
+    "a third of the propensity noise": (
+        release(MOSTLY_FIRST, MEAN, cls=AThirdOfThePropensityNoise),
+        narrow(heavy),
+    ),
+    "hardly any propensity gamma": (
+        release(FLAT, MEAN, cls=HardlyAnyPropensityGamma),
+        narrow(alone_in_margin),
+    ),
+    "output, half the noise": (
+        release(LOGISTIC, MEAN, calibration="output", cls=HalfTheNoise),
+        narrow(heavy),
+    ),
+}
+
+
+def audits(bug, seeds):
+    model, kind = bug
+    return [audit_density(model, *kind(np.random.default_rng(seed)), seed=seed, starts=1) for seed in seeds]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_caught(bug):
+    found = audits(BUGS[bug], range(20))
+    assert sum(audit.exceeds for audit in found) >= 19
+    # these bugs show in theta itself
+    assert sum(audit.theta_exceeds for audit in found) >= 19
+
+
+@pytest.mark.parametrize("bug", COMPOSED)
+def test_planted_bugs_are_caught_after_a_private_first_stage(bug):
+    assert all(audit.exceeds for audit in audits(COMPOSED[bug], range(1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", COMPOSED)
+def test_planted_bugs_are_caught_after_a_private_first_stage_with_every_seed(bug):
+    assert sum(audit.exceeds for audit in audits(COMPOSED[bug], range(20))) >= 19
+
+
+@pytest.mark.parametrize("bug", COMPOSED)
+def test_without_the_bug_the_same_pair_keeps_the_budget(bug):
+    model, kind = COMPOSED[bug]
+    sound = PrivateTwoStageERM(**model.get_params(deep=False))
+    found = audit_density(sound, *kind(np.random.default_rng(0)), starts=1)
+    assert 0 < found.loss <= found.epsilon
+
+
+def test_the_bound_without_flips_holds_without_flips():
+    model, kind = BUGS["flip forgotten"]
+    found = audit_density(model, *kind(np.random.default_rng(0), flip=False))
+    assert not found.exceeds
+
+
+def gaussian_bug(seed):
+    model = release(second="plug_in_ate", budget=APPROXIMATE, cls=HalfTheNoise, noise="gaussian")
+    return audit_density(model, *aligned(np.random.default_rng(seed)), seed=seed, draws=600)
+
+
+def test_half_the_gaussian_noise_is_caught():
+    found = gaussian_bug(0)
+    assert found.exceeds
+    assert "EXCEEDED" in str(found)
+
+
+@pytest.mark.slow
+def test_half_the_gaussian_noise_is_caught_with_every_seed():
+    assert sum(gaussian_bug(seed).exceeds for seed in range(20)) >= 19

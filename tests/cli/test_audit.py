@@ -1,0 +1,149 @@
+"""``dp2erm audit``: what it prints, saves, replays and refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx.audit.stability import Cell, Interval
+from dp2erm_cvx.compare import reference_audits as reference
+from tests.command_line import run, write_files
+
+reference_wrong = reference.wrong_bounds()
+
+MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
+MMD += ["--arm-floor", "25", "--n", "100", "--solves", "1500"]
+IPW = ["audit", "--program", "ipw_logistic", "--ridge", "1", "--covariate-bound", "1", "--n", "40"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files()
+    return tmp_path
+
+
+def test_a_violated_bound_is_shown_saved_and_replayed_by_another_solver(folder):
+    result = run(*MMD, "--save", "pair")
+    assert result.exit_code == 1
+    (row,) = [line for line in result.stdout.splitlines() if "VIOLATED" in line]
+    assert "paper, printed" in row
+    assert "a search, not a proof" in result.stdout
+    assert Path("pair.npz").exists()
+    again = run("audit", "--replay", "pair", "--solver", "osqp")
+    assert again.exit_code == 1
+    assert "VIOLATED by this pair" in again.stdout
+    assert "both intervals meet" in again.stdout
+    facts = json.loads(run("audit", "--replay", "pair", "--json").stdout)
+    assert facts["violated"] is facts["agrees"] is True
+    assert facts["movement"]["low"] > facts["claim"]["bound"]
+
+
+def test_json_repeats_and_says_that_no_data_were_read(folder):
+    first, second = (json.loads(run(*IPW, "--solves", "300", "--json").stdout) for _ in range(2))
+    first.pop("seconds"), second.pop("seconds")
+    assert first == second
+    assert first["private"] is True
+    assert first["proof"] is False
+    assert not any(verdict["violated"] for verdict in first["verdicts"])
+
+
+def test_a_page_and_json_are_written(folder):
+    result = run(*IPW, "--solves", "400", "--output-dir", "report")
+    assert result.exit_code == 0
+    assert "Report: report/audit.html, report/audit.json" in result.stdout
+    facts = json.loads(Path("report/audit.json").read_text())
+    (one,) = facts["audits"]
+    assert {cell["n_samples"] for cell in one["tightness"]} == {10, 20, 40, 80, 160}
+    assert facts["command"] == "dp2erm " + " ".join([*IPW, "--solves", "400", "--output-dir", "report"])
+    assert facts["command"] in Path("report/audit.html").read_text()
+    run(*IPW, "--solves", "60", "--output-dir", "bare", "--no-page", "--no-tightness")
+    assert [path.name for path in Path("bare").iterdir()] == ["audit.json"]
+    assert json.loads(Path("bare/audit.json").read_text())["audits"][0]["tightness"] == []
+
+
+def test_a_bound_violated_in_a_short_search_decides_the_exit_code(folder, monkeypatch):
+    cell = Cell(10, 1.0, {"sharp": 2.0}, Interval(2.5, 2.6))
+    monkeypatch.setattr("dp2erm_cvx.audit.stability.tightness", lambda *args, **kwargs: (cell,))
+    result = run(*IPW, "--solves", "60")
+    assert result.exit_code == 1
+    assert "n = 10, ridge 1: V in [2.5, 2.6]: VIOLATED: sharp" in result.stdout
+
+
+def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeypatch):
+    searched = []
+    monkeypatch.setattr(
+        "dp2erm_cvx.audit.stability.audit_stability", lambda *args, **kwargs: searched.append(1)
+    )
+    Path("taken/audit.html").mkdir(parents=True)
+    for words in (["--output-dir", "taken"], ["--save", "output/audit"]):
+        result = run(*IPW, "--solves", "60", *words)
+        assert result.exit_code == 2
+        assert "audit." in result.stderr
+    monkeypatch.setattr("dp2erm_cvx.report.audit.find_spec", lambda name: None)
+    result = run(*IPW, "--solves", "60")
+    assert result.exit_code == 2
+    assert "pip install 'dp2erm-cvx[reports]'" in result.stderr
+    assert "--no-page" in result.stderr
+    assert not searched
+
+
+def test_json_needs_no_package_of_the_page(folder, monkeypatch):
+    monkeypatch.setattr("dp2erm_cvx.report.audit.find_spec", lambda name: None)
+    assert run(*IPW, "--solves", "60", "--no-page", "--no-tightness").exit_code == 0
+    assert [path.name for path in Path("output").iterdir()] == ["audit.json"]
+
+
+def test_reference_audits_report_what_did_not_come_out(folder, monkeypatch):
+    few = reference.worst_cases()[:1]
+    monkeypatch.setattr(reference, "worst_cases", lambda: few)
+    monkeypatch.setattr(reference, "wrong_bounds", lambda: reference_wrong[1:2])
+    result = run("audit", "--reference", "--solves", "3000")
+    assert result.exit_code == 0, result.output
+    assert "2 of 2 as expected" in result.stdout
+    assert "so it came out" in Path("output/audit.html").read_text()
+    result = run("audit", "--reference", "--solves", "2", "--no-page")
+    assert result.exit_code == 1
+    assert "NOT AS EXPECTED" in result.stdout
+
+
+def test_data_are_read_and_it_says_so(folder):
+    words = ["audit", "data.csv", "--program", "ipw_logistic", "--domain", "domain.toml", "--solves", "200"]
+    result = run(*words, "--treatment", "a", "--outcome", "y", "--json")
+    assert result.exit_code == 0
+    assert "NOT PRIVATE" in result.stderr
+    plain = json.loads(result.stdout)
+    assert (plain["private"], plain["n_samples"], plain["n_features"]) == (False, 200, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["audit"], "--program is missing"),
+        (["audit", "--replay", "pair", "--program", "mmd"], "--replay takes"),
+        (["audit", "--replay", "nothing"], "not a saved counterexample"),
+        ([*IPW, "--solves", "0"], "solves"),
+        ([*IPW, "--seconds", "nan"], "seconds"),
+        ([*IPW, "--solver", "newton"], "declared problem"),
+        ([*IPW, "--save", "no/where"], "cannot be written"),
+        ([*IPW, "--output-dir", "data.csv"], "cannot be made"),
+        ([*IPW, "--workers", "0"], "workers"),
+        (["audit", "--reference", "--program", "mmd"], "settings of its own"),
+        (["audit", "--program", "ipw_private", "--covariate-bound", "1"], "adds noise"),
+        (["audit", "--program", "nope", "--covariate-bound", "1"], "nope"),
+    ],
+)
+def test_bad_input_is_one_line(folder, words, complaint):
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert complaint in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["--seed", "--n", "--workers"])
+def test_a_number_beyond_machine_integers_is_refused(option):
+    words = ("audit", "--program", "uniform", "--covariate-bound", "1", "--n", "20", "--seconds", "1")
+    refused = run(*words, option, "1e300")
+    assert refused.exit_code == 2
+    assert "1e+300: must be at most" in refused.stderr

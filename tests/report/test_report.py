@@ -1,0 +1,200 @@
+"""The page and the JSON of an audit: complete, self-contained, escaped, and the same numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Domain
+from dp2erm_cvx.audit.stability import Claim, Pair, Quantity, ResolveBudget, audit_stability, tightness
+from dp2erm_cvx.compare.reference_audits import first_stage
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import gram_memory
+from dp2erm_cvx.report import AuditSection, audit, audit_facts, audit_page, words
+from dp2erm_cvx.universe import Universe
+
+UNIT = Domain(1.0, 1.0)
+IPW = first_stage("ipw_logistic", ridge=0.1, radius=1.0)
+WRONG = "<script>alert(1)</script> & $half$"
+
+
+@pytest.fixture(scope="module")
+def held():
+    result = audit_stability(IPW, None, UNIT, n_samples=60, budget=ResolveBudget(solves=900))
+    cells = tightness(IPW, UNIT, 60, sizes=[30, 60], ridges=[0.05], budget=ResolveBudget(solves=300))
+    return AuditSection("IPW of 60", result, cells)
+
+
+@pytest.fixture(scope="module")
+def violated():
+    data = ([[0.5], [-0.5], [0.2], [0.9]], [0, 1, 1, 0], [0.0] * 4)
+    bounds = [Claim(WRONG, Quantity.V, 1.0), Claim("nothing moves", Quantity.L1, 0.0)]
+    result = audit_stability(IPW, data, UNIT, bounds=bounds, budget=ResolveBudget(solves=400))
+    return AuditSection("four records", result)
+
+
+class Loads(HTMLParser):
+    """Everything that a browser would fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.found, self.text = [], []
+
+    def handle_starttag(self, tag, attrs):
+        held = dict(attrs)
+        for name in ("src", "href", "xlink:href", "data", "srcset", "action"):
+            if name in held and not held[name].startswith("#"):
+                self.found.append((tag, name, held[name]))
+        if tag in ("script", "link", "iframe", "object", "embed", "base"):
+            self.found.append((tag, None, None))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(page):
+    parser = Loads()
+    parser.feed(page)
+    return parser.found, " ".join(" ".join(parser.text).split())
+
+
+def test_the_page_says_what_was_found_and_how_to_repeat_it(held):
+    page = audit_page([held], command="dp2erm audit --seed 0")
+    loaded, text = read(page)
+    assert not loaded
+    assert not re.search(r"url\((?!#)|@import", page)
+    assert "bounds was violated by" in text
+    assert "a search, not a proof" in text
+    assert "dp2erm audit --seed 0" in text
+    assert "none were read" in text
+    for verdict in held.audit.verdicts:
+        assert f"{verdict.claim.name}, {verdict.claim.quantity}" in text
+    assert text.count("Not violated") == len(held.audit.verdicts)
+    assert page.count("<svg") == 2
+    assert page == audit_page([held], command="dp2erm audit --seed 0")
+
+
+def test_a_violation_leads_and_names_are_escaped(held, violated):
+    page = audit_page([held, violated])
+    _, text = read(page)
+    assert "<script" not in page
+    assert WRONG in text
+    assert text.count("Violated:") == 3
+    assert "where 0 is claimed" in text
+    assert "these numbers are not private" in text
+    assert "For the data holder only" in text
+    assert text.index("Violated:") < text.index("Overview")
+    assert page.count("<details") == 2
+
+
+def test_the_facts_are_those_of_the_audits(held, violated):
+    facts = audit_facts([held, violated], "command")
+    assert facts["private"] is False
+    assert facts["proof"] is False
+    assert facts["versions"].keys() >= {"Python", "dp2erm-cvx", "cvxpy", "clarabel"}
+    first, second = facts["audits"]
+    assert first["verdicts"] == held.audit.to_dict()["verdicts"]
+    assert [cell["n_samples"] for cell in first["tightness"]] == [30, 60, 60]
+    assert second["tightness"] == []
+    assert all(verdict["violated"] for verdict in second["verdicts"])
+
+
+def test_the_facts_have_the_headline_of_the_page(held, violated):
+    for sections in ([held], [held, violated]):
+        assert audit_facts(sections)["headline"] in read(audit_page(sections))[1]
+
+
+def test_a_bound_violated_in_a_short_search_leads_too(held):
+    cell = dataclasses.replace(held.tightness[0], bounds={"sharp": 2.1, "universal": 60.0})
+    section = dataclasses.replace(held, tightness=(cell, *held.tightness[1:]))
+    assert not held.violated
+    assert section.violated
+    assert cell.violations == ("sharp",)
+    page = audit_page([section])
+    _, text = read(page)
+    assert 'class="headline bad"' in page
+    assert "Violated: “sharp”" in text
+    assert "by short searches at n = 30, ridge 0.1" in text
+    assert text.count("VIOLATED") == 1
+    assert audit_facts([section])["audits"][0]["tightness"][0]["violations"] == ["sharp"]
+
+
+def test_a_cell_that_cannot_be_searched_leaves_the_others(monkeypatch):
+    monkeypatch.setattr(gram_memory, "_memory", lambda: 6 * 8 * 50.0**2)
+    cells = tightness(
+        first_stage("mmd", ridge=1.0), Domain(1, 1, arm_floor=10), 40, budget=ResolveBudget(solves=30)
+    )
+    assert {cell.n_samples for cell in cells if cell.movement is not None} == {10, 20, 40}
+    for cell in cells:
+        assert (cell.n_samples > 50) == ("GB" in (cell.refusal or ""))
+
+
+def test_arms_that_fill_the_records_fit_at_any_size():
+    full = Domain(1, 1, arm_floor=3)
+    cells = tightness(first_stage("ipw_logistic", ridge=1.0), full, 6, budget=ResolveBudget(solves=60))
+    assert {cell.n_samples for cell in cells} == {2, 3, 6, 12, 24}
+    assert all(cell.movement is not None for cell in cells)
+
+
+def test_neighbors_are_told_without_values():
+    X = np.array([[0.5, 0.0], [0.5, 0.0], [0.25, 0.5], [-1.0, 0.0]])
+    before = UNIT.records(X, [0, 0, 0, 0], np.zeros(4))
+    after = UNIT.records(np.vstack([X[:3], [[1.0, 0.0]]]), [0, 0, 0, 1], np.zeros(4))
+    told = words.neighbor_in_words(Pair(before, after, 3, "flips"), Universe(UNIT, 4, 2))
+    assert told == (
+        "flips: a record goes from untreated to treated and moves by 100% of the diameter of the covariates; "
+        "the other 3 take 2 distinct values, none treated"
+    )
+
+
+def test_figures_take_the_colors_of_the_page_and_have_titles(held):
+    page = audit_page([held])
+    assert page.count("<title>") == 3
+    assert "currentColor" in page
+    assert not re.search("#(000000|222222|ffffff)", page[page.index("<svg") :])
+
+
+def test_what_was_expected_decides_the_color(held, violated):
+    wanted = AuditSection("as it should", violated.audit, (), "a violation", True)
+    missed = AuditSection("not as it should", held.audit, (), "a violation", False)
+    assert 'class="headline"' in audit_page([wanted])
+    assert 'class="headline bad"' in audit_page([wanted, missed])
+    assert 'class="headline bad"' in audit_page([violated])
+    assert "NOT what came out" in read(audit_page([missed]))[1]
+    assert "All 1 audits came out as expected (2 bounds violated)" in audit_page([wanted])
+    assert "1 of 2 audits did NOT come out" in audit_page([wanted, missed])
+
+
+def test_a_page_needs_its_packages_and_an_audit(held, monkeypatch):
+    with pytest.raises(DeclarationError, match="nothing to report"):
+        audit_page([])
+    monkeypatch.setattr(audit, "find_spec", lambda name: None if name == "jinja2" else object())
+    with pytest.raises(DeclarationError, match="reports"):
+        audit_page([held])
+
+
+def test_cells_without_a_bound_say_why():
+    hard = first_stage("entropy_balancing_hard")
+    (cell,) = tightness(hard, UNIT, 40, sizes=[40], budget=ResolveBudget(solves=10))
+    assert cell.movement is None or cell.bounds
+    kernel = first_stage("mmd", ridge=1.0)
+    cells = tightness(kernel, Domain(1, 1, arm_floor=10), 40, budget=ResolveBudget(solves=60))
+    assert {cell.n_samples for cell in cells} == {10, 20, 40, 80, 160}
+    # the arm floor grows with n, or the bound would not hold its size
+    at_ridge = [cell.bounds["sharp"] for cell in cells if cell.ridge == 1.0]
+    assert max(at_ridge) < 1.2 * min(at_ridge)
+
+
+@pytest.mark.parametrize("given", [{"sizes": [1]}, {"ridges": [0.0]}, {"sizes": [2.5]}])
+def test_cells_that_are_none(given):
+    with pytest.raises(DeclarationError):
+        tightness(IPW, UNIT, 40, **given)
+
+
+def test_a_ridge_cannot_be_varied_where_there_is_none():
+    with pytest.raises(DeclarationError, match="no ridge"):
+        tightness(first_stage("uniform"), UNIT, 40, ridges=[1.0])

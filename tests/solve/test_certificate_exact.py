@@ -1,0 +1,225 @@
+"""Certified radius against the true one, to 50 digits, over every program and adversarial data."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.program import (
+    ClosedFormWeights,
+    EntropyFirstStage,
+    Gaussian,
+    Instance,
+    KernelFirstStage,
+    Laplace,
+    Linear,
+    LogisticModel,
+    Moments,
+    PrivateFirstStage,
+    PublicSample,
+    RandomFourier,
+    SecondStage,
+)
+from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import Newton, certify, solve
+from dp2erm_cvx.solve.certificate import _norm
+from dp2erm_cvx.universe import Universe
+from tests import exact, exact_kernel
+from tests.test_certified_radius import PROGRAMS, covariates, stage_of, unequal_weights
+
+NAMES = sorted(programs())
+
+
+def small_records(rng: np.random.Generator, n: int, p: int) -> Records:
+    kind = str(
+        rng.choice(["random", "duplicate", "collinear", "corners", "zero", "tiny", "separable", "one arm"])
+    )
+    M = 10 ** rng.uniform(-1, 1)
+    intercept = float(rng.choice([0.0, 0.5 * M]))
+    domain = Domain(math.hypot(M, intercept) * (1 + 1e-9), 10 ** rng.uniform(-2, 2), intercept=intercept)
+    X = covariates(rng, kind, n, p)
+    a = np.zeros(n) if kind == "one arm" else np.where(np.arange(n) == 0, 1, rng.integers(0, 2, n))
+    if kind == "separable":
+        a = X[:, 0] > 0
+    return domain.records(M * X, a, domain.outcome_bound * rng.uniform(-1, 1, n))
+
+
+def first_stage(rng: np.random.Generator, name: str, domain: Domain, columns: int) -> Any:
+    M2 = domain.covariate_bound**2
+    share = 10 ** rng.uniform(-6, 1)
+    radius = float(rng.choice([math.inf, 0.3, 3.0])) / domain.covariate_bound
+    kernel = [Gaussian(0.2), Gaussian(1.0), Laplace(0.5), Linear(), Linear(1.0)][rng.integers(5)]
+    mass = str(rng.choice(["equal", "proportional"]))
+    alpha, balance = float(rng.choice([0.0, 0.5, 1.0])), Moments(int(rng.integers(1, 3)))
+    G = math.hypot(*PROGRAMS["inverse_probability_tilting"](balance=balance).bounds(domain))
+    public = PublicSample(rng.normal(size=(int(rng.integers(1, 6)), columns - (domain.intercept > 0))))
+    entropy = {"ridge": share * M2, "radius": radius, "arm_mass": mass}
+    settings: dict[str, dict[str, Any]] = {
+        "uniform": {},
+        "ipw_randomized": {"propensity": float(rng.uniform(0.01, 0.99))},
+        "ipw_known": {"coefficient": tuple(rng.normal(size=columns) / domain.covariate_bound)},
+        "ipw_logistic": {"ridge": share * M2, "radius": radius, "trim": float(rng.choice([math.inf, 1.7]))},
+        "entropy_balancing": entropy
+        | ({"trim": 1.05} if rng.uniform() < 0.3 else {"balance": Moments(int(rng.integers(1, 3)))}),
+        "entropy_balancing_primal": entropy,
+        "entropy_balancing_hard": {"arm_mass": mass},
+        "mmd": {
+            "alpha": float(rng.choice([0.0, 0.5, 1.0])),
+            "ridge": share,
+            "kernel": kernel,
+            "cap": float(rng.choice([math.inf, 4.0])),
+        },
+        "mmd_pooled": {"alpha": float(rng.choice([0.0, 0.5, 1.0])), "ridge": share, "kernel": kernel},
+        "overlap": {"ridge": share * M2, "radius": radius},
+        "inverse_probability_tilting": {
+            "balance": balance,
+            "ridge": share * G**2,
+            "radius": float(rng.choice([0.3, 3.0, 11.9])) / G,
+        },
+        "energy_balancing": {"alpha": alpha, "ridge": share * math.sqrt(M2)},
+        "stable_balancing": {
+            "alpha": alpha,
+            "balance": balance,
+            "constant": float(rng.choice([0.1, 1.0])) * G,
+            "ridge": share * G**2,
+        },
+        "stable_balancing_hard": {"tolerance": 10 ** rng.uniform(-3, 0), "balance": balance},
+        "kernel_mean_matching": {
+            "target": (None, public)[rng.integers(2)],
+            "ridge": share,
+            "kernel": (kernel, RandomFourier(10 ** rng.uniform(-3, 0), 3))[rng.integers(2)],
+        },
+    }
+    return PROGRAMS[name](**settings[name]).resolve(domain)
+
+
+def bound_to(rng: np.random.Generator, name: str, records: Records) -> tuple[Instance, dict[str, Any]]:
+    """A program at random settings, bound to records, and what else its exact minimizer depends on."""
+    n, p = records.covariates.shape
+    if issubclass(programs()[name], SecondStage | PrivateFirstStage):
+        program, gamma, scale = stage_of(rng, name, records.domain, 1e-7)
+        size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters
+        b = scale * float(rng.choice([0.0, 1.0, 100.0])) * rng.normal(size=size)
+        if isinstance(program, PrivateFirstStage):
+            return program.perturbed(records, gamma, b), {"ridge": program.mu + gamma, "noise": b}
+        gamma = gamma or 1e-3
+        weights = unequal_weights(rng, str(rng.choice(["random", "one", "sparse", "heavy"])), n)
+        bound = {"weights": weights, "gamma": gamma, "noise": b}
+        return program.instance(records, weights, gamma=gamma, noise=b), bound
+    return first_stage(rng, name, records.domain, records.X.shape[1]).instance(records), {}
+
+
+def minimizer(instance: Instance, records: Records, bound: dict[str, Any], near: Array) -> tuple[Any, Any]:
+    """(variable, output), exact; the variable is None where the model chose its own coordinates."""
+    program: Any = instance.program
+    assert instance.model is not None
+    if isinstance(program, SecondStage):
+        theta = exact.second_stage(program, records, bound["weights"], bound["gamma"], bound["noise"], near)
+        return theta, theta
+    if isinstance(program, ClosedFormWeights):
+        factors = exact.to_mp(program.unnormalized(records))
+        total = mp.fsum(factors)
+        return None, [len(factors) * f / total for f in factors]
+    if isinstance(program, KernelFirstStage):
+        return exact_kernel.kernel(program, records, near)
+    if program.name == "entropy_balancing_hard":
+        return None, exact.hard_entropy(program, records, instance.model.output(near))
+    if isinstance(program, EntropyFirstStage):
+        return exact.entropy(program, records, program.ridge, program.radius, near)
+    if program.name == "kernel_mean_matching":
+        return exact_kernel.matching(program, records, near)
+    if program.name == "stable_balancing_hard":
+        return exact.hard_balance(program, records, near)
+    if program.name == "inverse_probability_tilting":
+        return exact.tilting(program, records, near)
+    if program.name == "overlap":
+        return exact.overlap(records, program.ridge, program.radius, near)
+    ridge = mp.mpf(bound["ridge"]) if bound else program.ridge
+    return exact.logistic(records, ridge, program.radius, program.trim, near, bound.get("noise"))
+
+
+def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
+    """Program and true error over certified error, for every solve whose exact minimizer was proved."""
+    rng = np.random.default_rng(seed)
+    for k in range(count):
+        name = NAMES[k % len(NAMES)]
+        if name in ("entropy_balancing_hard", "stable_balancing_hard"):
+            # their exact counterparts need independent balance functions
+            X = rng.uniform(-1, 1, (14, 2))
+            records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(14) % 2, np.zeros(14))
+        else:
+            records = small_records(rng, int(rng.integers(2, 9)), int(rng.integers(1, 4)))
+        try:
+            instance, bound = bound_to(rng, name, records)
+            polished = solve(instance, solver="first_certified", throw=False)
+            variable, output = minimizer(instance, records, bound, polished.point)
+        except InfeasibleError:
+            continue
+        except (AssertionError, ZeroDivisionError):
+            yield "undecided", 0.0  # which bounds are active is too close to tell from doubles
+            continue
+        assert instance.model is not None
+        early = solve(instance, solver=Newton(int(rng.integers(1, 6))), throw=False).point
+        order = 2 if isinstance(instance.program, SecondStage) else 1
+        for point in (polished.point, early):
+            certificate = certify(instance, point)
+            error = exact.distance(output, instance.model.output(point), order)
+            if math.isfinite(certificate.output_radius):
+                yield name, error / certificate.output_radius
+            if variable is not None and math.isfinite(certificate.radius):
+                yield name, exact.distance(variable, point) / certificate.radius
+
+
+def check(seed: int, count: int) -> dict[str, float]:
+    largest: dict[str, float] = {}
+    seen: Counter[str] = Counter()
+    for name, ratio in ratios(seed, count):
+        seen[name] += 1
+        largest[name] = max(largest.get(name, 0.0), ratio)
+    assert max(largest.values()) <= 1.0, largest
+    assert seen["undecided"] <= 0.06 * count
+    assert all(seen[name] >= count / len(NAMES) / 2 for name in NAMES), seen
+    return largest
+
+
+def test_no_true_error_exceeds_its_certificate():
+    largest = check(seed=31, count=440)
+    # and the certificates are not so wide that nothing could exceed them
+    assert max(largest.values()) > 0.1
+
+
+@pytest.mark.slow
+def test_no_true_error_exceeds_its_certificate_on_many_solves():
+    check(seed=32, count=10_000)
+
+
+def test_no_computed_hessian_is_farther_off_than_it_says():
+    """Flat tails of the logistic loss, where the curvature itself is of the size of its rounding."""
+    rng = np.random.default_rng(33)
+    closest = 0.0
+    for _ in range(30):
+        Z = np.column_stack([rng.uniform(1, 2, 20), rng.normal(size=20)])
+        v = np.array([rng.uniform(0, 35), rng.normal()])
+        model = LogisticModel(Z, 0.0, math.inf, math.inf)
+        slopes = [1 / (1 + mp.exp(-mp.fdot(zip(z, exact.to_mp(v), strict=True)))) for z in exact.to_mp(Z)]
+        true = exact._second_moment(exact.to_mp(Z), [s * (1 - s) for s in slopes], mp.mpf(0))
+        computed = model.hessian(v)
+        gap = np.array([[float(true[i, j] - mp.mpf(float(computed[i, j]))) for j in (0, 1)] for i in (0, 1)])
+        error = float(np.linalg.norm(gap, 2))
+        assert error <= model.hessian_rounding(v)
+        closest = max(closest, error / (64 * 2 * UNIT * float(np.linalg.norm(computed, 2)) + 1e-300))
+    assert closest > 1.0  # a multiple of the largest eigenvalue alone would not have covered it
+
+
+def test_a_residual_too_small_to_be_squared_is_not_lost():
+    assert _norm(np.array([1e-170, 0.0])) >= 1e-170
+    assert _norm(np.full(4, 3.0)) >= 6.0

@@ -1,0 +1,132 @@
+"""The stated number of iterations suffices: projected gradient by itself, on any data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import Composite, FirstStage, LeastSquaresModel, Penalty
+from dp2erm_cvx.registry import first_stages
+from dp2erm_cvx.solve import ProjectedGradient, Solution, gradient, iteration_bound, newton, solve
+from tests.every_program import edge_records
+from tests.test_certified_radius import ROBUST, SQUARED, draws
+
+EDGES = edge_records()
+#: The first stage without a ridge has no stability bound, hence no private release.
+RIDGED = sorted(set(first_stages()) - {"ipw_known", "entropy_balancing_hard", "stable_balancing_hard"})
+
+
+def distance_to(model: Composite, minimizer: Any) -> float:
+    return float(np.linalg.norm(model.start() - minimizer))
+
+
+@pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
+@pytest.mark.parametrize("share", [1e-1, 1e-4, 1e-8])
+def test_the_iterations_needed_never_exceed_the_bound(share, names):
+    """Random and adversarial second stages and perturbed propensities, to a share of the first distance."""
+    tried = 0
+    for instance, _ in draws(seed=21, count=50, smallest=1e-3, names=names):
+        model = instance.model
+        assert model is not None
+        found = solve(instance, solver="first_certified", tolerance=1e-10, throw=False)
+        distance = distance_to(model, found.point) + found.certificate.radius
+        if model.ridge <= 0 or found.certificate.radius > 1e-3 * share * distance:
+            continue
+        smoothness = max(model.smoothness, model.ridge)
+        iterations = iteration_bound(smoothness, model.ridge, distance, share * distance)
+        reached = gradient.minimize(model, model.start(), iterations)
+        assert reached.iterations <= iterations
+        left = float(np.linalg.norm(reached.point - found.point)) + found.certificate.radius
+        # what rounding leaves is far below the shares tried here
+        assert left <= share * distance * (1 + 2e-3)
+        tried += 1
+    assert tried >= 25
+
+
+def steep(condition: float) -> LeastSquaresModel:
+    """A quadratic in 40 dimensions whose curvatures spread over ``condition`` on a logarithmic scale."""
+    curvature = np.geomspace(1.0, condition, 40) - 1.0
+    X = np.diag(np.sqrt(curvature / 2))
+    return LeastSquaresModel(X, np.ones(40), np.ones(40), 1.0, np.ones(40), Penalty())
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e4, 1e5])
+def test_constant_momentum_alone_obeys_its_half_of_the_bound(condition):
+    """Without the restarts, which could hide a wrong momentum; plain gradient steps would not do."""
+    model = steep(condition)
+    minimizer = newton.minimize(model, model.start()).point
+    distance = distance_to(model, minimizer)
+    bound = iteration_bound(model.smoothness, model.ridge, distance, 1e-6 * distance)
+    first = gradient._step(model, model.start(), 1 / model.smoothness)
+    reached = gradient._with_constant_momentum(model, first, bound // 2 - 1)
+    assert np.linalg.norm(reached.point - minimizer) <= 1e-6 * distance
+    early = gradient._with_constant_momentum(model, first, bound // 8)
+    assert np.linalg.norm(early.point - minimizer) > 1e-6 * distance
+    plain = first
+    for _ in range(bound // 2 - 1):
+        plain = gradient._step(model, plain, 1 / model.smoothness)
+    if condition > 1e2:
+        assert np.linalg.norm(plain - minimizer) > 1e-6 * distance
+
+
+def bounded_solve(program: FirstStage, records: Records) -> tuple[Solution, int]:
+    """Projected gradient, unpolished, cut at the iterations that its own bound asks for."""
+    instance = program.instance(records)
+    model = instance.model
+    assert model is not None
+    n = records.n_samples
+    truth = solve(instance)
+    distance = distance_to(model, truth.point) + truth.certificate.radius
+    condition = max(model.smoothness / model.ridge, 1.0)
+    # the certificate of a point at distance t is at most 4 L/m t, and the weights move by at most the square
+    # root of n or the largest row times it
+    steep = model.output_radius(truth.point, 1e-6, None) / 1e-6
+    radius = 1e-6 * n / (4 * condition * max(steep, 1e-3)) / 2
+    bound = iteration_bound(max(model.smoothness, model.ridge), model.ridge, distance, radius)
+    cut = ProjectedGradient(max_iterations=bound)
+    return solve(instance, solver=cut, tolerance=1e-6, polish=False, throw=False), bound
+
+
+@pytest.mark.parametrize("kind", EDGES)
+@pytest.mark.parametrize("name", RIDGED)
+def test_every_first_stage_is_certified_within_its_iterations(name, kind):
+    settings = {"propensity": 0.3} if name == "ipw_randomized" else {}
+    program = first_stages()[name](**settings)
+    solution, bound = bounded_solve(program, EDGES[kind])
+    assert solution.certified
+    assert solution.stats.iterations <= bound
+    assert bound <= 1000
+    by_newton = solve(program.instance(EDGES[kind]), tolerance=1e-6)
+    assert by_newton.stats.iterations < 100
+
+
+@pytest.mark.parametrize(
+    "name", ["ipw_logistic", "ipw_private", "entropy_balancing", "overlap", "inverse_probability_tilting"]
+)
+def test_separable_arms_of_many_records_are_certified_at_the_defaults(name):
+    rng = np.random.default_rng(24)
+    half = np.arange(400) % 2
+    X = rng.uniform(-1, 1, (400, 3))
+    one = (np.arange(400) == 0).astype(int)
+    X[:, 0] = np.where(half == 1, 0.9, -0.9)
+    domain = Domain(2.0, 1.0, intercept=1.0)
+    for a in (half, one, 0 * half, 1 - one):
+        solution, bound = bounded_solve(first_stages()[name](), domain.records(X, a, np.ones(400)))
+        assert solution.certified
+        assert bound <= 1000
+
+
+def test_the_bound_is_what_its_formula_says():
+    # kappa = 100: log(200) + 2 log(1e6) over -log(0.9), rounded up, plus two, twice
+    needed = (math.log(200) + 2 * math.log(1e6)) / -math.log(0.9)
+    assert iteration_bound(100.0, 1.0, 1.0, 1e-6) == 2 * (2 + math.ceil(needed))
+    assert iteration_bound(1.0, 1.0, 5.0, 1e-9) == 4
+    assert iteration_bound(100.0, 1.0, 1.0, 2.0) == 2
+    for wrong in ((1.0, 2.0, 1.0, 1.0), (1.0, 0.0, 1.0, 1.0), (1.0, 1.0, -1.0, 1.0), (1.0, 1.0, 1.0, 0.0)):
+        with pytest.raises(DeclarationError):
+            iteration_bound(*wrong)

@@ -1,0 +1,278 @@
+"""The public radius that a solve is sure to be certified to: never missed, monotone where it should be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import CertificateError, DeclarationError
+from dp2erm_cvx.program import (
+    Box,
+    ElasticNet,
+    Instance,
+    L1Ball,
+    L2Ball,
+    PrivateFirstStage,
+    UserRegularizer,
+    WeightedLeastSquares,
+    WholeSpace,
+)
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve
+from dp2erm_cvx.universe import Universe
+
+PROGRAMS: dict[str, Any] = dict(programs())
+SQUARED = ("itr", "itr", "arm_means", "plug_in_ate", "ipw_private")
+#: Second stages whose loss has a bounded slope.
+ROBUST = ("itr_huber", "itr_logistic")
+
+
+def covariates(rng: np.random.Generator, kind: str, n: int, p: int) -> Array:
+    """Rows in the unit ball."""
+    X = rng.normal(size=(n, p))
+    X *= 0.99 / np.maximum(1, np.linalg.norm(X, axis=1))[:, None]
+    if kind == "duplicate":
+        X[:] = X[0]
+    elif kind == "collinear":
+        X = np.outer(rng.uniform(-1, 1, n), X[0])
+    elif kind == "corners":
+        X = 0.9999 * np.sign(rng.normal(size=(n, p))) / math.sqrt(p)
+    elif kind in ("zero", "tiny"):
+        X *= 0.0 if kind == "zero" else 1e-9
+    return X
+
+
+def unequal_weights(rng: np.random.Generator, kind: str, n: int) -> Array:
+    w = rng.pareto(0.5, n) + 1e-12 if kind == "heavy" else rng.uniform(0.1, 1, n)
+    if kind == "one":
+        w = np.zeros(n)
+        w[rng.integers(n)] = 1.0
+    elif kind == "sparse":
+        w[1:] *= rng.uniform(size=n - 1) < 0.2
+    scaled: Array = w * (n / math.fsum(w))
+    return scaled
+
+
+def records_of(rng: np.random.Generator, n: int, p: int) -> Records:
+    """Records of any kind in a universe of any scale."""
+    kind = rng.choice(["random", "duplicate", "collinear", "corners", "zero", "tiny", "separable", "one arm"])
+    M, largest = 10 ** rng.uniform(-2, 2), 10 ** rng.uniform(-2, 3)
+    intercept = float(rng.choice([0.0, 0.5 * M]))
+    domain = Domain(math.hypot(M, intercept) * (1 + 1e-9), largest, intercept=intercept)
+    X = covariates(rng, str(kind), n, p)
+    a = np.zeros(n) if kind == "one arm" else rng.integers(0, 2, n)
+    if kind == "separable":
+        a = X[:, 0] > 0
+    y = np.where(a == 1, largest, -largest) if kind == "separable" else rng.uniform(-largest, largest, n)
+    return domain.records(M * X, a, y)
+
+
+def stage_of(
+    rng: np.random.Generator, name: str, domain: Domain, smallest: float
+) -> tuple[Any, float, float]:
+    """(program, gamma, scale of the noise); gamma and R at ``smallest`` times the curvature and above."""
+    if name == "ipw_private":
+        M = domain.covariate_bound
+        radius = float(rng.choice([math.inf, 1 / M, 1e-3 / M]))
+        program = PROGRAMS[name](ridge=smallest * 10 ** rng.uniform(0, 2) * M**2, radius=radius)
+        return program, M**2 / 4 * smallest * 10 ** rng.uniform(0, 11), M * 10 ** rng.uniform(-1, 3)
+    M, Z = domain.covariate_bound, 2 * domain.outcome_bound
+    if name in ROBUST:
+        return _robust_stage(rng, name, domain, smallest)
+    size = 10 ** rng.uniform(-2, 2) * Z / M
+    chosen = (None, L1Ball(size), L2Ball(size), Box(size), WholeSpace())[rng.integers(5)]
+    l1, l2 = M * Z * 10 ** rng.uniform(-3, 1), M**2 * 10 ** rng.uniform(-3, 2)
+    net = (ElasticNet(), ElasticNet(l1=l1), ElasticNet(l2=l2), ElasticNet(l1, l2))[rng.integers(4)]
+    program = PROGRAMS[name](theta_set=chosen, regularizer=net).resolve(domain)
+    gamma = 2 * M**2 * smallest * 10 ** rng.uniform(0, 11)
+    mean = name == "plug_in_ate" and rng.uniform() < 0.5
+    return program, 0.0 if mean else gamma, 4 * M * Z * 10 ** rng.uniform(-1, 3)
+
+
+def _robust_stage(
+    rng: np.random.Generator, name: str, domain: Domain, smallest: float
+) -> tuple[Any, float, float]:
+    """:func:`stage_of` in the units of a loss with bounded slope, over a bounded Theta."""
+    M, y = domain.covariate_bound, domain.outcome_bound
+    huber = name == "itr_huber"
+    # theta is measured in outcomes or in logits; the loss is at most that steep and that curved
+    unit = 2 * y / M if huber else 1 / M
+    slope, curvature = (4 * M * y, 2 * M**2) if huber else (M * y, 0.25 * M**2 * y)
+    size = 10 ** rng.uniform(-2, 2) * unit
+    chosen = (None, L1Ball(size), L2Ball(size), Box(size))[rng.integers(4)]
+    l1, l2 = slope * 10 ** rng.uniform(-3, 1), curvature * 10 ** rng.uniform(-3, 2)
+    net = (ElasticNet(), ElasticNet(l1=l1), ElasticNet(l2=l2), ElasticNet(l1, l2))[rng.integers(4)]
+    settings: dict[str, Any] = {"theta_set": chosen, "regularizer": net}
+    if huber:
+        settings["threshold"] = (None, 2 * y * 10 ** rng.uniform(-9, 3))[rng.integers(2)]
+    gamma = curvature * smallest * 10 ** rng.uniform(0, 11)
+    return PROGRAMS[name](**settings).resolve(domain), gamma, slope * 10 ** rng.uniform(-1, 3)
+
+
+def draws(
+    seed: int, count: int, smallest: float = 1e-8, names: Sequence[str] = SQUARED
+) -> Iterator[tuple[Instance, float]]:
+    """Adversarial instances, each with the radius that is promised for its public settings."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        n, p = int(rng.choice([2, 3, 5, 12, 60, 400])), int(rng.choice([1, 2, 3, 10, 50]))
+        records = records_of(rng, n, p)
+        name = str(rng.choice(names))
+        program, gamma, scale = stage_of(rng, name, records.domain, smallest)
+        size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters
+        limit = scale * (size + float(rng.choice([0, 1, 10_000])))
+        b = rng.normal(size=size)
+        b *= limit * rng.choice([0.0, 0.01, 1.0]) * (1 - 1e-12) / np.linalg.norm(b)
+        reach = program.certified_radius(Universe(records.domain, n, p), gamma, limit)
+        if reach is None and name == "itr_huber":
+            continue  # nothing is promised where its curvature outweighs gamma a million times
+        assert reach is not None
+        if isinstance(program, PrivateFirstStage):
+            yield program.perturbed(records, gamma, b), reach
+        else:
+            weights = unequal_weights(rng, str(rng.choice(["random", "one", "sparse", "heavy"])), n)
+            yield program.instance(records, weights, gamma=gamma, noise=b), reach
+
+
+def check_reached(seed: int, count: int, smallest: float, names: Sequence[str] = SQUARED) -> float:
+    """Every instance within its promise; the largest ratio of a radius to it."""
+    largest = 0.0
+    for instance, reach in draws(seed, count, smallest, names):
+        solution = solve(instance, solver="first_certified", within=reach)
+        assert solution.certified
+        assert solution.stats.solver in ("newton", "projected_gradient")
+        largest = max(largest, solution.certificate.radius / reach)
+    return largest
+
+
+def test_every_solve_is_certified_within_the_promise():
+    assert check_reached(seed=1, count=400, smallest=1e-8) <= 1.0
+
+
+@pytest.mark.parametrize("name", [*ROBUST, "regression"])
+def test_every_solve_of_another_loss_is_certified_within_the_promise(name):
+    assert 1e-2 < check_reached(seed=6, count=150, smallest=1e-8, names=[name]) <= 1.0
+
+
+def test_a_loss_whose_hessian_jumps_promises_nothing_where_the_curvature_is_tiny():
+    domain = Domain(1.0, 1.0)
+    for ridge, stated in ((1e-4, True), (1e-8, False)):
+        huber = PROGRAMS["itr_huber"](theta_set=Box(300.0)).resolve(domain)
+        assert (huber.certified_radius(Universe(domain, 400, 10), ridge, 1.0) is not None) == stated
+        smooth = PROGRAMS["itr_logistic"](theta_set=Box(300.0)).resolve(domain)
+        assert smooth.certified_radius(Universe(domain, 400, 10), ridge, 1.0) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
+def test_many_solves_are_certified_within_the_promise(names):
+    for seed in range(10, 20):
+        assert check_reached(seed, count=1000, smallest=1e-8, names=names) <= 1.0
+
+
+@pytest.mark.parametrize("names", [SQUARED, ROBUST], ids=["squared", "robust"])
+def test_newton_alone_keeps_the_promise_at_ordinary_ridges_with_margin(names):
+    """At least a twofold margin wherever gamma is above 1e-4 of the curvature of the loss."""
+    ratios = [
+        solve(instance, solver=Newton(), within=reach).certificate.radius / reach
+        for instance, reach in draws(seed=2, count=300, smallest=1e-4, names=names)
+    ]
+    assert max(ratios) <= 0.5
+    assert min(ratios) > 0.0
+
+
+def test_the_promise_is_small_next_to_theta():
+    domain = Domain(1.0, 1.0)
+    for name in ("itr", "arm_means", "plug_in_ate", "regression", *ROBUST):
+        program = PROGRAMS[name]().resolve(domain)
+        # 10 parameters, n gamma = 4000 and noise of scale 10 up to 10,000 times its mean
+        reach = program.certified_radius(Universe(domain, 4000, 10), 1.0, 1e5)
+        assert reach is not None
+        assert reach <= 1e-10
+
+
+@pytest.mark.parametrize("theta_set", [None, L2Ball(3.0), Box(2.0), WholeSpace()], ids=str)
+def test_the_promise_grows_with_the_noise_and_falls_with_the_ridge(theta_set):
+    universe = Universe(Domain(2.0, 3.0), 100, 3)
+    program = PROGRAMS["itr"](theta_set=theta_set)
+    by_noise = [program.certified_radius(universe, 0.1, b) for b in (0.0, 1.0, 1e3, 1e6)]
+    assert by_noise == sorted(by_noise)
+    assert by_noise[0] < by_noise[-1]
+    by_ridge = [program.certified_radius(universe, g, 10.0) for g in (1e-6, 1e-3, 1.0, 1e3)]
+    assert by_ridge == sorted(by_ridge, reverse=True)
+    private = PROGRAMS["ipw_private"]()
+    by_ridge = [private.certified_radius(universe, g, 10.0) for g in (0.0, 1e-3, 1.0, 1e3)]
+    assert by_ridge == sorted(by_ridge, reverse=True)
+
+
+def test_no_promise_where_none_is_known():
+    universe = Universe(Domain(1.0, 1.0), 100, 3)
+    user = PROGRAMS["itr"](regularizer=UserRegularizer(lambda theta: cp.norm(theta, 2)))
+    assert user.certified_radius(universe, 0.1, 1.0) is None
+    assert PROGRAMS["itr"]().certified_radius(universe, 0.0, 1.0) is None
+    assert PROGRAMS["itr"]().certified_radius(universe, 1e-14, 1.0) is None
+    for name in ROBUST:
+        # tails without curvature, toward which nothing limits the steps
+        assert PROGRAMS[name](theta_set=WholeSpace()).certified_radius(universe, 0.1, 1.0) is None
+        assert PROGRAMS[name]().certified_radius(universe, 0.0, 1.0) is None
+    # the mean is as curved as 2n whatever gamma is
+    assert PROGRAMS["plug_in_ate"]().certified_radius(universe, 0.0, 1.0) is not None
+
+
+@pytest.mark.parametrize("wrong", [{"gamma": -1.0}, {"noise_bound": math.inf}, {"noise_bound": -1.0}])
+def test_invalid_arguments_are_refused(wrong):
+    arguments = {"gamma": 0.1, "noise_bound": 1.0} | wrong
+    for name in ("itr", "ipw_private"):
+        with pytest.raises(DeclarationError):
+            PROGRAMS[name]().certified_radius(Universe(Domain(1.0, 1.0), 100, 3), **arguments)
+
+
+def one_instance() -> tuple[Instance, float]:
+    return next(iter(draws(seed=3, count=1, smallest=1e-2)))
+
+
+def test_within_takes_the_place_of_the_tolerance():
+    instance, reach = one_instance()
+    found = solve(instance, tolerance=1e-300, within=reach)
+    assert found.certified
+    assert found.within == reach
+    assert not found.certificate.certifies(1e-300)
+    too_much = found.certificate.radius / 2
+    assert not solve(instance, within=too_much, throw=False).certified
+    with pytest.raises(CertificateError, match="within"):
+        solve(instance, within=too_much)
+    for wrong in (0.0, -1.0, math.nan):
+        with pytest.raises(DeclarationError, match="within"):
+            solve(instance, within=wrong)
+
+
+def test_the_next_solver_gets_the_same_instance_and_must_meet_the_same_radius():
+    instance, reach = one_instance()
+    wrapper = FirstCertified((Newton(0), ProjectedGradient()))
+    solution = solve(instance, solver=wrapper, within=reach)
+    assert solution.stats.solver == "projected_gradient"
+    assert certify(instance, solution.point).radius <= reach
+
+
+def test_a_user_regularizer_goes_to_the_conic_solvers_of_the_list():
+    program = PROGRAMS["itr"](regularizer=UserRegularizer(lambda theta: cp.norm(theta, 2)))
+    assert isinstance(program, WeightedLeastSquares)
+    rng = np.random.default_rng(4)
+    records = Domain(1.0, 1.0).records(covariates(rng, "random", 20, 3), rng.integers(0, 2, 20), np.ones(20))
+    instance = program.instance(records, np.ones(20), gamma=0.1, noise=np.ones(3))
+    assert solve(instance, solver="first_certified").stats.solver == "clarabel"
+
+
+def test_a_promise_ten_thousand_times_smaller_is_missed():
+    """The check of this file would notice a bound that is wrong: the certificates do have that size."""
+    missed = [
+        not solve(instance, solver=Newton(), within=reach / 1e4, throw=False).certified
+        for instance, reach in draws(seed=5, count=60, smallest=1e-4)
+    ]
+    assert sum(missed) >= 40
