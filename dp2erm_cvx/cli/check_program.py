@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.conformance import ConformanceReport
@@ -17,13 +18,13 @@ _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
 
 @click.command(name="check-program", short_help="Run the conformance suite on a program's file.")
 @click.argument("program", metavar="FILE.py|NAME")
-@click.option("--solves", type=Number(), help="Neighbors that the audit tries, per settings [20000].")
-@click.option("--seconds", type=Number(), help="End that audit after so long.")
+@click.option(
+    "--solves", type=Number(), default=20_000, show_default=True, help="Neighbors of the audit, per settings."
+)
+@click.option("--seconds", type=Number(), help="End each audit after so long at the latest.")
 @click.option("--seed", type=Number(), default=0, show_default=True, help="Seed of the searches.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check_program_command(
-    program: str, solves: int | None, seconds: float | None, seed: int, as_json: bool
-) -> int:
+def check_program_command(program: str, solves: int, seconds: float | None, seed: int, as_json: bool) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
     Statement, DPP, agreement of all solvers within their certificates, feasibility on adversarial data,
@@ -31,11 +32,10 @@ def check_program_command(
     search refutes and never proves.
     """
     from dp2erm_cvx import conformance
-    from dp2erm_cvx.audit import ResolveBudget
+    from dp2erm_cvx.audit.search import Search
     from dp2erm_cvx.cli.screen import progress
 
-    limited = solves is not None or seconds is not None
-    budget = ResolveBudget(solves, seconds) if limited else None
+    search = Search(whole_number("--solves", solves, at_least=1), seconds, seed)
     classes = conformance.load_program(program)
     reports: list[ConformanceReport] = []
     with progress("checking") as bar:
@@ -45,7 +45,7 @@ def check_program_command(
             def show(done: str, name: str = getattr(cls, "name", cls.__name__)) -> None:
                 bar.update(task, description=f"{name}: {done}")
 
-            reports += conformance.check_program(cls, budget=budget, seed=seed, done=show)
+            reports += conformance.check_program(cls, search=search, done=show)
     if as_json:
         click.echo(json.dumps([report.to_dict() for report in reports], indent=2))
     else:

@@ -58,7 +58,7 @@ def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: in
     with progress("loading", total=16) as bar:
         from dp2erm_cvx.datasets import load_nhefs
         from dp2erm_cvx.demo import comparison, composition, settings
-        from dp2erm_cvx.plotting.balance import love_plot
+        from dp2erm_cvx.plotting import love_plot
         from dp2erm_cvx.solve import solver_by_name
 
         chosen = tuple(solvers) or ("newton", "clarabel", "scs")
@@ -125,14 +125,15 @@ def _audited(
     """The audits, and where their report is."""
     from joblib import effective_n_jobs
 
-    from dp2erm_cvx.audit.stability import ResolveBudget
+    from dp2erm_cvx.audit.search import Search
     from dp2erm_cvx.cli.screen import advance, progress
     from dp2erm_cvx.demo.audit import audited, audits
     from dp2erm_cvx.report import AuditSection, missing
 
     schemes = audited()
     # the certified solves at the end of each take the rest
-    each = ResolveBudget(seconds=0.75 * seconds * min(effective_n_jobs(-1), len(schemes)) / len(schemes))
+    together = min(effective_n_jobs(-1), len(schemes))
+    each = Search(seconds=0.75 * seconds * together / len(schemes), workers=-1)
     found = []
     with progress("auditing", total=len(schemes)) as bar:
         for scheme, audit in audits(data, each):

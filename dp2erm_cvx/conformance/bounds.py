@@ -66,10 +66,11 @@ def compared_movement(subject: Subject) -> Judgment:
     assert isinstance(program, FirstStage)
     if isinstance(program, PrivateFirstStage):
         return noted("the coefficient is private, so that weights of neighbors are never compared")
-    largest, bound = 0.0, None
+    largest, pairs, bound = 0.0, 0, None
     for n in subject.sizes:
         bound = program.stability(check_universe(check_domain(n), n))
-        for first, second in neighbors(subject.pairs, n, subject.seed):
+        # what no weights of sum n exceed needs no search, only solves that are certified
+        for first, second in neighbors(3 if _universal(bound, n) else subject.pairs, n, subject.seed):
             one, two = certified(subject, first), certified(subject, second)
             w, v = one.value, two.value
             moved = float(np.sum(np.abs(w - v)) + 2 * min(w[0], v[0]))
@@ -78,10 +79,13 @@ def compared_movement(subject: Subject) -> Judgment:
                 return failed(f"n = {n}: V = {moved:.4g} between neighbors, declared {bound.V:.4g}")
             if max(w[0], v[0]) - slack > bound.w_max * (1 + 1e-9):
                 return failed(f"n = {n}: a weight is {max(w[0], v[0]):.4g}, w_max {bound.w_max:.4g}")
-            largest = max(largest, moved / bound.V)
+            largest, pairs = max(largest, moved / bound.V), pairs + 1
     assert bound is not None
-    pairs = subject.pairs * len(subject.sizes)
     return passed(f"{pairs} pairs, at most {largest:.0%} of the bound of {bound.theorem}")
+
+
+def _universal(bound: StabilityBound, n: int) -> bool:
+    return bound.V >= 2 * n and bound.w_max >= n
 
 
 @named("audit")
@@ -91,20 +95,17 @@ def short_audit(subject: Subject) -> Judgment:
     assert isinstance(program, FirstStage)
     if isinstance(program, PrivateFirstStage):
         return noted("see movement")
-    domain = check_domain(_AUDITED)
+    universe = check_universe(check_domain(_AUDITED), _AUDITED)
     try:
-        bound = program.stability(check_universe(domain, _AUDITED))
-        if bound.V >= 2 * _AUDITED and bound.w_max >= _AUDITED:
+        bound = program.stability(universe)
+        if _universal(bound, _AUDITED):
             return passed(f"V = 2n and w_max = n: no weights of sum n can move more, at n = {_AUDITED}")
         audit = audit_stability(
             program,
             None,
-            domain,
+            universe,
             bounds=[bound],
-            n_samples=_AUDITED,
-            n_features=N_FEATURES,
-            budget=subject.budget,
-            seed=subject.seed,
+            search=subject.search,
         )
     except (CalibrationError, DataError) as error:
         return noted(f"nothing to audit: {error}")
@@ -184,7 +185,7 @@ def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -
     if isinstance(program, RidgedEntropyFirstStage) and program.scaling == "public":
         arguments = program.bound_arguments(domain)
         return stability.entropy_balancing(n, **arguments, trim=getattr(program, "trim", math.inf))
-    if stated.V >= 2 * n and stated.w_max >= n:
+    if _universal(stated, n):
         return stated  # the universal corollary, which any weights obey
     return _inherited(program, universe)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
-from dp2erm_cvx.audit.stability import ResolveBudget
+from dp2erm_cvx.audit.search import Search
 from dp2erm_cvx.conformance.bounds import bound_of_theorem, movement, short_audit
 from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.declaration import declaration, fixed_set, kind, statement
@@ -15,10 +15,9 @@ from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus, Conformanc
 from dp2erm_cvx.conformance.own_record import contributions, own_record
 from dp2erm_cvx.conformance.perturbation import coefficient_noise, perturbation, unconstrained
 from dp2erm_cvx.conformance.solutions import agreement, balance, certified_in_advance, feasibility
-from dp2erm_cvx.conformance.subject import Check, Subject
+from dp2erm_cvx.conformance.subject import SEARCH, Check, Subject
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Kind, PrivateFirstStage, Program
-from dp2erm_cvx.stability.declared import sample_size
 
 _BOTH: tuple[Check, ...] = (statement, declaration, agreement, feasibility, strong_convexity)
 _FIRST: tuple[Check, ...] = (
@@ -56,8 +55,7 @@ def checks_of(cls: type[Program]) -> tuple[Check, ...]:
 def check_program(
     program: type[Program],
     *,
-    budget: ResolveBudget | None = None,
-    seed: int = 0,
+    search: Search = SEARCH,
     done: Callable[[str], None] | None = None,
 ) -> Iterator[ConformanceReport]:
     """A report for every choice of settings in ``program.examples``.
@@ -66,14 +64,13 @@ def check_program(
     ----------
     program
         A concrete program class.
-    budget
-        Of the audit, per choice of settings; default: 20,000 neighbors. All other searches have a fixed size.
-    seed
-        Of the searches. It repeats them, an audit whose budget is in seconds excepted.
+    search
+        Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors.
+        Without a limit in seconds a seed repeats the whole report.
     done
         Called with the name of every check that has ended.
 
-    Raises DeclarationError for an invalid seed and ProgramError for ``examples`` that are none; whatever else
+    Raises ProgramError for ``examples`` that are none; whatever else
     a program does wrong is in its report.
     """
     examples = program.examples
@@ -83,11 +80,10 @@ def check_program(
         or not all(isinstance(settings, Mapping) for settings in examples)
     ):
         raise ProgramError(f"{program.__name__}: examples must be a tuple of one dict of settings or more")
-    seed = sample_size(seed, name="seed", at_least=0)
     for index, settings in enumerate(examples):
         report = _unexaminable(program, settings)
         if report is None:
-            subject = Subject(program(**settings), budget or ResolveBudget(solves=20_000), seed)
+            subject = Subject(program(**settings), search)
             # other settings than the examples once, beside the first of them
             report = _examined(subject, beside=index == 0, done=done or (lambda name: None))
         yield report

@@ -90,9 +90,7 @@ def certified_in_advance(subject: Subject) -> Judgment:
         error = program.certified_error(check_universe(domain, _REACHED))
     else:
         assert isinstance(program, SecondStage | PrivateFirstStage)
-        error = program.certified_radius(
-            check_universe(domain, _REACHED), domain.covariate_bound**2, 0.0
-        )
+        error = program.certified_radius(check_universe(domain, _REACHED), domain.covariate_bound**2, 0.0)
     if error is None or not math.isfinite(error):
         return noted("no public bound on the numerical error: releases are conditional")
     return passed(f"error at most {error:.1e} on every dataset, at n = {_REACHED}")

@@ -7,27 +7,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.stability import ResolveBudget
+from dp2erm_cvx.audit.search import Search
 from dp2erm_cvx.conformance.outcome import CheckOutcome, Judgment
 from dp2erm_cvx.conformance.samples import N_FEATURES, unequal_weights
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
 
+#: Of the audit, and the seed of all searches, unless others are asked for.
+SEARCH = Search(20_000)
+
 
 @dataclass(frozen=True)
 class Subject:
-    """``program`` at one choice of settings; every search of it is seeded with ``seed``.
+    """``program`` at one choice of settings; every search of it has the seed of ``search``.
 
-    ``budget`` is that of the audit, ``sizes`` and ``pairs`` number and sizes of the neighbors whose weights
+    ``search`` is that of the audit, ``sizes`` and ``pairs`` number and sizes of the neighbors whose weights
     are compared, ``evaluations`` the points that each declared constant is searched at.
     """
 
     program: Program
-    budget: ResolveBudget = ResolveBudget(solves=20_000)
-    seed: int = 0
+    search: Search = SEARCH
     sizes: tuple[int, ...] = (8, 25)
     pairs: int = 40
     evaluations: int = 600
+
+    @property
+    def seed(self) -> int:
+        """Of every search."""
+        return self.search.seed
 
     def bind(self, records: Records, *, gamma: float = 0.05, noise: float = 1.0) -> Instance:
         """The program on records; a second stage with unequal weights and random noise."""

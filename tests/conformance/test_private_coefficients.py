@@ -100,5 +100,5 @@ def test_the_librarys_own_passes(settings):
 
 
 def test_a_whole_run_examines_the_noise():
-    (report,) = check_program(derived(PrivateLogistic, **PLANTED["no noise"][0]), budget=FEW)
+    (report,) = check_program(derived(PrivateLogistic, **PLANTED["no noise"][0]), search=FEW)
     assert [failure.check for failure in report.failures] == ["gamma, noise"]

@@ -28,10 +28,9 @@ from dp2erm_cvx.conformance import (
 )
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
-from dp2erm_cvx.installed import collect
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.program import FirstStage, Kind, L2Ball, UserRegularizer
-from dp2erm_cvx.registry import first_stages, programs
+from dp2erm_cvx.registry import collect, first_stages, programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 from tests.command_line import run as command
@@ -47,7 +46,7 @@ _SHORT = ("--no-page", "--no-tightness", "--json")
 
 def reports_of(path: Path, text: str) -> list[ConformanceReport]:
     path.write_text(text, encoding="utf-8")
-    return [report for cls in programs_of_file(path) for report in check_program(cls, budget=FEW)]
+    return [report for cls in programs_of_file(path) for report in check_program(cls, search=FEW)]
 
 
 def changed(kind: str, *pairs: tuple[str, str]) -> str:
@@ -60,7 +59,7 @@ def changed(kind: str, *pairs: tuple[str, str]) -> str:
 
 @pytest.mark.parametrize("name", programs())
 def test_every_registered_program_conforms(name):
-    for report in check_program(programs()[name], budget=FEW):
+    for report in check_program(programs()[name], search=FEW):
         assert report.passed, str(report)
         assert json.loads(json.dumps(report.to_dict())) == report.to_dict()
 
@@ -287,7 +286,7 @@ def test_what_is_wrong_is_found(case, tmp_path):
     path.write_text(changed(kind, *pairs), encoding="utf-8")
     (cls,) = programs_of_file(path)
     seen = []
-    for report in check_program(cls, budget=FEW):
+    for report in check_program(cls, search=FEW):
         seen.append(report)
         if {failure.check for failure in report.failures} & expected:
             return
@@ -435,7 +434,7 @@ def test_a_program_without_a_kind_is_covered_by_the_universal_corollary(tmp_path
     from dp2erm_cvx.conformance.samples import check_domain
 
     assert cls().stability(Universe(check_domain(50), 50, 2)).V == 100
-    (report,) = list(check_program(cls, budget=FEW))[:1]
+    (report,) = list(check_program(cls, search=FEW))[:1]
     assert next(o for o in report.outcomes if o.check == "kind").status is CheckStatus.NOTED
 
 
@@ -509,7 +508,7 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
     path, data = tmp_path / "mine.py", simulate("linear", 60, rng=0).dataset
     path.write_text(program_template("mine", "direct"), encoding="utf-8")
     (cls,) = programs_of_file(path)
-    for report in check_program(cls, budget=FEW):
+    for report in check_program(cls, search=FEW):
         (found,) = [o for o in report.outcomes if o.check == "certified by design"]
         assert (found.status, "covers all weights" in found.detail) == (CheckStatus.PASSED, True)
     domain, own = Domain(1.0, 2.0), UserRegularizer(lambda theta: cp.norm(theta, 1))

@@ -99,5 +99,5 @@ def test_a_loss_that_is_not_squared_has_no_such_form():
 
 
 def test_a_whole_run_examines_it():
-    (report,) = check_program(derived(Regression, unconstrained=PLANTED["no noise"][1]), budget=FEW)
+    (report,) = check_program(derived(Regression, unconstrained=PLANTED["no noise"][1]), search=FEW)
     assert [failure.check for failure in report.failures] == ["without Theta"]

@@ -20,11 +20,11 @@ import pytest
 from click.testing import CliRunner
 
 from dp2erm_cvx import Domain, release, stability
-from dp2erm_cvx.audit import ResolveBudget
+from dp2erm_cvx.audit import Search
+from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import check_program, programs_of_file
 from dp2erm_cvx.domain_file import load_domain
-from dp2erm_cvx.plan import Method
 from dp2erm_cvx.program import Box, Program
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
@@ -215,7 +215,7 @@ def test_the_added_loss_conforms(tmp_path):
     path = tmp_path / "hinge_rule.py"
     path.write_text(source, encoding="utf-8")
     (cls,) = programs_of_file(path)
-    for report in check_program(cls, budget=ResolveBudget(solves=100)):
+    for report in check_program(cls, search=Search(100)):
         assert report.passed, str(report)
 
 
@@ -286,7 +286,7 @@ def test_commands_without_data_run(name):
 
 def test_every_calibration_is_explained():
     listed = re.findall(r'^\| `"([\w-]+)"`', page("calibration.md"), flags=re.MULTILINE)
-    assert set(listed) == {method.value for method in Method}
+    assert set(listed) == set(NAMES)
 
 
 def test_findings_name_tests_that_exist():
