@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
 
 
-@click.command(name="check-program", short_help="Run the conformance suite on a program's file.")
+@click.command("check-program", short_help="Run the conformance suite on a program's file.")
 @click.argument("program", metavar="FILE.py|NAME")
 @click.option(
     "--solves", type=Number(), default=20_000, show_default=True, help="Neighbors of the audit, per settings."

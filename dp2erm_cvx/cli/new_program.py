@@ -14,7 +14,7 @@ from dp2erm_cvx.errors import DeclarationError
 KINDS = ("exponential", "quadratic", "direct", "loss")
 
 
-@click.command(name="new-program", short_help="Write the file of a new program from a template.")
+@click.command("new-program", short_help="Write the file of a new program from a template.")
 @click.argument("name")
 @click.option(
     "--kind",
