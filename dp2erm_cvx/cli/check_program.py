@@ -32,10 +32,10 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
     search refutes and never proves.
     """
     from dp2erm_cvx import conformance
-    from dp2erm_cvx.audit.search import Search
+    from dp2erm_cvx.audit.search import SearchPlan
     from dp2erm_cvx.cli.screen import progress
 
-    search = Search(whole_number("--solves", solves, at_least=1), seconds, seed)
+    search = SearchPlan(whole_number("--solves", solves, at_least=1), seconds, seed)
     classes = conformance.load_program(program)
     reports: list[ConformanceReport] = []
     with progress("checking") as bar:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 
-from dp2erm_cvx.audit.search import Search
+from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.conformance.bounds import bound_of_theorem, movement, short_audit
 from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.declaration import declaration, fixed_set, kind, statement
@@ -55,7 +55,7 @@ def checks_of(cls: type[Program]) -> tuple[Check, ...]:
 def check_program(
     program: type[Program],
     *,
-    search: Search = SEARCH,
+    search: SearchPlan = SEARCH,
     done: Callable[[str], None] | None = None,
 ) -> Iterator[ConformanceReport]:
     """A report for every choice of settings in ``program.examples``.

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.search import Search
+from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.conformance.outcome import CheckOutcome, Judgment
 from dp2erm_cvx.conformance.samples import N_FEATURES, unequal_weights
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
 
 #: Of the audit, and the seed of all searches, unless others are asked for.
-SEARCH = Search(20_000)
+SEARCH = SearchPlan(20_000)
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Subject:
     """
 
     program: Program
-    search: Search = SEARCH
+    search: SearchPlan = SEARCH
     sizes: tuple[int, ...] = (8, 25)
     pairs: int = 40
     evaluations: int = 600

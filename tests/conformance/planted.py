@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from dp2erm_cvx.audit import Search
+from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus
 from dp2erm_cvx.conformance.subject import Check, Subject
 from dp2erm_cvx.program import Program
 
 #: Neighbors of an audit that has to show that it runs, or finds what is far off.
-FEW = Search(300)
+FEW = SearchPlan(300)
 
 
 def derived(base: type, **members: Any) -> Any:

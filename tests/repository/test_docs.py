@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp2erm_cvx import Domain, release, stability
-from dp2erm_cvx.audit import Search
+from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import check_program, programs_of_file
@@ -215,7 +215,7 @@ def test_the_added_loss_conforms(tmp_path):
     path = tmp_path / "hinge_rule.py"
     path.write_text(source, encoding="utf-8")
     (cls,) = programs_of_file(path)
-    for report in check_program(cls, search=Search(100)):
+    for report in check_program(cls, search=SearchPlan(100)):
         assert report.passed, str(report)
 
 
