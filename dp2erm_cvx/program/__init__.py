@@ -34,22 +34,20 @@ from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Gaussian, Kernel, 
 from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.linear_rule import LinearStage, squared_gradient_radius
-from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.margin_loss import ExponentialLoss, HuberLoss, LogisticLoss, MarginLoss
 from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_reach import RowBounds
+from dp2erm_cvx.program.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.margin_weight import InversePropensity, MarginWeight, Overlap
 from dp2erm_cvx.program.matching_model import MatchingModel
 from dp2erm_cvx.program.moment_target import MomentTargets
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.pooled_kernel_stage import PooledKernelStage
+from dp2erm_cvx.program.private_separable import PrivateSeparable
 from dp2erm_cvx.program.public_sample import PublicSample
 from dp2erm_cvx.program.random_features import RandomFourier, checked_kernel
-from dp2erm_cvx.program.reach import logistic_reach, public_reach
-from dp2erm_cvx.program.reach_weights import (
-    coefficient_weights_reach,
-    kernel_weights_reach,
-    logistic_weights_reach,
-)
+from dp2erm_cvx.program.reach import public_reach
+from dp2erm_cvx.program.reach_weights import kernel_weights_reach
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable_stage import SeparableConstants, SeparableFirstStage
@@ -57,8 +55,9 @@ from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.program.sums import sum_units
+from dp2erm_cvx.program.tilting_rows import TiltingRows
 from dp2erm_cvx.program.weighted_least_squares import WeightedLeastSquares
-from dp2erm_cvx.program.weighted_margin_loss import MarginRows, RowBounds, WeightedMarginLoss
+from dp2erm_cvx.program.weighted_margin_loss import MarginRows, WeightedMarginLoss
 from dp2erm_cvx.program.weights import GRID_ERROR, weights_on_grid
 
 __all__ = [
@@ -100,8 +99,8 @@ __all__ = [
     "Linear",
     "LinearStage",
     "LogisticLoss",
-    "LogisticModel",
     "LossConstants",
+    "MarginFirstStage",
     "MarginLoss",
     "MarginModel",
     "MarginRows",
@@ -114,6 +113,7 @@ __all__ = [
     "Penalty",
     "PooledKernelStage",
     "PrivateFirstStage",
+    "PrivateSeparable",
     "Program",
     "PublicSample",
     "RandomFourier",
@@ -127,6 +127,7 @@ __all__ = [
     "SeparableFirstStage",
     "Simplices",
     "StabilityBound",
+    "TiltingRows",
     "UserRegularizer",
     "Value",
     "WeightedLeastSquares",
@@ -135,11 +136,8 @@ __all__ = [
     "checked_balance",
     "checked_kernel",
     "clip_norm",
-    "coefficient_weights_reach",
     "factor",
     "kernel_weights_reach",
-    "logistic_reach",
-    "logistic_weights_reach",
     "moment_names",
     "parameter_cost",
     "public_constant",

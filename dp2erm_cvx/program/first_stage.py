@@ -5,14 +5,22 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import CalibrationError, ProgramError
-from dp2erm_cvx.privacy import BoundFamily, LossConstants, Neighboring, StabilityBound, public_size
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
+from dp2erm_cvx.privacy import (
+    BoundFamily,
+    LossConstants,
+    Neighboring,
+    StabilityBound,
+    public_number,
+    public_size,
+)
 from dp2erm_cvx.program.composite import Composite, LocalError
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.kind import Kind
@@ -94,6 +102,7 @@ class FirstStage(Program):
         return None
 
 
+@dataclass(frozen=True)
 class PrivateFirstStage(FirstStage):
     """Weights read from a coefficient that is itself differentially private (Theorem 9).
 
@@ -103,7 +112,17 @@ class PrivateFirstStage(FirstStage):
     """
 
     kind: ClassVar[Kind] = Kind.PRIVATE
-    share: float
+
+    share: float = 0.3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", public_number("share", self.share, above=0))
+        if self.share >= 1:
+            raise DeclarationError(f"share = {self.share!r}: must be between 0 and 1")
+
+    def n_parameters(self, domain: Domain, n_features: int) -> int:
+        """Length of the coefficient; by default that of a covariate, with any intercept."""
+        return n_features + (1 if domain.intercept else 0)
 
     @abc.abstractmethod
     def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
@@ -135,13 +154,16 @@ class PrivateFirstStage(FirstStage):
         return None
 
     def data(self, records: Records) -> dict[str, Value]:
-        return self.perturbed_data(records, 0.0, np.zeros(records.X.shape[1]))
+        return self.perturbed_data(records, 0.0, self._no_noise(records))
 
     def model(self, records: Records) -> Composite:
-        return self.perturbed_model(records, 0.0, np.zeros(records.X.shape[1]))
+        return self.perturbed_model(records, 0.0, self._no_noise(records))
+
+    def _no_noise(self, records: Records) -> Array:
+        return np.zeros(self.n_parameters(records.domain, records.covariates.shape[1]))
 
     def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
-        """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b (p,)."""
+        """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
         program = self.resolve(records.domain)
         model = program.perturbed_model(records, gamma, noise)
         return Instance(program, lambda: program.perturbed_data(records, gamma, noise), model, model.ridge)

@@ -38,9 +38,9 @@ class MarginLoss(abc.ABC):
     def slope(self, s: Array) -> Array:
         """phi'(s)."""
 
-    def descent(self, s: Array, tilt: Array, out: Array) -> Array:
-        """``-phi'(s)`` in ``out``, from ``tilt = exp(-s)`` where that saves an exponential; ``|s| <= 300``."""
-        return np.negative(self.slope(s), out=out)
+    def descent(self, tilt: Array, out: Array) -> Array:
+        """``-phi'(s)`` in ``out``, from ``tilt = exp(-s)``, which batches share with the weight."""
+        return np.negative(self.slope(-np.log(tilt)), out=out)
 
     @abc.abstractmethod
     def curvature(self, s: Array) -> Array:
@@ -85,7 +85,7 @@ class LogisticLoss(MarginLoss):
     def slope(self, s: Array) -> Array:
         return -_expit(-s)
 
-    def descent(self, s: Array, tilt: Array, out: Array) -> Array:
+    def descent(self, tilt: Array, out: Array) -> Array:
         np.add(tilt, 1.0, out=out)
         return np.divide(tilt, out, out=out)
 
@@ -125,7 +125,7 @@ class ExponentialLoss(MarginLoss):
     def slope(self, s: Array) -> Array:
         return -self.value(s)
 
-    def descent(self, s: Array, tilt: Array, out: Array) -> Array:
+    def descent(self, tilt: Array, out: Array) -> Array:
         np.copyto(out, tilt)
         return out
 

@@ -24,17 +24,21 @@ class MarginWeight(abc.ABC):
     def log(self, s: Array) -> Array:
         """Log f at margins (n,)."""
 
-    def of(self, s: Array, tilt: Array, out: Array) -> Array:
-        """F itself in ``out``, from ``tilt = exp(-s)`` where that saves an exponential; ``|s| <= 300``."""
-        return np.exp(self.log(s), out=out)
+    def of(self, tilt: Array, out: Array) -> Array:
+        """F itself in ``out``, from ``tilt = exp(-s)``, which batches share with the loss."""
+        return np.exp(self.log(-np.log(tilt)), out=out)
 
     def largest_log(self, reach: float) -> float:
         """Bound on ``|log f|`` over ``|s| <= reach``."""
         return 1.0 + self.lipschitz * reach
 
+    def log_range(self, reach: float) -> float:
+        """Length of an interval that log f lies in over ``|s| <= reach``."""
+        return 2.0 * self.lipschitz * reach
+
     def largest_weight(self, n: int, reach: float) -> float:
         """The largest of n weights of sum n whose margins are within ``reach``."""
-        return stability.largest_weight(n, 2.0 * self.lipschitz * reach)
+        return stability.largest_weight(n, self.log_range(reach))
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,15 @@ class InversePropensity(MarginWeight):
         weight: Array = np.log1p(np.exp(-np.abs(s))) - np.minimum(s, 0.0)
         return weight if math.isinf(self.trim) else np.minimum(weight, math.log(self.trim))
 
-    def of(self, s: Array, tilt: Array, out: Array) -> Array:
+    def of(self, tilt: Array, out: Array) -> Array:
         np.add(tilt, 1.0, out=out)
         return out if math.isinf(self.trim) else np.minimum(out, self.trim, out=out)
 
     def largest_log(self, reach: float) -> float:
         return min(1.0 + reach, math.log(self.trim))
+
+    def log_range(self, reach: float) -> float:
+        return max(min(reach, math.log(self.trim) - math.log1p(math.exp(-reach))), 0.0)
 
     def largest_weight(self, n: int, reach: float) -> float:
         return stability.overlap_weight(n, reach, self.trim)
@@ -66,9 +73,9 @@ class Overlap(MarginWeight):
         weight: Array = -np.log1p(np.exp(-np.abs(s))) - np.maximum(s, 0.0)
         return weight
 
-    def of(self, s: Array, tilt: Array, out: Array) -> Array:
+    def of(self, tilt: Array, out: Array) -> Array:
         np.add(tilt, 1.0, out=out)
         return np.divide(tilt, out, out=out)
 
-    def largest_weight(self, n: int, reach: float) -> float:
-        return stability.largest_weight(n, reach)
+    def log_range(self, reach: float) -> float:
+        return reach

@@ -16,8 +16,9 @@ from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.margin_loss import MarginLoss
 from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_reach import MarginSum, RowBounds
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
-from dp2erm_cvx.program.reach import margin_sizes, public_reach, radius_at_floor
+from dp2erm_cvx.program.reach import public_reach, radius_at_floor
 from dp2erm_cvx.program.regularizer import ElasticNet
 from dp2erm_cvx.program.stage import Instance
 
@@ -33,15 +34,6 @@ class MarginRows:
     Z: Array
     offset: Array
     factor: Array
-
-
-@dataclass(frozen=True)
-class RowBounds:
-    """Bounds on the norm of z, on ``|o|`` and on c over the domain."""
-
-    norm: float
-    offset: float
-    factor: float
 
 
 @dataclass(frozen=True)
@@ -123,20 +115,17 @@ class WeightedMarginLoss(PenalizedSecondStage):
         loss = self.resolve(domain).loss
         if not math.isfinite(theta_set.norm_bound(p)):
             return None
-        longest = bounds.offset + bounds.norm * theta_set.norm_bound(p)
-        sizes = margin_sizes(
+        terms = MarginSum(
             n,
             p,
-            mass=bounds.factor,
-            row_bound=bounds.norm,
-            slope=loss.largest_slope(longest),
-            curvature=loss.largest_curvature(longest),
-            linear=reach,
-            offset=bounds.offset,
+            loss,
+            bounds,
+            theta_set,
             ridge=n * (ridge + self.regularizer.l2),
-            set_norm=theta_set.norm_bound(p),
-            set_rounding=theta_set.rounding(p),
+            linear=reach,
+            weighted=True,
         )
+        sizes = terms.sizes()
         if sizes is None:
             return None
         if math.isinf(loss.concordance) and sizes.smoothness > STEEPEST * sizes.strong_convexity:

@@ -9,7 +9,7 @@ import numpy as np
 from dp2erm_cvx.audit.stability.groups import Universe
 from dp2erm_cvx.audit.stability.resolve import Pair, Solved
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import ExponentialModel, FirstStage, LogisticModel, Moments
+from dp2erm_cvx.program import ExponentialModel, FirstStage, MarginModel, Moments
 from dp2erm_cvx.solve import solve
 
 #: Ways to choose a neighbor of given data.
@@ -40,7 +40,7 @@ class Base:
     def _directions(self, model: object, point: Array) -> list[Array]:
         skip = 1 if self.universe.domain.intercept else 0
         found = []
-        if isinstance(model, LogisticModel):
+        if isinstance(model, MarginModel):
             found = [point[skip:]]
         elif isinstance(model, ExponentialModel) and getattr(self.program, "balance", None) == Moments():
             half = len(point) // 2
