@@ -55,7 +55,7 @@ ONLY = {
     "tables": {"errors"},
     "domain": {"errors", "privacy"},
     "data": {"errors", "tables"},
-    "program": {"errors", "privacy", "domain"},
+    "program": {"errors", "privacy", "domain", "stability"},
     "stability": {"errors", "privacy"},
     "calibration": {"errors", "privacy"},
     "mechanism": {"errors", "privacy", "calibration"},

@@ -21,8 +21,10 @@ from dp2erm_cvx.program import (
     KernelFirstStage,
     Laplace,
     Linear,
-    LogisticModel,
+    LogisticLoss,
+    MarginModel,
     Moments,
+    Penalty,
     PrivateFirstStage,
     PublicSample,
     RandomFourier,
@@ -208,7 +210,7 @@ def test_no_computed_hessian_is_farther_off_than_it_says():
     for _ in range(30):
         Z = np.column_stack([rng.uniform(1, 2, 20), rng.normal(size=20)])
         v = np.array([rng.uniform(0, 35), rng.normal()])
-        model = LogisticModel(Z, 0.0, math.inf, math.inf)
+        model = MarginModel(Z, LogisticLoss(), 0.0, Penalty())
         slopes = [1 / (1 + mp.exp(-mp.fdot(zip(z, exact.to_mp(v), strict=True)))) for z in exact.to_mp(Z)]
         true = exact._second_moment(exact.to_mp(Z), [s * (1 - s) for s in slopes], mp.mpf(0))
         computed = model.hessian(v)
