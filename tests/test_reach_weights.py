@@ -25,6 +25,7 @@ from dp2erm_cvx.program import (
     PublicSample,
     RandomFourier,
     gram_memory,
+    margin_reach,
     reach_weights,
 )
 from dp2erm_cvx.program.reach import radius_at_floor
@@ -151,7 +152,8 @@ def sizes_of(program, domain, n, p, monkeypatch):
         seen.append(sizes)
         return radius_at_floor(sizes)
 
-    monkeypatch.setattr(reach_weights, "radius_at_floor", noted)
+    for module in (reach_weights, margin_reach):
+        monkeypatch.setattr(module, "radius_at_floor", noted)
     program.reachable_error(domain, n, p)
     monkeypatch.undo()
     return seen[-1] if seen else None
