@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.released import effects, recommend
     from dp2erm_cvx.tuning import PublicData, tune, tune_privately
     from dp2erm_cvx.two_stage import TwoStageERM
+    from dp2erm_cvx.universe import Universe
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ _HOME = {
     "PublicData": "tuning",
     "Release": "release",
     "TwoStageERM": "two_stage",
+    "Universe": "universe",
     "effects": "released",
     "load_domain": "domain_file",
     "recommend": "released",
@@ -46,6 +48,7 @@ __all__ = [
     "PublicData",
     "Release",
     "TwoStageERM",
+    "Universe",
     "effects",
     "load_domain",
     "recommend",

@@ -14,8 +14,9 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.perturbation import Perturbed, perturb
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, make_plan
-from dp2erm_cvx.privacy import Budget, public_number
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.solve import Solver, by_design, private_solver
 from dp2erm_cvx.statement import make_release

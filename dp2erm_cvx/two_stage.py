@@ -15,8 +15,8 @@ from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.perturbation import solve_theta, solve_weights
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import FirstStage, SecondStage
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.tables import to_numbers
 

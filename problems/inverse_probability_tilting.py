@@ -16,7 +16,14 @@ from types import MappingProxyType
 from typing import Self
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import Domain, SeparableConstants, SeparableFirstStage, StabilityBound, TiltingRows
+from dp2erm_cvx.program import (
+    Domain,
+    SeparableConstants,
+    SeparableFirstStage,
+    StabilityBound,
+    TiltingRows,
+    Universe,
+)
 
 
 @dataclass(frozen=True)
@@ -68,5 +75,5 @@ class InverseProbabilityTilting(TiltingRows, SeparableFirstStage):
             radius=r,
         )
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.separable(n_samples, self.mu, **vars(self.constants(domain)))
+    def bound(self, universe: Universe) -> StabilityBound:
+        return stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))

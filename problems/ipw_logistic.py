@@ -19,6 +19,7 @@ from dp2erm_cvx.program import (
     SeparableConstants,
     SeparableFirstStage,
     StabilityBound,
+    Universe,
     public_number,
 )
 
@@ -63,11 +64,12 @@ class IPWLogistic(SeparableFirstStage):
         diameter = M * stability.gradient_diameter(M * r)
         return SeparableConstants(diameter, diameter, self.log_weight.log_range(M * r), r)
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        M = domain.covariate_bound
-        return stability.ipw_logistic(n_samples, M, self.mu, radius=self.radius, trim=self.trim)
+    def bound(self, universe: Universe) -> StabilityBound:
+        M = universe.domain.covariate_bound
+        return stability.ipw_logistic(universe.n_samples, M, self.mu, radius=self.radius, trim=self.trim)
 
-    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def paper_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):
             raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
-        return stability.paper_ipw_logistic(n_samples, domain.covariate_bound, self.mu, self.radius)
+        M = universe.domain.covariate_bound
+        return stability.paper_ipw_logistic(universe.n_samples, M, self.mu, self.radius)

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import whole_workers
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number, whole_number
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number, whole_number
 
 #: The grid is finer than the shift by this factor, so that rounding to it costs next to nothing.
 _FINER = 64.0

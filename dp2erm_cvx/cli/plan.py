@@ -57,24 +57,24 @@ def plan(program: str, as_json: bool, **options: Any) -> None:
 
     rows: list[GridRow] = []
     with progress("planning") as bar:
-        from dp2erm_cvx.calibration.constants import whole_number
-        from dp2erm_cvx.cli.options import numbers
+        from dp2erm_cvx.cli.options import number_list
         from dp2erm_cvx.cli.own_program import known_name
         from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings
         from dp2erm_cvx.cli.stages import second_stage
         from dp2erm_cvx.compare.plan_grid import grid_size, plan_grid
+        from dp2erm_cvx.public import whole_number
         from dp2erm_cvx.registry import build, first_stages
 
         domain = read_domain(options)
         program = known_name(program, "first")
         second = second_stage(options["second_stage"], options, domain.columns or (), domain)
         settings = read_settings({**options, **dict.fromkeys((*AXES, "arm_mass", "degree"))})
-        grid = {name: numbers(f"--{name}", options[name]) for name in AXES if options[name] is not None}
+        grid = {name: number_list(f"--{name}", options[name]) for name in AXES if options[name] is not None}
         for name in grid:
             if name in settings:
                 raise DeclarationError(f"setting {name!r} is given twice: give it once")
-        sizes = [whole_number("--n", n, at_least=2) for n in numbers("--n", options["n_samples"])]
-        levels = numbers("--epsilon", options["epsilon"])
+        sizes = [whole_number("--n", n, at_least=2) for n in number_list("--n", options["n_samples"])]
+        levels = number_list("--epsilon", options["epsilon"])
         one = {name: values[0] for name, values in grid.items()}
         first = build(first_stages(), program, **settings, **one)
         features = count_features(domain, second, first, options["n_features"])

@@ -19,6 +19,7 @@ from dp2erm_cvx.estimator import PrivateTwoStageERM
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.two_stage import TwoStageERM
+from dp2erm_cvx.universe import Universe
 
 #: Covariates whose squares the textbook adds.
 SQUARED = ("age", "wt71", "smokeintensity", "smokeyrs")
@@ -92,7 +93,7 @@ def compare(
         published = tuple(_publish(data, domain, scheme, second, one, seeds()) for one in spending)
         yield Comparison(
             scheme=scheme,
-            stability=scheme.program.stability(data.n_samples, domain).V,
+            stability=scheme.program.stability(Universe(domain, data.n_samples, len(data.columns))).V,
             theta=tuple(float(value) for value in plain.theta_),
             recommended=plain.predict(data.X),
             balance=plain.workings_.balance(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration, RenyiCalibration, calibrate
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.plan.precision import (
@@ -18,15 +17,14 @@ from dp2erm_cvx.plan.precision import (
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.stability import uniform_weights
+from dp2erm_cvx.universe import Universe
 
 
 def counts(
     arithmetic: Arithmetic,
     first: FirstStage,
     second: SecondStage,
-    domain: Domain,
-    n: int,
-    n_features: int,
+    universe: Universe,
     epsilon: float,
     *,
     printed: bool,
@@ -39,9 +37,9 @@ def counts(
         missing = f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
     elif printed:
         missing = "the paper's calibrations assume exact arithmetic"
-    elif second.reachable_radius(domain, n, n_features, domain.covariate_bound**2, 0.0) is None:
+    elif second.certified_radius(universe, universe.domain.covariate_bound**2, 0.0) is None:
         missing = f"{second.name} does not state what it is certified to"
-    elif isinstance(first, PrivateFirstStage) and not _states(first, domain, n, n_features):
+    elif isinstance(first, PrivateFirstStage) and not _states(first, universe):
         missing = f"{first.name} does not state what it is certified to"
     if arithmetic is Arithmetic.AUTO:
         return missing is None and secure_available()
@@ -52,29 +50,29 @@ def counts(
     return True
 
 
-def _states(first: PrivateFirstStage, domain: Domain, n: int, n_features: int) -> bool:
-    return first.reachable_radius(domain, n, n_features, domain.covariate_bound**2, 0.0) is not None
+def _states(first: PrivateFirstStage, universe: Universe) -> bool:
+    return first.certified_radius(universe, universe.domain.covariate_bound**2, 0.0) is not None
 
 
 def calibrate_propensity(
     first: PrivateFirstStage,
-    domain: Domain,
-    n: int,
-    n_features: int,
+    universe: Universe,
     budget: Budget,
     noise: Noise | str,
     share: float | None,
 ) -> tuple[Calibration, Precision | None]:
     """Calibration of a private first stage, whose weights are uniform, and what covers its arithmetic."""
-    constants = first.loss_constants(domain, n_features)
+    constants, n = first.loss_constants(universe), universe.n_samples
     epsilon = 0.0
     if share is not None:
         budget, epsilon = reserve(budget, share)
-    calibration = calibrate(uniform_weights(n), constants, n, budget, noise=noise, relation=domain.relation)
+    calibration = calibrate(
+        uniform_weights(n), constants, n, budget, noise=noise, relation=universe.domain.relation
+    )
     if share is None:
         return calibration, None
     reach = noise_reach(calibration)
-    radius = first.reachable_radius(domain, n, n_features, calibration.gamma, reach)
+    radius = first.certified_radius(universe, calibration.gamma, reach)
     if radius is None:
         return calibration, None
     curvature = n * (calibration.gamma + constants.strong_convexity)
@@ -82,13 +80,13 @@ def calibrate_propensity(
 
 
 def certified_radius(
-    calibration: Calibration | OutputCalibration, second: SecondStage, domain: Domain, n: int, n_features: int
+    calibration: Calibration | OutputCalibration, second: SecondStage, universe: Universe
 ) -> float | None:
     """Public radius that theta is certified to on every dataset, for noise within its reach."""
     if isinstance(calibration, OutputCalibration):
-        return second.unconstrained().reachable_radius(domain, n, n_features, 0.0, 0.0)
+        return second.unconstrained().certified_radius(universe, 0.0, 0.0)
     program = second.unconstrained() if isinstance(calibration, RenyiCalibration) else second
-    return program.reachable_radius(domain, n, n_features, calibration.gamma, noise_reach(calibration))
+    return program.certified_radius(universe, calibration.gamma, noise_reach(calibration))
 
 
 def cover(

@@ -21,7 +21,7 @@ from dp2erm_cvx.plan.precision import (
     reserve,
     set_aside,
 )
-from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound, public_number
+from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound
 from dp2erm_cvx.program import (
     GRID_ERROR,
     FirstStage,
@@ -29,8 +29,10 @@ from dp2erm_cvx.program import (
     SecondStage,
     refuse_unproved,
 )
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.stability.tilt import EXACT
+from dp2erm_cvx.universe import Universe
 
 #: Keeps the two parts of a divided budget from adding up to more than the whole by a rounding.
 _ROUND_DOWN = 1.0 - 1e-12
@@ -80,11 +82,10 @@ def make_plan(
         )
     kind, statistic = arithmetic_by_name(arithmetic), by_name(value_statistic)
     printed = chosen in _PRINTED
-    counted = counts(kind, first, second, domain, n_samples, n_features, budget.epsilon, printed=printed)
+    universe = Universe(domain, n_samples, n_features)
+    counted = counts(kind, first, second, universe, budget.epsilon, printed=printed)
     share = numerical_share if counted else None
-    setting = _Setting(
-        first, second, domain, n_samples, n_features, budget, chosen, noise, split, value_share, statistic
-    )
+    setting = _Setting(first, second, universe, budget, chosen, noise, split, value_share, statistic)
     plan = _planned(setting, weight_error, share)
     if share is None or plan.counted:
         return plan
@@ -100,9 +101,7 @@ def make_plan(
 class _Setting:
     first: FirstStage
     second: SecondStage
-    domain: Domain
-    n_samples: int
-    n_features: int
+    universe: Universe
     budget: Budget
     method: Method
     noise: Noise | str
@@ -115,8 +114,8 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
     """The plan, of whose budget a ``share`` covers the arithmetic unless it is None."""
     for program in (setting.first, setting.second):
         refuse_taken_name(program)
-    first, second, domain = setting.first, setting.second, setting.domain
-    n, n_features, noise = setting.n_samples, setting.n_features, setting.noise
+    first, second, universe, noise = setting.first, setting.second, setting.universe, setting.noise
+    n, domain = universe.n_samples, universe.domain
     propensity, covered, left, for_value = None, None, setting.budget, 0.0
     if setting.value_share is not None:
         if second.constant_rule:
@@ -127,11 +126,11 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
         left, for_value = set_aside(left, setting.value_share)
     if isinstance(first, PrivateFirstStage):
         spent, left = _divide(left, first.share, noise)
-        propensity, covered = calibrate_propensity(first, domain, n, n_features, spent, noise, share)
+        propensity, covered = calibrate_propensity(first, universe, spent, noise, share)
     whole, epsilon = left, 0.0
     if share is not None:
         left, epsilon = reserve(left, share)
-    bound = first.stability(n, domain, BoundFamily.PAPER if setting.method in _PRINTED else BoundFamily.SHARP)
+    bound = first.stability(universe, BoundFamily.PAPER if setting.method in _PRINTED else BoundFamily.SHARP)
     # here as well, because a program may answer for its stability in a way of its own
     refuse_unproved(first, bound, n)
     if bound.V < 2.0:
@@ -139,16 +138,16 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
             f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
         )
     error = public_number("weight_error", weight_error, at_least=0.0)
-    reach = first.reachable_error(domain, n, n_features)
+    certified = first.certified_error(universe)
     if isinstance(first, PrivateFirstStage) and propensity is not None:
         norm = coefficient_reach(
-            propensity, first.loss_constants(domain, n_features), n, None if covered is None else covered.grid
+            propensity, first.loss_constants(universe), n, None if covered is None else covered.grid
         )
-        reach = first.reachable_error_at(domain, n_features, norm)
+        certified = first.certified_error_at(universe, norm)
     bound = _with_error(
-        bound, error, n, certain=not error or reach is None or reach + GRID_ERROR <= error / n
+        bound, error, n, certain=not error or certified is None or certified + GRID_ERROR <= error / n
     )
-    loss = second.loss_constants(domain, n_features)
+    loss = second.loss_constants(universe)
     if setting.method is Method.AUTO:
         calibration, reason = automatic(first.name, bound, second, loss, n, left, domain)
     else:
@@ -158,7 +157,7 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
         # one discrete draw covers the statistic and its error: nothing has to be set aside
         largest = mean_bound(second.name, loss)
         calibration = calibrate_output(bound, largest, n, whole, relation=domain.relation)
-    radius = certified_radius(calibration, second, domain, n, n_features)
+    radius = certified_radius(calibration, second, universe)
     precision = None
     if share is not None and radius is not None:
         precision = cover(calibration, loss, n, radius, epsilon)
@@ -173,7 +172,7 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
             relation=domain.relation,
         )
     # error = 0 assumes exact weights
-    known = reach is not None or bound.V >= 2.0 * n or not error
+    known = certified is not None or bound.V >= 2.0 * n or not error
     return Plan(
         n,
         bound,

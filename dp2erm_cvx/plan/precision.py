@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration, calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, public_number
+from dp2erm_cvx.privacy import Budget, LossConstants
+from dp2erm_cvx.public import public_number
 
 #: Share of epsilon that covers the arithmetic where none is declared.
 NUMERICAL_SHARE = 0.005

@@ -1,7 +1,7 @@
 """What a problem file imports: the abstract stages, their building blocks and declarations."""
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
-from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound, public_number, public_size
+from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program.arm_kernel_stage import ArmKernelStage
 from dp2erm_cvx.program.balance import (
     BalanceFunctions,
@@ -10,6 +10,9 @@ from dp2erm_cvx.program.balance import (
     moment_names,
     public_constant,
 )
+from dp2erm_cvx.program.certified_margins import RowBounds
+from dp2erm_cvx.program.certified_radius import checked_perturbation
+from dp2erm_cvx.program.certified_weights import kernel_weights_error
 from dp2erm_cvx.program.composite import Composite, Penalty
 from dp2erm_cvx.program.declaration import Compiled, Declaration, Leaves, Value, parameter_cost
 from dp2erm_cvx.program.direct_stage import DirectFirstStage
@@ -36,7 +39,6 @@ from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.linear_rule import LinearStage, squared_gradient_radius
 from dp2erm_cvx.program.margin_loss import ExponentialLoss, HuberLoss, LogisticLoss, MarginLoss
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.margin_reach import RowBounds
 from dp2erm_cvx.program.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.margin_weight import InversePropensity, MarginWeight, Overlap
 from dp2erm_cvx.program.matching_model import MatchingModel
@@ -46,8 +48,6 @@ from dp2erm_cvx.program.pooled_kernel_stage import PooledKernelStage
 from dp2erm_cvx.program.private_separable import PrivateSeparable
 from dp2erm_cvx.program.public_sample import PublicSample
 from dp2erm_cvx.program.random_features import RandomFourier, checked_kernel
-from dp2erm_cvx.program.reach import public_reach
-from dp2erm_cvx.program.reach_weights import kernel_weights_reach
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable_stage import SeparableConstants, SeparableFirstStage
@@ -59,6 +59,8 @@ from dp2erm_cvx.program.tilting_rows import TiltingRows
 from dp2erm_cvx.program.weighted_least_squares import WeightedLeastSquares
 from dp2erm_cvx.program.weighted_margin_loss import MarginRows, WeightedMarginLoss
 from dp2erm_cvx.program.weights import GRID_ERROR, weights_on_grid
+from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.universe import Universe
 
 __all__ = [
     "GRID_ERROR",
@@ -128,6 +130,7 @@ __all__ = [
     "Simplices",
     "StabilityBound",
     "TiltingRows",
+    "Universe",
     "UserRegularizer",
     "Value",
     "WeightedLeastSquares",
@@ -135,15 +138,15 @@ __all__ = [
     "WholeSpace",
     "checked_balance",
     "checked_kernel",
+    "checked_perturbation",
     "clip_norm",
     "factor",
-    "kernel_weights_reach",
+    "kernel_weights_error",
     "moment_names",
     "parameter_cost",
     "public_constant",
     "public_number",
     "public_radius",
-    "public_reach",
     "public_ridge",
     "public_size",
     "refuse_gram",

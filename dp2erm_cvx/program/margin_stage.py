@@ -13,15 +13,16 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.program.certified_margins import MarginSum, RowBounds
 from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
 from dp2erm_cvx.program.margin_loss import LogisticLoss, MarginLoss
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.margin_reach import MarginSum, RowBounds
 from dp2erm_cvx.program.margin_weight import MarginWeight
 from dp2erm_cvx.program.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ class MarginFirstStage(FirstStage):
         """Bound on ``||u_i||`` over the domain."""
         return self.row_bound(domain)
 
-    def n_rows(self, domain: Domain, n_features: int) -> int | None:
+    def n_rows(self, universe: Universe) -> int | None:
         """k, or None where only the data tell."""
-        return n_features + (1 if domain.intercept else 0)
+        return universe.n_columns
 
     def linear_terms(self, records: Records) -> Array | None:
         """Rows (n, k) whose sum over records is the linear term of the objective; None for 0."""
@@ -137,20 +138,20 @@ class MarginFirstStage(FirstStage):
         )
 
     def margin_sum(
-        self, domain: Domain, n_samples: int, n_features: int, gamma: float = 0.0, noise_norm: float = 0.0
+        self, universe: Universe, gamma: float = 0.0, noise_bound: float = 0.0
     ) -> MarginSum | None:
-        """The public bounds of that form, for noise of at most ``noise_norm``; None where k is not public."""
-        k = self.n_rows(domain, n_features)
+        """Public bounds of that form, for ``||b|| <= noise_bound``; None where k is not public."""
+        k, n, domain = self.n_rows(universe), universe.n_samples, universe.domain
         if k is None:
             return None
         return MarginSum(
-            n_samples,
+            n,
             k,
             self.loss,
             RowBounds(self.row_bound(domain)),
             self._feasible(domain),
-            ridge=n_samples * (self.mu + gamma),
-            linear=n_samples * self.linear_bound(domain) + noise_norm,
+            ridge=n * (self.mu + gamma),
+            linear=n * self.linear_bound(domain) + noise_bound,
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:

@@ -15,12 +15,13 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import LossConstants, StabilityBound
+from dp2erm_cvx.program.certified_margins import weights_given_coefficient
+from dp2erm_cvx.program.certified_radius import checked_perturbation
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import PrivateFirstStage
 from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.margin_reach import weights_given_coefficient
 from dp2erm_cvx.program.margin_stage import MarginFirstStage
-from dp2erm_cvx.program.reach import public_reach
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,11 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
             return program
         return dataclasses.replace(program, radius=self.default_margin / program.row_bound(domain))
 
-    def n_parameters(self, domain: Domain, n_features: int) -> int:
-        k = self.n_rows(domain, n_features)
-        if k is None:
-            raise CalibrationError(f"{self.name}: n_rows must be public, because noise has as many entries")
-        return k
+    def data(self, records: Records) -> dict[str, Value]:
+        return self.margin_data(records)
+
+    def model(self, records: Records) -> MarginModel:
+        return self.margin_model(records)
 
     def perturbed_data(self, records: Records, gamma: float, noise: Array) -> dict[str, Value]:
         return self.margin_data(records, gamma, noise)
@@ -85,40 +86,43 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
     def perturbed_model(self, records: Records, gamma: float, noise: Array) -> MarginModel:
         return self.margin_model(records, gamma, noise)
 
-    def reachable_radius(
-        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
-    ) -> float | None:
-        n, extra, reach = public_reach(n_samples, gamma, noise_norm)
-        terms = self.resolve(domain).margin_sum(domain, n, n_features, extra, reach)
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        terms = self.resolve(universe.domain).margin_sum(universe, extra, noise)
         return None if terms is None else terms.radius()
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+    def certified_error(self, universe: Universe) -> float | None:
         # given the coefficient; how large it may be is not known without its calibration or a radius
-        ball = self.ball(domain)
-        return None if math.isinf(ball) else self.reachable_error_at(domain, n_features, ball)
+        ball = self.ball(universe.domain)
+        return None if math.isinf(ball) else self.certified_error_at(universe, ball)
 
-    def reachable_error_at(self, domain: Domain, n_features: int, norm: float) -> float | None:
-        k = self.n_parameters(domain, n_features)
-        within = min(norm, self.ball(domain))
-        return weights_given_coefficient(self.log_weight, k, self.weight_row_bound(domain), within)
+    def certified_error_at(self, universe: Universe, norm: float) -> float | None:
+        bound, within = self.weight_row_bound(universe.domain), min(norm, self.ball(universe.domain))
+        return weights_given_coefficient(self.log_weight, self._size(universe), bound, within)
 
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
-        bound, ball = self.row_bound(domain), self.ball(domain)
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
         if self.mu == 0 and math.isinf(ball):
             raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")
         at_zero = float(self.loss.value(np.zeros(1))[0])
         return LossConstants(
-            n_parameters=self.n_parameters(domain, n_features),
-            gradient_radius=self.gradient_diameter(domain) / 2,
+            n_parameters=self._size(universe),
+            gradient_radius=self.gradient_diameter(universe.domain) / 2,
             hessian_trace=self.loss.largest_curvature(bound * ball) * bound**2,
             strong_convexity=self.mu,
             theta_bound=ball if math.isfinite(ball) else math.sqrt(2 * at_zero / self.mu),
             outcome_bound=1.0,
         )
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        margin = self.weight_row_bound(domain) * self.ball(domain)
-        w_max = self.log_weight.largest_weight(n_samples, margin)
-        if math.isinf(margin) and w_max >= n_samples:
+    def bound(self, universe: Universe) -> StabilityBound:
+        margin = self.weight_row_bound(universe.domain) * self.ball(universe.domain)
+        w_max = self.log_weight.largest_weight(universe.n_samples, margin)
+        if math.isinf(margin) and w_max >= universe.n_samples:
             raise CalibrationError(f"{self.name}: declare a finite radius or trim, or no weight is bounded")
-        return stability.given_coefficient(n_samples, w_max)
+        return stability.given_coefficient(universe.n_samples, w_max)
+
+    def _size(self, universe: Universe) -> int:
+        k = self.n_rows(universe)
+        if k is None:
+            raise CalibrationError(f"{self.name}: n_rows must be public, because noise has as many entries")
+        return k

@@ -8,8 +8,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, public_bandwidth
+from dp2erm_cvx.public import public_number
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class RandomFourier(Kernel):
     seed: int = 0
 
     signed = True
+    word = "fourier"
 
     def __post_init__(self) -> None:
         put = object.__setattr__

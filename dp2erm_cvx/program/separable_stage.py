@@ -17,6 +17,7 @@ from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,9 @@ class SeparableFirstStage(MarginFirstStage):
 
         return replaced
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
-        terms = self.margin_sum(domain, n_samples, n_features)
+    def certified_error(self, universe: Universe) -> float | None:
+        terms = self.margin_sum(universe)
         if terms is None:
             return None
-        found = terms.weights(self.log_weight, self.weight_row_bound(domain))
+        found = terms.weights(self.log_weight, self.weight_row_bound(universe.domain))
         return math.inf if found is None else found

@@ -14,6 +14,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.margin_loss import ExponentialLoss, MarginLoss
 from dp2erm_cvx.program.margin_weight import InversePropensity
+from dp2erm_cvx.universe import Universe
 
 #: The largest margin that a radius may allow for: the loss there is exp(12).
 _LARGEST_MARGIN = 12.0
@@ -57,9 +58,9 @@ class TiltingRows:
         """The same."""
         return self.row_bound(domain)
 
-    def n_rows(self, domain: Domain, n_features: int) -> int:
+    def n_rows(self, universe: Universe) -> int:
         """2 (1 + k) for k balance functions."""
-        return 2 * (1 + self.balance.size(n_features))
+        return 2 * (1 + self.balance.size(universe.n_features))
 
     def rows(self, records: Records) -> Array:
         """The rows b_i."""

@@ -13,15 +13,17 @@ ROOT = Path(__file__).parents[2]
 #: A module imports only what stands before it.
 ORDER = (
     "errors",
+    "text",
+    "public",
     "privacy",
     "parallel",
     "tables",
     "domain",
+    "universe",
     "domain_file",
     "data",
     "datasets",
     "program",
-    "installed",
     "registry",
     "solve",
     "stability",
@@ -51,18 +53,18 @@ ORDER = (
 
 #: Some import even less.
 ONLY = {
-    "parallel": {"errors", "privacy"},
+    "parallel": {"errors", "public", "privacy"},
     "tables": {"errors"},
-    "domain": {"errors", "privacy"},
+    "domain": {"errors", "public", "privacy"},
     "data": {"errors", "tables"},
-    "program": {"errors", "privacy", "domain", "stability"},
-    "stability": {"errors", "privacy"},
-    "calibration": {"errors", "privacy"},
-    "mechanism": {"errors", "privacy", "calibration"},
-    "ledger": {"errors", "privacy", "calibration", "release"},
-    "diagnostics": {"errors", "privacy", "tables"},
+    "program": {"errors", "text", "public", "privacy", "domain", "universe", "stability"},
+    "stability": {"errors", "public", "privacy"},
+    "calibration": {"errors", "public", "privacy"},
+    "mechanism": {"errors", "public", "privacy", "calibration"},
+    "ledger": {"errors", "public", "privacy", "calibration", "release"},
+    "diagnostics": {"errors", "public", "privacy", "tables"},
     "plotting": {"errors", "tables", "diagnostics", "audit", "compare", "studies"},
-    "problems": {"errors", "privacy", "domain", "program", "stability"},
+    "problems": {"errors", "public", "privacy", "domain", "universe", "program", "stability"},
 }
 
 #: These third parties stay where they are needed.

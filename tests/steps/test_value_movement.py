@@ -8,12 +8,15 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.calibration.value import ValueStatistic, calibrate_value
 from dp2erm_cvx.domain import Records
+from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.universe import Universe
 from dp2erm_cvx.value import value_cells, value_contrasts
 from tests.stability.test_program_movement import (
     FLOOR,
     neighbors,
     private_first_stages,
     random_program,
+    released,
     weights_of,
 )
 
@@ -32,9 +35,8 @@ def movement_of(rng, name):
     program = random_program(name, rng, 2).resolve(domain)
     first, second = neighbors(rng, n, domain)
     lam = None
-    if name == "ipw_private":
-        lam = rng.normal(size=2)
-        lam *= min(1.0, program.radius / np.linalg.norm(lam))
+    if isinstance(program, PrivateFirstStage):
+        lam = released(program, first, rng)
     w, v = weights_of(program, first, lam), weights_of(program, second, lam)
     direction, level = rng.normal(size=2), rng.choice([-9.0, 0.0, 9.0])
     d, d_new = (((r.X @ direction) > level).astype(int) for r in (first, second))
@@ -49,7 +51,7 @@ def movement_of(rng, name):
     for statistic, compute in COMPUTE.items():
         T = compute(with_outcomes(first, y), w, d)
         T_new = compute(with_outcomes(second, y_new), v, d_new)
-        noise = calibrate_value(program.stability(n, domain), M_OUT, n, 1.0, statistic=statistic)
+        noise = calibrate_value(program.stability(Universe(domain, n, 2)), M_OUT, n, 1.0, statistic=statistic)
         # the certified error of the solved weights is a millionth of a unit
         moved = float(np.abs(T - T_new).sum()) - 1e-6 * 2 * M_OUT / n
         ratios.append(moved / noise.l1_sensitivity)

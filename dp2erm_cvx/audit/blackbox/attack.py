@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dp2erm_cvx.audit.blackbox.scores import FAMILIES
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import whole_workers
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number, whole_number
 
 #: What each family is called in a report.
 _NAMES = {

@@ -14,7 +14,8 @@ from dp2erm_cvx.audit.blackbox.observation import Runner, run_all
 from dp2erm_cvx.audit.blackbox.scores import scores
 from dp2erm_cvx.audit.density.result import Direction
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import Budget, public_number
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import public_number
 
 
 @dataclass(frozen=True)

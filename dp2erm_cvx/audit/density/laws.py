@@ -19,7 +19,6 @@ from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleErro
 from dp2erm_cvx.estimator import PrivateTwoStageERM
 from dp2erm_cvx.perturbation import solve_weights
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import (
     Instance,
     LeastSquaresModel,
@@ -28,6 +27,7 @@ from dp2erm_cvx.program import (
     SecondStage,
     WeightedLeastSquares,
 )
+from dp2erm_cvx.public import public_number
 
 
 def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tuple[Law, Law]:
@@ -112,10 +112,11 @@ def _certified_weights(model: PrivateTwoStageERM, records: Records) -> tuple[Arr
 
 
 def _margin(first: PrivateFirstStage, records: Records, gamma: float) -> MarginModel:
-    none = np.zeros(first.n_parameters(records.domain, records.covariates.shape[1]))
-    model = first.perturbed(records, gamma, none).model
-    if not isinstance(model, MarginModel):
+    plain = first.instance(records).model
+    if not isinstance(plain, MarginModel):
         raise DeclarationError(f"{first.name}: audit_density knows the density of a sum of margin losses")
+    model = first.perturbed(records, gamma, np.zeros(plain.dimension)).model
+    assert isinstance(model, MarginModel)
     return model
 
 

@@ -1,10 +1,10 @@
-"""How near the exact weights a first stage is sure to be certified: a public bound, as in :mod:`reach`."""
+"""How near the exact weights a first stage is sure to be certified: a public bound."""
 
 from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.program.reach import Sizes, radius_at_floor
+from dp2erm_cvx.program.certified_radius import Sizes, radius_at_floor
 from dp2erm_cvx.program.sets import L2Ball
 from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
 
@@ -12,7 +12,7 @@ from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
 CLOSED_FORM = 1e-12
 
 
-def entropy_weights_reach(
+def entropy_weights_error(
     n_samples: int,
     dimension: int,
     *,
@@ -58,7 +58,7 @@ def entropy_weights_reach(
     return kappa + CLOSED_FORM
 
 
-def kernel_weights_reach(
+def kernel_weights_error(
     n_samples: int, *, kernel_bound: float, ridge: float, pooled: bool, entry_error: float
 ) -> float | None:
     """The same for kernel weights, ``ridge`` times n the coefficient of ``||v||^2``.

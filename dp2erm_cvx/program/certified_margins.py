@@ -1,14 +1,14 @@
-"""How near its minimizer a sum of margin losses is sure to be solved, as in :mod:`reach`."""
+"""How near its minimizer a sum of margin losses is sure to be solved, known in advance."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+from dp2erm_cvx.program.certified_radius import Sizes, radius_at_floor
+from dp2erm_cvx.program.certified_weights import CLOSED_FORM
 from dp2erm_cvx.program.margin_loss import MarginLoss
 from dp2erm_cvx.program.margin_weight import MarginWeight
-from dp2erm_cvx.program.reach import Sizes, radius_at_floor
-from dp2erm_cvx.program.reach_weights import CLOSED_FORM
 from dp2erm_cvx.program.sets import ConvexSet
 from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
 
@@ -54,7 +54,7 @@ class MarginSum:
         return self.rows.offset + far
 
     def sizes(self) -> Sizes | None:
-        """What :func:`~dp2erm_cvx.program.reach.radius_at_floor` takes. None where a size is infinite.
+        """Its :class:`~dp2erm_cvx.program.certified_radius.Sizes`; None where one is infinite.
 
         At the minimizer t ``ridge t`` is minus the gradient of the rest, hence ``||t|| <= (n Z slope +
         linear) / ridge``. Without offsets ``ridge ||t||^2 <= sum -s_i phi'(s_i) + linear ||t||`` as well,
