@@ -141,12 +141,12 @@ def minimizer(instance: Instance, records: Records, bound: dict[str, Any], near:
         return exact_kernel.matching(program, records, near)
     if program.name == "stable_balancing_hard":
         return exact.hard_balance(program, records, near)
-    if program.name == "inverse_probability_tilting":
-        return exact.tilting(program, records, near)
-    if program.name == "overlap":
-        return exact.overlap(records, program.ridge, program.radius, near)
-    ridge = mp.mpf(bound["ridge"]) if bound else program.ridge
-    return exact.logistic(records, ridge, program.radius, program.trim, near, bound.get("noise"))
+    ridge, noise = mp.mpf(bound["ridge"]) if bound else program.ridge, bound.get("noise")
+    if program.name in ("inverse_probability_tilting", "tilting_private"):
+        return exact.tilting(program, records, near, ridge, noise)
+    if program.name in ("overlap", "overlap_private"):
+        return exact.overlap(records, ridge, program.radius, near, noise)
+    return exact.logistic(records, ridge, program.radius, program.trim, near, noise)
 
 
 def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
