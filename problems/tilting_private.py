@@ -27,7 +27,7 @@ class PrivateTilting(TiltingRows, PrivateSeparable):
     share
         Share of the budget that buys the coefficient.
     ridge
-        Relaxes exact balance; default: a hundredth of the squared norm bound G^2 of (constant, g).
+        Relaxes exact balance; default: a tenth of the squared norm bound G^2 of (constant, g).
     radius
         Bound on ``||lam||``, at most 12/G; default 1/G. Noise grows with exp(G radius), and so do weights.
     balance
@@ -41,7 +41,9 @@ class PrivateTilting(TiltingRows, PrivateSeparable):
         "lam = argmin sum exp(-b_i'lam) + (c_i+b)'lam + n mu/2 |lam|^2, |lam| <= R;  w_i ~ 1 + exp(-b_i'lam)"
     )
     citation = "Graham, Pinto & Egel (2012); Tan (2020); Chaudhuri, Monteleoni & Sarwate (2011)"
-    defaults = MappingProxyType({"constant": "G", "ridge": "G^2/100", "radius": "1/G"})
+    defaults = MappingProxyType({"constant": "G", "ridge": "G^2/10", "radius": "1/G"})
+    # the loss is steeper than a logistic one: L/m stays below 30
+    default_ridge = 0.1
     default_margin = 1.0
 
     def __post_init__(self) -> None:
