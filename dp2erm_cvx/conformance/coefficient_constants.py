@@ -49,7 +49,7 @@ def coefficient_constants(program: PrivateFirstStage, domain: Domain, evaluation
 
 def _model(program: PrivateFirstStage, domain: Domain, n: int, record: Array) -> Composite:
     records = beside(one_record(domain, record), standard_records(n) if n > 1 else None)
-    return smooth_of(program.perturbed(records, 0.0, np.zeros(records.X.shape[1])))
+    return smooth_of(program.instance(records))
 
 
 def _gradient(program: PrivateFirstStage, domain: Domain, n: int, lam: Array, record: Array) -> Any:
