@@ -128,7 +128,7 @@ def _audited(data: Dataset, seconds: float, report: Output) -> Iterator[Any]:
     """The audits, and where their report is."""
     from joblib import effective_n_jobs
 
-    from dp2erm_cvx.audit.search import Search
+    from dp2erm_cvx.audit.search import SearchPlan
     from dp2erm_cvx.cli.demo_text import audit_section
     from dp2erm_cvx.cli.screen import advance, progress
     from dp2erm_cvx.demo.audit import audited, audits
@@ -137,7 +137,7 @@ def _audited(data: Dataset, seconds: float, report: Output) -> Iterator[Any]:
     schemes = audited()
     # the certified solves at the end of each take the rest
     together = min(effective_n_jobs(-1), len(schemes))
-    each = Search(seconds=0.75 * seconds * together / len(schemes), workers=-1)
+    each = SearchPlan(seconds=0.75 * seconds * together / len(schemes), workers=-1)
     found = []
     with progress("auditing", total=len(schemes)) as bar:
         for scheme, audit in audits(data, each):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.audit.search import Search
+from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import Claim, Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.parallel import run_tasks
@@ -98,13 +98,15 @@ class ReferenceAudit:
         return reported == self.setting.wrong and self.met >= ENOUGH * self.setting.known
 
 
-def run_reference_audits(settings: Sequence[ReferenceSetting], search: Search) -> Iterator[ReferenceAudit]:
+def run_reference_audits(
+    settings: Sequence[ReferenceSetting], search: SearchPlan
+) -> Iterator[ReferenceAudit]:
     """Audit every setting from random starts, with the limits of ``search`` each; yields them in order."""
     tasks = [(setting, search.alone()) for setting in settings]
     return run_tasks(reference_audit, tasks, workers=search.workers)
 
 
-def reference_audit(setting: ReferenceSetting, search: Search) -> ReferenceAudit:
+def reference_audit(setting: ReferenceSetting, search: SearchPlan) -> ReferenceAudit:
     """Audit one setting."""
     audit = audit_stability(setting.program, None, setting.universe, bounds=setting.bounds, search=search)
     return ReferenceAudit(setting, audit)
