@@ -1,0 +1,110 @@
+"""Files of programs: a new one from a template, and the programs that one declares."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import keyword
+import os
+import re
+import sys
+from importlib.resources import files
+from pathlib import Path
+from types import ModuleType
+
+from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.program import Program
+from dp2erm_cvx.registry import programs
+
+#: Kinds that there is a template for, and what each is for.
+TEMPLATES = {
+    "exponential": "weights are a function of a fitted coefficient, with a ridge (Theorem 3)",
+    "quadratic": "weights balance features by a ridged quadratic program on one simplex (Theorem 6)",
+    "direct": "a program of the weights in second-order cones, no entropy: no theorem, V = 2n",
+    "loss": "a second stage: weighted convex losses of <z, theta> - o (Theorems 1 and 2)",
+}
+
+
+def program_template(name: str, kind: str) -> str:
+    """Text of a file that declares a program called ``name``.
+
+    Raises DeclarationError for a name that is no lower-case Python name or that the file needs for itself,
+    and for an unknown kind.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise DeclarationError(f"name = {name!r}: must be a lower-case Python name such as my_weights")
+    if kind not in TEMPLATES:
+        raise DeclarationError(f"kind = {kind!r}: must be one of {', '.join(TEMPLATES)}")
+    text = files("dp2erm_cvx.conformance").joinpath(f"templates/{kind}.py.txt").read_text(encoding="utf-8")
+    title = "".join(part.capitalize() for part in name.split("_"))
+    if re.search(rf"\b{title}\b", text):
+        raise DeclarationError(
+            f"name = {name!r}: the file uses {title} for something else; choose another name"
+        )
+    return text.replace("@NAME@", name).replace("@CLASS@", title)
+
+
+def load_program(name_or_file: str) -> list[type[Program]]:
+    """Programs of a file that ends in .py, or the registered one of that name. Raises ProgramError."""
+    if name_or_file.endswith(".py"):
+        return programs_of_file(name_or_file)
+    known = programs()
+    if name_or_file not in known:
+        raise ProgramError(f"{name_or_file!r} is neither a .py file nor one of {', '.join(known)}")
+    return [known[name_or_file]]
+
+
+def programs_of_file(path: str | Path) -> list[type[Program]]:
+    """Every concrete program class of a Python file, which is executed.
+
+    Raises ProgramError where the file cannot be run or holds no program, with the place of its error.
+    """
+    place = Path(path)
+    if not place.is_file():
+        raise ProgramError(f"{path}: is no file")
+    module = _executed(place)
+    found = [
+        cls
+        for _, cls in inspect.getmembers(module, inspect.isclass)
+        if issubclass(cls, Program) and cls.__module__ == module.__name__
+    ]
+    concrete = [cls for cls in found if not inspect.isabstract(cls)]
+    if concrete:
+        return concrete
+    if found:
+        missing = ", ".join(sorted(getattr(found[0], "__abstractmethods__", ())))
+        raise ProgramError(f"{path}: {found[0].__name__} does not state {missing}")
+    raise ProgramError(f"{path}: holds no program: define a class based on one of dp2erm_cvx.program")
+
+
+def _executed(path: Path) -> ModuleType:
+    # a name of its own for every version, because a dataclass looks itself up among the modules
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ProgramError(f"{path}: cannot be read: {error.strerror or error}") from None
+    name = f"dp2erm_checked_{path.stem}_{hashlib.sha256(source).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ProgramError(f"{path}: is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        line = _line(error, path)
+        raise ProgramError(f"{path}{line}: {type(error).__name__}: {error}") from None
+    return module
+
+
+def _line(error: BaseException, path: Path) -> str:
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f", line {error.lineno}"
+    trace, found = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename in (str(path), os.path.abspath(path)):
+            found = trace.tb_lineno
+        trace = trace.tb_next
+    return f", line {found}" if found else ""

@@ -1,0 +1,44 @@
+"""Programs with one planted error each, made from right ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from dp2erm_cvx.audit import SearchPlan
+from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus
+from dp2erm_cvx.conformance.subject import Check, Subject
+from dp2erm_cvx.program import Program
+
+#: Neighbors of an audit that has to show that it runs, or finds what is far off.
+FEW = SearchPlan(300)
+
+
+def derived(base: type, **members: Any) -> Any:
+    """A dataclass based on ``base`` with other members."""
+    made = type("Mine", (base,), {"__doc__": "minimize", "__module__": __name__, "name": "mine", **members})
+    return dataclasses.dataclass(frozen=True)(made)
+
+
+def judged(check: Check, program: Program) -> CheckOutcome:
+    """What one check finds about a program."""
+    return check(Subject(program))
+
+
+def refuted(check: Check, program: Program, why: str) -> None:
+    """Assert that a check fails and says why."""
+    found = judged(check, program)
+    assert found.status is CheckStatus.FAILED, found
+    assert why in found.detail
+
+
+def restated(base: type, method: str, **changes: Callable[[Any], Any]) -> Any:
+    """``method`` of ``base`` with fields of what it returns changed."""
+
+    def changed(self: Any, *arguments: Any) -> Any:
+        found = getattr(base, method)(self, *arguments)
+        new = {name: change(getattr(found, name)) for name, change in changes.items()}
+        return dataclasses.replace(found, **new)
+
+    return changed

@@ -1,0 +1,127 @@
+"""Errors planted in first stages, and the check that has to notice each."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.conformance.bounds import bound_of_theorem
+from dp2erm_cvx.conformance.constants import constants
+from dp2erm_cvx.conformance.outcome import CheckStatus
+from dp2erm_cvx.conformance.own_record import own_record
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
+from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
+from dp2erm_cvx.problems.mmd import MMD
+from dp2erm_cvx.problems.overlap import OverlapWeights
+from dp2erm_cvx.problems.stable_balancing import StableBalancing
+from dp2erm_cvx.program import Records
+from dp2erm_cvx.registry import first_stages
+from tests.conformance.planted import derived, judged, refuted, restated
+
+
+def standardized(records: Records) -> Records:
+    """Covariates by the mean and deviation of the sample, shrunk into the ball together."""
+    X = records.covariates
+    Z = (X - X.mean(axis=0)) / (X.std(axis=0) + 1e-9)
+    Z = Z * min(1.0, records.domain.features_bound / float(np.max(np.linalg.norm(Z, axis=1))))
+    return dataclasses.replace(records, X=np.hstack([records.X[:, :-3], Z]))
+
+
+def through(base: type, *methods: str) -> dict:
+    """Those methods of ``base`` at standardized records."""
+
+    def one(method):
+        return lambda self, records, *rest: getattr(base, method)(self, standardized(records), *rest)
+
+    return {method: one(method) for method in methods}
+
+
+#: By error: base, the methods that see standardized records, and what is said of it.
+STANDARDIZED = {
+    "moments of entropy balancing": (EntropyBalancing, ("moments",), "the other records"),
+    "data and model of entropy balancing": (EntropyBalancing, ("data", "model"), "the other records"),
+    "data and model of a logistic stage": (IPWLogistic, ("data", "model"), "kind 'exponential'"),
+    "instance of a separable stage": (OverlapWeights, ("instance",), "kind 'exponential'"),
+    "data and model of a separable stage": (OverlapWeights, ("data", "model"), "kind 'exponential'"),
+    "data and model of a pooled kernel": (StableBalancing, ("data", "model"), "kind 'quadratic'"),
+    "instance of a kernel of two arms": (MMD, ("instance",), "kind 'quadratic'"),
+    "samples of mean matching": (KernelMeanMatching, ("instance",), "kind 'quadratic'"),
+    "a private coefficient": (PrivateLogistic, ("perturbed_data", "perturbed_model"), "kind 'private'"),
+}
+
+
+@pytest.mark.parametrize("case", STANDARDIZED)
+def test_what_the_sample_standardizes_is_found(case):
+    base, methods, why = STANDARDIZED[case]
+    refuted(own_record, derived(base, **through(base, *methods))(), why)
+
+
+def test_a_closed_form_of_the_share_of_an_arm_is_found():
+    def unnormalized(self, records):
+        share = np.clip(records.a.mean(), 0.1, 0.9)
+        return np.where(records.a == 1, 1 / share, 1 / (1 - share))
+
+    def model(self, records):
+        return RandomizedTrial.model(self, dataclasses.replace(records, a=np.sort(records.a)))
+
+    refuted(own_record, derived(RandomizedTrial, unnormalized=unnormalized)(), "other records")
+    refuted(own_record, derived(RandomizedTrial, model=model)(propensity=0.3), "other records")
+
+
+@pytest.mark.parametrize("settings", [{}, {"scaling": "paper", "arm_mass": "proportional"}])
+def test_entropy_balancing_of_either_scaling_passes(settings):
+    assert judged(own_record, EntropyBalancing(**settings)).status is CheckStatus.PASSED
+
+
+@pytest.mark.parametrize("name", first_stages())
+def test_only_programs_without_a_theorem_have_nothing_to_compare(name):
+    cls = first_stages()[name]
+    found = judged(own_record, cls(**cls.examples[0]))
+    assert found.status is (CheckStatus.PASSED if cls.relations else CheckStatus.NOTED)
+
+
+def _constants(**changes):
+    """Constants of overlap weights with some of them as functions of M."""
+
+    def constants(self, domain):
+        found = OverlapWeights.constants(self, domain)
+        new = {name: change(domain.covariate_bound, found) for name, change in changes.items()}
+        return dataclasses.replace(found, **new)
+
+    return derived(OverlapWeights, constants=constants)
+
+
+#: Right where M is 2, or about 2.
+ONE_SCALE = {
+    "M^2 for 2 M": {"log_weight_diameter": lambda M, _: M**2},
+    "a number for M": {"gradient_diameter": lambda M, _: 2.2, "log_weight_diameter": lambda M, _: 2.2},
+}
+
+
+@pytest.mark.parametrize("case", ONE_SCALE)
+def test_constants_that_are_right_at_one_scale_are_found(case):
+    refuted(constants, _constants(**ONE_SCALE[case])(ridge=3.0), "in a domain of M = ")
+
+
+#: Library programs that are based on with half of their V, and what is said.
+HALVED = {
+    "overlap": (OverlapWeights, CheckStatus.FAILED, "Theorem 3"),
+    "entropy_balancing": (EntropyBalancing, CheckStatus.FAILED, "Theorem 4"),
+    "ipw_logistic": (IPWLogistic, CheckStatus.NOTED, "of IPWLogistic"),
+}
+
+
+@pytest.mark.parametrize("name", HALVED)
+def test_half_a_bound_is_seen_beside_that_of_the_base(name):
+    base, status, why = HALVED[name]
+    found = judged(bound_of_theorem, derived(base, bound=restated(base, "bound", V=lambda V: V / 2))())
+    assert (found.status, why in found.detail) == (status, True)
+
+
+def test_a_cap_that_leaves_no_room_is_not_for_the_check_of_own_records():
+    assert judged(own_record, MMD(alpha=1.0, cap=1.5)).status is CheckStatus.PASSED

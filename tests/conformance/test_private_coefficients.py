@@ -1,0 +1,105 @@
+"""Errors planted where the noise of a private first stage enters, and in what its size is taken from."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.conformance.constants import constants
+from dp2erm_cvx.conformance.outcome import CheckStatus
+from dp2erm_cvx.conformance.perturbation import coefficient_noise
+from dp2erm_cvx.conformance.run import check_program
+from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.program import MarginModel
+from tests.conformance.planted import FEW, derived, judged, refuted, restated
+
+
+def perturbed(change):
+    """``perturbed`` with other arguments."""
+    return lambda self, *arguments: PrivateLogistic.perturbed(self, *change(*arguments))
+
+
+def loss(**changes):
+    return {"loss_constants": restated(PrivateLogistic, "loss_constants", **changes)}
+
+
+def half_the_noise_declared(self, records, gamma, noise):
+    return PrivateLogistic.perturbed_data(self, records, gamma, noise / 2)
+
+
+def weights_that_know_the_noise(self, records, gamma, noise):
+    class Knows(MarginModel):
+        def output(self, v):
+            return super().output(v + 0.01 * self.linear)
+
+    found = PrivateLogistic.perturbed_model(self, records, gamma, noise)
+    return Knows(found.Z, found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight)
+
+
+def longer_beside_others(self, records, gamma, noise):
+    found = PrivateLogistic.perturbed_model(self, records, gamma, noise)
+    longer = records.n_samples * found.Z
+    return MarginModel(longer, found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight)
+
+
+LACKS = "lacks n gamma lam + noise"
+
+#: By error: what is changed, the check that has to notice and what it says.
+PLANTED = {
+    "no noise": ({"perturbed": perturbed(lambda r, g, b: (r, g, 0 * b))}, coefficient_noise, LACKS),
+    "no gamma": ({"perturbed": perturbed(lambda r, g, b: (r, 0.0, b))}, coefficient_noise, LACKS),
+    "gamma not times n": (
+        {"perturbed": perturbed(lambda r, g, b: (r, g / r.n_samples, b))},
+        coefficient_noise,
+        LACKS,
+    ),
+    "half the noise in the declaration": (
+        {"perturbed_data": half_the_noise_declared},
+        coefficient_noise,
+        "the declaration at gamma = 0 lacks",
+    ),
+    "other records than those that are examined": (
+        {"perturbed": perturbed(lambda r, g, b: (dataclasses.replace(r, X=r.X - r.X.mean(axis=0)), g, b))},
+        coefficient_noise,
+        "another program than instance(records)",
+    ),
+    "weights that know the noise": (
+        {"perturbed_model": weights_that_know_the_noise},
+        coefficient_noise,
+        "the weights at a given coefficient depend on",
+    ),
+    "a tenth of the gradient radius": (loss(gradient_radius=lambda z: z / 10), constants, "gradient_radius"),
+    "the radius of records that keep their arm": (
+        loss(gradient_radius=lambda z: 0.6 * z),
+        constants,
+        "gradient_radius",
+    ),
+    "a tenth of the trace": (loss(hessian_trace=lambda t: t / 10), constants, "hessian_trace"),
+    "twice the ridge": (loss(strong_convexity=lambda mu: 2 * mu), constants, "strong_convexity (mu_R)"),
+    "rows longer where there are other records": (
+        {"perturbed_model": longer_beside_others},
+        constants,
+        "is declared",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_what_is_planted_is_found(case):
+    members, check, why = PLANTED[case]
+    refuted(check, derived(PrivateLogistic, **members)(), why)
+
+
+@pytest.mark.parametrize("settings", [{}, {"radius": 2.0}, {"ridge": 0.0, "radius": 3.0, "trim": np.inf}])
+def test_the_librarys_own_passes(settings):
+    assert judged(coefficient_noise, PrivateLogistic(**settings)).status is CheckStatus.PASSED
+    found = judged(constants, PrivateLogistic(**settings))
+    assert found.status is CheckStatus.PASSED
+    assert "gradient_radius" in found.detail
+
+
+def test_a_whole_run_examines_the_noise():
+    (report,) = check_program(derived(PrivateLogistic, **PLANTED["no noise"][0]), search=FEW)
+    assert [failure.check for failure in report.failures] == ["gamma, noise"]

@@ -1,0 +1,103 @@
+"""Errors planted in the form without Theta of a second stage."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dp2erm_cvx.conformance.constants import constants
+from dp2erm_cvx.conformance.outcome import CheckStatus
+from dp2erm_cvx.conformance.own_record import contributions
+from dp2erm_cvx.conformance.perturbation import perturbation, unconstrained
+from dp2erm_cvx.conformance.run import check_program
+from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.itr_huber import HuberRule
+from dp2erm_cvx.problems.regression import Regression
+from dp2erm_cvx.program import L2Ball, WholeSpace
+from tests.conformance.planted import FEW, derived, judged, refuted
+
+
+def freed(base, **members):
+    """``unconstrained`` that returns a program with other members."""
+
+    def unconstrained(self):
+        found = base.unconstrained(self)
+        return derived(base, **members)(**{f.name: getattr(found, f.name) for f in dataclasses.fields(found)})
+
+    return unconstrained
+
+
+def bound(base, change):
+    def instance(self, records, weights, *, gamma, noise=None):
+        weights, gamma, noise = change(weights, gamma, noise)
+        return base.instance(self, records, weights, gamma=gamma, noise=noise)
+
+    return {"instance": instance}
+
+
+def centered(self, records):
+    X, y = Regression.design(self, records)
+    return X, y - y.mean()
+
+
+def half_response(self, records):
+    X, y = Regression.design(self, records)
+    return X, y / 2
+
+
+def half_declared(self, records, weights, *, gamma, noise=None):
+    found = Regression.instance(self, records, weights, gamma=gamma, noise=noise)
+    data = {**found.data, "linear": found.data["linear"] / 2}
+    return type(found)(found.program, lambda: data, found.model, found.strong_convexity)
+
+
+LACKS = "weights, gamma, noise: the model's gradient"
+
+#: By error: base, ``unconstrained`` and what is said of it.
+PLANTED = {
+    "no noise": (Regression, freed(Regression, **bound(Regression, lambda w, g, b: (w, g, None))), LACKS),
+    "no gamma": (ArmMeans, freed(ArmMeans, **bound(ArmMeans, lambda w, g, b: (w, 0.0, b))), LACKS),
+    "squared weights": (
+        ArmMeans,
+        freed(ArmMeans, **bound(ArmMeans, lambda w, g, b: (w**2, g, b))),
+        "not linear in the weights",
+    ),
+    "outcomes centered by the sample": (Regression, freed(Regression, design=centered), "own record: "),
+    "another response": (Regression, freed(Regression, design=half_response), "the model is another"),
+    "another linear term in the declaration": (
+        Regression,
+        freed(Regression, instance=half_declared),
+        "the declaration is another",
+    ),
+    "a ball": (
+        Regression,
+        lambda self: dataclasses.replace(self, theta_set=L2Ball(9.0)),
+        "theta is still constrained",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_what_is_planted_is_found_there_alone(case):
+    base, without_theta, why = PLANTED[case]
+    program = derived(base, unconstrained=without_theta)()
+    for check in (perturbation, contributions, constants):
+        assert judged(check, program).status is CheckStatus.PASSED
+    refuted(unconstrained, program, why)
+
+
+@pytest.mark.parametrize("program", [ArmMeans(), Regression(), Regression(theta_set=WholeSpace())])
+def test_right_ones_pass(program):
+    found = judged(unconstrained, program)
+    assert found.status is CheckStatus.PASSED
+    assert found.detail.startswith("the same objective")
+
+
+def test_a_loss_that_is_not_squared_has_no_such_form():
+    assert judged(unconstrained, HuberRule()).detail.startswith("no such form: ")
+
+
+def test_a_whole_run_examines_it():
+    (report,) = check_program(derived(Regression, unconstrained=PLANTED["no noise"][1]), search=FEW)
+    assert [failure.check for failure in report.failures] == ["without Theta"]

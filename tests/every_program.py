@@ -1,0 +1,290 @@
+"""What every registered program must do, and the settings it is tried at.
+
+A new program joins by one entry of :data:`SETTINGS`; ``test_every_program`` fails for a program without
+one. Where a declaration has variables other than the model's own point, :data:`LIFTS` says how to fill them.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.program import (
+    BalanceFunctions,
+    Box,
+    ClosedFormWeights,
+    Compiled,
+    ElasticNet,
+    FirstStage,
+    Gaussian,
+    Instance,
+    L1Ball,
+    L2Ball,
+    Laplace,
+    Linear,
+    Moments,
+    Program,
+    PublicSample,
+    UserRegularizer,
+    WholeSpace,
+)
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import Solution
+from tests.helpers import make_domain, make_records
+
+#: Covariates of the records that the suite uses.
+P = 3
+
+_SETS: tuple[Any, ...] = (None, L1Ball(0.4), L2Ball(0.3), Box(0.2), WholeSpace())
+_NETS = (ElasticNet(), ElasticNet(l1=0.2), ElasticNet(l2=0.3), ElasticNet(0.2, 0.3))
+_USER = {
+    "regularizer": UserRegularizer(lambda theta: 0.2 * cp.norm(theta, 1) + 0.1 * cp.norm(theta, 2), "group")
+}
+_SECOND: list[dict[str, Any]] = [
+    *({"theta_set": chosen, "regularizer": net} for chosen in _SETS for net in _NETS),
+    _USER,
+]
+# the smaller programs share the code of the rule, so they are tried at every set but not at every pair
+_SMALL: list[dict[str, Any]] = [
+    {},
+    *({"theta_set": chosen} for chosen in _SETS[1:]),
+    {"regularizer": _NETS[3]},
+    _USER,
+]
+_PLAIN: list[dict[str, Any]] = [row for row in _SMALL if row is not _USER]
+_ENTROPY: list[dict[str, Any]] = [
+    {"ridge": 0.05},
+    {"ridge": 0.05, "radius": 0.1},
+    {"ridge": 0.1, "arm_mass": "proportional"},
+    {"ridge": 0.2, "arm_mass": "proportional", "scaling": "paper"},
+    {"ridge": 0.1, "balance": Moments(2), "constant": 0.5},
+    {
+        "ridge": 0.1,
+        "balance": BalanceFunctions(lambda x: np.array([x[0] * x[1], np.sin(x[2])]), 1.4, "products"),
+    },
+]
+
+#: Representative hyper-parameters of every program.
+SETTINGS: Mapping[str, list[dict[str, Any]]] = {
+    "uniform": [{}],
+    "ipw_randomized": [{"propensity": 0.3}, {"propensity": 0.9, "trim": 4.0}],
+    "ipw_known": [
+        {"coefficient": (0.1, 0.6, 0.0, -0.8)},
+        {"coefficient": (0.5, 2.0, 0.0, -2.0), "trim": 5.0},
+    ],
+    "ipw_logistic": [
+        {"ridge": 0.05},
+        {"ridge": 0.05, "radius": 0.2},
+        {"ridge": 0.01, "radius": 2.0, "trim": 1.7},
+    ],
+    "ipw_private": [{}, {"ridge": 0.05, "radius": 0.2}, {"ridge": 0.01, "radius": 2.0, "trim": 1.7}],
+    "overlap_private": [{}, {"ridge": 0.05, "radius": 0.2}],
+    "tilting_private": [{}, {"ridge": 0.05, "radius": 0.2, "balance": Moments(2), "constant": 0.5}],
+    "entropy_balancing": [*_ENTROPY, {"ridge": 0.05, "radius": 0.5, "trim": 1.05}],
+    "entropy_balancing_primal": _ENTROPY,
+    "entropy_balancing_hard": [{}, {"arm_mass": "proportional"}, {"balance": Moments(2)}],
+    "mmd": [
+        {},
+        {"alpha": 0.0, "ridge": 1e-3, "kernel": Laplace(0.5)},
+        {"alpha": 1.0, "ridge": 0.01, "cap": 1.5},
+        {"ridge": 0.05, "kernel": Linear()},
+    ],
+    "mmd_pooled": [{}, {"alpha": 0.0, "ridge": 0.01}, {"alpha": 1.0, "ridge": 0.02, "kernel": Linear(1.0)}],
+    "overlap": [{}, {"ridge": 0.02, "radius": 0.3}, {"ridge": 0.01}],
+    "inverse_probability_tilting": [
+        {},
+        {"ridge": 0.2, "radius": 0.2},
+        {"ridge": 0.3, "radius": 0.4, "balance": Moments(2), "constant": 0.5},
+    ],
+    "energy_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.0, "ridge": 0.2}],
+    "stable_balancing": [{}, {"ridge": 0.02}, {"alpha": 0.3, "balance": Moments(2), "constant": 0.3}],
+    "stable_balancing_hard": [{"tolerance": 0.1}, {"tolerance": 0.02, "balance": Moments(2)}],
+    "kernel_mean_matching": [
+        {},
+        {"ridge": 0.01, "kernel": Linear(0.5)},
+        {"target": PublicSample(np.random.default_rng(8).normal(size=(20, P))), "ridge": 0.05},
+    ],
+    "itr": [*_SECOND, {"features": (0, 2), "features_bound": 1.0}],
+    "itr_huber": [*_PLAIN, {"threshold": 0.05}],
+    "itr_logistic": _PLAIN,
+    "regression": _PLAIN,
+    "arm_means": _SMALL,
+    "plug_in_ate": _SMALL,
+}
+
+#: Settings at the ends of what may be declared, on which a certified solve is still expected.
+EXTREMES: Mapping[str, list[dict[str, Any]]] = {
+    "ipw_randomized": [{"propensity": 1e-6}, {"propensity": 0.5, "trim": 1.001}],
+    "ipw_known": [{"coefficient": (0.0, 40.0, 0.0, -40.0)}, {"coefficient": (0.0, 400.0, 0.0, 0.0)}],
+    "ipw_logistic": [
+        {"ridge": 1e-6},
+        {"ridge": 1e-2, "radius": 1e6},
+        {"ridge": 1e-2, "radius": 1e-6},
+        {"ridge": 1e6},
+        {"ridge": 0.0, "radius": 0.5},
+        {"ridge": 1e-3, "trim": 1.001},
+    ],
+    "entropy_balancing": [
+        {"ridge": 1e-4, "balance": Moments(2)},
+        {"ridge": 0.01, "radius": 1e6},
+        {"ridge": 0.01, "radius": 1e-6},
+        {"ridge": 1e6},
+        {"ridge": 0.1, "constant": 1e-3},
+    ],
+    "entropy_balancing_primal": [
+        {"ridge": 0.01, "radius": 1e6},
+        {"ridge": 0.01, "radius": 1e-6},
+        {"ridge": 1e6},
+    ],
+    "overlap": [{"ridge": 1e-6}, {"ridge": 1e6}, {"ridge": 0.0, "radius": 0.5}],
+    "inverse_probability_tilting": [{"ridge": 1e6}, {"ridge": 0.01, "radius": 4.0}, {"constant": 1e-3}],
+    "energy_balancing": [{"ridge": 1e-5}, {"ridge": 1e4}],
+    "stable_balancing": [{"ridge": 1e-2, "balance": Moments(3)}, {"ridge": 1e4}, {"constant": 1e-3}],
+    "kernel_mean_matching": [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}],
+    "mmd": [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}],
+    "mmd_pooled": [{"ridge": 1e-5, "kernel": Gaussian(0.2)}, {"ridge": 1e3}],
+    "itr": [
+        {"theta_set": L1Ball(1e6)},
+        {"theta_set": L1Ball(1e-3)},
+        {"theta_set": L2Ball(1e-3)},
+        {"theta_set": Box(1e-3)},
+        {"regularizer": ElasticNet(l1=1e3)},
+        {"regularizer": ElasticNet(l2=1e6)},
+    ],
+}
+
+
+def cases() -> list[tuple[str, dict[str, Any]]]:
+    """Every registered program at every representative setting; KeyError for a program without an entry."""
+    return [(name, settings) for name in programs() for settings in SETTINGS[name]]
+
+
+def build(name: str, settings: Mapping[str, Any]) -> Program:
+    """A program by name."""
+    return programs()[name](**settings)
+
+
+def label(case: object) -> str:
+    """A short test id."""
+    if isinstance(case, dict):
+        return ",".join(f"{key}={_short(value)}" for key, value in case.items()) or "default"
+    return str(case)
+
+
+def _short(value: object) -> str:
+    described = value.describe() if hasattr(value, "describe") else value
+    return str(described).replace(" ", "")[:40]
+
+
+def solver_names(instance: Instance) -> list[str]:
+    """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
+    names = ["clarabel", "scs"]
+    compiled = Compiled(instance.program.declare, instance.data)
+    if compiled.problem.is_qp():
+        names.append("osqp")
+    if instance.model is not None:
+        names += ["newton", "projected_gradient"]
+    return names
+
+
+def edge_records() -> dict[str, Records]:
+    """Datasets of the universe that break careless code."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, (12, P))
+    y = rng.normal(size=12)
+    half = np.arange(12) % 2
+    domain = make_domain(P)
+    constant = X.copy()
+    constant[:, 1] = 0.7
+    separable = X.copy()
+    separable[:, 0] = np.where(half == 1, 0.9, -0.9)
+    return {
+        "two records": domain.records(X[:2], [0, 1], y[:2]),
+        "two records of one arm": domain.records(X[:2], [1, 1], y[:2]),
+        "three records": domain.records(X[:3], [0, 1, 1], y[:3]),
+        "constant column": domain.records(constant, half, y),
+        "separable arms": domain.records(separable, half, y),
+        "no treated": domain.records(X, np.zeros(12), y),
+        "no control": domain.records(X, np.ones(12), y),
+        "duplicate rows": domain.records(np.repeat(X[:1], 12, axis=0), half, np.full(12, y[0])),
+        "zero covariates": domain.records(np.zeros((12, P)), half, y),
+        "outcome at its bound": domain.records(X, half, np.where(half == 1, 99.0, -99.0)),
+    }
+
+
+def _weights(instance: Instance, solution: Solution) -> dict[str, Array]:
+    return {"weights": solution.value}
+
+
+def _entropy_primal(instance: Instance, solution: Solution) -> dict[str, Array]:
+    residual = (
+        np.asarray(instance.data["B"]).T @ solution.value / len(solution.value) - instance.data["target"]
+    )
+    program: Any = instance.program
+    if math.isinf(program.radius):
+        return {"weights": solution.value, "near": residual}
+    length, limit = float(np.linalg.norm(residual)), program.ridge * program.radius
+    near = residual * min(1.0, limit / length)
+    return {"weights": solution.value, "near": near, "far": residual - near}
+
+
+def _margins(instance: Instance, solution: Solution) -> dict[str, Array]:
+    model: Any = instance.model
+    return {"theta": solution.point, "margins": model.margins(solution.point)}
+
+
+#: Values of the declared variables at a solution, where they are not the model's own point.
+LIFTS: Mapping[str, Callable[[Instance, Solution], dict[str, Array]]] = {
+    "entropy_balancing_hard": _weights,
+    "entropy_balancing_primal": _entropy_primal,
+    "itr_huber": _margins,
+    "itr_logistic": _margins,
+    "stable_balancing_hard": _weights,
+}
+
+
+def lift(instance: Instance, solution: Solution) -> dict[str, Array] | None:
+    """Values of the declared variables at a solution; None stands for ``point`` in the only variable."""
+    if isinstance(instance.program, ClosedFormWeights):
+        return _weights(instance, solution)
+    if instance.program.name in LIFTS:
+        return LIFTS[instance.program.name](instance, solution)
+    return None
+
+
+def declared_at(instance: Instance, values: dict[str, Array] | Array) -> tuple[Compiled, float, float]:
+    """The declaration with its variables set: (compiled, objective, largest violation)."""
+    compiled = Compiled(instance.program.declare, instance.data)
+    compiled.load(instance.data)
+    variables = compiled.declaration.variables
+    if not isinstance(values, dict):
+        values = {next(iter(variables)): values}
+    assert values.keys() == variables.keys()
+    for name, value in values.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a sign declared on a variable is checked by its violation
+            variables[name].save_value(value)
+    violation = max(
+        (float(np.max(c.violation())) for c in compiled.declaration.constraints.values()), default=0.0
+    )
+    return compiled, float(compiled.problem.objective.value), violation
+
+
+def check_weights(program: Program, weights: Array, n: int) -> None:
+    """Nonnegative with sum n, as every theorem assumes."""
+    if isinstance(program, FirstStage):
+        assert weights.shape == (n,)
+        assert np.all(np.isfinite(weights))
+        assert np.all(weights >= 0)
+        assert math.fsum(weights) == math.fsum([n]) or abs(math.fsum(weights) / n - 1) < 1e-13
+
+
+def standard_records(n: int = 60, seed: int = 0) -> Records:
+    """The records most checks use: both arms well filled."""
+    return make_records(n, P, seed)
