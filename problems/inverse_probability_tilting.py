@@ -30,7 +30,6 @@ from dp2erm_cvx.program import (
     Records,
     SeparableConstants,
     SeparableFirstStage,
-    StabilityBound,
     Universe,
     checked_balance,
     public_constant,
@@ -122,6 +121,3 @@ class InverseProbabilityTilting(SeparableFirstStage):
             log_weight_range=G * r,
             radius=r,
         )
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        return stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))

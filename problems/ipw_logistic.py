@@ -128,7 +128,7 @@ class IPWLogistic(FirstStage):
             trim=self.trim,
         )
 
-    def paper_bound(self, universe: Universe) -> StabilityBound:
+    def printed_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):
             raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
         return stability.paper_ipw_logistic(

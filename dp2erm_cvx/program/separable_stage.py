@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.certified_weights import margin_weights_error
 from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
@@ -26,25 +27,8 @@ from dp2erm_cvx.program.margin_weight import MarginWeight
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.sets import L2Ball, WholeSpace
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.stability import SeparableConstants, separable
 from dp2erm_cvx.universe import Universe
-
-
-@dataclass(frozen=True)
-class SeparableConstants:
-    """What Theorem 3 asks for, over all records of the domain and all ``||lam|| <= radius``.
-
-    Attributes
-    ----------
-    gradient_diameter : D_psi, diameter of the gradients of the loss of one record
-    log_weight_diameter : D_h, diameter of the gradients of its log weight (with the zero vector if clipped)
-    log_weight_range : H, length of the interval that its log weight lies in
-    radius : r, bound on ``||lam||`` on every dataset
-    """
-
-    gradient_diameter: float
-    log_weight_diameter: float
-    log_weight_range: float
-    radius: float
 
 
 @dataclass(frozen=True)
@@ -83,6 +67,10 @@ class SeparableFirstStage(FirstStage):
     @abc.abstractmethod
     def constants(self, domain: Domain) -> SeparableConstants:
         """Constants of a resolved program, from public quantities alone."""
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 3."""
+        return separable(universe.n_samples, self.mu, self.constants(universe.domain))
 
     def rows(self, records: Records) -> Array:
         """The rows z_i, (n, k), each a function of its own record."""
