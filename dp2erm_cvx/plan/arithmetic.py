@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration, RenyiCalibration, calibrate
+from dp2erm_cvx.calibration import (
+    Calibration,
+    Noise,
+    Objective,
+    OutputCalibration,
+    RenyiCalibration,
+    calibrate,
+)
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.plan.precision import (
@@ -66,9 +73,8 @@ def calibrate_propensity(
     epsilon = 0.0
     if share is not None:
         budget, epsilon = reserve(budget, share)
-    calibration = calibrate(
-        uniform_weights(n), constants, n, budget, noise=noise, relation=universe.domain.relation
-    )
+    objective = Objective(uniform_weights(n), constants, n, universe.domain.relation)
+    calibration = calibrate(objective, budget, noise=noise)
     if share is None:
         return calibration, None
     reach = noise_reach(calibration)

@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dp2erm_cvx.calibration import Noise, OutputCalibration, calibrate_output, calibrate_value
+from dp2erm_cvx.calibration import (
+    Calibrator,
+    Noise,
+    Objective,
+    OutputCalibration,
+    calibrate_output,
+    calibrate_value,
+    calibrator,
+)
 from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.calibration.value import value_statistic as by_name
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.plan.arithmetic import calibrate_propensity, certified_radius, counts, cover
-from dp2erm_cvx.plan.method import Method, automatic, declared, mean_bound
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.precision import (
     NUMERICAL_SHARE,
@@ -21,7 +28,7 @@ from dp2erm_cvx.plan.precision import (
     reserve,
     set_aside,
 )
-from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import (
     GRID_ERROR,
     FirstStage,
@@ -38,7 +45,6 @@ from dp2erm_cvx.universe import Universe
 _ROUND_DOWN = 1.0 - 1e-12
 #: Solves and certificates take dense matrices of this order.
 MOST_FEATURES = 2000
-_PRINTED = (Method.PAPER, Method.PAPER_CORRECTED)
 
 
 def make_plan(
@@ -49,7 +55,7 @@ def make_plan(
     n_features: int,
     budget: Budget,
     *,
-    method: Method | str = Method.SHARP,
+    method: str = "sharp",
     noise: Noise | str = Noise.GAMMA,
     split: float | None = None,
     weight_error: float = 0.0,
@@ -68,20 +74,16 @@ def make_plan(
     Raises DeclarationError for an invalid argument, CalibrationError where the method does not cover what
     is declared.
     """
-    try:
-        chosen = Method(method)
-    except ValueError:
-        known = ", ".join(kind.value for kind in Method)
-        raise DeclarationError(f"calibration = {method!r}: must be one of {known}") from None
-    if split is not None and chosen is not Method.SHARP:
-        raise DeclarationError(f"split = {shown(split)}: calibration = {chosen.value!r} chooses its own")
+    chosen = calibrator(method)
+    if split is not None and not chosen.splits:
+        raise DeclarationError(f"split = {shown(split)}: calibration = {chosen.name!r} chooses its own")
     if n_features > MOST_FEATURES:
         raise DeclarationError(
             f"{n_features} covariates: at most {MOST_FEATURES}, because Hessians are dense; choose some "
             "publicly"
         )
     kind, statistic = arithmetic_by_name(arithmetic), by_name(value_statistic)
-    printed = chosen in _PRINTED
+    printed = chosen.family is BoundFamily.PAPER
     universe = Universe(domain, n_samples, n_features)
     counted = counts(kind, first, second, universe, budget.epsilon, printed=printed)
     share = numerical_share if counted else None
@@ -103,7 +105,7 @@ class _Setting:
     second: SecondStage
     universe: Universe
     budget: Budget
-    method: Method
+    method: Calibrator
     noise: Noise | str
     split: float | None
     value_share: float | None
@@ -130,7 +132,7 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
     whole, epsilon = left, 0.0
     if share is not None:
         left, epsilon = reserve(left, share)
-    bound = first.stability(universe, BoundFamily.PAPER if setting.method in _PRINTED else BoundFamily.SHARP)
+    bound = first.stability(universe, setting.method.family)
     # here as well, because a program may answer for its stability in a way of its own
     refuse_unproved(first, bound, n)
     if bound.V < 2.0:
@@ -148,15 +150,11 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
         bound, error, n, certain=not error or certified is None or certified + GRID_ERROR <= error / n
     )
     loss = second.loss_constants(universe)
-    if setting.method is Method.AUTO:
-        calibration, reason = automatic(first.name, bound, second, loss, n, left, domain)
-    else:
-        calibration = declared(setting.method, bound, second, loss, n, left, domain, noise, setting.split)
-        reason = f"calibration = {setting.method.value!r} was declared"
+    objective = _objective(first, second, universe, bound, loss)
+    calibration, reason = setting.method.explained(objective, left, noise, setting.split)
     if share is not None and isinstance(calibration, OutputCalibration):
         # one discrete draw covers the statistic and its error: nothing has to be set aside
-        largest = mean_bound(second.name, loss)
-        calibration = calibrate_output(bound, largest, n, whole, relation=domain.relation)
+        calibration = calibrate_output(objective, whole)
     radius = certified_radius(calibration, second, universe)
     precision = None
     if share is not None and radius is not None:
@@ -187,6 +185,19 @@ def _planned(setting: _Setting, weight_error: float, share: float | None) -> Pla
         radius,
         weights_known=known,
     )
+
+
+def _objective(
+    first: FirstStage, second: SecondStage, universe: Universe, bound: StabilityBound, loss: LossConstants
+) -> Objective:
+    try:
+        second.unconstrained()
+        restriction = None
+    except CalibrationError as error:
+        restriction = str(error)
+    n, domain = universe.n_samples, universe.domain
+    theta_set = type(second.feasible(domain)).__name__
+    return Objective(bound, loss, n, domain.relation, second.name, first.name, theta_set, restriction)
 
 
 def _with_error(bound: StabilityBound, error: float, n_samples: int, *, certain: bool) -> StabilityBound:

@@ -6,7 +6,7 @@ that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper
 the general principle are printed results: they bound W1 >= V and W2.
 """
 
-from dp2erm_cvx.stability.checker import check_kernel, check_second_stage, check_separable
+from dp2erm_cvx.stability.checker import Scheme, check_kernel, check_second_stage, check_separable
 from dp2erm_cvx.stability.entropy import entropy_balancing
 from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_scaling
 from dp2erm_cvx.stability.entropy_weight import EntropyConstants
@@ -32,6 +32,7 @@ __all__ = [
     "KernelConstants",
     "Region",
     "Report",
+    "Scheme",
     "Search",
     "SeparableConstants",
     "any_weights",

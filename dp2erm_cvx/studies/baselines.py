@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Calibration, Noise, calibrate_paper
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate_paper
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import Method, Plan, make_plan
+from dp2erm_cvx.plan import Plan, make_plan
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import public_number
@@ -215,7 +215,7 @@ def uniform_baseline(
     """Weights 1 and the fixed-weight corollary, which covers them: the strongest simple baseline."""
     first = registry.build(registry.first_stages(), "uniform").resolve(domain)
     second = second.resolve(domain)
-    kind = Method.PAPER_CORRECTED
+    kind = "paper-corrected"
     plan = make_plan(first, second, domain, n_samples, n_features, budget, method=kind, noise=noise)
     return Baseline("uniform", first, second, plan, True, plan.bound.theorem)
 
@@ -234,19 +234,8 @@ def _plan(
 ) -> Plan:
     """The paper's calibration of a bound; as printed it is marked as not private, in every part."""
     loss: LossConstants = second.constants(Universe(domain, n, n_features))
-    if loss.gradient_bound is None:
-        raise CalibrationError(f"{second.name} states no gradient_bound, which the paper's calibration needs")
-    calibration = calibrate_paper(
-        bound,
-        loss,
-        n,
-        budget,
-        gradient_bound=loss.gradient_bound,
-        noise=noise,
-        relation=domain.relation,
-        corrected=not printed,
-        unsound_ok=printed,
-    )
+    objective = Objective(bound, loss, n, domain.relation, second.name)
+    calibration = calibrate_paper(objective, budget, noise=noise, corrected=not printed, unsound_ok=printed)
     if printed:
         bound = dataclasses.replace(bound, private=False)
         calibration = dataclasses.replace(calibration, private=False)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, Neighboring
-from dp2erm_cvx.calibration import PaperCalibration
+from dp2erm_cvx.calibration import NAMES, PaperCalibration
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import Method, make_plan
+from dp2erm_cvx.plan import make_plan
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
@@ -47,7 +47,7 @@ SECOND = {
     "arm_means": lambda r: ArmMeans(),
     "plug_in_ate": lambda r: PlugInATE(),
 }
-PAPER = (Method.PAPER, Method.PAPER_CORRECTED)
+PAPER = ("paper", "paper-corrected")
 
 
 def expected_refusal(first, second, method, relation):
@@ -60,11 +60,11 @@ def expected_refusal(first, second, method, relation):
         return "is false under"
     if first == "entropy_balancing" and method in PAPER:
         return "scaling"
-    if second == "itr with a net" and method in (Method.RENYI, Method.OUTPUT):
+    if second == "itr with a net" and method in ("renyi", "output"):
         return "no regularizer"
-    if second == "itr without a set" and method in (Method.SHARP, *PAPER):
+    if second == "itr without a set" and method in ("sharp", *PAPER):
         return "unbounded"
-    if method is Method.OUTPUT and second != "plug_in_ate":
+    if method == "output" and second != "plug_in_ate":
         return "weighted mean"
     return None
 
@@ -78,7 +78,7 @@ def setting(rng):
     return n, domain, Budget(10 ** rng.uniform(-1.5, 1), 10 ** rng.uniform(-8, -2))
 
 
-@pytest.mark.parametrize("method", Method)
+@pytest.mark.parametrize("method", NAMES)
 @pytest.mark.parametrize("first", FIRST)
 def test_the_guarantee_of_a_plan_is_within_its_budget(first, method):
     rng = np.random.default_rng(sum(map(ord, first + method)))

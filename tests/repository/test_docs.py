@@ -20,10 +20,10 @@ import pytest
 from click.testing import CliRunner
 
 from dp2erm_cvx import Domain, release, stability
+from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import check_program, programs_of_file
 from dp2erm_cvx.domain_file import load_domain
-from dp2erm_cvx.plan import Method
 from dp2erm_cvx.program import Box, Program
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
@@ -285,7 +285,7 @@ def test_commands_without_data_run(name):
 
 def test_every_calibration_is_explained():
     listed = re.findall(r'^\| `"([\w-]+)"`', page("calibration.md"), flags=re.MULTILINE)
-    assert set(listed) == {method.value for method in Method}
+    assert set(listed) == set(NAMES)
 
 
 def test_findings_name_tests_that_exist():
@@ -345,7 +345,9 @@ def test_reference_values(row):
         bound = stability.ipw_logistic(int(n), 1.0, float(ridge), float(radius), float(trim))
     else:
         size = math.sqrt(0.5)
-        bound = stability.entropy_balancing(int(n), size, size, float(ridge), float(radius), kind)
+        bound = stability.entropy_balancing(
+            int(n), stability.EntropyConstants(size, size, float(ridge), float(radius), kind)
+        )
     assert pytest.approx(float(stated), rel=0.01) == bound.V
 
 
@@ -366,9 +368,9 @@ def test_kernel_reference_values(row):
     if kind == "paper scaling":
         bound = stability.entropy_balancing_paper_scaling(int(n), float(ridge), int(floor), refined=False)
     elif kind == "per arm":
-        bound = stability.kernel_balancing(int(n), 1.0, float(ridge), int(floor))
+        bound = stability.kernel_balancing(int(n), stability.KernelConstants(1.0, float(ridge)), int(floor))
     else:
-        bound = stability.pooled_kernel_balancing(int(n), 1.0, float(ridge))
+        bound = stability.pooled_kernel_balancing(int(n), stability.KernelConstants(1.0, float(ridge)))
     assert pytest.approx(float(stated), rel=0.01) == bound.V
 
 

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain, Neighboring, registry
-from dp2erm_cvx.calibration import calibrate, calibrate_paper
+from dp2erm_cvx.calibration import Objective, calibrate, calibrate_paper
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 from dp2erm_cvx.stability import (
+    EntropyConstants,
+    KernelConstants,
+    SeparableConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
     gradient_diameter,
@@ -105,9 +108,9 @@ def test_sharp_is_at_most_the_papers_wherever_both_are_valid(name, n, ridge, rad
     assert sharp.V <= printed.W1 * (1 + 1e-9)
     assert sharp.V <= math.sqrt(2) * printed.W2 * (1 + 1e-9)
     # so is the noise, at the paper's split and with the centered gradient
-    loss, budget = LossConstants(3, 2.0, 2.0, 0.0, 1.0, 1.0), Budget(epsilon)
-    ours = calibrate(sharp, loss, n, budget, relation=KEEP, split=0.5)
-    theirs = calibrate_paper(printed, loss, n, budget, gradient_bound=3.0, relation=KEEP)
+    loss, budget = LossConstants(3, 2.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=3.0), Budget(epsilon)
+    ours = calibrate(Objective(sharp, loss, n, KEEP), budget, split=0.5)
+    theirs = calibrate_paper(Objective(printed, loss, n, KEEP), budget)
     assert ours.scale <= theirs.scale
     assert ours.gamma <= theirs.gamma
 
@@ -124,15 +127,15 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
     for scheme in (
         lambda mu, r: ipw_logistic(n, 1.0, mu, r),
         lambda mu, r: ipw_logistic(n, 1.0, mu, r, trim=3.0),
-        lambda mu, r: entropy_balancing(n, 1.0, 1.0, mu, r),
-        lambda mu, r: entropy_balancing(n, 1.0, 1.0, mu, r, "proportional", floor),
+        lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r)),
+        lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r, "proportional", floor)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
-        lambda mu, r: separable(n, mu, gradient_diameter(r), gradient_diameter(r), r, r),
+        lambda mu, r: separable(n, mu, SeparableConstants(gradient_diameter(r), gradient_diameter(r), r, r)),
     ):
         rises([scheme(ridge * f, radius) for f in factor])
     for scheme in (
         lambda mu, r: ipw_logistic(n, 1.0, mu, r),
-        lambda mu, r: entropy_balancing(n, 1.0, 1.0, mu, r),
+        lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
         lambda mu, r: known_coefficient(n, 1.0, r),
     ):
@@ -140,9 +143,14 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
     rises([ipw_logistic(n, 1.0, ridge, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
     rises([known_coefficient(n, 1.0, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
     rises([randomized_trial(n, 0.05, trim) for trim in (INF, 10.0, 3.0, 1.5)])
-    rises([kernel_balancing(n, 1.0, ridge * n * f, floor) for f in factor])
-    rises([pooled_kernel_balancing(n, 1.0, ridge * n * f) for f in factor])
-    rises([entropy_balancing(n, 1.0, 1.0, ridge, arm_floor=k) for k in (None, max(1, floor // 2), floor)])
+    rises([kernel_balancing(n, KernelConstants(1.0, ridge * n * f), floor) for f in factor])
+    rises([pooled_kernel_balancing(n, KernelConstants(1.0, ridge * n * f)) for f in factor])
+    rises(
+        [
+            entropy_balancing(n, EntropyConstants(1.0, 1.0, ridge, arm_floor=k))
+            for k in (None, max(1, floor // 2), floor)
+        ]
+    )
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
