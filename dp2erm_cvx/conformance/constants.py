@@ -83,7 +83,7 @@ def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> 
             ball(N_FEATURES, domain.features_bound),
             lambda x, z: float(kernel.cross(x[None], z[None])[0, 0]),
             kernel.bound(domain.features_bound),
-            signed=kernel.signed,
+            signed=kernel.negative_within(domain.features_bound),
             evaluations=evaluations,
             seed=seed,
         )

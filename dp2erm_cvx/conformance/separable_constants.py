@@ -9,7 +9,7 @@ import numpy as np
 from dp2erm_cvx.conformance.samples import N_FEATURES, one_record
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.program import SeparableFirstStage
-from dp2erm_cvx.stability import Report, Search, ball, check_separable
+from dp2erm_cvx.stability import Report, Scheme, Search, ball, check_separable
 from dp2erm_cvx.stability import record_domain as region_of
 
 
@@ -39,12 +39,8 @@ def separable_constants(program: SeparableFirstStage, domain: Domain, evaluation
     found = check_separable(
         region,
         ball(k, declared.radius),
-        grad_psi,
-        log_weight,
-        gradient_diameter=declared.gradient_diameter,
-        log_weight_diameter=declared.log_weight_diameter,
-        log_weight_range=declared.log_weight_range,
-        clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf)),
+        Scheme(grad_psi, log_weight, clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf))),
+        {name: bound for name, bound in vars(declared).items() if name != "radius"},
         evaluations=evaluations,
         seed=seed,
     )
