@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.one_sided import outward
+from dp2erm_cvx.stability.one_sided import ROUNDING, outward
 from dp2erm_cvx.stability.tilt import BOTH_RELATIONS
 from dp2erm_cvx.stability.universal import PAPER, universal_corollary
 
@@ -50,7 +50,8 @@ def from_norm_bound(
 
 def usable(n: int, printed: StabilityBound) -> StabilityBound:
     """The smaller of a printed bound and the universal corollary, entry by entry; its name says which."""
-    universal = universal_corollary(n, printed.w_max)
+    # the largest weight before its rounding, which the corollary rounds once
+    universal = universal_corollary(n, max(1.0, printed.w_max / (1.0 + ROUNDING)))
     assert printed.W1 is not None
     assert printed.W2 is not None
     assert universal.W1 is not None

@@ -57,7 +57,7 @@ ONLY = {
     "tables": {"errors"},
     "domain": {"errors", "public", "privacy"},
     "data": {"errors", "tables"},
-    "program": {"errors", "text", "public", "privacy", "domain", "universe"},
+    "program": {"errors", "text", "public", "privacy", "domain", "universe", "stability"},
     "stability": {"errors", "public", "privacy"},
     "calibration": {"errors", "public", "privacy"},
     "mechanism": {"errors", "public", "privacy", "calibration"},

@@ -95,7 +95,7 @@ def test_units_of_the_kernel_cancel():
 
 
 def test_grouped_sizes_bound_every_size(monkeypatch):
-    arguments = (5000, 1.0, 3000.0, 3)
+    arguments = (5000, KernelConstants(1.0, 3000.0), 3)
     exact = kernel_balancing(*arguments).V
     monkeypatch.setattr(kernel_cells, "_EXACT", 2**9)
     assert exact <= kernel_balancing(*arguments).V <= 1.05 * exact
