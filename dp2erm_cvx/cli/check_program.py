@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
 
 
-@click.command(name="check-program", short_help="Run the conformance suite on a program's file.")
+@click.command("check-program", short_help="Run the conformance suite on a program's file.")
 @click.argument("program", metavar="FILE.py|NAME")
 @click.option(
     "--seconds", type=Number(), default=5, show_default=True, help="For each of two searches, per settings."
 )
 @click.option("--seed", type=Number(), default=0, show_default=True, help="Seed of the searches.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check_program(program: str, seconds: float, seed: int, as_json: bool) -> int:
+def check_program_command(program: str, seconds: float, seed: int, as_json: bool) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
     Statement, DPP, agreement of all solvers within their certificates, feasibility on adversarial data,

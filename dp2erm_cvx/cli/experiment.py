@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAMES = ("confounded", "nhefs", "rates", "simulation", "twins")
 
 
-@click.command(short_help="Run an experiment of the documentation.")
+@click.command("experiment", short_help="Run an experiment of the documentation.")
 @click.argument("name", type=click.Choice(NAMES))
 @click.option("--quick", "variant", flag_value="quick", help="Seconds instead of minutes.")
 @click.option("--full", "variant", flag_value="", help="As declared: minutes to half an hour.")
@@ -37,7 +37,7 @@ NAMES = ("confounded", "nhefs", "rates", "simulation", "twins")
     metavar="FOLDER",
     help="Results go to a folder of it with the name of the experiment and the variant.",
 )
-def experiment(
+def experiment_command(
     name: str,
     variant: str | None,
     design: str | None,

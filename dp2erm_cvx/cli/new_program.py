@@ -14,7 +14,7 @@ from dp2erm_cvx.errors import DeclarationError
 KINDS = ("exponential", "quadratic", "direct", "loss")
 
 
-@click.command(name="new-program", short_help="Write the file of a new program from a template.")
+@click.command("new-program", short_help="Write the file of a new program from a template.")
 @click.argument("name")
 @click.option(
     "--kind",
@@ -24,7 +24,7 @@ KINDS = ("exponential", "quadratic", "direct", "loss")
     "quadratics and norms. loss: a second stage.",
 )
 @click.option("--output", metavar="FILE.py", help="[NAME.py]")
-def new_program(name: str, kind: str, output: str | None) -> None:
+def new_program_command(name: str, kind: str, output: str | None) -> None:
     """Write NAME.py, a complete program to edit: its objective, its constants and its theorem."""
     from dp2erm_cvx.conformance import TEMPLATES
     from dp2erm_cvx.conformance import new_program as written

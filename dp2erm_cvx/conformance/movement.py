@@ -55,7 +55,7 @@ def measured(subject: Subject) -> Outcome:
 
 def audit(subject: Subject) -> Outcome:
     """A short stability audit: neighbors searched for, not drawn."""
-    from dp2erm_cvx.audit.search import Search
+    from dp2erm_cvx.audit.search import SearchPlan
     from dp2erm_cvx.audit.stability import audit_stability
 
     check, program = "audit", subject.program
@@ -69,7 +69,7 @@ def audit(subject: Subject) -> Outcome:
             None,
             universe,
             bounds=[program.stability(universe)],
-            search=Search(seconds=subject.seconds, seed=subject.seed),
+            search=SearchPlan(seconds=subject.seconds, seed=subject.seed),
         )
     except (CalibrationError, DataError) as error:
         return noted(check, f"nothing to audit: {error}")

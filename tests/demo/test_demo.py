@@ -9,7 +9,7 @@ from dp2erm_cvx.cli import main
 from dp2erm_cvx.compare.noise_range import noise_range, public_covariates
 from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo import comparison, composition, settings
-from dp2erm_cvx.mechanism import simulate
+from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import Box
 
 
@@ -27,7 +27,7 @@ def demo(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def effects(data):
-    return list(comparison.effects(data, comparison.Seeds(1)))
+    return list(comparison.effect_comparisons(data, comparison.Seeds(1)))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def composed(data):
 
 @pytest.fixture(scope="module")
 def rules(data):
-    return list(comparison.rules(data, comparison.Seeds(1)))
+    return list(comparison.rule_comparisons(data, comparison.Seeds(1)))
 
 
 def test_the_demo_runs_and_is_readable(demo):
@@ -115,7 +115,9 @@ def test_without_a_seed_every_release_is_private_and_new(data):
     scheme, spending = settings.schemes()[:1], settings.EFFECT_SPENDING[:1]
     drawn = [
         next(
-            comparison.compare(data, settings.effect_domain(), scheme, settings.arm_means(), spending, seeds)
+            comparison.compare_schemes(
+                data, settings.effect_domain(), scheme, settings.arm_means(), spending, seeds
+            )
         )
         for seeds in (comparison.Seeds(None), comparison.Seeds(None))
     ]
@@ -211,7 +213,7 @@ def test_noise_range_of_arm_means_in_closed_form():
     model = PrivateTwoStageERM(domain, Budget(1.0), "uniform", second)
     calibration = model.plan(500, 3).calibration
     found = noise_range(second, domain, calibration, n_samples=500, n_features=3)
-    b = simulate(calibration, 200_000, np.random.default_rng(9))
+    b = simulate_noise(calibration, 200_000, np.random.default_rng(9))
     scale = 500 * (1 + calibration.gamma)
     np.testing.assert_allclose(found.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03)
     assert found.effect == pytest.approx(np.quantile(np.abs(b[:, 1] - b[:, 0]), 0.95) / scale, rel=0.03)
