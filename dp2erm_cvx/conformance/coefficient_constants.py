@@ -49,7 +49,8 @@ def coefficient_constants(program: PrivateFirstStage, domain: Domain, evaluation
 
 def _model(program: PrivateFirstStage, domain: Domain, n: int, record: Array) -> Composite:
     records = beside(one_record(domain, record), standard_records(n) if n > 1 else None)
-    return smooth_of(program.instance(records))
+    none = np.zeros(smooth_of(program.instance(records)).dimension)
+    return smooth_of(program.perturbed(records, 0.0, none))
 
 
 def _gradient(program: PrivateFirstStage, domain: Domain, n: int, lam: Array, record: Array) -> Any:
