@@ -16,6 +16,7 @@ from dp2erm_cvx.conformance.samples import (
     check_universe,
     neighbors,
     other_domains,
+    shared,
 )
 from dp2erm_cvx.conformance.solutions import certified
 from dp2erm_cvx.conformance.subject import Subject, named
@@ -33,7 +34,7 @@ from dp2erm_cvx.program import (
     ArmKernelStage,
     ClosedFormWeights,
     FirstStage,
-    KernelFirstStage,
+    Kernel,
     PooledKernelStage,
     PrivateFirstStage,
     RidgedEntropyFirstStage,
@@ -170,7 +171,7 @@ def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -
             program.kernel.bound(domain.features_bound),
             n * program.mu,
             alpha=program.alpha,
-            signed=_takes_both_signs(program, domain),
+            signed=_takes_both_signs(program.kernel, domain.features_bound),
         )
     if isinstance(program, ArmKernelStage) and math.isinf(program.largest_weight):
         return stability.kernel_balancing(
@@ -179,7 +180,7 @@ def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -
             n * program.mu,
             domain.arm_floor,
             alpha=program.alpha,
-            signed=_takes_both_signs(program, domain),
+            signed=_takes_both_signs(program.kernel, domain.features_bound),
             relation=domain.relation,
         )
     if isinstance(program, RidgedEntropyFirstStage) and program.scaling == "public":
@@ -201,20 +202,20 @@ def _inherited(program: FirstStage, universe: Universe) -> StabilityBound | None
 
 def _log_range(program: ClosedFormWeights, domain: Domain) -> float:
     """Length of the interval that log weights of records at the edge of the domain are found in."""
-    X = _at_the_edge(domain)
+    X = _at_the_edge(domain.features_bound)
     both = np.repeat([0, 1], len(X))
     found = program.unnormalized(domain.records(np.vstack([X, X]), both, np.zeros(len(both))))
     return float(np.log(np.max(found)) - np.log(np.min(found)))
 
 
-def _at_the_edge(domain: Domain) -> Array:
+def _at_the_edge(features_bound: float) -> Array:
     X = np.random.default_rng(0).normal(size=(_POINTS, N_FEATURES))
-    X *= domain.features_bound / np.linalg.norm(X, axis=1)[:, None]
+    X *= features_bound / np.linalg.norm(X, axis=1)[:, None]
     return np.vstack([X, -X])
 
 
-def _takes_both_signs(program: KernelFirstStage, domain: Domain) -> bool:
+@shared
+def _takes_both_signs(kernel: Kernel, features_bound: float) -> bool:
     """Whether a kernel is found to be negative somewhere."""
-    X = _at_the_edge(domain)
-    bound = program.kernel.bound(domain.features_bound)
-    return program.kernel.signed and float(np.min(program.kernel.cross(X, X))) < -1e-9 * bound
+    X = _at_the_edge(features_bound)
+    return kernel.signed and float(np.min(kernel.cross(X, X))) < -1e-9 * kernel.bound(features_bound)

@@ -19,12 +19,14 @@ from dp2erm_cvx.conformance.samples import (
     one_record,
     other_domains,
     remembered,
+    shared,
 )
 from dp2erm_cvx.conformance.subject import Subject, named
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     FirstStage,
+    Kernel,
     KernelFirstStage,
     MarginFirstStage,
     PrivateFirstStage,
@@ -86,17 +88,21 @@ def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> 
     if isinstance(program, SeparableFirstStage):
         return _separable(program, domain, evaluations, seed)
     if isinstance(program, KernelFirstStage):
-        kernel = program.kernel
-        return check_kernel(
-            ball(N_FEATURES, domain.features_bound),
-            lambda x, z: float(kernel.cross(x[None], z[None])[0, 0]),
-            kernel.bound(domain.features_bound),
-            signed=kernel.signed,
-            evaluations=evaluations,
-            seed=seed,
-        )
+        return _kernel_constants(program.kernel, domain.features_bound, evaluations, seed)
     assert isinstance(program, FirstStage)
     return None
+
+
+@shared
+def _kernel_constants(kernel: Kernel, features_bound: float, evaluations: int, seed: int) -> Report:
+    return check_kernel(
+        ball(N_FEATURES, features_bound),
+        lambda x, z: float(kernel.cross(x[None], z[None])[0, 0]),
+        kernel.bound(features_bound),
+        signed=kernel.signed,
+        evaluations=evaluations,
+        seed=seed,
+    )
 
 
 def _refuted(report: Report) -> str:
