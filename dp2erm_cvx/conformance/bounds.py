@@ -156,7 +156,7 @@ def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -
         # what the records tried need already
         w_max = stability.largest_weight(n, _log_range(program, universe.domain) * (1 - 1e-12))
         return replace(stated, V=stability.tilt_lemma(n, 0.0, w_max), w_max=w_max)
-    if stated.V >= 2 * n and stated.w_max >= n:
+    if _universal(stated, n):
         return stated  # the universal corollary, which any weights obey
     return _of_base(program, universe)
 
@@ -173,13 +173,13 @@ def _of_base(program: FirstStage, universe: Universe) -> StabilityBound | None:
 
 def _log_range(program: ClosedFormWeights, domain: Domain) -> float:
     """Length of the interval that log weights of records at the edge of the domain are found in."""
-    X = _at_the_edge(domain)
+    X = _at_the_edge(domain.features_bound)
     both = np.repeat([0, 1], len(X))
     found = program.unnormalized(domain.records(np.vstack([X, X]), both, np.zeros(len(both))))
     return float(np.log(np.max(found)) - np.log(np.min(found)))
 
 
-def _at_the_edge(domain: Domain) -> Array:
+def _at_the_edge(features_bound: float) -> Array:
     X = np.random.default_rng(0).normal(size=(_POINTS, N_FEATURES))
-    X *= domain.features_bound / np.linalg.norm(X, axis=1)[:, None]
+    X *= features_bound / np.linalg.norm(X, axis=1)[:, None]
     return np.vstack([X, -X])

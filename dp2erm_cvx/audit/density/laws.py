@@ -22,7 +22,7 @@ from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import (
     Instance,
     LeastSquaresModel,
-    LogisticModel,
+    MarginModel,
     PrivateFirstStage,
     SecondStage,
     WeightedLeastSquares,
@@ -46,7 +46,7 @@ def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tupl
         return one, other
     if not isinstance(first, PrivateFirstStage):
         raise DeclarationError(f"{first.name}: the plan has noise for a first stage that takes none")
-    fits = [_logistic(first, found, plan.propensity.gamma) for found in records]
+    fits = [_margin(first, found, plan.propensity.gamma) for found in records]
     unperturbed = [fit.output(np.zeros(fit.dimension)) for fit in fits]
     make = _second_stage(program, plan, records, unperturbed)
     coordinates = Coordinates(fits[0].penalty, _step(*fits))
@@ -65,7 +65,7 @@ _Make = Callable[[Records, Array, float], Law]
 class _Given:
     """The second stage of one dataset, given a coefficient."""
 
-    fit: LogisticModel
+    fit: MarginModel
     records: Records
     make: _Make
 
@@ -97,7 +97,7 @@ def _second_stage(program: SecondStage, plan: Plan, records: list[Records], weig
     return minimizer
 
 
-def _step(one: LeastSquaresModel | LogisticModel, other: LeastSquaresModel | LogisticModel) -> float:
+def _step(one: LeastSquaresModel | MarginModel, other: LeastSquaresModel | MarginModel) -> float:
     # one step for both datasets, of the size at which theta and its multiplier weigh the same
     return 1.0 / math.sqrt(one.smoothness * other.smoothness)
 
@@ -111,10 +111,12 @@ def _certified_weights(model: PrivateTwoStageERM, records: Records) -> tuple[Arr
     return solution.value, solution.certificate.output_radius
 
 
-def _logistic(first: PrivateFirstStage, records: Records, gamma: float) -> LogisticModel:
-    model = first.perturbed(records, gamma, np.zeros(records.X.shape[1])).model
-    if not isinstance(model, LogisticModel):
-        raise DeclarationError(f"{first.name}: audit_density knows the density of a logistic first stage")
+def _margin(first: PrivateFirstStage, records: Records, gamma: float) -> MarginModel:
+    plain = first.instance(records).model
+    if not isinstance(plain, MarginModel):
+        raise DeclarationError(f"{first.name}: audit_density knows the density of a sum of margin losses")
+    model = first.perturbed(records, gamma, np.zeros(plain.dimension)).model
+    assert isinstance(model, MarginModel)
     return model
 
 
