@@ -41,11 +41,10 @@ ORDER = (
     "tuning",
     "audit",
     "conformance",
-    "experiments",
-    "figures",
-    "plots",
-    "diagnostic_plots",
-    "experiment_plots",
+    "compare",
+    "demo",
+    "studies",
+    "plotting",
     "report",
     "cli",
 )
@@ -62,17 +61,14 @@ ONLY = {
     "mechanism": {"errors", "privacy", "calibration"},
     "ledger": {"errors", "privacy", "calibration", "release"},
     "diagnostics": {"errors", "privacy", "tables"},
-    "figures": {"errors"},
-    "plots": {"errors", "figures", "diagnostics", "experiments", "audit"},
-    "diagnostic_plots": {"errors", "figures", "diagnostics"},
-    "experiment_plots": {"errors", "experiments"},
+    "plotting": {"errors", "tables", "diagnostics", "audit", "compare", "studies"},
     "problems": {"errors", "privacy", "domain", "program", "stability"},
 }
 
 #: These third parties stay where they are needed.
 HOMES = {
     "cvxpy": {"program", "solve", "problems"},
-    "matplotlib": {"figures", "plots", "diagnostic_plots", "experiment_plots", "report"},
+    "matplotlib": {"plotting"},
     "flint": {"mechanism"},
     "opendp": {"mechanism", "interop"},
     "random": {"mechanism"},

@@ -12,13 +12,6 @@ import pytest
 from dp2erm_cvx import Budget, Domain, Neighboring
 from dp2erm_cvx.calibration import Noise, OutputCalibration, predicted_error, privacy_loss
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.experiments.baselines import (
-    chaudhuri_logistic,
-    ipw_composition_corrected,
-    ipw_composition_printed,
-    uniform_baseline,
-    universal_baseline,
-)
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
@@ -27,6 +20,13 @@ from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.stability import known_coefficient
+from dp2erm_cvx.studies.baselines import (
+    chaudhuri_logistic,
+    ipw_composition_corrected,
+    ipw_composition_printed,
+    uniform_baseline,
+    universal_baseline,
+)
 
 N, P = 400, 3
 DOMAIN = Domain(2.0, 1.5)

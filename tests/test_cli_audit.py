@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dp2erm_cvx.audit.stability import Cell, Interval
-from dp2erm_cvx.experiments import reference_audits as reference
+from dp2erm_cvx.compare import reference_audits as reference
 from tests.command_line import run, write_files
 
 reference_wrong = reference.wrong_bounds()

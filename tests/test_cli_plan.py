@@ -3,7 +3,7 @@ import json
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
-from dp2erm_cvx.experiments.noise_range import noise_range
+from dp2erm_cvx.compare.noise_range import noise_range
 from tests.command_line import run
 
 PLAN = ["plan", "--second-stage", "arm_means", "--covariate-bound", "2", "--outcome-bound", "10"]

@@ -6,10 +6,9 @@ from click.testing import CliRunner
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, TwoStageERM, registry
 from dp2erm_cvx.cli import main
+from dp2erm_cvx.compare.noise_range import noise_range, public_covariates
 from dp2erm_cvx.datasets import load_nhefs
-from dp2erm_cvx.experiments import nhefs_composition, nhefs_demo
-from dp2erm_cvx.experiments import nhefs_settings as settings
-from dp2erm_cvx.experiments.noise_range import noise_range, public_covariates
+from dp2erm_cvx.demo import comparison, composition, settings
 from dp2erm_cvx.mechanism import simulate
 from dp2erm_cvx.program import Box
 
@@ -28,17 +27,17 @@ def demo(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def effects(data):
-    return list(nhefs_demo.effects(data, nhefs_demo.Seeds(1)))
+    return list(comparison.effects(data, comparison.Seeds(1)))
 
 
 @pytest.fixture(scope="module")
 def composed(data):
-    return nhefs_composition.composed(data, nhefs_demo.Seeds(1))
+    return composition.composed(data, comparison.Seeds(1))
 
 
 @pytest.fixture(scope="module")
 def rules(data):
-    return list(nhefs_demo.rules(data, nhefs_demo.Seeds(1)))
+    return list(comparison.rules(data, comparison.Seeds(1)))
 
 
 def test_the_demo_runs_and_is_readable(demo):
@@ -116,9 +115,9 @@ def test_without_a_seed_every_release_is_private_and_new(data):
     scheme, spending = settings.schemes()[:1], settings.EFFECT_SPENDING[:1]
     drawn = [
         next(
-            nhefs_demo.compare(data, settings.effect_domain(), scheme, settings.arm_means(), spending, seeds)
+            comparison.compare(data, settings.effect_domain(), scheme, settings.arm_means(), spending, seeds)
         )
-        for seeds in (nhefs_demo.Seeds(None), nhefs_demo.Seeds(None))
+        for seeds in (comparison.Seeds(None), comparison.Seeds(None))
     ]
     one, other = (each.published[0].release for each in drawn)
     assert one.private
@@ -132,11 +131,11 @@ def test_seeds_differ_between_releases(effects):
 
 
 def test_comparisons_on_nhefs(data, effects):
-    assert nhefs_demo.naive_effect(data) == pytest.approx(2.54, abs=0.01)
-    assert nhefs_demo.textbook_effect(data) == pytest.approx(3.4, abs=0.1)
+    assert comparison.naive_effect(data) == pytest.approx(2.54, abs=0.01)
+    assert comparison.textbook_effect(data) == pytest.approx(3.4, abs=0.1)
     # ridge bias: every scheme lies between no adjustment and the textbook
     for one in effects[1:]:
-        assert effects[0].effect < one.effect < nhefs_demo.textbook_effect(data)
+        assert effects[0].effect < one.effect < comparison.textbook_effect(data)
 
 
 def test_better_balance_costs_noise(effects):
@@ -168,10 +167,10 @@ def test_what_the_choice_of_calibration_buys(data, effects, composed):
     assert composed.effect == pytest.approx(strong.effect, abs=1e-6)
     for published, direct in zip(composed.published, strong.published[:2], strict=True):
         assert published.noise.effect < 0.5 * direct.noise.effect
-    V, moved = nhefs_composition.paper_noise(data.n_samples, len(data.columns), Budget(2.0))
+    V, moved = composition.paper_noise(data.n_samples, len(data.columns), Budget(2.0))
     assert pytest.approx(3140, rel=1e-3) == V
     assert moved.effect > 40 * strong.published[1].noise.effect
-    low, high = (nhefs_composition.propensity_noise(data, Budget(epsilon)) for epsilon in (1.0, 2.0))
+    low, high = (composition.propensity_noise(data, Budget(epsilon)) for epsilon in (1.0, 2.0))
     for one, deviation in ((low, 0.26), (high, 0.14)):
         assert one.deviation == pytest.approx(deviation, rel=0.15)
         assert one.effect == pytest.approx(2.79, abs=0.05)
@@ -200,7 +199,7 @@ def test_the_best_rule_is_not_constant(rules):
 
 
 def test_every_scheme_is_certified_by_every_solver(data):
-    for rows in nhefs_demo.certificate_rows(data, ("newton", "clarabel")):
+    for rows in comparison.certificate_rows(data, ("newton", "clarabel")):
         for row in rows:
             assert row.certified
             assert row.distance <= 1e-9

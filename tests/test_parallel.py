@@ -12,12 +12,12 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import audit_blackbox
 from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.experiments.catalog import design_path
-from dp2erm_cvx.experiments.engine import load_design, run
-from dp2erm_cvx.experiments.rates import Rates
-from dp2erm_cvx.experiments.rates.experiment import RatesDesign
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.registry import build, first_stages
+from dp2erm_cvx.studies.catalog import design_path
+from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.rates import Rates
+from dp2erm_cvx.studies.rates.experiment import RatesDesign
 
 
 def halved(number: int) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from dp2erm_cvx.calibration.value import calibrate_value
 from dp2erm_cvx.datasets import load_nhefs
-from dp2erm_cvx.experiments.nhefs_settings import rule, rule_domain, schemes
+from dp2erm_cvx.demo.settings import rule, rule_domain, schemes
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.value import contrasts_from_cells, value_cells, value_contrasts
 from tests.value_study import FIRST_STAGES, REPLICATES, SETTINGS, study

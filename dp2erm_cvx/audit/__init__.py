@@ -5,13 +5,16 @@ on them, so its result is for the data holder, or for synthetic data. Finding no
 """
 
 from dp2erm_cvx.audit.blackbox import BlackBoxAudit, audit_blackbox
-from dp2erm_cvx.audit.density import audit_density
-from dp2erm_cvx.audit.hockey_stick import HockeyStick
-from dp2erm_cvx.audit.noise import NoiseAudit, audit_noise
-from dp2erm_cvx.audit.pair_file import replay_pair
-from dp2erm_cvx.audit.pairs import PairSearch, search_pairs
-from dp2erm_cvx.audit.repeats import RepeatAudit, audit_repeats
-from dp2erm_cvx.audit.result import DensityAudit, Direction
+from dp2erm_cvx.audit.density import (
+    DensityAudit,
+    Direction,
+    HockeyStick,
+    PairSearch,
+    audit_density,
+    replay_pair,
+    search_pairs,
+)
+from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
 from dp2erm_cvx.audit.stability import ResolveBudget, StabilityAudit, audit_stability, replay
 
 __all__ = [

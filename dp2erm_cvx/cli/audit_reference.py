@@ -12,7 +12,7 @@ from dp2erm_cvx.cli.screen import advance, console, grid, progress
 from dp2erm_cvx.parallel import whole_workers
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.experiments.reference_audits import Outcome
+    from dp2erm_cvx.compare.reference_audits import Outcome
 
 #: Neighbors of each audit.
 SOLVES = 80_000
@@ -23,7 +23,7 @@ def run_reference(options: dict[str, Any], output: Output, command: str) -> int:
     from joblib import effective_n_jobs
 
     from dp2erm_cvx.audit.stability import ResolveBudget
-    from dp2erm_cvx.experiments import reference_audits as reference
+    from dp2erm_cvx.compare import reference_audits as reference
     from dp2erm_cvx.report import AuditSection, audit_facts
 
     settings = [*reference.worst_cases(), *reference.wrong_bounds()]

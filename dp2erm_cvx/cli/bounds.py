@@ -13,9 +13,9 @@ from dp2erm_cvx.cli.options import Number, domain_options, setting_options
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.compare.bound_curves import Curve
+    from dp2erm_cvx.compare.bounds import BoundRow
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.experiments.bound_curves import Curve
-    from dp2erm_cvx.experiments.bounds import BoundRow
     from dp2erm_cvx.program import FirstStage
 
 # \b keeps click from filling the lines
@@ -55,7 +55,7 @@ def bounds(program: str | None, as_json: bool, plot: str | None, **options: Any)
         from dp2erm_cvx.calibration.constants import Noise, whole_number
         from dp2erm_cvx.cli.reading import count_features, read_domain
         from dp2erm_cvx.cli.stages import first_stage, second_stage_by_name
-        from dp2erm_cvx.experiments.bounds import UNIT_LOSS, bound_rows
+        from dp2erm_cvx.compare.bounds import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
 
         n = whole_number("--n", options["n_samples"], at_least=2)
@@ -87,7 +87,7 @@ def bounds(program: str | None, as_json: bool, plot: str | None, **options: Any)
 
 def _show(rows: Sequence[BoundRow]) -> None:
     from dp2erm_cvx.cli.screen import console, grid
-    from dp2erm_cvx.experiments.bounds import UNIVERSAL
+    from dp2erm_cvx.compare.bounds import UNIVERSAL
 
     screen = console()
     table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best")
@@ -116,8 +116,8 @@ def _growth(plot: str | None, as_json: bool) -> None:
     from dp2erm_cvx.cli.screen import console, grid, progress
 
     with progress("bounding"):
-        from dp2erm_cvx.experiments.bound_curves import SIZES, growth, table
-        from dp2erm_cvx.plots import Panel, bound_plot
+        from dp2erm_cvx.compare.bound_curves import SIZES, growth, table
+        from dp2erm_cvx.plotting.balance import Panel, bound_plot
 
         curves = growth()
         title = "How far one record moves the weights, at a fixed ridge per record"
@@ -143,8 +143,8 @@ def _growth(plot: str | None, as_json: bool) -> None:
 
 
 def _draw(first: FirstStage, domain: Domain, n: int, path: str) -> None:
-    from dp2erm_cvx.experiments.bound_curves import against_n, against_ridge
-    from dp2erm_cvx.plots import Panel, bound_plot
+    from dp2erm_cvx.compare.bound_curves import against_n, against_ridge
+    from dp2erm_cvx.plotting.balance import Panel, bound_plot
 
     panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, domain, n))]
     ridged: list[Curve] = against_ridge(first, domain, n)

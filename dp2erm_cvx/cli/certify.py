@@ -16,7 +16,7 @@ from dp2erm_cvx.errors import DeclarationError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dp2erm_cvx.experiments.certify import Row
+    from dp2erm_cvx.compare.certify import Row
 
 
 @click.command(short_help="Solvers against programs: what is proved about each solution.")
@@ -39,7 +39,7 @@ def certify(
     from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, progress
 
     with progress("building the programs") as bar:
-        from dp2erm_cvx.experiments.certify import DEFAULT_SOLVERS, certificates, instances
+        from dp2erm_cvx.compare.certify import DEFAULT_SOLVERS, certificates, instances
         from dp2erm_cvx.solve import solver_by_name
 
         names = tuple(solvers) or DEFAULT_SOLVERS
@@ -107,7 +107,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
     from dp2erm_cvx import registry
     from dp2erm_cvx.calibration.constants import whole_number
     from dp2erm_cvx.cli.reading import MOST, read_data, read_domain, read_settings
-    from dp2erm_cvx.experiments.certify import default_programs, simulated
+    from dp2erm_cvx.compare.certify import default_programs, simulated
 
     if data is None:
         given = [

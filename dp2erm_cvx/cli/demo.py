@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.audit.stability import StabilityAudit
     from dp2erm_cvx.cli.audit_show import Output
     from dp2erm_cvx.data import Dataset
-    from dp2erm_cvx.experiments.nhefs_demo import Comparison
-    from dp2erm_cvx.experiments.nhefs_settings import Scheme
+    from dp2erm_cvx.demo.comparison import Comparison
+    from dp2erm_cvx.demo.settings import Scheme
 
 
 @click.command(short_help="Private effects and rules from real data, and an audit, in a minute.")
@@ -57,32 +57,30 @@ def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: in
     report = Output(output_dir, "audit_nhefs", page=audit_seconds > 0 and not missing())
     with progress("loading", total=16) as bar:
         from dp2erm_cvx.datasets import load_nhefs
-        from dp2erm_cvx.experiments import nhefs_composition, nhefs_demo, nhefs_settings
-        from dp2erm_cvx.plots import love_plot
+        from dp2erm_cvx.demo import comparison, composition, settings
+        from dp2erm_cvx.plotting.balance import love_plot
         from dp2erm_cvx.solve import solver_by_name
 
         chosen = tuple(solvers) or ("newton", "clarabel", "scs")
         for name in chosen:
             solver_by_name(name)
-        data, seeds = load_nhefs(), nhefs_demo.Seeds(seed)
+        data, seeds = load_nhefs(), comparison.Seeds(seed)
         rows, effects, rules = [], [], []
-        for group in nhefs_demo.certificate_rows(data, chosen):
+        for group in comparison.certificate_rows(data, chosen):
             rows += group
             advance(bar, "certifying")
-        for effect in nhefs_demo.effects(data, seeds):
+        for effect in comparison.effects(data, seeds):
             effects.append(effect)
             advance(bar, "releasing effects")
-        composed, plugged = nhefs_composition.composed(data, seeds)
-        budgets = [one.budget for one in nhefs_settings.COMPOSED_SPENDING]
-        first_noise = [nhefs_composition.propensity_noise(data, budget) for budget in budgets]
-        by_paper = [
-            nhefs_composition.paper_noise(data.n_samples, len(data.columns), budget) for budget in budgets
-        ]
+        composed, plugged = composition.composed(data, seeds)
+        budgets = [one.budget for one in settings.COMPOSED_SPENDING]
+        first_noise = [composition.propensity_noise(data, budget) for budget in budgets]
+        by_paper = [composition.paper_noise(data.n_samples, len(data.columns), budget) for budget in budgets]
         advance(bar, "comparing calibrations")
-        for rule in nhefs_demo.rules(data, seeds):
+        for rule in comparison.rules(data, seeds):
             rules.append(rule)
             advance(bar, "releasing rules")
-        naive, textbook = nhefs_demo.naive_effect(data), nhefs_demo.textbook_effect(data)
+        naive, textbook = comparison.naive_effect(data), comparison.textbook_effect(data)
         advance(bar, "drawing")
         best = _best_balance(effects)
         try:
@@ -129,15 +127,15 @@ def _audited(
 
     from dp2erm_cvx.audit.stability import ResolveBudget
     from dp2erm_cvx.cli.screen import advance, progress
-    from dp2erm_cvx.experiments import nhefs_audit
+    from dp2erm_cvx.demo.audit import audited, audits
     from dp2erm_cvx.report import AuditSection, missing
 
-    schemes = nhefs_audit.audited()
+    schemes = audited()
     # the certified solves at the end of each take the rest
     each = ResolveBudget(seconds=0.75 * seconds * min(effective_n_jobs(-1), len(schemes)) / len(schemes))
     found = []
     with progress("auditing", total=len(schemes)) as bar:
-        for scheme, audit in nhefs_audit.audits(data, each):
+        for scheme, audit in audits(data, each):
             found.append((scheme, audit))
             advance(bar)
     sections = [AuditSection(scheme.label, audit) for scheme, audit in found]

@@ -9,18 +9,18 @@ import numpy as np
 
 from dp2erm_cvx.cli.screen import grid
 from dp2erm_cvx.datasets import NHEFS_RANGES
-from dp2erm_cvx.experiments import nhefs_settings as settings
+from dp2erm_cvx.demo import settings
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
     from dp2erm_cvx.audit.stability import StabilityAudit
+    from dp2erm_cvx.compare.noise_range import NoiseRange
     from dp2erm_cvx.data import Dataset
-    from dp2erm_cvx.experiments.nhefs_composition import PropensityNoise
-    from dp2erm_cvx.experiments.nhefs_demo import Comparison, Published
-    from dp2erm_cvx.experiments.nhefs_settings import Scheme, Spending
-    from dp2erm_cvx.experiments.noise_range import NoiseRange
+    from dp2erm_cvx.demo.comparison import Comparison, Published
+    from dp2erm_cvx.demo.composition import PropensityNoise
+    from dp2erm_cvx.demo.settings import Scheme, Spending
     from dp2erm_cvx.release import Release
 
 

@@ -53,8 +53,8 @@ def experiment(
     noise from seeded generators and release nothing.
     """
     from dp2erm_cvx.cli.screen import progress
-    from dp2erm_cvx.experiments.catalog import design_path, experiment_by_name
-    from dp2erm_cvx.experiments.engine import Store, load_design, run, run_one
+    from dp2erm_cvx.studies.catalog import design_path, experiment_by_name
+    from dp2erm_cvx.studies.engine import Store, load_design, run, run_one
 
     if variant is None and design is None:
         raise DeclarationError("choose --quick or --full, or --variant NAME, or --design FILE.toml")
@@ -102,8 +102,8 @@ def _stages(bar: Progress) -> Callable[[str, int, int], None]:
 
 def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any], folder: Path) -> None:
     from dp2erm_cvx.cli.screen import console, grid, write_text
-    from dp2erm_cvx.experiment_plots import figures_of
-    from dp2erm_cvx.experiments.engine import Listing
+    from dp2erm_cvx.plotting.catalog import figures_of
+    from dp2erm_cvx.studies.engine import Listing
 
     screen = console()
     headers, lines = chosen.summary_table(declared, table)

@@ -14,7 +14,7 @@ from dp2erm_cvx.cli.options import Number, domain_options, second_stage_options
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.experiments.plan_grid import GridRow
+    from dp2erm_cvx.compare.plan_grid import GridRow
 
 #: Settings of the first stage that may be lists.
 AXES = ("ridge", "radius", "trim")
@@ -62,7 +62,7 @@ def plan(program: str, as_json: bool, **options: Any) -> None:
         from dp2erm_cvx.cli.own_program import known_name
         from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings
         from dp2erm_cvx.cli.stages import second_stage
-        from dp2erm_cvx.experiments.plan_grid import grid_size, plan_grid
+        from dp2erm_cvx.compare.plan_grid import grid_size, plan_grid
         from dp2erm_cvx.registry import build, first_stages
 
         domain = read_domain(options)

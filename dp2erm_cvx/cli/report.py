@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, grid
-from dp2erm_cvx.experiments.noise_range import SHARE, NoiseRange, noise_range
+from dp2erm_cvx.compare.noise_range import SHARE, NoiseRange, noise_range
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.release import Perturbed
 

@@ -12,8 +12,8 @@ from typing import Any
 from dp2erm_cvx import __version__
 from dp2erm_cvx.audit.stability import Cell, StabilityAudit
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plotting.audit import shares_figure, tightness_figure
 from dp2erm_cvx.report import words
-from dp2erm_cvx.report.figures import shares_figure, tightness_figure
 
 _PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
 

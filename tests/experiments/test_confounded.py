@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx.experiments.catalog import design_path
-from dp2erm_cvx.experiments.confounded import Confounded
-from dp2erm_cvx.experiments.confounded.experiment import ConfoundedDesign
-from dp2erm_cvx.experiments.engine import load_design, run
-from dp2erm_cvx.experiments.summary import means
+from dp2erm_cvx.studies.catalog import design_path
+from dp2erm_cvx.studies.confounded import Confounded
+from dp2erm_cvx.studies.confounded.experiment import ConfoundedDesign
+from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.summary import means
 
 
 def declared(**fields):

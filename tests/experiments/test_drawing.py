@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
-from dp2erm_cvx.experiment_plots.confounded import confounded
-from dp2erm_cvx.experiment_plots.nhefs import nhefs
-from dp2erm_cvx.experiment_plots.rates import rates
-from dp2erm_cvx.experiment_plots.study import study
+from dp2erm_cvx.plotting.confounded import confounded
+from dp2erm_cvx.plotting.nhefs import nhefs
+from dp2erm_cvx.plotting.rates import rates
+from dp2erm_cvx.plotting.study import study
 
 pd = pytest.importorskip("pandas")
 agg = pytest.importorskip("matplotlib.backends.backend_agg")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.experiments.engine import Cell, Design, Experiment, cells_of, load_design, run, run_one
-from dp2erm_cvx.experiments.engine import store as engine_store
-from dp2erm_cvx.experiments.engine.sources import code_digest, digest_of
+from dp2erm_cvx.studies.engine import Cell, Design, Experiment, cells_of, load_design, run, run_one
+from dp2erm_cvx.studies.engine import store as engine_store
+from dp2erm_cvx.studies.engine.sources import code_digest, digest_of
 
 
 class Counts(Design):

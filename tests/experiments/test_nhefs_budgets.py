@@ -2,10 +2,10 @@
 
 import pytest
 
-from dp2erm_cvx.experiments.catalog import design_path
-from dp2erm_cvx.experiments.engine import load_design, run
-from dp2erm_cvx.experiments.nhefs_budgets import NhefsBudgets
-from dp2erm_cvx.experiments.nhefs_budgets.experiment import NhefsDesign
+from dp2erm_cvx.studies.catalog import design_path
+from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.nhefs_budgets import NhefsBudgets
+from dp2erm_cvx.studies.nhefs_budgets.experiment import NhefsDesign
 
 
 def test_released_effects_close_in_on_the_effect_without_noise(tmp_path):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx.experiments.catalog import design_path
-from dp2erm_cvx.experiments.engine import load_design, run
-from dp2erm_cvx.experiments.rates import Rates
-from dp2erm_cvx.experiments.rates.experiment import NONE, STRONG, RatesDesign
-from dp2erm_cvx.experiments.rates.scales import COMPARED
-from dp2erm_cvx.experiments.rates.slopes import slope
-from dp2erm_cvx.experiments.summary import means
+from dp2erm_cvx.studies.catalog import design_path
+from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.rates import Rates
+from dp2erm_cvx.studies.rates.experiment import NONE, STRONG, RatesDesign
+from dp2erm_cvx.studies.rates.scales import COMPARED
+from dp2erm_cvx.studies.rates.slopes import slope
+from dp2erm_cvx.studies.summary import means
 
 
 def test_a_slope_and_its_interval():

@@ -9,15 +9,15 @@ from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.cli.experiment import _stages
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.experiments.catalog import design_path
-from dp2erm_cvx.experiments.confounded.scenario import Strength
-from dp2erm_cvx.experiments.engine import cells_of, load_design, part_label, run
-from dp2erm_cvx.experiments.rules import PLAIN, Constants, Refused, Scheme, Weights, fitted, plan_rule
-from dp2erm_cvx.experiments.simulation import Simulation
-from dp2erm_cvx.experiments.simulation.design import SimulationDesign, Tuning
-from dp2erm_cvx.experiments.simulation.grid import Judge, all_rows
-from dp2erm_cvx.experiments.simulation.tuning import places, tune
-from dp2erm_cvx.experiments.summary import means
+from dp2erm_cvx.studies.catalog import design_path
+from dp2erm_cvx.studies.confounded.scenario import Strength
+from dp2erm_cvx.studies.engine import cells_of, load_design, part_label, run
+from dp2erm_cvx.studies.rules import PLAIN, Constants, Refused, Scheme, Weights, fitted, plan_rule
+from dp2erm_cvx.studies.simulation import Simulation
+from dp2erm_cvx.studies.simulation.design import SimulationDesign, Tuning
+from dp2erm_cvx.studies.simulation.grid import Judge, all_rows
+from dp2erm_cvx.studies.simulation.tuning import places, tune
+from dp2erm_cvx.studies.summary import means
 from tests.command_line import run as command
 
 CONSTANTS = Constants(covariate_bound=1.0, outcome_bound=2.0, arm_floor=0.25)

@@ -11,13 +11,13 @@ import pytest
 
 from dp2erm_cvx.datasets import TWINS_SHA256, read_twins, twins
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.experiments.catalog import design_path
-from dp2erm_cvx.experiments.engine import load_design, run
-from dp2erm_cvx.experiments.rules import Constants, Scheme
-from dp2erm_cvx.experiments.simulation.grid import Judge, plain_row, taken
-from dp2erm_cvx.experiments.twins import TwinsStudy
-from dp2erm_cvx.experiments.twins.experiment import TwinsDesign, _pools
-from dp2erm_cvx.experiments.twins.outcomes import Outcomes
+from dp2erm_cvx.studies.catalog import design_path
+from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.rules import Constants, Scheme
+from dp2erm_cvx.studies.simulation.grid import Judge, plain_row, taken
+from dp2erm_cvx.studies.twins import TwinsStudy
+from dp2erm_cvx.studies.twins.experiment import TwinsDesign, _pools
+from dp2erm_cvx.studies.twins.outcomes import Outcomes
 
 REAL = os.environ.get("DP2ERM_TWINS")
 LINEAR = Outcomes(

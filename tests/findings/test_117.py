@@ -5,9 +5,9 @@ import math
 import pytest
 
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.experiments.rules import Constants, Scheme, Weights
-from dp2erm_cvx.experiments.rules.fit import effective_share
 from dp2erm_cvx.stability import ipw_logistic, paper_ipw_logistic
+from dp2erm_cvx.studies.rules import Constants, Scheme, Weights
+from dp2erm_cvx.studies.rules.fit import effective_share
 
 N, M = 400, math.sqrt(10)
 

@@ -7,9 +7,9 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability
+from dp2erm_cvx.compare.reference_audits import first_stage
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.experiments.reference_audits import first_stage
 from dp2erm_cvx.program import (
     FactoredKernelModel,
     Gaussian,

@@ -12,7 +12,7 @@ from dp2erm_cvx.audit.blackbox.events import Choice, Event, Outcomes
 from dp2erm_cvx.audit.blackbox.result import BlackBoxAudit, Counted
 from dp2erm_cvx.audit.blackbox.runs import Runner, run_all
 from dp2erm_cvx.audit.blackbox.scores import FAMILIES, scores
-from dp2erm_cvx.audit.result import Direction
+from dp2erm_cvx.audit.density.result import Direction
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import whole_workers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dp2erm_cvx.audit.result import Direction
+from dp2erm_cvx.audit.density.result import Direction
 
 
 @dataclass(frozen=True)

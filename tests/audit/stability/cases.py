@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.experiments.reference_audits import entropy, first_stage, ipw
+from dp2erm_cvx.compare.reference_audits import entropy, first_stage, ipw
 
 INF = math.inf
 

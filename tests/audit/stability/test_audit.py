@@ -19,8 +19,8 @@ from dp2erm_cvx.audit.stability import (
     climb,
     replay,
 )
+from dp2erm_cvx.compare.reference_audits import wrong_bounds
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
-from dp2erm_cvx.experiments.reference_audits import wrong_bounds
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import ipw_logistic, logistic
 from tests.audit.stability.cases import INF, first_stage, ipw

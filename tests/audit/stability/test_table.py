@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dp2erm_cvx.audit.stability import ResolveBudget
-from dp2erm_cvx.experiments import reference_audits as reference
+from dp2erm_cvx.compare import reference_audits as reference
 
 #: Neighbors per row: 32 rows in about five minutes.
 NEIGHBORS = 80_000

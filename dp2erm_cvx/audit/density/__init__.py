@@ -1,0 +1,17 @@
+"""The exact density of a release on two neighbors, against its guarantee."""
+
+from dp2erm_cvx.audit.density.audit import audit_density
+from dp2erm_cvx.audit.density.hockey_stick import HockeyStick
+from dp2erm_cvx.audit.density.pair_file import replay_pair
+from dp2erm_cvx.audit.density.pair_search import PairSearch, search_pairs
+from dp2erm_cvx.audit.density.result import DensityAudit, Direction
+
+__all__ = [
+    "DensityAudit",
+    "Direction",
+    "HockeyStick",
+    "PairSearch",
+    "audit_density",
+    "replay_pair",
+    "search_pairs",
+]

@@ -1,0 +1,128 @@
+"""From a model and two datasets to the two laws of its release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.audit.density.composed import Conditional, JointLaw
+from dp2erm_cvx.audit.density.law import Law
+from dp2erm_cvx.audit.density.objective import Coordinates, ObjectiveLaw, SquaredLaw
+from dp2erm_cvx.audit.density.output import MeanLaw
+from dp2erm_cvx.calibration import OutputCalibration
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
+from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.perturbation import solve_weights
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.program import (
+    Instance,
+    LeastSquaresModel,
+    LogisticModel,
+    PrivateFirstStage,
+    SecondStage,
+    WeightedLeastSquares,
+)
+
+
+def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tuple[Law, Law]:
+    """The laws of what ``model`` releases from two datasets, under ``plan``.
+
+    Raises CertificateError where the weights are not certified, DeclarationError where a stage has no density
+    that is known here.
+    """
+    records = [model.domain.records(data.X, data.a, data.y) for data in datasets]
+    first, second = model.resolved_first_stage(), model.resolved_second_stage()
+    program = second.unconstrained() if plan.unconstrained else second
+    if plan.propensity is None:
+        weights = [_certified_weights(model, found) for found in records]
+        make = _second_stage(program, plan, records, [value for value, _ in weights])
+        one, other = (make(found, *weight) for found, weight in zip(records, weights, strict=True))
+        return one, other
+    if not isinstance(first, PrivateFirstStage):
+        raise DeclarationError(f"{first.name}: the plan has noise for a first stage that takes none")
+    fits = [_logistic(first, found, plan.propensity.gamma) for found in records]
+    unperturbed = [fit.output(np.zeros(fit.dimension)) for fit in fits]
+    make = _second_stage(program, plan, records, unperturbed)
+    coordinates = Coordinates(fits[0].penalty, _step(*fits))
+    one, other = (
+        JointLaw(ObjectiveLaw(fit, plan.propensity, coordinates), Conditional(_Given(fit, found, make).law))
+        for fit, found in zip(fits, records, strict=True)
+    )
+    return one, other
+
+
+#: Records, weights (n,) and a bound on their l1 error to the law of theta.
+_Make = Callable[[Records, Array, float], Law]
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """The second stage of one dataset, given a coefficient."""
+
+    fit: LogisticModel
+    records: Records
+    make: _Make
+
+    def law(self, coefficient: Array) -> Law:
+        rounding = self.fit.output_radius(coefficient, 0.0)
+        return self.make(self.records, self.fit.output(coefficient), rounding)
+
+
+def _second_stage(program: SecondStage, plan: Plan, records: list[Records], weights: list[Array]) -> _Make:
+    calibration = plan.calibration
+    if isinstance(calibration, OutputCalibration):
+
+        def mean(found: Records, weight: Array, error: float) -> Law:
+            smooth = _squared(program.instance(found, weight, gamma=0.0))
+            return MeanLaw(smooth, calibration, error)
+
+        return mean
+    gamma = calibration.gamma
+    models = [
+        _squared(program.instance(found, weight, gamma=gamma))
+        for found, weight in zip(records, weights, strict=True)
+    ]
+    coordinates = Coordinates(models[0].penalty, _step(*models))
+
+    def minimizer(found: Records, weight: Array, error: float) -> Law:
+        smooth = _squared(program.instance(found, weight, gamma=gamma))
+        return SquaredLaw(smooth, calibration, coordinates, error)
+
+    return minimizer
+
+
+def _step(one: LeastSquaresModel | LogisticModel, other: LeastSquaresModel | LogisticModel) -> float:
+    # one step for both datasets, of the size at which theta and its multiplier weigh the same
+    return 1.0 / math.sqrt(one.smoothness * other.smoothness)
+
+
+def _certified_weights(model: PrivateTwoStageERM, records: Records) -> tuple[Array, float]:
+    tolerance = public_number("tolerance", model.tolerance, above=0)
+    try:
+        solution = solve_weights(model.resolved_first_stage().instance(records), model.solver, tolerance)
+    except (InfeasibleError, SolverError) as error:  # a search over pairs goes on without this one
+        raise CertificateError(str(error)) from None
+    return solution.value, solution.certificate.output_radius
+
+
+def _logistic(first: PrivateFirstStage, records: Records, gamma: float) -> LogisticModel:
+    model = first.perturbed(records, gamma, np.zeros(records.X.shape[1])).model
+    if not isinstance(model, LogisticModel):
+        raise DeclarationError(f"{first.name}: audit_density knows the density of a logistic first stage")
+    return model
+
+
+def _squared(instance: Instance) -> LeastSquaresModel:
+    if not isinstance(instance.program, WeightedLeastSquares) or not isinstance(
+        instance.model, LeastSquaresModel
+    ):
+        raise DeclarationError(
+            f"{instance.program.name}: audit_density needs weighted least squares with an elastic net"
+        )
+    return instance.model

@@ -1,0 +1,133 @@
+"""A grid of declarations: what each would cost in accuracy, before any budget is spent."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.calibration import Noise, OutputCalibration, PlanRow, predicted_error
+from dp2erm_cvx.compare.noise_range import noise_range
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.plan import Arithmetic, Method, Plan, make_plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import FirstStage, SecondStage, WeightedLeastSquares
+from dp2erm_cvx.two_stage import TOLERANCE
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """A planned release; ``row`` holds its settings and results, nan where the program lacks a setting.
+
+    ``spread`` is the half width of the 2.5-97.5 % range of the second stage's noise, in units of theta: of
+    the effect where the program has one for everybody, else of the median coordinate. ``shrinkage`` is the
+    mean share by which gamma pulls theta toward 0. ``automatic`` names the theorem that calibration =
+    "auto" would follow.
+    """
+
+    row: PlanRow
+    spread: float | None = None
+    shrinkage: float | None = None
+    automatic: str | None = None
+
+
+def grid_size(*axes: Sequence[object]) -> int:
+    """Number of rows."""
+    return math.prod(len(axis) for axis in axes)
+
+
+def plan_grid(
+    program: str,
+    settings: Mapping[str, Any],
+    second: SecondStage,
+    domain: Domain,
+    n_features: int,
+    *,
+    n_samples: Sequence[int],
+    grid: Mapping[str, Sequence[float]],
+    epsilon: Sequence[float],
+    delta: float = 0.0,
+    method: Method | str = Method.AUTO,
+    noise: Noise | str = Noise.GAMMA,
+) -> Iterator[GridRow]:
+    """Rows over n, every setting of ``grid`` (ridge, radius, trim) and epsilon, the last innermost.
+
+    A private first stage is paid from the same epsilon; its noise is not part of the prediction.
+    Raises DeclarationError at the first row whose setting is not valid in itself.
+    """
+    for n, values, level in itertools.product(n_samples, itertools.product(*grid.values()), epsilon):
+        chosen = dict(zip(grid, values, strict=True))
+        first = registry.build(registry.first_stages(), program, **settings, **chosen).resolve(domain)
+        shown: dict[str, float] = {
+            name: float(getattr(first, name, math.nan)) for name in ("ridge", "radius", "trim")
+        }
+        row = PlanRow(n, shown["ridge"], shown["radius"], shown["trim"], level, delta)
+        budget = Budget(level, delta)
+        automatic = _tried(first, second, domain, n, n_features, budget, Method.AUTO, noise)
+        made = automatic
+        if method != Method.AUTO:
+            made = _tried(first, second, domain, n, n_features, budget, method, noise)
+        auto = automatic.calibration.theorem if isinstance(automatic, Plan) else None
+        if isinstance(made, str):
+            yield GridRow(dataclasses.replace(row, refusal=made), automatic=auto)
+            continue
+        yield GridRow(_planned(row, made, n), *_spread(made, second, domain, n, n_features), auto)
+
+
+def _tried(
+    first: FirstStage,
+    second: SecondStage,
+    domain: Domain,
+    n: int,
+    n_features: int,
+    budget: Budget,
+    method: Method | str,
+    noise: Noise | str,
+) -> Plan | str:
+    try:
+        return make_plan(
+            first,
+            second,
+            domain,
+            n,
+            n_features,
+            budget,
+            method=method,
+            noise=noise,
+            weight_error=TOLERANCE * n,
+            arithmetic=Arithmetic.AUTO,
+        )
+    except CalibrationError as error:
+        return str(error)
+
+
+def _planned(row: PlanRow, made: Plan, n: int) -> PlanRow:
+    calibration = made.calibration
+    output = isinstance(calibration, OutputCalibration)
+    # the Hessian of (z - theta)^2 is 2 whatever the data: public strong convexity
+    curvature = made.loss.strong_convexity + (2.0 if made.loss.is_mean else 0.0)
+    return dataclasses.replace(
+        row,
+        V=made.bound.V,
+        theorem=calibration.theorem,
+        scale=calibration.scale,
+        gamma=0.0 if isinstance(calibration, OutputCalibration) else calibration.gamma,
+        noise=calibration.expected_noise / (1 if output else n),
+        predicted_error=predicted_error(calibration, made.loss, n, strong_convexity=curvature),
+    )
+
+
+def _spread(
+    made: Plan, second: SecondStage, domain: Domain, n: int, n_features: int
+) -> tuple[float | None, float | None]:
+    if not isinstance(second, WeightedLeastSquares):
+        return None, None
+    moved = noise_range(second, domain, made.calibration, n_samples=n, n_features=n_features, grid=made.grid)
+    return float(np.median(moved.half_width)) if moved.effect is None else moved.effect, moved.shrinkage

@@ -1,0 +1,1 @@
+"""What ``dp2erm demo`` computes on the embedded NHEFS data."""

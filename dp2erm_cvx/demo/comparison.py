@@ -1,0 +1,176 @@
+"""The demonstration on NHEFS: private effects and rules beside non-private comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.compare.certify import Row, certificates
+from dp2erm_cvx.compare.noise_range import NoiseRange, noise_range
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.demo import settings
+from dp2erm_cvx.demo.settings import Scheme, Spending
+from dp2erm_cvx.diagnostics import BalanceTable
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.program import WeightedLeastSquares
+from dp2erm_cvx.release import Release
+from dp2erm_cvx.two_stage import TwoStageERM
+
+#: Covariates whose squares the textbook adds.
+SQUARED = ("age", "wt71", "smokeintensity", "smokeyrs")
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A release, the public range of its noise, and what the private estimator recommends (n,)."""
+
+    spending: Spending
+    release: Release
+    noise: NoiseRange
+    recommended: NDArray[np.int64]
+
+    @property
+    def effect(self) -> float:
+        """The effect that was released."""
+        return effect_of(self.release.theta)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """One first stage: its releases beside the non-private fit at the same ridge, which is not private.
+
+    ``stability`` is the bound V. ``theta`` and ``recommended`` are those of the non-private fit, without
+    noise and gamma; ``balance`` is not private either.
+    """
+
+    scheme: Scheme
+    stability: float
+    theta: tuple[float, ...]
+    recommended: NDArray[np.int64]
+    balance: BalanceTable
+    published: tuple[Published, ...]
+
+    @property
+    def effect(self) -> float:
+        """The non-private effect."""
+        return effect_of(self.theta)
+
+
+def effect_of(theta: Sequence[float]) -> float:
+    """theta_1 - theta_0 of arm means; theta itself of the plug-in."""
+    return theta[0] if len(theta) == 1 else theta[1] - theta[0]
+
+
+class Seeds:
+    """One seed after another, or the operating system's entropy every time if there is no first one."""
+
+    def __init__(self, first: int | None) -> None:
+        self._next = first
+
+    def __call__(self) -> int | None:
+        """The next seed."""
+        seed = self._next
+        self._next = None if seed is None else seed + 1
+        return seed
+
+
+def compare(
+    data: Dataset,
+    domain: Domain,
+    schemes: Iterable[Scheme],
+    second: WeightedLeastSquares,
+    spending: Sequence[Spending],
+    seeds: Seeds,
+) -> Iterator[Comparison]:
+    """Release theta once for every scheme and budget. Every release is a separate one from the same data."""
+    for scheme in schemes:
+        plain = TwoStageERM(domain, scheme.program, second).fit(data.X, data.a, data.y)
+        published = tuple(_publish(data, domain, scheme, second, one, seeds()) for one in spending)
+        yield Comparison(
+            scheme=scheme,
+            stability=scheme.program.stability(data.n_samples, domain).V,
+            theta=tuple(float(value) for value in plain.theta_),
+            recommended=plain.predict(data.X),
+            balance=plain.workings_.balance(),
+            published=published,
+        )
+
+
+def _publish(
+    data: Dataset,
+    domain: Domain,
+    scheme: Scheme,
+    second: WeightedLeastSquares,
+    spending: Spending,
+    seed: int | None,
+) -> Published:
+    model = PrivateTwoStageERM(
+        domain,
+        spending.budget,
+        scheme.program,
+        second,
+        calibration=spending.calibration,
+        noise=spending.noise,
+        seed=seed,
+    )
+    model.fit(data.X, data.a, data.y)
+    n, k = data.X.shape
+    plan = model.plan(n, k)
+    moved = noise_range(second, domain, plan.calibration, n_samples=n, n_features=k, grid=plan.grid)
+    return Published(spending, model.release_, moved, model.predict(data.X))
+
+
+def effects(data: Dataset, seeds: Seeds) -> Iterator[Comparison]:
+    """The average effect by arm means, for every scheme and budget."""
+    yield from compare(
+        data,
+        settings.effect_domain(),
+        settings.schemes(),
+        settings.arm_means(),
+        settings.EFFECT_SPENDING,
+        seeds,
+    )
+
+
+def rules(data: Dataset, seeds: Seeds) -> Iterator[Comparison]:
+    """The treatment rule, for no weighting and the milder scheme of each family."""
+    chosen = [scheme for k, scheme in enumerate(settings.schemes()) if k in (0, 1, 3)]
+    yield from compare(data, settings.rule_domain(), chosen, settings.rule(), settings.RULE_SPENDING, seeds)
+
+
+def certificate_rows(data: Dataset, solvers: Sequence[str]) -> Iterator[list[Row]]:
+    """Every scheme with every solver."""
+    domain = settings.effect_domain()
+    records = domain.records(data.X, data.a, data.y)
+    for scheme in settings.schemes():
+        yield certificates(scheme.label, scheme.program.instance(records), solvers)
+
+
+def naive_effect(data: Dataset) -> float:
+    """Difference of the two arms' mean outcomes. Not private."""
+    return float(data.y[data.a == 1].mean() - data.y[data.a == 0].mean())
+
+
+def textbook_effect(data: Dataset) -> float:
+    """The textbook's estimate. Not private.
+
+    Inverse propensity weights from a logistic regression without ridge or trim, on the unclipped covariates
+    and the squares of :data:`SQUARED`; difference of the two weighted means (Hernan & Robins, What If,
+    chapter 12).
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    squares = [data.columns.index(name) for name in SQUARED]
+    X = np.hstack([data.X, data.X[:, squares] ** 2])
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    fitted = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=200).fit(X, data.a)
+    treated = fitted.predict_proba(X)[:, 1]
+    means = [
+        np.average(data.y[data.a == arm], weights=1 / share[data.a == arm])
+        for arm, share in ((0, 1 - treated), (1, treated))
+    ]
+    return float(means[1] - means[0])

@@ -1,0 +1,76 @@
+"""What the choice of calibration buys on NHEFS: one weighting, calibrated in three ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.calibration import calibrate_paper
+from dp2erm_cvx.compare.noise_range import NoiseRange, noise_range
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.demo import settings
+from dp2erm_cvx.demo.comparison import Comparison, Seeds, compare
+from dp2erm_cvx.diagnostics import balance_table
+from dp2erm_cvx.mechanism import draw
+from dp2erm_cvx.plan import make_plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.solve import solve
+
+
+def composed(data: Dataset, seeds: Seeds) -> tuple[Comparison, Comparison]:
+    """Effects from a private propensity (Theorem 9): by arm means, and by the plug-in (Theorem 8)."""
+    domain, schemes = settings.effect_domain(), [settings.composed_scheme()]
+    means = next(compare(data, domain, schemes, settings.arm_means(), settings.COMPOSED_SPENDING, seeds))
+    plug_in = next(compare(data, domain, schemes, settings.plug_in(), settings.OUTPUT_SPENDING, seeds))
+    return means, plug_in
+
+
+@dataclass(frozen=True)
+class PropensityNoise:
+    """What the noise in a private propensity does to the fit: mean and standard deviation of the effect.
+
+    ``imbalance`` is the mean absolute standardized difference. Not private.
+    """
+
+    effect: float
+    deviation: float
+    imbalance: float
+
+
+def propensity_noise(data: Dataset, budget: Budget, draws: int = 40) -> PropensityNoise:
+    """Simulate the first stage of :func:`composed` with seeded noise, and no noise after it. Not private."""
+    domain, second = settings.effect_domain(), settings.arm_means()
+    first = settings.composed_scheme().program.resolve(domain)
+    assert isinstance(first, PrivateFirstStage)
+    records = domain.records(data.X, data.a, data.y)
+    calibration = make_plan(first, second, domain, data.n_samples, data.X.shape[1], budget).propensity
+    assert calibration is not None
+    effect, imbalance = [], []
+    for seed in range(draws):
+        noise = draw(calibration, seed=seed)
+        weights = solve(first.perturbed(records, calibration.gamma, noise)).value
+        control, treated = (
+            np.average(records.y[records.a == arm], weights=weights[records.a == arm]) for arm in (0, 1)
+        )
+        balance = balance_table(records.covariates, records.a, weights, data.columns)
+        effect.append(treated - control)
+        imbalance.append(np.mean(np.abs(balance.smd_after)))
+    return PropensityNoise(float(np.mean(effect)), float(np.std(effect)), float(np.mean(imbalance)))
+
+
+def paper_noise(n_samples: int, n_features: int, budget: Budget) -> tuple[float, NoiseRange]:
+    """V and the noise by the paper's calibration of the last scheme, from public quantities.
+
+    The paper's proposition does not cover the trim, so the universal corollary is what it offers.
+    """
+    domain, second = settings.effect_domain(), settings.arm_means()
+    w_max = settings.schemes()[-1].program.stability(n_samples, domain).w_max
+    bound = stability.universal_corollary(n_samples, w_max)
+    loss = second.constants(domain, n_features)
+    assert loss.gradient_bound is not None
+    calibration = calibrate_paper(bound, loss, n_samples, budget, gradient_bound=loss.gradient_bound)
+    moved = noise_range(second, domain, calibration, n_samples=n_samples, n_features=n_features)
+    return bound.V, moved

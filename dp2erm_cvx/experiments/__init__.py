@@ -1,1 +1,0 @@
-"""Experiments: functions that return plain tables. Nothing is printed or drawn here."""

@@ -1,0 +1,27 @@
+"""Experiments as cells: declared in TOML, each with a seed of its own, kept on disk as they finish.
+
+An experiment states a design (a frozen pydantic model), the keys of its cells, and a function from one cell
+to rows of plain values; what cells share, such as tuned settings, it states in parts, which are kept as cells
+are. Everything else is here: reading the design, running cells on any number of workers, going on after a
+kill, and one table of all rows that depends on the design alone.
+"""
+
+from dp2erm_cvx.studies.engine.cell import Cell, Experiment, Listing, Part, Row, cells_of, part_label
+from dp2erm_cvx.studies.engine.design import Design, load_design
+from dp2erm_cvx.studies.engine.run import run, run_one
+from dp2erm_cvx.studies.engine.store import Store
+
+__all__ = [
+    "Cell",
+    "Design",
+    "Experiment",
+    "Listing",
+    "Part",
+    "Row",
+    "Store",
+    "cells_of",
+    "load_design",
+    "part_label",
+    "run",
+    "run_one",
+]

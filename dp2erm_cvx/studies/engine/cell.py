@@ -1,0 +1,118 @@
+"""The unit of work of an experiment, and what an experiment has to state."""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from dp2erm_cvx.studies.engine.design import Design
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: One line of a results table.
+Row = dict[str, str | int | float | bool | None]
+
+#: Names a part of what cells share, such as ``("linear", "IPW", "sharp")``.
+Part = tuple[str, ...]
+
+D = TypeVar("D", bound=Design)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``key`` names it within its experiment, such as ``{"scenario": "linear", "replicate": 3}``."""
+
+    key: Mapping[str, str | int | float]
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """The key as text: ``scenario=linear,replicate=3``."""
+        return ",".join(f"{name}={value}" for name, value in self.key.items())
+
+    @property
+    def entropy(self) -> list[int]:
+        """What its generators are seeded with: the experiment's seed and the label."""
+        digest = hashlib.sha256(self.label.encode()).digest()
+        return [self.seed, int.from_bytes(digest[:8], "big")]
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        """A generator of its own for each purpose, so that one more draw here changes nothing elsewhere."""
+        own = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "big")
+        return np.random.default_rng([*self.entropy, own])
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table below the summary; the first ``text_columns`` are text."""
+
+    title: str
+    headers: list[str]
+    lines: list[list[str]]
+    text_columns: int = 1
+
+
+class Experiment(abc.ABC, Generic[D]):
+    """What is computed. Instances hold nothing: they are sent to workers."""
+
+    #: As on the command line.
+    name: ClassVar[str]
+    #: One line for ``--help``.
+    summary: ClassVar[str]
+    #: Columns of the summary that hold text.
+    text_columns: ClassVar[int] = 1
+    #: What the parts are, for the progress bar.
+    parts_are: ClassVar[str] = "shared parts"
+    #: The model that the TOML design is read into.
+    design: type[D]
+
+    @abc.abstractmethod
+    def keys(self, design: D) -> Iterable[Mapping[str, str | int | float]]:
+        """The cells, in the order of the table."""
+
+    def opened(self, design: D) -> D:
+        """The design with what its files say, before a folder is made. Raises DataError."""
+        return design
+
+    def parts(self, design: D) -> Iterable[Part]:
+        """What cells share, such as tuned settings: each part is computed once, before the cells."""
+        return ()
+
+    def needs(self, design: D, cell: Cell) -> Iterable[Part]:
+        """The parts that one cell reads."""
+        return self.parts(design)
+
+    def share(self, design: D, part: Part) -> Any:
+        """A part in plain JSON types: a function of the arguments alone."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def summary_table(self, design: D, table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+        """Headers and lines of a short table for the screen; the first :attr:`text_columns` are text."""
+
+    def listings(self, design: D, table: pd.DataFrame, shared: Mapping[str, Any]) -> list[Listing]:
+        """What else the reader of the summary should see, such as the constants in force."""
+        return []
+
+    @abc.abstractmethod
+    def rows(self, design: D, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+        """The rows of one cell: a function of the arguments alone. ``shared`` has its parts by label."""
+
+
+def part_label(part: Part) -> str:
+    """A part as text: ``linear/IPW/sharp``."""
+    return "/".join(part)
+
+
+def cells_of(experiment: Experiment[D], design: D) -> list[Cell]:
+    """All cells. Raises ValueError where two have the same label."""
+    cells = [Cell(key, design.seed) for key in experiment.keys(design)]
+    if len({cell.label for cell in cells}) != len(cells):
+        raise ValueError(f"{experiment.name}: two cells have the same key")
+    return cells

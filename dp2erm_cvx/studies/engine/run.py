@@ -1,0 +1,83 @@
+"""Run the cells that are missing, on any number of workers, and collect the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.parallel import run_tasks
+from dp2erm_cvx.studies.engine.cell import Cell, Experiment, Row, cells_of
+from dp2erm_cvx.studies.engine.design import Design
+from dp2erm_cvx.studies.engine.shared import Progress, share_missing
+from dp2erm_cvx.studies.engine.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+D = TypeVar("D", bound=Design)
+
+
+def run(
+    experiment: Experiment[D],
+    design: D,
+    folder: str | Path,
+    *,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """Run what is missing in ``folder`` and return the table of all rows, also in ``results.parquet``.
+
+    The table depends on the design alone: not on the workers, nor on how often the run was stopped.
+    ``progress`` is called with what is counted, how many of it are done, and their number: first the parts
+    that cells share, then the cells. Raises what :class:`Store` does, DataError where a file of the design
+    cannot be read, DeclarationError for an invalid number of workers.
+    """
+    design = experiment.opened(design)
+    store = Store(folder, experiment.name, design)
+    cells = cells_of(experiment, design)
+    missing = [cell for cell in cells if not store.done(cell)]
+    shared = share_missing(experiment, design, missing, store, workers=workers, progress=progress)
+    tell = progress or _untold
+    done = len(cells) - len(missing)
+    tell("cells", done, len(cells))
+    tasks = [(experiment, design, cell, shared) for cell in missing]
+    for cell, rows in zip(missing, run_tasks(_rows, tasks, workers=workers), strict=True):
+        store.keep(cell, rows)
+        done += 1
+        tell("cells", done, len(cells))
+    return store.collect(cells)
+
+
+def run_one(
+    experiment: Experiment[D],
+    design: D,
+    label: str,
+    *,
+    folder: str | Path | None = None,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """The rows of the cell with this label, by itself. Raises DeclarationError where there is none.
+
+    Of what cells share, only its own parts are computed. They are taken from ``folder`` where a run of the
+    same design has kept them.
+    """
+    design = experiment.opened(design)
+    cells = {cell.label: cell for cell in cells_of(experiment, design)}
+    if label not in cells:
+        raise DeclarationError(f"cell {label!r}: there is none; the first is {next(iter(cells))!r}")
+    known = folder is not None and (Path(folder) / "design.json").exists()
+    store = Store(folder, experiment.name, design) if known and folder is not None else None
+    cell = cells[label]
+    shared = share_missing(experiment, design, [cell], store, workers=workers, progress=progress)
+    return _rows(experiment, design, cell, shared)
+
+
+def _rows(experiment: Experiment[D], design: D, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+    return experiment.rows(design, cell, shared)
+
+
+def _untold(what: str, done: int, total: int) -> None:
+    """No one watches."""

@@ -1,0 +1,127 @@
+"""Finished cells on disk: a kill loses at most the cells that were running."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dp2erm_cvx import __version__
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.studies.engine.cell import Cell, Row
+from dp2erm_cvx.studies.engine.design import Design
+from dp2erm_cvx.studies.engine.sources import code_digest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What a folder is marked with, and what it is where that differs.
+_MARKS = {
+    "experiment": "another experiment",
+    "digest": "another design",
+    "version": "another version of the code",
+    "code": "another version of the code",
+}
+
+
+class Store:
+    """A folder with the rows of every finished cell, for one design and one state of the code.
+
+    Raises DeclarationError where pandas or pyarrow is missing or the folder cannot be made, DataError where
+    it holds the cells of another design or of other code: their rows would be mixed with new ones.
+    """
+
+    def __init__(self, folder: str | Path, name: str, design: Design) -> None:
+        try:
+            import pandas
+            from pyarrow import parquet
+        except ImportError:
+            raise DeclarationError("results need pandas and pyarrow: install dp2erm-cvx[data]") from None
+        self._pandas, self._parquet = pandas, parquet
+        self.folder = Path(folder)
+        self.cells = self.folder / "cells"
+        try:
+            self.cells.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DeclarationError(f"{folder}: cannot be made: {error.strerror or error}") from None
+        label = {
+            "experiment": name,
+            "version": __version__,
+            "digest": design.digest(),
+            "code": code_digest(),
+        }
+        marker = self.folder / "design.json"
+        known = _marks(marker)
+        if known is not None or any(self.cells.iterdir()):
+            for key, what in _MARKS.items():
+                if known is None or known.get(key) != label[key]:
+                    what = "nobody knows what, for want of design.json" if known is None else what
+                    advice = "choose another folder (--output-dir) or delete this one"
+                    raise DataError(f"{folder}: holds cells of {what}: {advice}")
+        else:
+            full = {**label, "design": design.model_dump(mode="json")}
+            self._replace(marker, (json.dumps(full, indent=2) + "\n").encode())
+
+    def shared(self) -> dict[str, Any]:
+        """The finished parts of what cells share, by label. A file that was damaged is as none."""
+        try:
+            found = json.loads((self.folder / "shared.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def keep_shared(self, shared: dict[str, Any]) -> None:
+        """Keep the parts that are finished, in plain JSON types, beside those of any other run."""
+        together = {**self.shared(), **shared}
+        self._replace(self.folder / "shared.json", (json.dumps(together, indent=2) + "\n").encode())
+
+    def done(self, cell: Cell) -> bool:
+        """Whether the rows of a cell are here. A file that a power failure damaged is as none."""
+        try:
+            self._parquet.read_metadata(self._path(cell))
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def keep(self, cell: Cell, rows: list[Row]) -> None:
+        """Keep the rows of a cell, whole or not at all."""
+        path = self._path(cell)
+        part = _part(path)
+        self._pandas.DataFrame([{**cell.key, **row} for row in rows]).to_parquet(part, index=False)
+        os.replace(part, path)
+
+    def collect(self, cells: Iterable[Cell]) -> pd.DataFrame:
+        """One table of all rows in the order of the cells, written to ``results.parquet``."""
+        frames = [self._pandas.read_parquet(self._path(cell)) for cell in cells]
+        table = self._pandas.concat(frames, ignore_index=True)
+        path = self.folder / "results.parquet"
+        part = _part(path)
+        table.to_parquet(part, index=False)
+        os.replace(part, path)
+        return table
+
+    def _path(self, cell: Cell) -> Path:
+        return self.cells / f"{hashlib.sha256(cell.label.encode()).hexdigest()[:24]}.parquet"
+
+    @staticmethod
+    def _replace(path: Path, content: bytes) -> None:
+        part = _part(path)
+        part.write_bytes(content)
+        os.replace(part, path)
+
+
+def _part(path: Path) -> Path:
+    # of this process alone: another may work in the same folder
+    return path.with_name(f"{path.name}.{os.getpid()}.part")
+
+
+def _marks(marker: Path) -> dict[str, Any] | None:
+    """What a folder is marked with; None if nothing that can be read."""
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,460 @@
+"""The black-box audit: its bound is right, it finds what is wrong, and it takes whatever comes out."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from scipy import stats
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit.blackbox import audit_blackbox
+from dp2erm_cvx.audit.blackbox.binomial import EpsilonBound, lower, upper
+from dp2erm_cvx.audit.blackbox.outcome import lowest_bits, of_exception, of_output
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.program import WholeSpace
+from tests.audit.density.test_bugs import HalfTheNoise, HardlyAnyGamma
+from tests.audit.pairs import aligned, lone
+from tests.audit.plant import halved, plant, used_twice
+
+CONTINUOUS = ("values", "tails", "learned")  # floating-point noise does leak through its lowest bits
+
+
+def audit(mechanism, first=0, second=1, epsilon=1.0, **settings):
+    chosen = {"seed": 0, "runs": 1000, "takes_rng": True, **settings}
+    return audit_blackbox(mechanism, first, second, epsilon=epsilon, **chosen)
+
+
+def laplace(scale):
+    return lambda x, rng: x + rng.laplace(scale=scale)
+
+
+def response(x, rng, epsilon=1.0):
+    """Tell the truth about a bit with probability exp(epsilon) / (1 + exp(epsilon))."""
+    return x if rng.random() < 1 / (1 + math.exp(-epsilon)) else 1 - x
+
+
+def geometric(x, rng, epsilon=1.0):
+    p = -math.expm1(-epsilon)
+    return int(x + rng.geometric(p) - rng.geometric(p))
+
+
+# the bound
+
+
+@pytest.mark.parametrize("runs", [1, 7, 400])
+@pytest.mark.parametrize("risk", [1e-6, 0.0025, 0.3])
+def test_bounds_of_a_probability_are_those_of_clopper_and_pearson(runs, risk):
+    hits = np.unique(np.linspace(0, runs, 5).astype(int))
+    for k, low, high in zip(hits, lower(hits, runs, risk), upper(hits, runs, risk), strict=True):
+        for side, found in (("greater", low), ("less", high)):
+            test = stats.binomtest(int(k), runs, alternative=side)
+            known = test.proportion_ci(confidence_level=1 - risk, method="exact")
+            wanted = known.low if side == "greater" else known.high
+            assert found == pytest.approx(wanted, rel=1e-8, abs=2e-10)
+        # what the definition asks for
+        assert stats.binom.sf(k - 1, runs, low) <= risk or k == 0
+        assert stats.binom.cdf(k, runs, high) <= risk or k == runs
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.1])
+@pytest.mark.parametrize("risk", [0.0025, 0.25])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 4.0])
+def test_the_bound_is_wrong_as_rarely_as_it_says(epsilon, risk, delta):
+    """The exact probability, for the mechanism whose event leaks all of (epsilon, delta)."""
+    runs = 150
+    q = (1 - delta) / (1 + math.exp(epsilon))
+    p = math.exp(epsilon) * q + delta
+    bound = EpsilonBound(runs, delta, risk)
+    k, other = (grid.ravel() for grid in np.meshgrid(np.arange(runs + 1), np.arange(runs + 1)))
+    chance = stats.binom.pmf(k, runs, p) * stats.binom.pmf(other, runs, q)
+    wrong = float(chance[bound(k, other) > epsilon * (1 + 1e-9) + 1e-12].sum())
+    assert wrong <= 2 * risk
+    if epsilon == 1.0 and risk == 0.25:
+        assert wrong > 0.02  # not by being far too low
+
+
+def test_no_counts_exceed_the_ceiling():
+    bound = EpsilonBound(60, 0.05, 0.01)
+    counts = np.arange(61)
+    assert max(float(np.max(bound(counts, np.full(61, other)))) for other in counts) == bound.ceiling
+    p, q = 0.01 ** (1 / 60), 1 - 0.01 ** (1 / 60)
+    assert bound.ceiling == pytest.approx(math.log((p - 0.05) / q), rel=1e-6)
+
+
+# known mechanisms
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "events"),
+    [
+        (laplace(1.0), CONTINUOUS),
+        (response, ("values", "tails", "learned", "bits")),
+        (geometric, ("values", "tails")),
+    ],
+    ids=["laplace", "response", "geometric"],
+)
+def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events):
+    found = [audit(mechanism, seed=seed, runs=240, events=events) for seed in range(40)]
+    assert sum(one.exceeds for one in found) <= 1
+    # and yet it sees that something leaks
+    assert np.mean([one.epsilon_low for one in found]) > 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("confidence", [0.99, 0.6])
+@pytest.mark.parametrize(
+    "mechanism", [laplace(1.0), response, geometric], ids=["laplace", "response", "geometric"]
+)
+def test_false_alarms_are_as_rare_as_they_should_be(mechanism, confidence):
+    repetitions = 300
+    alarms = sum(
+        audit(mechanism, seed=seed, runs=200, events=CONTINUOUS, confidence=confidence).exceeds
+        for seed in range(repetitions)
+    )
+    assert alarms <= stats.binom.ppf(0.999, repetitions, 1 - confidence)
+
+
+def test_half_the_noise_is_found():
+    for seed in range(10):
+        found = audit(laplace(0.5), seed=seed, events=CONTINUOUS)
+        assert found.exceeds
+        assert found.epsilon_low <= 2.0
+    assert "VIOLATED" in str(found)
+    assert not found.private
+
+
+def test_epsilon_0_is_a_guarantee():
+    assert not audit(lambda x, rng: rng.normal(), epsilon=0.0).exceeds
+    assert audit(laplace(0.5), epsilon=0.0).exceeds
+
+
+def test_delta_is_taken_off():
+    def sometimes(x, rng):
+        return x if rng.random() < 0.2 else 0.5
+
+    assert audit(sometimes, epsilon=1.0, delta=0.05).exceeds
+    assert not audit(sometimes, epsilon=1.0, delta=0.2).exceeds
+
+
+def test_noise_of_naive_floating_point_leaks_through_the_lowest_bits():
+    """Half of 0 + noise lies off the grid that 1 + noise cannot leave (Mironov 2012)."""
+    assert not audit(laplace(1.0), events=CONTINUOUS).exceeds
+    found = audit(laplace(1.0))
+    assert found.exceeds
+    assert "lowest set bit" in found.best.event
+
+
+def test_lowest_bits():
+    values = np.array([1.0, -0.5, 3.0, 6.0, 0.1, 2.0**-1074, 0.0])
+    assert lowest_bits(values).tolist() == [0, -1, 0, 1, -55, -1074, 1100]
+
+
+# several dimensions
+
+
+def test_a_leak_along_a_nearly_noiseless_direction_is_found():
+    def twice(x, rng):
+        noise = rng.normal()
+        return np.array([noise, x * 1e-6 - noise + 1e-9 * rng.normal()])
+
+    found = audit(twice, runs=400, epsilon=3.0, events=("learned",))
+    assert found.exceeds
+    assert "Fisher" in found.best.event
+
+
+def test_a_leak_in_the_spread_is_found():
+    def spread(x, rng):
+        return rng.normal(size=3) * (1.0 + 2 * x)
+
+    assert audit(spread, events=("learned",)).exceeds
+    assert audit(spread, events=("tails",)).exceeds
+
+
+def test_an_interval_between_two_atoms_is_found():
+    """Clipped outputs of either dataset are at both ends; only the first has any between them."""
+
+    def clipped(x, rng):
+        value = float(np.clip(5 * rng.normal(), -1, 1))
+        return value if x == 0 else math.copysign(1.0, value)
+
+    found = audit(clipped, events=("learned",))
+    assert found.exceeds
+    assert found.best.other_hits == 0
+
+
+def test_the_event_of_a_selection_is_a_set_of_names():
+    def select(x, rng):
+        odd = rng.random() < (0.95 if x else 0.05)
+        return f"candidate {2 * rng.integers(10) + odd}"
+
+    found = audit(select, epsilon=2.0)
+    assert found.exceeds
+    assert "log odds" in found.best.event
+
+
+# whatever comes out
+
+
+def leaks(make):
+    """Whether a mechanism that gives make(0) instead of make(1) in a fifth of the runs is caught."""
+
+    def mechanism(x, rng):
+        return make(int(x and rng.random() < 0.4), rng)
+
+    return audit(mechanism, epsilon=1.0)
+
+
+def refusing(bit, rng):
+    if bit:
+        raise ValueError("too small")
+    return 1.0
+
+
+OUTPUTS = {
+    "None": lambda bit, rng: None if bit else rng.normal(),
+    "nan": lambda bit, rng: math.nan if bit else rng.normal(),
+    "infinity": lambda bit, rng: [rng.normal(), -math.inf if bit else 0.0],
+    "length": lambda bit, rng: rng.normal(size=2 + bit),
+    "shape": lambda bit, rng: np.zeros((2, 3) if bit else (3, 2)),
+    "atom": lambda bit, rng: 0.25 if bit else rng.uniform(),
+    "signed zero": lambda bit, rng: -0.0 if bit else 0.0,
+    "text": lambda bit, rng: {"theta": rng.normal(size=2), "said": "yes" if bit else "no"},
+    "type": lambda bit, rng: np.float32(1) * np.ones(2, dtype=np.float32 if bit else np.float64),
+    "boolean": lambda bit, rng: bool(bit),
+    "whole number": lambda bit, rng: 2**80 + bit,
+    "complex": lambda bit, rng: complex(0, bit),
+    "huge": lambda bit, rng: 1.7e308 * (1 - 2 * bit),
+    "refusal": refusing,
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_every_difference_is_an_event(name):
+    assert leaks(OUTPUTS[name]).exceeds
+
+
+def test_a_refusal_leaks_and_is_counted():
+    def refuse(x, rng):
+        if x and rng.random() < 0.5:
+            raise ValueError("an arm is empty")
+        return rng.normal()
+
+    found = audit(refuse)
+    assert found.exceeds
+    assert "raised" in found.best.event
+    assert found.raised[0] == 0
+    assert 400 < found.raised[1] < 600
+
+
+def test_what_a_refusal_says_leaks():
+    def refuse(x, rng):
+        raise ValueError(f"record {int(x and rng.random() < 0.5)}")
+
+    with pytest.raises(DeclarationError, match="every run raised ValueError: record 0"):
+        audit(refuse)
+    first, second = (of_exception(ValueError(text)) for text in ("one", "two"))
+    assert len(first.marks - second.marks) == 1
+
+
+def test_keys_tell_outputs_apart():
+    outputs = [
+        0.0,
+        -0.0,
+        None,
+        "None",
+        [0.0],
+        [[0.0]],
+        np.zeros(1),
+        np.zeros((1, 1)),
+        True,
+        b"a",
+        "a",
+        (1, "2"),
+        (1, 2),
+    ]
+    keys = [of_output(output).key for output in outputs]
+    for one, other in itertools.combinations(range(len(outputs)), 2):
+        assert keys[one] != keys[other], (outputs[one], outputs[other])
+    assert of_output({"b": 1, "a": 2}).key == of_output({"a": 2, "b": 1}).key
+
+
+def test_own_statistics_are_looked_at():
+    def hidden(x, rng):
+        signs = rng.choice([-1.0, 1.0], size=12)
+        return signs if np.prod(signs) == 2 * x - 1 else signs * ([-1.0] + [1.0] * 11)
+
+    found = audit(hidden, epsilon=3.0, events=(), statistics={"parity": lambda v: float(np.prod(v))})
+    assert found.exceeds
+    assert "parity" in found.best.event
+    assert not audit(hidden, epsilon=3.0, events=("tails", "learned")).exceeds
+
+
+# how it runs
+
+
+def test_a_quiet_audit_says_what_it_could_have_shown():
+    found = audit(laplace(0.1), epsilon=8.0, runs=100)
+    assert not found.able
+    assert not found.exceeds
+    assert "NO violation of this epsilon" in str(found)
+    assert audit(laplace(1.0), runs=100).able
+
+
+def test_workers_and_order_do_not_change_the_result():
+    def mechanism(x, rng):
+        return {"theta": x + rng.laplace(size=2), "count": int(rng.integers(3))}
+
+    known = audit(mechanism, runs=330)
+    with parallel_config(backend="threading"):
+        assert audit(mechanism, runs=330, workers=3) == known
+    assert audit(mechanism, runs=330, seed=1) != known
+
+
+@pytest.mark.slow
+def test_processes_do_not_change_the_result():
+    known = audit(laplace(1.0), runs=330)
+    assert audit(laplace(1.0), runs=330, workers=2) == known
+
+
+def test_a_seed_is_drawn_and_repeats_the_audit():
+    first = audit(laplace(1.0), seed=None, runs=100)
+    assert audit(laplace(1.0), seed=first.seed, runs=100) == first
+    assert audit(laplace(1.0), seed=None, runs=100).seed != first.seed
+
+
+def test_events_are_counted_in_runs_that_did_not_choose_them():
+    """Outputs that never come twice look separable to whoever chooses; counting shows nothing."""
+    for seed in range(5):
+        found = audit(lambda x, rng: rng.normal(size=60), runs=200, seed=seed, events=CONTINUOUS)
+        assert found.epsilon_low < 0.5
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epsilon": -1.0},
+        {"epsilon": math.nan},
+        {"delta": 1.0},
+        {"delta": -0.1},
+        {"runs": 39},
+        {"runs": 100.5},
+        {"seed": -1},
+        {"confidence": 1.0},
+        {"confidence": 0.0},
+        {"workers": 0},
+        {"events": ("tail",)},
+        {"events": ()},
+    ],
+    ids=str,
+)
+def test_invalid_arguments_are_refused(settings):
+    with pytest.raises(DeclarationError):
+        audit(laplace(1.0), **settings)
+
+
+def test_an_output_that_cannot_be_compared_is_refused():
+    with pytest.raises(DeclarationError, match="of type object"):
+        audit(lambda x, rng: object())
+
+
+# complete releases
+
+
+def thetas(model):
+    return lambda raw: model.fit(*raw).theta_
+
+
+def release(second, epsilon, cls=PrivateTwoStageERM, arithmetic="assumed", **settings):
+    return cls(Domain(1.0, 1.0), Budget(epsilon), "uniform", second, arithmetic=arithmetic, **settings)
+
+
+MEAN = PlugInATE(WholeSpace())
+RELEASES = {
+    "half the noise, output": (release(MEAN, 2.0, calibration="output"), HalfTheNoise, aligned),
+    "hardly any gamma, arm means": (release("arm_means", 1.0), HardlyAnyGamma, lone),
+    "half the noise, itr": (release("itr", 2.0), HalfTheNoise, aligned),
+}
+
+
+def audited(model, kind, runs):
+    pair = kind(np.random.default_rng(0), 4, 1)
+    # assumed arithmetic does leak through the lowest bits, see below
+    return audit_blackbox(thetas(model), *pair, epsilon=model.budget.epsilon, runs=runs, events=CONTINUOUS)
+
+
+@pytest.mark.parametrize("name", list(RELEASES)[:2])
+def test_planted_bugs_are_caught_in_complete_releases(name):
+    sound, bug, kind = RELEASES[name]
+    assert not audited(sound, kind, 300).exceeds
+    wrong = bug(**sound.get_params(deep=False))
+    assert audited(wrong, kind, 800 if bug is HardlyAnyGamma else 500).exceeds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RELEASES)
+def test_planted_bugs_are_caught_every_time(name):
+    sound, bug, kind = RELEASES[name]
+    wrong = bug(**sound.get_params(deep=False))
+    assert sum(audited(wrong, kind, 1000).exceeds for _ in range(20)) >= 19
+    assert sum(audited(sound, kind, 1000).exceeds for _ in range(20)) <= 1
+
+
+def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():
+    """The mean is 0 and then -1: added to -1 in doubles, the noise loses the bits below 2^-53."""
+    pytest.importorskip("opendp")
+    pytest.importorskip("flint")
+    X, a, y = np.zeros((4, 1)), np.ones(4, dtype=int), np.array([1.0, 1.0, -1.0, -1.0])
+    pair = (X, a, y), (X, a, np.array([-1.0, 1.0, -1.0, -1.0]))
+    found = {
+        arithmetic: audit_blackbox(
+            thetas(release(MEAN, 1.0, arithmetic=arithmetic, calibration="output")),
+            *pair,
+            epsilon=1.0,
+            runs=500,
+        )
+        for arithmetic in ("assumed", "counted")
+    }
+    assert found["assumed"].exceeds
+    assert "lowest set bit" in found["assumed"].best.event
+    assert not found["counted"].exceeds
+
+
+@pytest.mark.slow
+def test_missing_gamma_is_caught_at_small_epsilon():
+    model = release("arm_means", 0.2, HardlyAnyGamma)
+    assert audited(model, lone, 6000).exceeds
+    assert not audited(release("arm_means", 0.2), lone, 6000).exceeds
+
+
+def both(model):
+    """Two releases of the same records: of the outcome, and of minus the outcome."""
+
+    def mechanism(raw):
+        X, a, y = raw
+        return [model.fit(X, a, y).theta_, model.fit(X, a, -y).theta_]
+
+    return mechanism
+
+
+def test_noise_that_two_releases_share_is_caught(monkeypatch):
+    """The difference of the two releases is then known exactly."""
+    model = release(MEAN, 1.0, calibration="output")
+    pair = aligned(np.random.default_rng(0), 4, 1)
+
+    def found():
+        # the two releases together are promised 2 epsilon
+        return audit_blackbox(both(model), *pair, epsilon=2.0, runs=160, events=CONTINUOUS)
+
+    assert not found().exceeds
+    plant(monkeypatch, used_twice)
+    assert found().exceeds
+
+
+@pytest.mark.slow
+def test_half_the_drawn_noise_is_caught(monkeypatch):
+    model = release(MEAN, 2.0, calibration="output")
+    plant(monkeypatch, halved)
+    assert audited(model, aligned, 600).exceeds

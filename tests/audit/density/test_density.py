@@ -1,0 +1,246 @@
+"""The density audit: right on closed forms, silent on correct releases, and it catches planted bugs."""
+
+import dataclasses
+import math
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.audit.density.laws import laws as audited
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.program import Box, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.solve import solve
+from tests.audit.pairs import aligned, lone, neighbors
+
+N = 12
+DOMAIN = Domain(1.0, 1.0)
+PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.05)
+
+FIRST = (Uniform(), IPWLogistic(), EntropyBalancing())
+SECOND = (
+    ArmMeans(),
+    ArmMeans(L2Ball(1.0), ElasticNet(0.05, 0.1)),
+    PlugInATE(),
+    TreatmentRule(L2Ball(1.0)),
+    TreatmentRule(L1Ball(1.0), ElasticNet(0.1, 0.0)),
+    TreatmentRule(Box(0.7), ElasticNet(0.1, 0.1)),
+)
+
+
+def release(first="uniform", second="itr", budget=PURE, cls=PrivateTwoStageERM, **settings):
+    return cls(DOMAIN, budget, first, second, **settings)
+
+
+def laws(model, pair):
+    datasets = [model.dataset_from(*data) for data in pair]
+    return audited(model, model.plan(N, datasets[0].X.shape[1]), datasets)
+
+
+def weighted(model, data):
+    """First-stage weights of a raw dataset."""
+    instance = model.resolved_first_stage().instance(model.domain.records(*data))
+    return solve(instance, tolerance=1e-6).value
+
+
+# closed forms
+
+
+@pytest.mark.parametrize("first", FIRST, ids=lambda stage: stage.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_loss_of_the_plug_in_is_the_shift_over_the_scale(first, seed):
+    pair = neighbors(np.random.default_rng(seed))
+    model = release(first, "plug_in_ate")
+    c, d = (2 * weighted(model, data) @ (2 * (2 * data[1] - 1) * data[2]) for data in pair)
+    # no other term of the objective differs between the two datasets
+    expected = abs(c - d) / model.plan(N, 2).calibration.scale
+    found = audit_density(model, *pair, seed=seed, starts=4)
+    assert found.loss == pytest.approx(expected, abs=1e-8)
+    assert found.theta_loss == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_loss_of_a_line_with_a_kink_is_that_at_the_breakpoints(seed):
+    radius, l1 = 0.8, 0.15
+    model = release(second=TreatmentRule(Box(radius), ElasticNet(l1, 0.0)))
+    calibration = model.plan(N, 1).calibration
+    pair = neighbors(np.random.default_rng(seed), k=1)
+    lines = []
+    for X, a, y in pair:
+        x, z = X[:, 0], 2 * (2 * a - 1) * y
+        lines.append((2 * x @ x + N * calibration.gamma, 2 * x @ z))
+
+    def loss(theta, v, curved):
+        (one, other) = (
+            curved * math.log(slope) - abs(slope * theta - c + v) / calibration.scale for slope, c in lines
+        )
+        return abs(one - other)
+
+    # piecewise linear in theta inside, and in v at the kink and at the bounds
+    breaks = [(c - side * N * l1) / slope for slope, c in lines for side in (-1, 1)]
+    inside = [*breaks, radius, -radius, 1e-12, -1e-12]
+    expected = [loss(t, math.copysign(N * l1, t), 1) for t in inside if 0 < abs(t) <= radius]
+    for theta, ends in ((0.0, (-N * l1, N * l1)), (radius, (N * l1, 1e9)), (-radius, (-1e9, -N * l1))):
+        roots = [c - slope * theta for slope, c in lines]
+        expected += [loss(theta, v, 0) for v in (*ends, *roots) if ends[0] <= v <= ends[1]]
+    found = audit_density(model, *pair, seed=seed)
+    assert found.loss == pytest.approx(max(expected), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", [neighbors, aligned])
+def test_delta_of_a_normal_release_lies_in_its_interval(kind):
+    pair = kind(np.random.default_rng(1))
+    model = release(second=PlugInATE(WholeSpace()), budget=APPROXIMATE, noise="gaussian")
+    c, d = (2 * np.sum(2 * (2 * a - 1) * y) for _, a, y in pair)
+    shift = abs(c - d) / model.plan(N, 2).calibration.scale
+    assert shift > 0
+    found = audit_density(model, *pair, draws=1000)
+    away = found.epsilon / shift
+    delta = stats.norm.cdf(shift / 2 - away) - math.exp(found.epsilon) * stats.norm.cdf(-shift / 2 - away)
+    assert found.hockey_stick.low <= delta <= found.hockey_stick.high
+    assert found.hockey_stick.theta_low == found.hockey_stick.low
+
+
+@pytest.mark.parametrize(
+    "second", [TreatmentRule(L2Ball(0.5)), TreatmentRule(L1Ball(0.6), ElasticNet(0.2, 0.1))], ids=repr
+)
+def test_the_density_integrates_to_one(second):
+    law, _ = laws(release(second=second), neighbors(np.random.default_rng(5)))
+    scale, reach = law.calibration.scale, law.coordinates.step * law.calibration.scale
+    radii = (np.arange(120) + 0.5) * 16 * reach / 120
+    angles = (np.arange(48) + 0.5) * 2 * math.pi / 48
+    total = 0.0
+    for r in radii:
+        for angle in angles:
+            place = law.coordinates.place(r * np.array([math.cos(angle), math.sin(angle)]))
+            total += math.exp(law.log_density(place)) * r
+    total *= (radii[1] - radii[0]) * (angles[1] - angles[0]) / (2 * math.pi * scale**2)
+    assert total == pytest.approx(1.0, abs=0.02)
+
+
+# the audited mechanism is the one that releases
+
+
+@pytest.mark.parametrize("second", SECOND, ids=repr)
+def test_the_law_is_that_of_the_fit(second):
+    pair = neighbors(np.random.default_rng(7))
+    for seed in range(3):
+        model = release("entropy_balancing", second, seed=seed)
+        model.fit(*pair[0])
+        law, _ = laws(model, pair)
+        noise = model.private_workings_.noise
+        place = law.place(law.at_noise(noise))
+        np.testing.assert_allclose(place.theta, model.private_workings_.theta.value, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(place.theta, model.theta_, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(law.noise(place), noise, rtol=1e-8, atol=1e-8)
+
+
+# correct releases
+
+
+@pytest.mark.parametrize("second", SECOND, ids=repr)
+@pytest.mark.parametrize("first", FIRST, ids=lambda stage: stage.name)
+def test_pure_releases_keep_epsilon(first, second):
+    for seed, kind in enumerate((neighbors, lone)):
+        found = audit_density(release(first, second), *kind(np.random.default_rng(seed)), starts=2)
+        assert found.theta_loss <= found.loss <= 1.0
+        assert found.numerical_error < 1e-6
+        assert not found.exceeds
+        assert not found.theta_exceeds
+
+
+def test_the_worst_pair_comes_near_epsilon():
+    found = audit_density(release(second="plug_in_ate"), *aligned(np.random.default_rng(0)))
+    assert 0.7 < found.theta_loss <= found.loss <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (FIRST[0], SECOND[0]),
+        (FIRST[0], SECOND[2]),
+        (FIRST[0], SECOND[4]),
+        (FIRST[1], SECOND[1]),
+        (FIRST[2], SECOND[5]),
+    ],
+    ids=repr,
+)
+def test_gaussian_releases_keep_delta(first, second):
+    model = release(first, second, APPROXIMATE, noise="gaussian")
+    found = audit_density(model, *aligned(np.random.default_rng(1)), draws=800)
+    stick = found.hockey_stick
+    assert 0.0 <= stick.low <= stick.estimate <= stick.high <= 0.05
+    assert found.noise is Noise.GAUSSIAN
+    assert not found.exceeds
+
+
+def test_theorem_seven_is_audited_before_the_projection():
+    model = release(second="itr", budget=APPROXIMATE, calibration="renyi")
+    found = audit_density(model, *aligned(np.random.default_rng(1)), draws=600)
+    assert found.hockey_stick.high <= 0.05
+    assert found.theta_loss == found.loss
+
+
+@pytest.mark.slow
+def test_two_hundred_adversarial_pairs():
+    kinds = (neighbors, aligned, lone)
+    for seed in range(200):
+        rng = np.random.default_rng(1000 + seed)
+        first, second = FIRST[rng.integers(len(FIRST))], SECOND[rng.integers(len(SECOND))]
+        budget = Budget(float(10 ** rng.uniform(-1, 1)))
+        model = release(first, second, budget)
+        pair = kinds[seed % 3](rng, int(rng.integers(4, 40)), int(rng.integers(1, 4)))
+        found = audit_density(model, *pair, seed=seed)
+        assert found.theta_loss <= found.loss <= found.epsilon <= budget.epsilon, (seed, found)
+
+
+# what an audit is
+
+
+def test_an_audit_is_repeatable_and_marked_as_not_private():
+    pair = neighbors(np.random.default_rng(3))
+    one, two = (audit_density(release(), *pair, seed=4, starts=2) for _ in range(2))
+    assert one == two
+    assert dataclasses.asdict(one)["private"] is False
+    assert "not private" in str(one)
+    assert "starts" in one.searched
+
+
+def test_equal_datasets_lose_nothing():
+    data, _ = neighbors(np.random.default_rng(3))
+    assert audit_density(release(), data, data, starts=2).loss == 0.0
+
+
+def test_what_is_no_neighbor_is_refused():
+    (X, a, y), other = neighbors(np.random.default_rng(3))
+    far = other[0], other[1], other[2] + 0.5
+    with pytest.raises(DataError, match="neighbors differ in one"):
+        audit_density(release(), (X, a, y), far)
+    with pytest.raises(DataError, match="are not neighbors"):
+        audit_density(release(), (X, a, y), (X[1:], a[1:], y[1:]))
+    kept = dataclasses.replace(DOMAIN, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    with pytest.raises(DataError, match="does not protect"):
+        audit_density(PrivateTwoStageERM(kept, PURE, "uniform", "itr"), (X, a, y), other)
+
+
+def test_what_has_no_known_density_is_refused():
+    own = TreatmentRule(L2Ball(1.0), UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 2)))
+    with pytest.raises(DeclarationError, match="needs weighted least squares with an elastic net"):
+        audit_density(release(second=own), *neighbors(np.random.default_rng(3)))
+
+
+@pytest.mark.parametrize("wrong", [{"starts": 0}, {"draws": 1}, {"seed": -1}, {"starts": 1.5}])
+def test_invalid_settings_are_refused(wrong):
+    with pytest.raises(DeclarationError):
+        audit_density(release(), *neighbors(np.random.default_rng(3)), **wrong)

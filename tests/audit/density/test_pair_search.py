@@ -1,0 +1,189 @@
+"""The search over pairs: it finds the known worst cases and planted bugs, repeats, resumes and replays."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.audit.density.pair_file import replay_pair
+from dp2erm_cvx.audit.density.pair_makers import Maker
+from dp2erm_cvx.audit.density.pair_search import search_pairs
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.program import WholeSpace
+from tests.audit.density.test_bugs import AThirdOfThePropensityNoise, HalfTheNoise, HardlyAnyGamma
+from tests.audit.pairs import aligned
+
+MEAN = PlugInATE(WholeSpace())
+
+
+def release(second=MEAN, cls=PrivateTwoStageERM, first="uniform", calibration="output", **settings):
+    return cls(Domain(1.0, 1.0), Budget(1.0), first, second, calibration=calibration, **settings)
+
+
+def same(one, other):
+    return all(
+        np.array_equal(a, b)
+        for mine, theirs in ((one.first, other.first), (one.second, other.second))
+        for a, b in zip(mine, theirs, strict=True)
+    )
+
+
+@pytest.mark.parametrize("relation", list(Neighboring))
+@pytest.mark.parametrize("floor", [None, 2])
+def test_pairs_are_neighbors_inside_the_domain(relation, floor):
+    domain = Domain(
+        2.0,
+        3.0,
+        10.0,
+        0.5,
+        ranges=[(-5.0, 1.0), (0.0, 2.0)],
+        intercept=1.0,
+        arm_floor=floor,
+        relation=relation,
+    )
+    maker, rng = Maker(domain, 7, 2), np.random.default_rng(0)
+    flips = moves = 0
+    for _ in range(150):
+        pair = maker.draw(rng)
+        for _ in range(3):
+            first, second = pair.raw(domain)
+            assert all(np.array_equal(one[1:], other[1:]) for one, other in zip(first, second, strict=True))
+            for X, a, y in (first, second):
+                assert floor is None or floor <= a.sum() <= 7 - floor
+                records = domain.records(X, a, y)
+                # nothing is clipped: what was drawn is what is audited
+                np.testing.assert_allclose(
+                    records.covariates, pair.X[[0 if X is first[0] else 1, *pair.others]], atol=1e-9
+                )
+                assert np.all(np.abs(y - 10.0 - 0.5 * a) <= 3.0 + 1e-9)
+            flips += first[1][0] != second[1][0]
+            changed = maker.change(pair, rng)
+            moves += not np.array_equal(changed.X, pair.X)
+            pair = changed
+    assert (flips > 0) == (relation is Neighboring.REPLACE_ONE)
+    assert moves > 100
+
+
+def test_the_worst_pair_of_a_mean_is_found():
+    """The mean moves as far as it can, so that the loss is epsilon."""
+    found = search_pairs(release(), 6, 2, audits=12, starts=2)
+    assert not found.exceeds
+    assert found.audit.loss >= 0.999
+    assert found.audited == 12
+    assert found.screened == 96
+    assert not found.private
+    assert "worst of 12 pairs audited" in str(found)
+
+
+@pytest.mark.slow
+def test_a_search_finds_what_the_known_worst_case_shows():
+    model = release("plug_in_ate", calibration="sharp")
+    known = audit_density(model, *aligned(np.random.default_rng(0), 5, 1), starts=1)
+    found = search_pairs(model, 5, 1, audits=10, starts=1)
+    assert found.audit.loss >= 0.97 * known.loss
+
+
+@pytest.mark.parametrize(
+    ("second", "bug", "calibration"), [(MEAN, HalfTheNoise, "output"), ("arm_means", HardlyAnyGamma, "sharp")]
+)
+def test_a_planted_bug_is_found_without_a_hint(second, bug, calibration):
+    found = search_pairs(release(second, bug, calibration=calibration), 4, 1, audits=2, starts=1)
+    assert found.exceeds
+    assert "EXCEEDED" in str(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_bugs_are_found_with_every_seed(seed):
+    logistic = PrivateLogistic(share=0.8, ridge=0.05, trim=2.5)
+    for second, bug, calibration, first, audits in (
+        (MEAN, HalfTheNoise, "output", "uniform", 10),
+        ("itr", HalfTheNoise, "sharp", "uniform", 30),
+        ("arm_means", HardlyAnyGamma, "sharp", "uniform", 30),
+        (MEAN, AThirdOfThePropensityNoise, "sharp", logistic, 60),
+    ):
+        found = search_pairs(
+            release(second, bug, first, calibration), 5, 1, audits=audits, seed=seed, starts=2
+        )
+        assert found.exceeds, (second, bug)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["uniform", "entropy_balancing", "ipw_logistic", "mmd"])
+@pytest.mark.parametrize("second", ["itr", "plug_in_ate", "arm_means"])
+def test_no_searched_pair_exceeds_the_budget(first, second):
+    found = search_pairs(release(second, first=first, calibration="sharp"), 6, 1, audits=25, starts=4)
+    assert not found.exceeds
+    assert found.audit.loss > 0.1
+
+
+def test_gaussian_noise_is_searched_by_its_delta():
+    def model(cls):
+        domain, budget = Domain(1.0, 1.0), Budget(1.0, 0.05)
+        return cls(domain, budget, "uniform", "plug_in_ate", noise="gaussian", arithmetic="assumed")
+
+    found = search_pairs(model(HalfTheNoise), 3, 1, audits=1, draws=600)
+    assert found.audit.hockey_stick.draws == 600
+    assert found.exceeds
+
+
+def test_a_search_repeats_and_resumes(tmp_path):
+    whole = search_pairs(release(), 5, 1, audits=6, starts=1, seed=3)
+    state = tmp_path / "state.npz"
+    part = search_pairs(release(), 5, 1, audits=4, starts=1, seed=3, checkpoint=state)
+    assert part.audited == 4
+    assert state.exists()
+    rest = search_pairs(release(), 5, 1, audits=6, starts=1, seed=3, checkpoint=state, workers=2)
+    assert same(rest, whole)
+    assert (rest.audit, rest.screened) == (whole.audit, whole.screened)
+    assert not same(search_pairs(release(), 5, 1, audits=6, starts=1, seed=4), whole)
+    with pytest.raises(DataError, match="another"):
+        search_pairs(release(), 5, 1, audits=6, seed=4, checkpoint=state)
+    state.write_bytes(b"no search")
+    with pytest.raises(DataError):
+        search_pairs(release(), 5, 1, audits=6, seed=3, checkpoint=state)
+
+
+def test_seconds_end_a_search():
+    assert search_pairs(release(), 5, 1, audits=1000, seconds=1e-6, starts=1).audited == 1
+
+
+def test_a_saved_pair_is_replayed(tmp_path):
+    found = search_pairs(release(cls=HalfTheNoise), 5, 1, audits=2, starts=1)
+    found.save(tmp_path / "worst")
+    again, loss = replay_pair(tmp_path / "worst", release(cls=HalfTheNoise))
+    assert again == found.audit
+    assert loss == again.loss
+    # another solver of the same model, and the same pair without the bug
+    other, _ = replay_pair(tmp_path / "worst.json", release(cls=HalfTheNoise, solver="clarabel"))
+    assert other.exceeds
+    assert not replay_pair(tmp_path / "worst", release())[0].exceeds
+    assert json.loads((tmp_path / "worst.json").read_text())["private"] is False
+
+
+def test_a_pair_of_another_model_is_not_replayed(tmp_path):
+    search_pairs(release(), 5, 1, audits=1, starts=1).save(tmp_path / "worst")
+    with pytest.raises(DeclarationError, match="second_stage differs"):
+        replay_pair(tmp_path / "worst", release("plug_in_ate"))
+    with pytest.raises(DataError):
+        replay_pair(tmp_path / "missing", release())
+    (tmp_path / "worst.json").write_text("[]")
+    with pytest.raises(DataError):
+        replay_pair(tmp_path / "worst", release())
+
+
+def test_an_arm_floor_without_pairs_is_refused():
+    domain = Domain(1.0, 1.0, arm_floor=4)
+    with pytest.raises(DeclarationError, match="arm_floor"):
+        Maker(domain, 5, 1).draw(np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("settings", [{"audits": 0}, {"seconds": 0.0}, {"seed": -1}, {"seed": 0.5}], ids=str)
+def test_invalid_arguments_are_refused(settings):
+    with pytest.raises(DeclarationError):
+        search_pairs(release(), 5, 1, **settings)

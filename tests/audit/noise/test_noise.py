@@ -1,0 +1,202 @@
+"""The black-box audits of noise and of repeated releases: quiet on fresh noise, loud on planted bugs."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit import audit_noise, audit_repeats
+from dp2erm_cvx.audit.noise.closeness import chance_of_pair, closest, log_peak_density
+from dp2erm_cvx.calibration import Calibration, Noise
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.mechanism import draw, draw_within, simulate
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.program import ElasticNet, L2Ball, UserRegularizer, WholeSpace
+from tests.audit.pairs import aligned
+from tests.audit.plant import by_coordinate, halved, one_byte, plant, used_twice
+
+DATA, _ = aligned(np.random.default_rng(0))
+#: Wide enough that theta is hardly ever on the boundary.
+WIDE = TreatmentRule(L2Ball(30.0))
+
+
+def law(noise="gamma", p=2, scale=3.0):
+    return Calibration(Noise(noise), scale, 0.1, 0.9, p, 2.0, 1.0, 1.0, 0.0, "a test")
+
+
+def model(second=WIDE, **settings):
+    return PrivateTwoStageERM(Domain(1.0, 1.0), Budget(5.0), "uniform", second, **settings)
+
+
+def noise_of_fits(used):
+    return lambda: used.fit(*DATA).private_workings_.noise
+
+
+# the true law
+
+
+@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("noise", list(Noise))
+def test_true_noise_raises_an_alarm_as_often_as_stated(noise, p):
+    rng = np.random.default_rng(17 * p)
+    level, trials = 0.2, 50
+    alarms = 0
+    for _ in range(trials):
+        rows = iter(simulate(law(noise, p), 40, rng))
+        alarms += audit_noise(lambda rows=rows: next(rows), law(noise, p), size=40, level=level).alarm
+    assert alarms <= stats.binom.ppf(1 - 1e-6, trials, level)
+    assert alarms > 0  # it can raise one
+
+
+@pytest.mark.parametrize("noise", list(Noise))
+@pytest.mark.parametrize("sampler", [draw, lambda calibration: draw_within(calibration, 1e-9).value])
+def test_both_samplers_pass(noise, sampler):
+    found = audit_noise(lambda: sampler(law(noise, 3)), law(noise, 3), size=300, level=1e-6)
+    assert not found.alarm
+    assert 0.8 < found.median_radius < 1.2
+    assert "no proof" in str(found)
+    assert "not private" in str(found)
+    assert not found.private
+
+
+@pytest.mark.parametrize("noise", list(Noise))
+@pytest.mark.parametrize("p", [1, 3])
+def test_the_peak_density_is_that_of_the_law(noise, p):
+    # the share of draws in a small ball is its volume times the density at 0
+    radius = 1e-3
+    radial = stats.gamma(p) if noise is Noise.GAMMA else stats.chi(p)
+    volume = math.pi ** (p / 2) / math.gamma(p / 2 + 1) * radius**p
+    expected = radial.cdf(radius / 3.0) / volume
+    assert math.exp(log_peak_density(law(noise, p))) == pytest.approx(expected, rel=2e-3)
+
+
+def test_the_chance_of_a_close_pair_is_an_upper_bound():
+    rng = np.random.default_rng(4)
+    near = [closest(simulate(law(p=2), 30, rng), mirrored=True) for _ in range(300)]
+    chances = [chance_of_pair(r, log_peak_density(law(p=2)), 30, 2, ways=2) for r in near]
+    for level in (0.05, 0.2):
+        assert np.mean(np.array(chances) < level) <= level + 0.03
+
+
+# wrong laws
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda b: b / 2,
+        lambda b: 1.5 * b,
+        lambda b: np.abs(b),
+        lambda b: b[0] * np.array([0.8, 0.6]),
+        lambda b: np.array([b[0], 0.3 * b[1]]),
+        lambda b: b + np.array([3.0, 0.0]),
+    ],
+)
+@pytest.mark.parametrize("noise", list(Noise))
+def test_wrong_laws_raise_an_alarm(noise, wrong):
+    found = audit_noise(lambda: wrong(draw(law(noise))), law(noise), size=300)
+    assert found.alarm
+    assert "NOT the stated law" in str(found)
+
+
+def test_one_law_is_not_taken_for_the_other():
+    assert audit_noise(lambda: draw(law("gaussian", 3)), law("gamma", 3)).alarm
+    assert audit_noise(lambda: draw(law("gamma", 3)), law("gaussian", 3)).alarm
+
+
+def test_negated_noise_counts_as_repeated():
+    signs = iter([1.0, -1.0] * 50)
+    b = [draw(law()) for _ in range(50)]
+    rows = iter(np.repeat(b, 2, axis=0))
+    found = audit_noise(lambda: next(signs) * next(rows), law(), size=100)
+    assert found.repeats == 0.0
+    assert found.closest == 0.0
+
+
+# planted bugs, seen through complete releases
+
+
+ARITHMETIC = ["assumed", pytest.param("counted", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETIC)
+@pytest.mark.parametrize("bug", [used_twice, one_byte])
+def test_reused_noise_is_caught_in_released_thetas(monkeypatch, bug, arithmetic):
+    plant(monkeypatch, bug)
+    size = 4 if bug is used_twice else 64
+    found = [audit_repeats(model(arithmetic=arithmetic), *DATA, size=size) for _ in range(20)]
+    assert sum(audit.alarm for audit in found) >= 19
+    assert "REUSED" in str(found[0])
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETIC)
+@pytest.mark.parametrize(("bug", "size"), [(used_twice, 20), (one_byte, 64), (halved, 64)])
+def test_wrong_noise_is_caught_in_the_workings(monkeypatch, bug, size, arithmetic):
+    plant(monkeypatch, bug)
+    used = model(arithmetic=arithmetic)
+    calibration = used.plan(12, 2).calibration
+    found = [audit_noise(noise_of_fits(used), calibration, size=size) for _ in range(20)]
+    assert sum(audit.alarm for audit in found) >= 19
+
+
+@pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
+def test_a_wrong_law_of_coordinates_is_caught_in_the_workings(monkeypatch, arithmetic):
+    plant(monkeypatch, by_coordinate)
+    used = model(arithmetic=arithmetic)
+    assert audit_noise(noise_of_fits(used), used.plan(12, 2).calibration, size=300, level=0.2).alarm
+
+
+@pytest.mark.parametrize("settings", [{}, {"arithmetic": "assumed"}, {"noise": "gaussian"}])
+def test_fresh_noise_is_left_alone(settings):
+    budget = Budget(5.0, 1e-3) if settings.get("noise") else Budget(5.0)
+    fresh = model(**settings).set_params(budget=budget)
+    found = audit_repeats(fresh, *DATA, size=24, level=1e-4)
+    assert not found.alarm
+    assert found.counted > 12
+    assert not audit_noise(noise_of_fits(fresh), fresh.plan(12, 2).calibration, size=40, level=1e-5).alarm
+
+
+@pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
+def test_atoms_on_the_boundary_do_not_count(arithmetic):
+    narrow = model(TreatmentRule(L2Ball(1e-3)), arithmetic=arithmetic)
+    found = audit_repeats(narrow, *DATA, size=8)
+    assert found.counted < 8
+    assert not found.alarm
+    for l1 in (1.0, 50.0):
+        sparse = model(TreatmentRule(L2Ball(30.0), ElasticNet(l1, 0.0)), arithmetic=arithmetic)
+        assert not audit_repeats(sparse, *DATA, size=8).alarm
+
+
+def test_output_perturbation_is_audited_too(monkeypatch):
+    mean = model(PlugInATE(WholeSpace()), calibration="output", arithmetic="assumed")
+    assert not audit_repeats(mean, *DATA, size=20, level=1e-5).alarm
+    plant(monkeypatch, used_twice)
+    assert audit_repeats(mean, *DATA, size=4).alarm
+
+
+# refusals
+
+
+def test_what_cannot_be_audited_is_refused():
+    with pytest.raises(DeclarationError, match="seeded"):
+        audit_repeats(model(seed=1), *DATA)
+    own = TreatmentRule(L2Ball(1.0), UserRegularizer(lambda theta: 0))
+    with pytest.raises(DeclarationError, match="elastic net"):
+        audit_repeats(model(own), *DATA)
+    for wrong in ({"size": 1}, {"level": 0.0}):
+        with pytest.raises(DeclarationError):
+            audit_repeats(model(), *DATA, **wrong)
+    for wrong in ({"size": 3}, {"level": 1.0}, {"level": -1.0}):
+        with pytest.raises(DeclarationError):
+            audit_noise(lambda: draw(law()), law(), **wrong)
+    for value in ([1.0], [math.nan, 1.0], [[1.0, 2.0]]):
+        with pytest.raises(DeclarationError, match="finite vector"):
+            audit_noise(lambda value=value: value, law(), size=20)
+
+
+def test_an_audit_charges_no_ledger(tmp_path):
+    charging = model(ledger=object(), dataset="trial")  # would be refused if it were used
+    assert audit_repeats(charging, *DATA, size=2).size == 2
