@@ -6,8 +6,8 @@ calibrations is one more module beside them that returns a :class:`Calibration`.
 """
 
 from dp2erm_cvx.calibration.auto import Candidate, Comparison, Family, Option, compare
-from dp2erm_cvx.calibration.constants import Calibration, Noise
-from dp2erm_cvx.calibration.grid import GridNoise, calibrate_grid
+from dp2erm_cvx.calibration.constants import Calibration, Noise, Perturbed
+from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.output import OutputCalibration, calibrate_output
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.planning import PlanRow, plan, predicted_error
@@ -23,6 +23,7 @@ from dp2erm_cvx.calibration.utility import PaperUtility, noise_tail, utility_bou
 from dp2erm_cvx.calibration.value import calibrate_value
 
 __all__ = [
+    "EXACT_ARITHMETIC",
     "Calibration",
     "Candidate",
     "Comparison",
@@ -33,6 +34,7 @@ __all__ = [
     "OutputCalibration",
     "PaperCalibration",
     "PaperUtility",
+    "Perturbed",
     "PlanRow",
     "RenyiCalibration",
     "SquaredLoss",

@@ -19,7 +19,7 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import Budget, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import SecondStage
 
 
@@ -38,6 +38,11 @@ class Method(enum.StrEnum):
     RENYI = "renyi"
     OUTPUT = "output"
     AUTO = "auto"
+
+    @property
+    def family(self) -> BoundFamily:
+        """Whose stability bounds it calibrates to."""
+        return BoundFamily.PAPER if self in (Method.PAPER, Method.PAPER_CORRECTED) else BoundFamily.SHARP
 
 
 def declared(
