@@ -9,8 +9,8 @@ import numpy as np
 
 from dp2erm_cvx.audit.blackbox.binomial import EpsilonBound
 from dp2erm_cvx.audit.blackbox.events import Choice, Event, Outcomes
+from dp2erm_cvx.audit.blackbox.outcome import Runner, run_all
 from dp2erm_cvx.audit.blackbox.result import BlackBoxAudit, Counted
-from dp2erm_cvx.audit.blackbox.runs import Runner, run_all
 from dp2erm_cvx.audit.blackbox.scores import FAMILIES, scores
 from dp2erm_cvx.audit.density.result import Direction
 from dp2erm_cvx.calibration.constants import whole_number

@@ -1,16 +1,21 @@
-"""Neighbors of one given dataset: one record replaced, in ways that tend to move the weights."""
+"""Neighbors of one given dataset: records replaced in ways that tend to move the weights, or by ascent."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
 from dp2erm_cvx.audit.stability.groups import Universe
-from dp2erm_cvx.audit.stability.resolve import Pair, Solved
+from dp2erm_cvx.audit.stability.movement import movements
+from dp2erm_cvx.audit.stability.resolve import Pair, Resolved, Solved
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.program import ExponentialModel, FirstStage, LogisticModel, Moments
+from dp2erm_cvx.program.composite import Composite
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.solve.batch import Replacements, solve_neighbors
 
 #: Ways to choose a neighbor of given data.
 STRATEGIES = ("random", "held-out", "extreme", "flips", "each", "ascent")
@@ -62,6 +67,25 @@ class Base:
             return None
         return Pair(self.records, self.universe.records(X, a), change.index, change.origin)
 
+    def resolved(self, changes: list[Replacement]) -> list[tuple[Replacement, Resolved]]:
+        """Changes with their certified movements, solved side by side.
+
+        Without those that leave the universe and those that have no certified weights.
+        """
+        inside = [(change, pair) for change in changes if (pair := self.pair(change)) is not None]
+        if not inside:
+            return []
+        X, a = (np.array([getattr(pair.second, part)[pair.changed] for _, pair in inside]) for part in "Xa")
+        replacements = Replacements(self.records, [pair.changed for _, pair in inside], X, a)
+        certified = []
+        for part in solve_neighbors(self.program, self.records, replacements):
+            for k in np.flatnonzero(np.isfinite(part.radius)):
+                change, pair = inside[part.first + int(k)]
+                end = Solved(part.weights[k], float(part.radius[k]))
+                moved = movements(self.weights, end.weights, pair.changed, self.solved.radius, end.radius)
+                certified.append((change, Resolved(pair, moved, (self.solved, end))))
+        return certified
+
 
 def propose(base: Base, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:
     """``size`` replacements of one strategy; ``chunk`` counts how often it was asked before.
@@ -98,3 +122,78 @@ def propose(base: Base, strategy: str, chunk: int, size: int, rng: np.random.Gen
             point = -X[j] * r / np.linalg.norm(X[j])
         found.append(Replacement(j, point, arm, strategy))
     return found
+
+
+_STEP = 1e-5
+
+
+def variation_gradient(base: Base, change: Replacement) -> tuple[float, Array] | None:
+    """V of the neighbor and its gradient (d,) in the covariates of the changed record, from one solve.
+
+    With F(v, x) = v - prox(v - s grad f(v; x)), the exact minimizer moves by ``dv = -(dF/dv)^-1 dF/dx``; how
+    grad f and the weights depend on x itself is taken by central differences, which need no solve. None where
+    the neighbor lies outside of the universe or the program has no prox-friendly form.
+    """
+    pair = base.pair(change)
+    if pair is None:
+        return None
+    try:
+        instance = base.program.instance(pair.second)
+    except InfeasibleError:
+        return None
+    model = instance.model
+    if model is None:
+        return None
+    solution = solve(instance, throw=False)
+    j, w = change.index, solution.value
+    gap = w - base.weights
+    signs = np.sign(gap)
+    signs[j] = 1.0
+    value = float(np.sum(np.abs(np.delete(gap, j))) + w[j] + base.weights[j])
+    size = _STEP * base.universe.radius
+    gradient = np.zeros(len(change.covariates))
+    for k in range(len(gradient)):
+        ends = [_model(base, change, k, sign * size) for sign in (1.0, -1.0)]
+        cross = (ends[0].gradient(solution.point) - ends[1].gradient(solution.point)) / (2 * size)
+        moved = size * _moved(model, solution.point, cross)
+        output = ends[0].output(solution.point + moved) - ends[1].output(solution.point - moved)
+        gradient[k] = float(signs @ output) / (2 * size)
+    return value, gradient
+
+
+def _moved(model: Composite, v: Array, cross: Array) -> Array:
+    """``dv`` per unit of x, given the derivative ``cross`` (d,) of grad f in x."""
+    step = 0.95 / model.smoothness
+    P = model.penalty.jacobian(v - step * model.gradient(v), step)
+    identity = np.eye(model.dimension)
+    jacobian = identity - P @ (identity - step * model.hessian(v))
+    return np.asarray(np.linalg.lstsq(jacobian, -step * (P @ cross), rcond=None)[0], dtype=np.float64)
+
+
+def _model(base: Base, change: Replacement, axis: int, by: float) -> Composite:
+    X, a = base.records.covariates.copy(), base.records.a.copy()
+    X[change.index], a[change.index] = change.covariates, change.arm
+    X[change.index, axis] += by
+    model = base.program.instance(base.universe.records(X, a)).model
+    assert model is not None
+    return model
+
+
+def ascend(base: Base, start: Replacement, solves: int) -> tuple[Replacement, int]:
+    """Projected gradient ascent on V over the ball: the end, and the solves it took, at most ``solves``."""
+    change = dataclasses.replace(start, covariates=base.universe.clip(start.covariates), origin="ascent")
+    found = variation_gradient(base, change)
+    spent, length = 1, 0.5 * base.universe.radius
+    while found is not None and spent < solves and length > 1e-4 * base.universe.radius:
+        norm = float(np.linalg.norm(found[1]))
+        if norm == 0.0:
+            break
+        point = base.universe.clip(change.covariates + length * found[1] / norm)
+        trial = dataclasses.replace(change, covariates=point)
+        reached = variation_gradient(base, trial)
+        spent += 1
+        if reached is not None and reached[0] > found[0]:
+            change, found, length = trial, reached, 1.5 * length
+        else:
+            length *= 0.4
+    return change, spent

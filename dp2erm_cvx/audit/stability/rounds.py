@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.audit.stability.ascent import ascend
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity
 from dp2erm_cvx.audit.stability.climb import climb, most
 from dp2erm_cvx.audit.stability.fast import known_scout, scout_for
 from dp2erm_cvx.audit.stability.groups import Universe, joined
-from dp2erm_cvx.audit.stability.many import measured
-from dp2erm_cvx.audit.stability.neighbors import Base, propose
+from dp2erm_cvx.audit.stability.neighbors import Base, ascend, propose
 from dp2erm_cvx.audit.stability.resolve import Pair, SolverCheck, check
 from dp2erm_cvx.audit.stability.scout import InFull, Scout
 from dp2erm_cvx.audit.stability.search import Candidate, State
@@ -166,8 +164,7 @@ class Searcher:
                     ends.append(end)
                     tried += solves
             changes = ends
-        inside = [(change, pair) for change in changes if (pair := base.pair(change)) is not None]
-        solved = measured(self.program, base, inside)
+        solved = base.resolved(changes)
         items = [item for _, item in solved]
         again = check(self.program, items[: -(-tried // CHECKED)], self.solver, base=number == 0)
         found = Found(True, again, resolved=tried)

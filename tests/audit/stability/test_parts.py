@@ -12,11 +12,17 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.stability import Quantity
-from dp2erm_cvx.audit.stability.ascent import ascend, variation_gradient
-from dp2erm_cvx.audit.stability.evolution import evolve
+from dp2erm_cvx.audit.stability.climb import evolve
 from dp2erm_cvx.audit.stability.groups import Universe, admitted
 from dp2erm_cvx.audit.stability.movement import movements
-from dp2erm_cvx.audit.stability.neighbors import STRATEGIES, Base, Replacement, propose
+from dp2erm_cvx.audit.stability.neighbors import (
+    STRATEGIES,
+    Base,
+    Replacement,
+    ascend,
+    propose,
+    variation_gradient,
+)
 from dp2erm_cvx.audit.stability.resolve import resolve
 from dp2erm_cvx.audit.stability.starts import FAMILIES, structured_starts
 from dp2erm_cvx.privacy import Neighboring

@@ -1,0 +1,121 @@
+"""Every call into the package that the table makes: all that a change of a signature has to edit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.plan import Method, Plan, make_plan
+from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx.program import FirstStage, Program, SecondStage
+from dp2erm_cvx.registry import first_stages, programs, second_stages
+
+#: What a refusal is raised as.
+Refusal = Dp2ermError
+
+
+def first_stage_names() -> list[str]:
+    return list(first_stages())
+
+
+def second_stage_names() -> list[str]:
+    return list(second_stages())
+
+
+def calibrations() -> list[str]:
+    return [method.value for method in Method]
+
+
+def families() -> list[str]:
+    return [family.value for family in BoundFamily]
+
+
+def examples(name: str) -> list[Mapping[str, Any]]:
+    """Settings that the program itself is tried at."""
+    return list(programs()[name].examples)
+
+
+def program(name: str, settings: Mapping[str, Any]) -> Any:
+    return programs()[name](**settings)
+
+
+def domain(**declared: Any) -> Domain:
+    return Domain(**declared)
+
+
+def settings_of(one: Program) -> dict[str, Any]:
+    return one.settings()
+
+
+def stability_of(
+    first: FirstStage, n: int, universe: Domain, n_features: int, family: str
+) -> dict[str, float | str | bool | None]:
+    """The bound of a first stage, and what its weights are sure to be certified to."""
+    bound = first.stability(n, universe, BoundFamily(family))
+    return {
+        "V": bound.V,
+        "w_max": bound.w_max,
+        "W1": bound.W1,
+        "W2": bound.W2,
+        "theorem": bound.theorem,
+        "relations": ", ".join(sorted(relation.value for relation in bound.relations)),
+        "assumptions": "; ".join(bound.assumptions),
+        "private": bound.private,
+        "certified": first.resolve(universe).reachable_error(universe, n, n_features),
+    }
+
+
+def plan_of(
+    first: FirstStage,
+    second: SecondStage,
+    universe: Domain,
+    n: int,
+    n_features: int,
+    *,
+    epsilon: float,
+    delta: float,
+    **options: Any,
+) -> dict[str, float | str | bool | None]:
+    """The plan of a release, flat."""
+    first, second = first.resolve(universe), second.resolve(universe)
+    return _flat(make_plan(first, second, universe, n, n_features, Budget(epsilon, delta), **options))
+
+
+def _flat(plan: Plan) -> dict[str, float | str | bool | None]:
+    calibration, private, curve = plan.calibration, plan.propensity, plan.curve
+    precision, covered = plan.precision, plan.propensity_precision
+    return {
+        "theorem": plan.theorem,
+        "V": plan.bound.V,
+        "used_V": calibration.V,
+        "W1": plan.bound.W1,
+        "W2": plan.bound.W2,
+        "scale": calibration.scale,
+        "gamma": getattr(calibration, "gamma", None),
+        "sensitivity": calibration.sensitivity,
+        "epsilon": calibration.epsilon,
+        "delta": calibration.delta,
+        "split": getattr(calibration, "split", None),
+        "order": getattr(calibration, "order", None),
+        "divergence_2": None if curve is None else curve.at(2.0),
+        "guarantee_epsilon": plan.guarantee.epsilon,
+        "guarantee_delta": plan.guarantee.delta,
+        "tolerance": None if precision is None else precision.tolerance,
+        "grid_scale": None if precision is None else precision.grid.scale,
+        "propensity_theorem": None if private is None else private.theorem,
+        "propensity_scale": None if private is None else private.scale,
+        "propensity_gamma": None if private is None else private.gamma,
+        "propensity_epsilon": None if private is None else private.epsilon,
+        "propensity_delta": None if private is None else private.delta,
+        "propensity_tolerance": None if covered is None else covered.tolerance,
+        "propensity_grid_scale": None if covered is None else covered.grid.scale,
+        "value_scale": None if plan.value is None else plan.value.scale,
+        "value_epsilon": None if plan.value is None else plan.value.epsilon,
+        "radius": plan.radius,
+        "proven": plan.proven,
+        "counted": plan.counted,
+        "weights_known": plan.weights_known,
+        "reason": plan.reason,
+    }

@@ -1,0 +1,97 @@
+"""Bounds and plans as rows: ``python -m tests.unchanged.table`` writes the committed tables anew."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.unchanged import adapter, cases
+
+HERE = Path(__file__).parent
+#: A row: what identifies it, then what the package answers, numbers still as numbers.
+Row = dict[str, Any]
+
+
+def programs() -> Iterator[Row]:
+    """What the labels of the other two tables stand for."""
+    for name in [*adapter.first_stage_names(), *adapter.second_stage_names()]:
+        for stage in cases.stages(name):
+            yield {"program": stage.label, "settings": stage.settings}
+
+
+def bounds() -> Iterator[Row]:
+    """Every first stage in every universe, at every n and family of bounds."""
+    for name in adapter.first_stage_names():
+        for stage in cases.stages(name):
+            for where in cases.UNIVERSES:
+                for n in cases.SIZES:
+                    for family in adapter.families():
+                        key = {"program": stage.label, "universe": where, "n": n, "family": family}
+                        yield key | _answer(
+                            adapter.stability_of, stage.program, n, cases.universe(where), cases.P, family
+                        )
+
+
+def plans() -> Iterator[Row]:
+    """The plans of the table."""
+    for first, second, where, n, options in cases.plans():
+        key = {"first": first.label, "second": second.label, "universe": where, "n": n}
+        key["declared"] = " ".join(f"{name}={value}" for name, value in options.items())
+        declared = cases.BUDGET | options
+        yield key | _answer(
+            adapter.plan_of, first.program, second.program, cases.universe(where), n, cases.P, **declared
+        )
+
+
+#: How many columns identify a row, and what computes the rows, by the name of the file.
+TABLES: dict[str, tuple[int, Callable[[], Iterator[Row]]]] = {
+    "programs": (1, programs),
+    "bounds": (4, bounds),
+    "plans": (5, plans),
+}
+
+
+def cells(row: Row) -> dict[str, str]:
+    """A row as it is written: numbers in 15 digits, nothing for None."""
+    return {name: _text(value) for name, value in row.items()}
+
+
+def path(name: str) -> Path:
+    return HERE / f"{name}.csv"
+
+
+def read(name: str) -> list[dict[str, str]]:
+    with path(name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def write(name: str) -> None:
+    rows = [cells(row) for row in TABLES[name][1]()]
+    columns = dict.fromkeys(column for row in rows for column in row)
+    with path(name).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(columns), restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _answer(ask: Callable[..., Row], *args: Any, **options: Any) -> Row:
+    """What the package answers, or why it refuses."""
+    try:
+        return ask(*args, **options)
+    except adapter.Refusal as refusal:
+        return {"refusal": f"{type(refusal).__name__}: {refusal}"}
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    for table in TABLES:
+        write(table)

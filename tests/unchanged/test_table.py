@@ -1,0 +1,54 @@
+"""Bounds, plans and refusals are what the committed table says: a change of one is a change of a claim.
+
+A change that is meant is committed with the table that ``python -m tests.unchanged.table`` writes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.unchanged import adapter
+from tests.unchanged.table import TABLES, cells, read
+
+#: Elementary functions differ by their last digits between machines.
+RELATIVE = 1e-12
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_package_answers_as_the_table_says(name: str) -> None:
+    width, rows = TABLES[name]
+    committed, computed = read(name), [cells(row) for row in rows()]
+    columns = list(committed[0])
+    keys = [tuple(row[column] for column in columns[:width]) for row in committed]
+    now = {tuple(row.get(column, "") for column in columns[:width]): row for row in computed}
+    assert len(set(keys)) == len(keys)
+    assert len(now) == len(computed)
+    assert now.keys() == set(keys)
+    assert {column for row in computed for column in row} == set(columns)
+    changed = [
+        f"{', '.join(key)}: {column} was {row[column]!r}, is {now[key].get(column, '')!r}"
+        for key, row in zip(keys, committed, strict=True)
+        for column in columns[width:]
+        if not _same(row[column], now[key].get(column, ""))
+    ]
+    assert not changed, "\n".join([f"{len(changed)} cells of {name} differ", *changed[:40]])
+
+
+def test_every_program_and_every_calibration_is_in_the_table() -> None:
+    bounded = {row["program"].split()[0] for row in read("bounds")}
+    plans = [row for row in read("plans") if not row["refusal"]]
+    assert bounded == set(adapter.first_stage_names())
+    assert {row["second"].split()[0] for row in plans} == set(adapter.second_stage_names())
+    for method in adapter.calibrations():
+        assert any(f"method={method}" in row["declared"].split() for row in plans)
+
+
+def _same(was: str, now: str) -> bool:
+    if was == now:
+        return True
+    try:
+        return math.isclose(float(was), float(now), rel_tol=RELATIVE)
+    except ValueError:
+        return False
