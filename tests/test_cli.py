@@ -10,9 +10,9 @@ import pytest
 
 from dp2erm_cvx import Domain, Release, registry
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.released import rule_of
+from dp2erm_cvx.release.rule import rule_of
 from tests.command_line import COLUMNS, FIT, replaced, run, write_files
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, interop
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.interop import as_opendp_measurement, group_privacy
+from dp2erm_cvx.estimators.measurement import as_opendp_measurement, group_privacy
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.program import L2Ball, UserRegularizer, WholeSpace

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget, Neighboring
 from dp2erm_cvx.solve import by_design, private_solver
 

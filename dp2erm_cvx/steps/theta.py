@@ -9,6 +9,7 @@ from typing import ClassVar
 from dp2erm_cvx.calibration import (
     EXACT_ARITHMETIC,
     Calibration,
+    GridNoise,
     OutputCalibration,
     Perturbed,
     RenyiCalibration,
@@ -120,6 +121,11 @@ class ThetaPlan(StepPlan):
             return Perturbed.OUTPUT
         unconstrained = isinstance(self.calibration, RenyiCalibration)
         return Perturbed.UNCONSTRAINED if unconstrained else Perturbed.OBJECTIVE
+
+    @property
+    def grid(self) -> GridNoise | None:
+        """The noise that covers the arithmetic of theta."""
+        return None if self.precision is None else self.precision.grid
 
     @property
     def program(self) -> SecondStage:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import make_sampler, random_source
 from dp2erm_cvx.mechanism.selection import Source

@@ -14,7 +14,7 @@ from dp2erm_cvx.audit.density.audit import audit_density
 from dp2erm_cvx.audit.density.pair_makers import Pair, Records
 from dp2erm_cvx.audit.density.result import DensityAudit
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 
 _FIELDS = ("X", "a", "y", "others")
 

@@ -20,7 +20,7 @@ from dp2erm_cvx.audit.density.pair_makers import Maker, Pair, Records
 from dp2erm_cvx.audit.density.result import DensityAudit
 from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import CertificateError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import public_number

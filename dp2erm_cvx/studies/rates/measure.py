@@ -25,7 +25,7 @@ def costs(
     ``exceeded`` is the share of draws whose excess is above the bound at the quantile of ``||b||``, which
     should be at most ``1 - LEVEL`` up to chance.
     """
-    calibration, n = rule.plan.calibration, records.n_samples
+    calibration, n = rule.plan.theta.calibration, records.n_samples
     assert isinstance(calibration, Calibration)
     plain = rule.second.instance(records, w, gamma=0.0)
     model = plain.model

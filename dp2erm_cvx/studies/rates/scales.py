@@ -37,7 +37,7 @@ def scale_rows(
                 reason = one.reason if isinstance(one, Refused) else getattr(other, "reason", "")
                 rows.append({**head, "status": "refused", "reason": reason})
                 continue
-            scale, beside = one.plan.calibration.scale, other.plan.calibration.scale
+            scale, beside = one.plan.theta.calibration.scale, other.plan.theta.calibration.scale
             ratio = {"scale": scale, "scale_beside": beside, "scale_ratio": scale / beside}
             rows.append({**head, "status": COMPARED, **ratio})
     return rows

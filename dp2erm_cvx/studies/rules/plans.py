@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import Plan, make_plan
+from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.studies import baselines
 from dp2erm_cvx.studies.rules.scheme import Constants, Scheme, build
-from dp2erm_cvx.two_stage import TOLERANCE
+from dp2erm_cvx.estimators import TOLERANCE
 
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
 FAMILIES = ("paper", "paper-corrected", "sharp", "auto", "composition-sharp", "composition-printed")
@@ -81,7 +81,17 @@ def _direct(
     weaker = paper and scheme.program == "mmd"
     domain = constants.domain(n, keeps_treatment=weaker)
     first, second = scheme.first_stage(domain, paper=paper), constants.second_stage().resolve(domain)
-    plan = make_plan(first, second, domain, n, p, budget, method=family, noise=noise, **_as_released(n))
+    plan = make_plan(
+        Study(
+            first,
+            second,
+            Universe(domain, n, p),
+            budget,
+            calibration=family,
+            noise=noise,
+            tolerance=TOLERANCE,  # V counts that of the weights as a release does
+        )
+    )
     return PlannedRule(plan, first, second, "neighbors keep their treatment" if weaker else "")
 
 
@@ -108,7 +118,8 @@ def _composed(
             )
             return PlannedRule(found.plan, found.first, found.second, "not private as argued")
         private = build("ipw_private", settings_in_force(scheme, family), domain)
-        plan = make_plan(private, second, domain, n, p, budget, noise=noise, **_as_released(n))
+        universe = Universe(domain, n, p)
+        plan = make_plan(Study(private, second, universe, budget, noise=noise, tolerance=TOLERANCE))
         return PlannedRule(plan, private, second)
     first = scheme.first_stage(domain, paper=printed)
     found = baselines.universal_baseline(first, second, domain, n, p, budget, noise=noise, printed=printed)
@@ -127,14 +138,9 @@ def settings_in_force(scheme: Scheme, family: str) -> dict[str, Any]:
     return dict(scheme.settings)
 
 
-def _as_released(n: int) -> dict[str, Any]:
-    """V counts the tolerance of the weights as a release does; no noise is set aside for the arithmetic."""
-    return {"weight_error": TOLERANCE * n, "arithmetic": "assumed"}
-
-
 def describe(rule: PlannedRule) -> dict[str, str | float]:
     """What of a plan belongs in every row: V, gamma and the scale of the noise."""
-    calibration = rule.plan.calibration
+    calibration = rule.plan.theta.calibration
     return {
         "V": rule.plan.bound.V,
         "gamma": getattr(calibration, "gamma", 0.0),
