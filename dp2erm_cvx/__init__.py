@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.rule import effects, recommend
     from dp2erm_cvx.tuning import PublicData, tune, tune_privately
+    from dp2erm_cvx.universe import Universe
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ _HOME = {
     "PublicData": "tuning",
     "Release": "release",
     "TwoStageERM": "estimators",
+    "Universe": "universe",
     "effects": "release.rule",
     "load_domain": "domain_file",
     "recommend": "release.rule",
@@ -45,6 +47,7 @@ __all__ = [
     "PublicData",
     "Release",
     "TwoStageERM",
+    "Universe",
     "effects",
     "load_domain",
     "recommend",

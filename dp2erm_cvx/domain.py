@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import Neighboring, public_number
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.public import public_number
 
 #: An array of double precision.
 Array = NDArray[np.float64]

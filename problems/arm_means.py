@@ -21,6 +21,7 @@ from dp2erm_cvx.program import (
     Domain,
     LossConstants,
     Records,
+    Universe,
     WeightedLeastSquares,
 )
 
@@ -46,7 +47,8 @@ class ArmMeans(WeightedLeastSquares):
     def design(self, records: Records) -> tuple[Array, Array]:
         return np.column_stack([1.0 - records.a, records.a]).astype(np.float64), records.y
 
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        domain = universe.domain
         theta_set = self.feasible(domain)
         # gradient 2(theta_a - y) e_a: two records of one arm differ by at most 4M', of two arms by sqrt2
         # * 2(M' + B)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Self
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import ArmKernelStage, Domain, Energy, StabilityBound
+from dp2erm_cvx.program import ArmKernelStage, Domain, Energy, StabilityBound, Universe
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,12 @@ class EnergyBalancing(ArmKernelStage):
             return self
         return dataclasses.replace(self, ridge=self.kernel.bound(domain.features_bound))
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
+        domain = universe.domain
         return stability.kernel_balancing(
-            n_samples,
+            universe.n_samples,
             self.kernel.bound(domain.features_bound),
-            n_samples * self.mu,
+            universe.n_samples * self.mu,
             domain.arm_floor,
             alpha=self.alpha,
             signed=self.kernel.signed,

@@ -22,13 +22,13 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
-    Domain,
     ExponentialModel,
     Instance,
     Leaves,
     Records,
     RidgedEntropyFirstStage,
     StabilityBound,
+    Universe,
     Value,
     public_number,
 )
@@ -112,22 +112,25 @@ class EntropyBalancing(RidgedEntropyFirstStage):
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["dual"]
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
+        domain = universe.domain
         if self.base_measure is not None:
             raise CalibrationError(
                 "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
             )
         if self.scaling == "paper":
             self._refuse_trim("Theorem 4'")
-            return stability.entropy_balancing_paper_scaling(n_samples, **self.paper_arguments(domain))
-        return stability.entropy_balancing(n_samples, **self.bound_arguments(domain), trim=self.trim)
+            return stability.entropy_balancing_paper_scaling(
+                universe.n_samples, **self.paper_arguments(domain)
+            )
+        return stability.entropy_balancing(universe.n_samples, **self.bound_arguments(domain), trim=self.trim)
 
-    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def paper_bound(self, universe: Universe) -> StabilityBound:
         self._refuse_trim("the paper's theorem")
         q = self.base_measure or (1.0,)
         ratio = max(q) / min(q) * (1 + 1e-12) if self.base_measure else 1.0
-        arguments = self.paper_arguments(domain)
-        return stability.paper_entropy_balancing(n_samples, **arguments, base_measure_ratio=ratio)
+        arguments = self.paper_arguments(universe.domain)
+        return stability.paper_entropy_balancing(universe.n_samples, **arguments, base_measure_ratio=ratio)
 
     def _refuse_trim(self, theorem: str) -> None:
         if math.isfinite(self.trim):

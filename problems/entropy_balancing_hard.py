@@ -20,7 +20,6 @@ from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
-    Domain,
     EntropyFirstStage,
     HardExponentialModel,
     Instance,
@@ -29,6 +28,7 @@ from dp2erm_cvx.program import (
     MomentTargets,
     Records,
     StabilityBound,
+    Universe,
     Value,
     moment_names,
     refuse_infeasible,
@@ -91,7 +91,7 @@ class EntropyBalancingHard(EntropyFirstStage):
         point: Array = model.basis.T @ (-duals["balance"] / model.n)
         return point
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
         raise CalibrationError(
             "hard entropy balancing has no stability bound: its constraints depend on the data. "
             "Use entropy_balancing with a positive ridge"

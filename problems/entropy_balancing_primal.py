@@ -21,13 +21,13 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
-    Domain,
     ExponentialModel,
     Instance,
     Leaves,
     Records,
     RidgedEntropyFirstStage,
     StabilityBound,
+    Universe,
     Value,
 )
 
@@ -83,10 +83,13 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
         # the centered rows, because a solver meets sum(w) = n only approximately
         return model.penalty.prox((model.target - model.B.T @ values["weights"] / model.n) / self.mu, 1.0)
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
+        domain = universe.domain
         if self.scaling == "paper":
-            return stability.entropy_balancing_paper_scaling(n_samples, **self.paper_arguments(domain))
-        return stability.entropy_balancing(n_samples, **self.bound_arguments(domain))
+            return stability.entropy_balancing_paper_scaling(
+                universe.n_samples, **self.paper_arguments(domain)
+            )
+        return stability.entropy_balancing(universe.n_samples, **self.bound_arguments(domain))
 
-    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.paper_entropy_balancing(n_samples, **self.paper_arguments(domain))
+    def paper_bound(self, universe: Universe) -> StabilityBound:
+        return stability.paper_entropy_balancing(universe.n_samples, **self.paper_arguments(universe.domain))

@@ -31,6 +31,7 @@ from dp2erm_cvx.program import (
     SeparableConstants,
     SeparableFirstStage,
     StabilityBound,
+    Universe,
     checked_balance,
     public_constant,
 )
@@ -83,8 +84,8 @@ class InverseProbabilityTilting(SeparableFirstStage):
     def linear_bound(self, domain: Domain) -> float:
         return self.row_bound(domain)
 
-    def n_rows(self, domain: Domain, n_features: int) -> int:
-        return 2 * (1 + self.balance.size(n_features))
+    def n_rows(self, universe: Universe) -> int:
+        return 2 * (1 + self.balance.size(universe.n_features))
 
     def resolve(self, domain: Domain) -> Self:
         ridge = self.row_bound(domain) ** 2 if self.ridge is None else self.ridge
@@ -122,5 +123,5 @@ class InverseProbabilityTilting(SeparableFirstStage):
             radius=r,
         )
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.separable(n_samples, self.mu, **vars(self.constants(domain)))
+    def bound(self, universe: Universe) -> StabilityBound:
+        return stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))

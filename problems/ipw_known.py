@@ -13,7 +13,14 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, public_number
+from dp2erm_cvx.program import (
+    Array,
+    ClosedFormWeights,
+    Records,
+    StabilityBound,
+    Universe,
+    public_number,
+)
 
 
 @dataclass(frozen=True)
@@ -54,12 +61,14 @@ class KnownCoefficient(ClosedFormWeights):
         trimmed: Array = np.minimum(1 + np.exp(-np.maximum(margin, -690.0)), self.trim)
         return trimmed
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
         norm = math.hypot(*self.coefficient) * (1 + 1e-12)
-        return stability.known_coefficient(n_samples, domain.covariate_bound, norm, trim=self.trim)
+        return stability.known_coefficient(
+            universe.n_samples, universe.domain.covariate_bound, norm, trim=self.trim
+        )
 
-    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def paper_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):
             raise CalibrationError("the paper's bound for a known coefficient is for untrimmed weights")
         norm = math.hypot(*self.coefficient) * (1 + 1e-12)
-        return stability.paper_known_coefficient(n_samples, domain.covariate_bound, norm)
+        return stability.paper_known_coefficient(universe.n_samples, universe.domain.covariate_bound, norm)

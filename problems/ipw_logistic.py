@@ -31,8 +31,9 @@ from dp2erm_cvx.program import (
     ReplacedRows,
     RowNeighbors,
     StabilityBound,
+    Universe,
     Value,
-    logistic_weights_reach,
+    logistic_weights_error,
     public_number,
     public_radius,
     public_ridge,
@@ -107,29 +108,32 @@ class IPWLogistic(FirstStage):
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["coefficient"]
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
-        found = logistic_weights_reach(
-            n_samples,
-            n_features + (1 if domain.intercept else 0),
+    def certified_error(self, universe: Universe) -> float | None:
+        domain = universe.domain
+        found = logistic_weights_error(
+            universe.n_samples,
+            universe.n_columns,
             covariate_bound=domain.covariate_bound,
             ridge=self.mu,
             radius=self.radius,
         )
         return math.inf if found is None else found
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
         return stability.ipw_logistic(
-            n_samples,
-            domain.covariate_bound,
+            universe.n_samples,
+            universe.domain.covariate_bound,
             self.mu,
             radius=self.radius,
             trim=self.trim,
         )
 
-    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def paper_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):
             raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
-        return stability.paper_ipw_logistic(n_samples, domain.covariate_bound, self.mu, self.radius)
+        return stability.paper_ipw_logistic(
+            universe.n_samples, universe.domain.covariate_bound, self.mu, self.radius
+        )
 
 
 def signed(records: Records) -> Array:

@@ -30,13 +30,14 @@ from dp2erm_cvx.program import (
     PrivateFirstStage,
     Records,
     StabilityBound,
+    Universe,
     Value,
     WholeSpace,
-    coefficient_weights_reach,
-    logistic_reach,
+    checked_perturbation,
+    coefficient_weights_error,
+    logistic_minimizer_radius,
     public_number,
     public_radius,
-    public_reach,
     public_ridge,
     resolved,
 )
@@ -111,38 +112,35 @@ class PrivateLogistic(PrivateFirstStage):
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["coefficient"]
 
-    def reachable_radius(
-        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
-    ) -> float | None:
-        n, extra, reach = public_reach(n_samples, gamma, noise_norm)
-        p = n_features + (1 if domain.intercept else 0)
-        return logistic_reach(
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        domain, n, p = universe.domain, universe.n_samples, universe.n_columns
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        return logistic_minimizer_radius(
             n,
             p,
             covariate_bound=domain.covariate_bound,
             ridge=n * (self.resolve(domain).mu + extra),
-            noise_norm=reach,
+            noise_bound=noise,
             set_norm=self.radius,
             set_rounding=WholeSpace().rounding(p),
         )
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+    def certified_error(self, universe: Universe) -> float | None:
         # given the coefficient; how large it may be is not known without its calibration or a radius
-        return None if math.isinf(self.radius) else self.reachable_error_at(domain, n_features, self.radius)
+        return None if math.isinf(self.radius) else self.certified_error_at(universe, self.radius)
 
-    def reachable_error_at(self, domain: Domain, n_features: int, norm: float) -> float | None:
-        p = n_features + (1 if domain.intercept else 0)
-        return coefficient_weights_reach(
-            p, covariate_bound=domain.covariate_bound, norm=min(norm, self.radius)
-        )
+    def certified_error_at(self, universe: Universe, norm: float) -> float | None:
+        M = universe.domain.covariate_bound
+        return coefficient_weights_error(universe.n_columns, covariate_bound=M, norm=min(norm, self.radius))
 
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        domain = universe.domain
         M = domain.covariate_bound
         if self.mu == 0 and math.isinf(self.radius):
             raise CalibrationError("ipw_private: declare a positive ridge or a finite radius")
         diameter = M * stability.gradient_diameter(min(M * self.radius, 1e300))
         return LossConstants(
-            n_parameters=n_features + (1 if domain.intercept else 0),
+            n_parameters=universe.n_columns,
             gradient_radius=diameter / 2,
             hessian_trace=M**2 / 4,
             strong_convexity=self.mu,
@@ -150,12 +148,14 @@ class PrivateLogistic(PrivateFirstStage):
             outcome_bound=1.0,
         )
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
         if math.isinf(self.radius) and math.isinf(self.trim):
             raise CalibrationError("ipw_private: declare a finite radius or trim, or no weight is bounded")
         # exp(-700) is lost against 1: without a radius any margin whatever
-        bound, norm = (1.0, 700.0) if math.isinf(self.radius) else (domain.covariate_bound, self.radius)
-        known = stability.known_coefficient(n_samples, bound, norm, trim=self.trim)
+        bound, norm = (
+            (1.0, 700.0) if math.isinf(self.radius) else (universe.domain.covariate_bound, self.radius)
+        )
+        known = stability.known_coefficient(universe.n_samples, bound, norm, trim=self.trim)
         return dataclasses.replace(
             known, assumptions=("the coefficient is a private output of the first stage",)
         )

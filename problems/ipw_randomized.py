@@ -13,7 +13,14 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound, public_number
+from dp2erm_cvx.program import (
+    Array,
+    ClosedFormWeights,
+    Records,
+    StabilityBound,
+    Universe,
+    public_number,
+)
 
 
 @dataclass(frozen=True)
@@ -48,10 +55,10 @@ class RandomizedTrial(ClosedFormWeights):
         trimmed: Array = np.minimum(of_arm, self.trim)[records.a]
         return trimmed
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.randomized_trial(n_samples, self.propensity, trim=self.trim)
+    def bound(self, universe: Universe) -> StabilityBound:
+        return stability.randomized_trial(universe.n_samples, self.propensity, trim=self.trim)
 
-    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def paper_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):
             raise CalibrationError("the paper's bound for a randomized trial is for untrimmed weights")
-        return stability.paper_randomized_trial(n_samples, self.propensity)
+        return stability.paper_randomized_trial(universe.n_samples, self.propensity)

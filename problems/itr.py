@@ -19,6 +19,7 @@ from dp2erm_cvx.program import (
     LinearStage,
     LossConstants,
     Records,
+    Universe,
     WeightedLeastSquares,
     squared_gradient_radius,
 )
@@ -46,8 +47,9 @@ class TreatmentRule(LinearStage, WeightedLeastSquares):
         z = 2.0 * (2 * records.a - 1) * records.y
         return self.covariates(records.domain, records.X), z
 
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
-        p, M, size = self.size(domain, n_features)
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        domain = universe.domain
+        p, M, size = self.size(universe)
         return LossConstants(
             n_parameters=p,
             gradient_radius=squared_gradient_radius(2 * M**2 * size, 4 * M * domain.outcome_bound),

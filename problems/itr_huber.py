@@ -24,6 +24,7 @@ from dp2erm_cvx.program import (
     MarginRows,
     Records,
     RowBounds,
+    Universe,
     WeightedMarginLoss,
     public_size,
     resolved,
@@ -75,11 +76,13 @@ class HuberRule(LinearStage, WeightedMarginLoss):
         z = 2.0 * (2 * records.a - 1) * records.y
         return MarginRows(self.covariates(records.domain, records.X), z, np.ones(len(z)))
 
-    def row_bounds(self, domain: Domain, n_features: int) -> RowBounds:
-        return RowBounds(self.size(domain, n_features)[1], 2 * domain.outcome_bound, 1.0)
+    def row_bounds(self, universe: Universe) -> RowBounds:
+        domain = universe.domain
+        return RowBounds(self.size(universe)[1], 2 * domain.outcome_bound, 1.0)
 
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
-        p, M, size = self.size(domain, n_features)
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        domain = universe.domain
+        p, M, size = self.size(universe)
         k = domain.outcome_bound if self.threshold is None else self.threshold
         # gradients are 2 clip(r) x: of norm 2 M k at most, and each is one of the squared loss at a response
         # between z and <x, theta>

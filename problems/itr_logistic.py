@@ -25,6 +25,7 @@ from dp2erm_cvx.program import (
     MarginRows,
     Records,
     RowBounds,
+    Universe,
     WeightedMarginLoss,
 )
 
@@ -52,11 +53,13 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
         X = self.covariates(records.domain, records.X)
         return MarginRows(side[:, None] * X, np.zeros(len(X)), np.abs(records.y))
 
-    def row_bounds(self, domain: Domain, n_features: int) -> RowBounds:
-        return RowBounds(self.size(domain, n_features)[1], 0.0, domain.outcome_bound)
+    def row_bounds(self, universe: Universe) -> RowBounds:
+        domain = universe.domain
+        return RowBounds(self.size(universe)[1], 0.0, domain.outcome_bound)
 
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
-        p, M, size = self.size(domain, n_features)
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        domain = universe.domain
+        p, M, size = self.size(universe)
         y = domain.outcome_bound
         # gradients are -|y| sigma(-<z, theta>) z: those of a logistic loss, 0 among them, times numbers in
         # [0, M']; a distance is convex in these numbers, so its largest value is at their ends

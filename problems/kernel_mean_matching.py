@@ -21,7 +21,6 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
-    Domain,
     FirstStage,
     Gaussian,
     Instance,
@@ -32,10 +31,11 @@ from dp2erm_cvx.program import (
     PublicSample,
     Records,
     StabilityBound,
+    Universe,
     Value,
     checked_kernel,
     factor,
-    kernel_weights_reach,
+    kernel_weights_error,
     public_size,
     refuse_gram,
     sum_units,
@@ -121,14 +121,15 @@ class KernelMeanMatching(FirstStage):
         # a solver meets the total only approximately
         return model.penalty.set.project(values["weights"])
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+    def certified_error(self, universe: Universe) -> float | None:
+        domain, n_samples = universe.domain, universe.n_samples
         refuse_gram(n_samples)
         rows = n_samples if self.target is None else len(self.target.X)
         # in units of sqrt(m) C n the model counts an entry 6 times, 4 for K and 2 for c, whose sum over the
-        # target counts 2 and whose products 32 more; kernel_weights_reach counts 4 for what it is given
-        entry = self.kernel.entry_error(domain.features_bound, n_features)
+        # target counts 2 and whose products 32 more; kernel_weights_error counts 4 for what it is given
+        entry = self.kernel.entry_error(domain.features_bound, universe.n_features)
         units = 1.5 * entry + 0.5 * sum_units(rows) + 8.0
-        found = kernel_weights_reach(
+        found = kernel_weights_error(
             n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),
             ridge=self.ridge,
@@ -137,11 +138,12 @@ class KernelMeanMatching(FirstStage):
         )
         return math.inf if found is None else found
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
+        domain = universe.domain
         return stability.kernel_mean_matching(
-            n_samples,
+            universe.n_samples,
             self.kernel.bound(domain.features_bound),
-            n_samples * self.ridge,
+            universe.n_samples * self.ridge,
             signed=self.kernel.signed,
             public_target=self.target is not None,
             arm_floor=domain.arm_floor,

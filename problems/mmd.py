@@ -14,10 +14,10 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import (
     ArmKernelStage,
-    Domain,
     Gaussian,
     Kernel,
     StabilityBound,
+    Universe,
     checked_kernel,
     public_number,
 )
@@ -54,11 +54,12 @@ class MMD(ArmKernelStage):
     def largest_weight(self) -> float:
         return self.cap
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
+        domain = universe.domain
         return stability.kernel_balancing(
-            n_samples,
+            universe.n_samples,
             self.kernel.bound(domain.features_bound),
-            n_samples * self.mu,
+            universe.n_samples * self.mu,
             domain.arm_floor,
             alpha=self.alpha,
             signed=self.kernel.signed,
@@ -66,7 +67,8 @@ class MMD(ArmKernelStage):
             relation=domain.relation,
         )
 
-    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def paper_bound(self, universe: Universe) -> StabilityBound:
+        n_samples, domain = universe.n_samples, universe.domain
         if 2 * self.cap * (domain.arm_floor or 0) < n_samples and math.isfinite(self.cap):
             # to fail on a small arm would depend on the data
             raise CalibrationError(

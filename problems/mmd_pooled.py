@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.program import (
-    Domain,
     Gaussian,
     Kernel,
     PooledKernelStage,
     StabilityBound,
+    Universe,
     checked_kernel,
 )
 
@@ -41,11 +41,11 @@ class PooledMMD(PooledKernelStage):
         super().__post_init__()
         checked_kernel(self.kernel)
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
         return stability.pooled_kernel_balancing(
-            n_samples,
-            self.kernel.bound(domain.features_bound),
-            n_samples * self.mu,
+            universe.n_samples,
+            self.kernel.bound(universe.domain.features_bound),
+            universe.n_samples * self.mu,
             alpha=self.alpha,
             signed=self.kernel.signed,
         )

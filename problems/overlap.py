@@ -18,6 +18,7 @@ from dp2erm_cvx.program import (
     SeparableConstants,
     SeparableFirstStage,
     StabilityBound,
+    Universe,
 )
 
 
@@ -44,5 +45,5 @@ class OverlapWeights(SeparableFirstStage):
         diameter = M * stability.gradient_diameter(M * r)
         return SeparableConstants(diameter, diameter, M * r if M * r < 700 else math.inf, r)
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.separable(n_samples, self.mu, **vars(self.constants(domain)))
+    def bound(self, universe: Universe) -> StabilityBound:
+        return stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))

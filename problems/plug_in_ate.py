@@ -21,6 +21,7 @@ from dp2erm_cvx.program import (
     Domain,
     LossConstants,
     Records,
+    Universe,
     WeightedLeastSquares,
 )
 
@@ -44,7 +45,8 @@ class PlugInATE(WeightedLeastSquares):
     def design(self, records: Records) -> tuple[Array, Array]:
         return np.ones((records.n_samples, 1)), 2.0 * (2 * records.a - 1) * records.y
 
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        domain = universe.domain
         bound = self.feasible(domain).norm_bound(1)
         return LossConstants(
             n_parameters=1,

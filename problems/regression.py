@@ -20,6 +20,7 @@ from dp2erm_cvx.program import (
     LinearStage,
     LossConstants,
     Records,
+    Universe,
     WeightedLeastSquares,
     squared_gradient_radius,
 )
@@ -41,8 +42,9 @@ class Regression(LinearStage, WeightedLeastSquares):
     def design(self, records: Records) -> tuple[Array, Array]:
         return self.covariates(records.domain, records.X), records.y
 
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
-        p, M, size = self.size(domain, n_features)
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        domain = universe.domain
+        p, M, size = self.size(universe)
         return LossConstants(
             n_parameters=p,
             gradient_radius=squared_gradient_radius(2 * M**2 * size, 2 * M * domain.outcome_bound),

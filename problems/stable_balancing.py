@@ -21,6 +21,7 @@ from dp2erm_cvx.program import (
     Moments,
     PooledKernelStage,
     StabilityBound,
+    Universe,
     checked_balance,
     public_constant,
     resolved,
@@ -68,13 +69,14 @@ class StableBalancing(PooledKernelStage):
     def kernel(self) -> BalanceKernel:
         return BalanceKernel(self.balance, resolved("constant", self.constant))
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
         # c^2 + <g, g'> >= c^2 - G^2
+        domain = universe.domain
         signed = self.kernel.constant < self.balance.bound(domain.features_bound)
         return stability.pooled_kernel_balancing(
-            n_samples,
+            universe.n_samples,
             self.kernel.bound(domain.features_bound),
-            n_samples * self.mu,
+            universe.n_samples * self.mu,
             alpha=self.alpha,
             signed=signed,
         )

@@ -20,7 +20,6 @@ from dp2erm_cvx.program import (
     Array,
     BalanceFunctions,
     Declaration,
-    Domain,
     FirstStage,
     HardBalanceModel,
     Instance,
@@ -29,6 +28,7 @@ from dp2erm_cvx.program import (
     MomentTargets,
     Records,
     StabilityBound,
+    Universe,
     Value,
     checked_balance,
     moment_names,
@@ -111,7 +111,7 @@ class StableBalancingHard(FirstStage):
         point: Array = (duals["below"] - duals["above"]) / model.n
         return np.where(np.abs(point) > 1e-6 * np.max(np.abs(point), initial=0.0), point, 0.0)
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
         raise CalibrationError(
             "hard stable balancing has no stability bound: its constraints depend on the data. Use "
             "stable_balancing, which penalizes imbalance"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import Array, ClosedFormWeights, Domain, Records, StabilityBound
+from dp2erm_cvx.program import Array, ClosedFormWeights, Records, StabilityBound, Universe
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Uniform(ClosedFormWeights):
     def unnormalized(self, records: Records) -> Array:
         return np.ones(records.n_samples)
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.uniform_weights(n_samples)
+    def bound(self, universe: Universe) -> StabilityBound:
+        return stability.uniform_weights(universe.n_samples)
 
-    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return stability.fixed_weights(n_samples, 1.0)
+    def paper_bound(self, universe: Universe) -> StabilityBound:
+        return stability.fixed_weights(universe.n_samples, 1.0)

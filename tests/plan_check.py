@@ -9,6 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Noise, OutputCalibration, RenyiCalibration
 from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.universe import Universe
 
 
 def exact_gaussian_delta(s, left, p):
@@ -68,7 +69,7 @@ def check(plan: Plan, stage, n, domain, budget):
     parts = [(plan.calibration, plan.loss, plan.bound)]
     if plan.propensity is not None:
         ones = dataclasses.replace(plan.bound, V=2.0)
-        parts.append((plan.propensity, stage.loss_constants(domain, 2), ones))
+        parts.append((plan.propensity, stage.loss_constants(Universe(domain, 100, 2)), ones))
     # sums of doubles: exactly, so that no rounding hides an excess
     spent = mpmath.fsum(mpmath.mpf(calibration.epsilon) for calibration, _, _ in parts)
     assert spent <= budget.epsilon

@@ -13,10 +13,12 @@ ROOT = Path(__file__).parents[1]
 #: A module imports only what stands before it.
 ORDER = (
     "errors",
+    "public",
     "privacy",
     "parallel",
     "tables",
     "domain",
+    "universe",
     "domain_file",
     "data",
     "datasets",
@@ -51,18 +53,18 @@ ORDER = (
 
 #: Some import even less.
 ONLY = {
-    "parallel": {"errors", "privacy"},
+    "parallel": {"errors", "public", "privacy"},
     "tables": {"errors"},
-    "domain": {"errors", "privacy"},
+    "domain": {"errors", "public", "privacy"},
     "data": {"errors", "tables"},
-    "program": {"errors", "privacy", "domain"},
-    "stability": {"errors", "privacy"},
-    "calibration": {"errors", "privacy"},
-    "mechanism": {"errors", "privacy", "calibration"},
-    "ledger": {"errors", "privacy", "calibration", "release"},
-    "diagnostics": {"errors", "privacy", "tables"},
+    "program": {"errors", "public", "privacy", "domain", "universe"},
+    "stability": {"errors", "public", "privacy"},
+    "calibration": {"errors", "public", "privacy"},
+    "mechanism": {"errors", "public", "privacy", "calibration"},
+    "ledger": {"errors", "public", "privacy", "calibration", "release"},
+    "diagnostics": {"errors", "public", "privacy", "tables"},
     "plotting": {"errors", "tables", "diagnostics", "audit", "compare", "studies"},
-    "problems": {"errors", "privacy", "domain", "program", "stability"},
+    "problems": {"errors", "public", "privacy", "domain", "universe", "program", "stability"},
 }
 
 #: These third parties stay where they are needed.

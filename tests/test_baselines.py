@@ -27,6 +27,7 @@ from dp2erm_cvx.studies.baselines import (
     uniform_baseline,
     universal_baseline,
 )
+from dp2erm_cvx.universe import Universe
 
 N, P = 400, 3
 DOMAIN = Domain(2.0, 1.5)
@@ -42,7 +43,7 @@ def printed_ipw(**changes):
 def test_printed_composition_has_the_printed_numbers():
     baseline = printed_ipw()
     largest = 1 + math.exp(2.0 * 0.5)
-    zeta = RULE.constants(DOMAIN, P).gradient_bound
+    zeta = RULE.constants(Universe(DOMAIN, 100, P)).gradient_bound
     calibration = baseline.plan.calibration
     assert calibration.scale == pytest.approx(2 * zeta * 2 * largest / 1.0, rel=1e-9)
     assert calibration.gamma == pytest.approx(2 * (2 * 4) * math.sqrt(2) * largest / (1.0 * N), rel=1e-9)

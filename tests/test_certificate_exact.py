@@ -32,8 +32,9 @@ from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Newton, certify, solve
 from dp2erm_cvx.solve.certificate import _norm
+from dp2erm_cvx.universe import Universe
 from tests import exact, exact_kernel
-from tests.test_reach import PROGRAMS, covariates, stage_of, unequal_weights
+from tests.test_certified_radius import PROGRAMS, covariates, stage_of, unequal_weights
 
 NAMES = sorted(programs())
 
@@ -106,7 +107,7 @@ def bound_to(rng: np.random.Generator, name: str, records: Records) -> tuple[Ins
     n, p = records.covariates.shape
     if issubclass(programs()[name], SecondStage | PrivateFirstStage):
         program, gamma, scale = stage_of(rng, name, records.domain, 1e-7)
-        size = program.loss_constants(records.domain, p).n_parameters
+        size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters
         b = scale * float(rng.choice([0.0, 1.0, 100.0])) * rng.normal(size=size)
         if isinstance(program, PrivateFirstStage):
             return program.perturbed(records, gamma, b), {"ridge": program.mu + gamma, "noise": b}

@@ -9,6 +9,7 @@ from dp2erm_cvx.compare.bound_curves import against_n, against_ridge, growth
 from dp2erm_cvx.compare.bounds import PRINTED, SHARP, STATED, UNIVERSAL, USABLE, statements
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.stability import paper_ipw_logistic
+from dp2erm_cvx.universe import Universe
 from tests.command_line import run
 
 IPW = ["bounds", "--program", "ipw_logistic", "--ridge", "0.1", "--radius", "1", "--covariate-bound", "1"]
@@ -101,7 +102,7 @@ def test_the_closed_form_is_beside_its_refinement():
 def test_every_program_has_a_table(name):
     settings = {"coefficient": (0.3, 0.2)} if name == "ipw_known" else {}
     program = registry.build(registry.first_stages(), name, **settings)
-    found = dict(statements(program, 300, Domain(1.0, 1.0, arm_floor=50)))
+    found = dict(statements(program, Universe(Domain(1.0, 1.0, arm_floor=50), 300, 2)))
     assert {SHARP, USABLE, UNIVERSAL} <= set(found)
     if name in ("entropy_balancing_hard", "stable_balancing_hard"):
         assert all(isinstance(bound, str) for bound in found.values())
@@ -122,13 +123,15 @@ def test_v_is_bounded_in_n_where_the_printed_bounds_grow_like_its_root():
 def test_curves_agree_with_the_bounds():
     program = registry.build(registry.first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
     domain = Domain(1.0, 1.0)
-    by_family = {curve.family: curve for curve in against_n(program, domain, 400, points=3)}
+    by_family = {curve.family: curve for curve in against_n(program, Universe(domain, 400, 2), points=3)}
     assert by_family[SHARP].V[1] == stability.ipw_logistic(10_000, 1.0, 0.1, radius=1.0).V
     assert by_family[USABLE].V[0] == pytest.approx(min(by_family[PRINTED].V[0], by_family[UNIVERSAL].V[0]))
-    (ridged,) = (one for one in against_ridge(program, domain, 400, points=3) if one.family == SHARP)
+    (ridged,) = (
+        one for one in against_ridge(program, Universe(domain, 400, 2), points=3) if one.family == SHARP
+    )
     assert ridged.x[1] == pytest.approx(0.1)
     assert np.all(np.diff(ridged.V) < 0)
-    assert against_ridge(registry.build(registry.first_stages(), "uniform"), domain, 400) == []
+    assert against_ridge(registry.build(registry.first_stages(), "uniform"), Universe(domain, 400, 2)) == []
 
 
 @pytest.mark.parametrize("name", ["one.png", "one.svg"])

@@ -33,6 +33,7 @@ from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.program import FirstStage, Kind, L2Ball, UserRegularizer
 from dp2erm_cvx.registry import first_stages, programs
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 from tests.command_line import run as command
 
 ROOT = Path(__file__).parents[1]
@@ -133,8 +134,9 @@ WRONG = {
         "exponential",
         [
             (
-                "return stability.separable(n_samples, self.mu, **vars(self.constants(domain)))",
-                "return stability.uniform_weights(n_samples)",
+                "return stability.separable(universe.n_samples, self.mu, "
+                "**vars(self.constants(universe.domain)))",
+                "return stability.uniform_weights(universe.n_samples)",
             )
         ],
         {"movement"},
@@ -143,13 +145,13 @@ WRONG = {
         "quadratic",
         [
             ("    def bound(", "    def root(self, n):\n        return n**1.5\n\n    def bound("),
-            ("n_samples * self.mu,", "self.root(n_samples) * self.mu,"),
+            ("universe.n_samples * self.mu,", "self.root(universe.n_samples) * self.mu,"),
         ],
         {"audit", "movement"},
     ),
     "half a kernel bound": (
         "quadratic",
-        [("self.kernel.bound(domain.features_bound)", "self.kernel.bound(domain.features_bound) / 2")],
+        [("self.kernel.bound(universe.domain", "0.5 * self.kernel.bound(universe.domain")],
         {"stated bound"},
     ),
     "a kernel of both signs taken for an unsigned one": (
@@ -231,8 +233,9 @@ WRONG = {
                 "    def strong_convexity",
                 "    kind = Kind.QUADRATIC\n\n    def constraints(self, leaf, weights):\n"
                 '        return {"balance": leaf("Z").T @ weights <= 30.0}\n\n'
-                "    def bound(self, n_samples, domain):\n"
-                "        return stability.pooled_kernel_balancing(n_samples, 4.0, n_samples)\n\n"
+                "    def bound(self, universe):\n"
+                "        n = universe.n_samples\n"
+                "        return stability.pooled_kernel_balancing(n, 4.0, n)\n\n"
                 "    def strong_convexity",
             ),
             (
@@ -247,8 +250,8 @@ WRONG = {
         [
             (
                 "    def strong_convexity",
-                "    def bound(self, n_samples, domain):\n"
-                "        return stability.uniform_weights(n_samples)\n\n    def strong_convexity",
+                "    def bound(self, universe):\n"
+                "        return stability.uniform_weights(universe.n_samples)\n\n    def strong_convexity",
             ),
             (
                 "from dp2erm_cvx.program import",
@@ -386,8 +389,8 @@ def test_weights_that_depend_on_the_arm_are_expressible(tmp_path):
 
 def test_a_program_that_changes_another_needs_a_name_of_its_own():
     class Claims(programs()["overlap"]):
-        def stability(self, n_samples, domain, family=None):
-            return stability.uniform_weights(n_samples)
+        def stability(self, universe, family=None):
+            return stability.uniform_weights(universe.n_samples)
 
     with pytest.raises(DeclarationError, match="name of its own"):
         PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), Claims(), "itr").plan(100, 2)
@@ -399,8 +402,8 @@ def test_a_program_of_no_kind_cannot_state_its_own_stability(tmp_path):
     (direct,) = programs_of_file(path)
 
     class Claims(direct):
-        def stability(self, n_samples, domain, family=None):
-            return stability.uniform_weights(n_samples)
+        def stability(self, universe, family=None):
+            return stability.uniform_weights(universe.n_samples)
 
     with pytest.raises(CalibrationError, match="declare the kind"):
         PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), Claims(), "itr").plan(100, 2)
@@ -427,7 +430,7 @@ def test_a_program_without_a_kind_is_covered_by_the_universal_corollary(tmp_path
     assert issubclass(cls, FirstStage)
     from dp2erm_cvx.conformance.samples import check_domain
 
-    assert cls().stability(50, check_domain(50)).V == 100
+    assert cls().stability(Universe(check_domain(50), 50, 2)).V == 100
     (report,) = list(check_program(cls, seconds=0.2))[:1]
     assert next(o for o in report.outcomes if o.check == "kind").status is Status.NOTED
 
@@ -484,7 +487,7 @@ def test_of_two_distributions_with_one_name_neither_is_taken():
 def test_a_release_is_conditional_where_the_error_of_the_weights_has_no_public_bound(tmp_path):
     """A certificate that is found on one dataset says nothing about the next."""
     path, data = tmp_path / "mine.py", simulate("linear", 100, rng=0).dataset
-    unknown = (_BEFORE, "    def n_rows(self, domain, n_features):\n        return None\n\n" + _BEFORE)
+    unknown = (_BEFORE, "    def n_rows(self, universe):\n        return None\n\n" + _BEFORE)
     for pairs, private in (((), True), ((unknown,), False)):
         path.write_text(changed("exponential", *pairs), encoding="utf-8")
         (cls,) = programs_of_file(path)

@@ -27,6 +27,7 @@ from dp2erm_cvx.plan import Method
 from dp2erm_cvx.program import Box, Program
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
+from dp2erm_cvx.universe import Universe
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md") if path.stem != "index")
@@ -219,7 +220,7 @@ def test_the_added_loss_conforms(tmp_path):
 def test_added_second_stage_constants_hold(monkeypatch):
     module = run(blocks("adding_a_program.md", "python")[1:2], monkeypatch)
     domain, theta_bound = Domain(1.0, 1.5), 0.8
-    constants = module.SubgroupMeans(theta_set=Box(theta_bound)).constants(domain, 1)
+    constants = module.SubgroupMeans(theta_set=Box(theta_bound)).constants(Universe(domain, 100, 1))
     worst = 0.0
     for signs in np.ndindex(2, 2, 2, 2):
         theta = theta_bound * (2.0 * np.array(signs) - 1)
@@ -243,7 +244,7 @@ def test_added_first_stage_moves_as_stated(monkeypatch):
     X[0] = 0.5
     heavier = solve(program.instance(domain.records(X, flipped, np.zeros(n)))).value
     moved = float(np.sum(np.abs(heavy - heavier)) + 2 * min(heavy[0], heavier[0]))
-    bound = program.stability(n, domain).V
+    bound = program.stability(Universe(domain, n, 2)).V
     assert moved <= bound
     assert moved == pytest.approx(bound, rel=1e-6)
 

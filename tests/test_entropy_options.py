@@ -11,6 +11,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.solve import certify, solve
+from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=1.0, outcome_bound=1.0, arm_floor=5)
 
@@ -76,7 +77,7 @@ def test_trimmed_weights_move_within_their_bound(seed) -> None:
             for x, t in ((X, a), (other, arm))
         )
         moved = float(np.sum(np.abs(w - v)[1:])) + w[0] + v[0]
-        largest = max(largest, moved / program.stability(n, free).V)
+        largest = max(largest, moved / program.stability(Universe(free, n, 2)).V)
     assert 0.3 < largest <= 1.0
 
 
@@ -94,17 +95,17 @@ def test_the_trimmed_bound_is_not_the_untrimmed_one_with_a_smaller_weight() -> N
 def test_what_no_theorem_covers_is_refused() -> None:
     uneven = EntropyBalancing(ridge=1.0, radius=1.0, base_measure=(1.0,) * 39 + (2.0,))
     with pytest.raises(CalibrationError, match="base_measure"):
-        uneven.stability(40, DOMAIN)
+        uneven.stability(Universe(DOMAIN, 40, 2))
     paper = {"ridge": 1.0, "radius": 1.0, "scaling": "paper", "arm_mass": "proportional"}
     with pytest.raises(CalibrationError, match="trim"):
-        EntropyBalancing(**paper, trim=2.0).stability(40, DOMAIN)
+        EntropyBalancing(**paper, trim=2.0).stability(Universe(DOMAIN, 40, 2))
     with pytest.raises(CalibrationError, match="trim"):
-        EntropyBalancing(**paper, trim=2.0).stability(40, DOMAIN, BoundFamily.PAPER)
-    even = EntropyBalancing(**paper).stability(40, DOMAIN, BoundFamily.PAPER)
+        EntropyBalancing(**paper, trim=2.0).stability(Universe(DOMAIN, 40, 2), BoundFamily.PAPER)
+    even = EntropyBalancing(**paper).stability(Universe(DOMAIN, 40, 2), BoundFamily.PAPER)
     q = EntropyBalancing(**paper, base_measure=(1.0,) * 39 + (2.0,))
     printed = stability.paper_entropy_balancing(40, 1.0, 1.0, 5, base_measure_ratio=2.0, usable=False)
     assert printed.W1 > stability.paper_entropy_balancing(40, 1.0, 1.0, 5, usable=False).W1
-    assert q.stability(40, DOMAIN, BoundFamily.PAPER).V >= even.V
+    assert q.stability(Universe(DOMAIN, 40, 2), BoundFamily.PAPER).V >= even.V
     with pytest.raises(DeclarationError, match="one of them"):
         EntropyBalancing(trim=2.0, base_measure=(1.0, 2.0))
     with pytest.raises(DeclarationError, match="3 entries for 60"):

@@ -274,8 +274,8 @@ class Careless(Uniform):
 
     name = "careless"
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
-        return dataclasses.replace(super().bound(n_samples, domain), V=1e-3)
+    def bound(self, universe) -> StabilityBound:
+        return dataclasses.replace(super().bound(universe), V=1e-3)
 
 
 class Unnormalized(Uniform):

@@ -12,6 +12,7 @@ from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.program import Gaussian, Laplace, Linear
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=1.0, arm_floor=20)
 
@@ -19,9 +20,9 @@ DOMAIN = Domain(covariate_bound=1.5, outcome_bound=1.0, arm_floor=20)
 def test_a_signed_kernel_gets_the_signed_constants() -> None:
     C, lam = 1.5**2, 100.0
     expected = stability.pooled_kernel_balancing(100, C, lam, signed=True).V
-    assert PooledMMD(kernel=Linear()).stability(100, DOMAIN).V == expected
+    assert PooledMMD(kernel=Linear()).stability(Universe(DOMAIN, 100, 2)).V == expected
     assert expected > stability.pooled_kernel_balancing(100, C, lam).V
-    per_arm = MMD(kernel=Linear(), ridge=5.0).stability(100, DOMAIN).V
+    per_arm = MMD(kernel=Linear(), ridge=5.0).stability(Universe(DOMAIN, 100, 2)).V
     assert per_arm == stability.kernel_balancing(100, C, 500.0, 20, signed=True).V
 
 
@@ -35,20 +36,20 @@ def test_kernels_are_positive_semidefinite_and_within_their_bound(kernel) -> Non
 
 
 def test_the_ridge_is_per_record() -> None:
-    values = [PooledMMD(ridge=1.0).stability(n, DOMAIN).V for n in (400, 4_000, 40_000)]
+    values = [PooledMMD(ridge=1.0).stability(Universe(DOMAIN, n, 2)).V for n in (400, 4_000, 40_000)]
     assert max(values) < 1.3 * min(values)
 
 
 def test_what_no_theorem_covers_is_refused() -> None:
     with pytest.raises(CalibrationError, match="arm_floor"):
-        MMD().stability(100, Domain(covariate_bound=1.0, outcome_bound=1.0))
+        MMD().stability(Universe(Domain(covariate_bound=1.0, outcome_bound=1.0), 100, 2))
     with pytest.raises(CalibrationError, match="cap"):
-        MMD(cap=1.5).stability(100, DOMAIN)
+        MMD(cap=1.5).stability(Universe(DOMAIN, 100, 2))
     with pytest.raises(CalibrationError, match="replace-one"):
-        MMD(cap=50.0).stability(100, DOMAIN, BoundFamily.PAPER)
+        MMD(cap=50.0).stability(Universe(DOMAIN, 100, 2), BoundFamily.PAPER)
     keep = Domain(1.5, 1.0, arm_floor=20, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    assert MMD(cap=50.0).stability(100, keep, BoundFamily.PAPER).relations == {keep.relation}
-    assert MMD().stability(100, keep).V <= MMD().stability(100, DOMAIN).V
+    assert MMD(cap=50.0).stability(Universe(keep, 100, 2), BoundFamily.PAPER).relations == {keep.relation}
+    assert MMD().stability(Universe(keep, 100, 2)).V <= MMD().stability(Universe(DOMAIN, 100, 2)).V
 
 
 def test_a_cap_without_room_is_infeasible_and_an_empty_arm_is_not() -> None:

@@ -19,6 +19,7 @@ from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import L2Ball, WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
+from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 2.0)
 
@@ -205,7 +206,7 @@ def test_a_stage_without_a_public_radius_is_conditional_on_every_dataset() -> No
 
 def test_weights_of_a_private_coefficient_without_bound_are_covered_whatever_it_is() -> None:
     """The noise that hides its arithmetic may be so large that weights at it round: V is then 2n."""
-    exact = PrivateLogistic().stability(150, DOMAIN).V
+    exact = PrivateLogistic().stability(Universe(DOMAIN, 150, 2)).V
     for share, V in ((0.005, pytest.approx(exact, rel=1e-3)), (1e-25, 2 * 150)):
         model = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), "ipw_private", numerical_share=share)
         assert model.plan(150, 3).bound.V == V
@@ -331,8 +332,8 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
             X, z = super().design(records)
             return X, 10 * z
 
-        def loss_constants(self, domain, n_features):
-            found = super().loss_constants(domain, n_features)
+        def loss_constants(self, universe):
+            found = super().loss_constants(universe)
             return dataclasses.replace(
                 found,
                 response_bound=10 * found.response_bound,

@@ -218,8 +218,8 @@ def test_a_bound_that_no_weights_can_have_is_refused():
     class Wishful(Uniform):
         name = "wishful"
 
-        def bound(self, n_samples, domain):
-            return dataclasses.replace(super().bound(n_samples, domain), V=1.0)
+        def bound(self, universe):
+            return dataclasses.replace(super().bound(universe), V=1.0)
 
     with pytest.raises(CalibrationError, match="at least 2"):
         planned(Wishful())

@@ -11,11 +11,11 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.stability import Claim, Pair, Quantity, ResolveBudget, audit_stability, tightness
-from dp2erm_cvx.audit.stability.groups import Universe
 from dp2erm_cvx.compare.reference_audits import first_stage
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import gram_memory
 from dp2erm_cvx.report import AuditSection, audit, audit_facts, audit_page, words
+from dp2erm_cvx.universe import Universe
 
 UNIT = Domain(1.0, 1.0)
 IPW = first_stage("ipw_logistic", ridge=0.1, radius=1.0)

@@ -28,6 +28,7 @@ from dp2erm_cvx.program import (
     WholeSpace,
 )
 from dp2erm_cvx.registry import programs
+from dp2erm_cvx.universe import Universe
 
 PROGRAMS: dict[str, Any] = dict(programs())
 P = 2
@@ -111,10 +112,10 @@ def _search(program: Any, domain: Domain, seed: int) -> tuple[float, float, floa
 @pytest.mark.parametrize("theta_set", SETS, ids=str)
 @pytest.mark.parametrize("name", SQUARED + MARGINS)
 def test_derived_constants_cover_what_a_search_finds(name, theta_set, domain):
-    universe = DOMAINS[domain]
+    domain = DOMAINS[domain]
     program = PROGRAMS[name](theta_set=theta_set)
-    derived: LossConstants = program.constants(universe, P)
-    half, trace, norm = _search(program, universe, seed=1)
+    derived: LossConstants = program.constants(Universe(domain, 100, P))
+    half, trace, norm = _search(program, domain, seed=1)
     tiny = 1 + 1e-12
     assert half <= derived.gradient_radius * tiny
     assert trace <= derived.hessian_trace * tiny
@@ -124,8 +125,8 @@ def test_derived_constants_cover_what_a_search_finds(name, theta_set, domain):
     assert half >= 0.5 * derived.gradient_radius
     assert trace >= 0.9 * derived.hessian_trace
     assert norm >= 0.5 * derived.theta_bound
-    assert derived.n_parameters == len(program.parameter_names(("x0", "x1"), universe))
-    M = universe.outcome_bound
+    assert derived.n_parameters == len(program.parameter_names(("x0", "x1"), domain))
+    M = domain.outcome_bound
     sizes = {"itr_huber": 2 * M, "itr_logistic": math.sqrt(M * math.log(2))}
     assert derived.outcome_bound == sizes.get(name, M)
 
@@ -133,10 +134,11 @@ def test_derived_constants_cover_what_a_search_finds(name, theta_set, domain):
 @pytest.mark.parametrize("threshold", [0.05, 0.7, 3.0, 50.0])
 @pytest.mark.parametrize("theta_set", [L2Ball(1.7), L1Ball(0.1), WholeSpace()], ids=str)
 def test_the_huber_radius_holds_at_any_threshold(theta_set, threshold):
-    universe = DOMAINS["plain"]
-    declared = PROGRAMS["itr_huber"](theta_set=theta_set, threshold=threshold).constants(universe, P)
+    domain = DOMAINS["plain"]
+    program = PROGRAMS["itr_huber"](theta_set=theta_set, threshold=threshold)
+    declared = program.constants(Universe(domain, 100, P))
     size = theta_set if math.isfinite(theta_set.norm_bound(P)) else L2Ball(40.0)
-    half, trace, _ = _search(PROGRAMS["itr_huber"](theta_set=size, threshold=threshold), universe, seed=4)
+    half, trace, _ = _search(PROGRAMS["itr_huber"](theta_set=size, threshold=threshold), domain, seed=4)
     assert 0.5 * declared.gradient_radius <= half <= declared.gradient_radius * (1 + 1e-12)
     assert 0.9 * declared.hessian_trace <= trace <= declared.hessian_trace * (1 + 1e-12)
 
@@ -144,46 +146,46 @@ def test_the_huber_radius_holds_at_any_threshold(theta_set, threshold):
 @pytest.mark.parametrize("name", MARGINS)
 def test_margin_radii_are_attained(name):
     """2 M k with a threshold that both ends reach; the diameter of the logistic set in two dimensions."""
-    universe = DOMAINS["plain"]
+    domain = DOMAINS["plain"]
     settings = {"itr_huber": {"threshold": 0.3}, "itr_logistic": {}}[name]
     program = PROGRAMS[name](theta_set=L2Ball(1.3), **settings)
-    half, _, _ = _search(program, universe, seed=2)
-    assert half >= 0.98 * program.constants(universe, P).gradient_radius
+    half, _, _ = _search(program, domain, seed=2)
+    assert half >= 0.98 * program.constants(Universe(domain, 100, P)).gradient_radius
 
 
 @pytest.mark.parametrize("name", ["arm_means", "plug_in_ate"])
 def test_closed_constants_are_attained(name):
     """Where the formula is exact, the search reaches it."""
-    for universe in DOMAINS.values():
+    for domain in DOMAINS.values():
         program = PROGRAMS[name]()
-        half, _, _ = _search(program, universe, seed=2)
-        assert half >= 0.98 * program.constants(universe, P).gradient_radius
+        half, _, _ = _search(program, domain, seed=2)
+        assert half >= 0.98 * program.constants(Universe(domain, 100, P)).gradient_radius
 
 
 @pytest.mark.parametrize(("outcome_bound", "radius"), [(0.01, 1.7), (2.0, 0.01)])
 def test_both_terms_of_the_itr_gradient_radius_are_attained(outcome_bound, radius):
     """Each alone, by the general search."""
-    universe = Domain(1.5, outcome_bound)
+    domain = Domain(1.5, outcome_bound)
     program = PROGRAMS["itr"](theta_set=L2Ball(radius))
-    half, _, _ = _search(program, universe, seed=2)
-    assert half >= 0.95 * program.constants(universe, P).gradient_radius
+    half, _, _ = _search(program, domain, seed=2)
+    assert half >= 0.95 * program.constants(Universe(domain, 100, P)).gradient_radius
 
 
 def test_a_search_with_half_of_the_radius_would_be_caught():
     """The comparison has teeth: constants of half the outcome bound are exceeded."""
     for name in SQUARED + MARGINS:
-        universe = DOMAINS["plain"]
-        half, _, _ = _search(PROGRAMS[name](), universe, seed=1)
-        smaller = Domain(universe.covariate_bound, universe.outcome_bound / 2)
-        program = PROGRAMS[name](theta_set=PROGRAMS[name]().feasible(universe))
-        assert half > program.constants(smaller, P).gradient_radius
+        domain = DOMAINS["plain"]
+        half, _, _ = _search(PROGRAMS[name](), domain, seed=1)
+        smaller = Domain(domain.covariate_bound, domain.outcome_bound / 2)
+        program = PROGRAMS[name](theta_set=PROGRAMS[name]().feasible(domain))
+        assert half > program.constants(Universe(smaller, 100, P)).gradient_radius
 
 
 def test_chosen_features_have_their_own_bound():
-    universe = Domain(2.0, 1.0, intercept=1.0)
+    domain = Domain(2.0, 1.0, intercept=1.0)
     program = PROGRAMS["itr"](features=(1,), features_bound=0.4, theta_set=L1Ball(0.5))
-    derived = program.constants(universe, P)
-    half, trace, _ = _search(program, universe, seed=3)
+    derived = program.constants(Universe(domain, 100, P))
+    half, trace, _ = _search(program, domain, seed=3)
     assert derived.n_parameters == 2
     assert derived.hessian_trace == pytest.approx(2 * (1 + 0.4**2))
     assert trace <= derived.hessian_trace * (1 + 1e-12)
@@ -205,13 +207,13 @@ def test_chosen_features_have_their_own_bound():
 @pytest.mark.parametrize("name", SQUARED + MARGINS)
 def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
     """mu_R is at most the least second difference of R as declared, and equals it for the elastic net."""
-    universe = DOMAINS["plain"]
+    domain = DOMAINS["plain"]
     if name in MARGINS and isinstance(regularizer, UserRegularizer):
         with pytest.raises(DeclarationError, match="ElasticNet only"):
             PROGRAMS[name](regularizer=regularizer)
         return
     program = PROGRAMS[name](regularizer=regularizer)
-    records = universe.records(np.zeros((4, P)), [0, 1, 0, 1], np.zeros(4))
+    records = domain.records(np.zeros((4, P)), [0, 1, 0, 1], np.zeros(4))
     # weights 0 leave n R alone in the declared objective
     instance = program.instance(records, np.zeros(4), gamma=0.0)
     compiled = Compiled(instance.program.declare, instance.data)
@@ -232,7 +234,7 @@ def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
             second = first * rng.uniform(0.2, 0.9)  # along a ray norms are linear
         bend = value(first) + value(second) - 2 * value((first + second) / 2)
         least = min(least, 4 * bend / float((first - second) @ (first - second)))
-    declared = program.constants(universe, P).strong_convexity
+    declared = program.constants(Universe(domain, 100, P)).strong_convexity
     assert declared <= least + 1e-9
     if isinstance(regularizer, ElasticNet):
         assert declared == pytest.approx(least, abs=1e-6)
@@ -244,22 +246,22 @@ def test_strong_convexity_of_the_declared_regularizer(name, regularizer):
 def test_unbounded_theta_is_refused_where_the_gradient_is_unbounded(name):
     program = PROGRAMS[name](theta_set=WholeSpace())
     with pytest.raises(CalibrationError, match="l1 ball, an l2 ball or a box"):
-        program.constants(DOMAINS["plain"], P)
+        program.constants(Universe(DOMAINS["plain"], 100, P))
 
 
 def test_unbounded_theta_is_allowed_for_the_plug_in():
     """Its gradient differences do not depend on theta."""
-    universe = DOMAINS["plain"]
-    constants = PROGRAMS["plug_in_ate"](theta_set=WholeSpace()).constants(universe, P)
+    domain = DOMAINS["plain"]
+    constants = PROGRAMS["plug_in_ate"](theta_set=WholeSpace()).constants(Universe(domain, 100, P))
     assert constants.theta_bound is None
-    assert constants.gradient_radius == 4 * universe.outcome_bound
+    assert constants.gradient_radius == 4 * domain.outcome_bound
 
 
 def test_unbounded_theta_is_allowed_for_losses_with_bounded_slopes():
-    universe = DOMAINS["plain"]
-    M, y = universe.covariate_bound, universe.outcome_bound
+    domain = DOMAINS["plain"]
+    M, y = domain.covariate_bound, domain.outcome_bound
     for name, radius in (("itr_huber", 2 * M * y), ("itr_logistic", M * y)):
-        constants = PROGRAMS[name](theta_set=WholeSpace()).constants(universe, P)
+        constants = PROGRAMS[name](theta_set=WholeSpace()).constants(Universe(domain, 100, P))
         assert constants.theta_bound is None
         assert constants.gradient_radius == pytest.approx(radius)
 
@@ -267,7 +269,7 @@ def test_unbounded_theta_is_allowed_for_losses_with_bounded_slopes():
 @pytest.mark.parametrize(("M", "outcome_bound", "size"), [(1.0, 1.0, 1.0), (1.5, 2.0, 1.7), (2.0, 0.05, 3.0)])
 def test_the_gradient_radius_of_a_rule_is_exact_in_two_dimensions(M, outcome_bound, size):
     program = PROGRAMS["itr"](theta_set=L2Ball(size))
-    derived = program.constants(Domain(M, outcome_bound), 2).gradient_radius
+    derived = program.constants(Universe(Domain(M, outcome_bound), 100, 2)).gradient_radius
     angle = np.linspace(0, 2 * np.pi, 20_001)
     x = M * np.column_stack([np.cos(angle), np.sin(angle)])
     gradients = 2 * x * (size * x[:, :1] + 2 * outcome_bound)

@@ -12,6 +12,7 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import Gaussian, L2Ball, PublicSample
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 from tests.command_line import run as command
 
 Matching, Regression = programs()["kernel_mean_matching"], programs()["regression"]
@@ -56,10 +57,10 @@ def test_a_counted_target_has_no_weight_and_needs_a_floor():
     assert np.all(w[a == 1] == 0)
     assert w[a == 0].sum() == pytest.approx(120)
     with pytest.raises(CalibrationError, match="arm_floor"):
-        Matching().stability(120, DOMAIN)
+        Matching().stability(Universe(DOMAIN, 120, 2))
     floor = Domain(1.5, 2.0, intercept=1.0, arm_floor=50)
-    counted = Matching().stability(120, floor).V
-    public = Matching(target=PublicSample([[0.0]])).stability(120, DOMAIN).V
+    counted = Matching().stability(Universe(floor, 120, 2)).V
+    public = Matching(target=PublicSample([[0.0]])).stability(Universe(DOMAIN, 120, 2)).V
     assert public < counted < 240
 
 

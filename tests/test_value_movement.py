@@ -8,6 +8,7 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.calibration.value import ValueStatistic, calibrate_value
 from dp2erm_cvx.domain import Records
+from dp2erm_cvx.universe import Universe
 from dp2erm_cvx.value import value_cells, value_contrasts
 from tests.stability.test_program_movement import (
     FLOOR,
@@ -49,7 +50,7 @@ def movement_of(rng, name):
     for statistic, compute in COMPUTE.items():
         T = compute(with_outcomes(first, y), w, d)
         T_new = compute(with_outcomes(second, y_new), v, d_new)
-        noise = calibrate_value(program.stability(n, domain), M_OUT, n, 1.0, statistic=statistic)
+        noise = calibrate_value(program.stability(Universe(domain, n, 2)), M_OUT, n, 1.0, statistic=statistic)
         # the certified error of the solved weights is a millionth of a unit
         moved = float(np.abs(T - T_new).sum()) - 1e-6 * 2 * M_OUT / n
         ratios.append(moved / noise.l1_sensitivity)

@@ -12,6 +12,7 @@ from dp2erm_cvx.calibration.value import calibrate_value
 from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo.settings import rule, rule_domain, schemes
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 from dp2erm_cvx.value import contrasts_from_cells, value_cells, value_contrasts
 from tests.value_study import FIRST_STAGES, REPLICATES, SETTINGS, study
 
@@ -41,7 +42,7 @@ def test_nhefs_example():
     second = rule().resolve(domain)
     theta = solve(second.instance(records, weights, gamma=1e-3)).value
     chosen = (second.effect(theta, domain, data.X) > 0).astype(int)
-    bound, n, largest = first.stability(len(data.a), domain), len(data.a), domain.outcome_bound
+    bound, n, largest = first.stability(Universe(domain, len(data.a), 2)), len(data.a), domain.outcome_bound
     found = [weights[records.a == 1].sum() / n, value_contrasts(records, weights, chosen)[0]]
     cells = value_cells(records, weights, chosen)
     found.append(contrasts_from_cells(cells, largest, 1e-9)[0][0])

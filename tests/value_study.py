@@ -14,6 +14,7 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.program import L2Ball
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 from dp2erm_cvx.value import contrasts_from_cells, value_cells, value_contrasts
 
 #: Scenario, share of the treated, center c and bound M' of the outcome.
@@ -52,7 +53,7 @@ def study(setting, first_stage, n, replicates):
     scenario, share, center, largest = setting
     domain = Domain(math.sqrt(11), largest, outcome_center=center, intercept=1.0)
     first = registry.build(registry.first_stages(), first_stage).resolve(domain)
-    bound = first.stability(n, domain)
+    bound = first.stability(Universe(domain, n, 2))
     scales = {
         kind: [calibrate_value(bound, largest, n, epsilon, statistic=kind).scale for epsilon in EPSILONS]
         for kind in ("contrasts", "cells")

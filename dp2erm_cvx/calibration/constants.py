@@ -6,8 +6,8 @@ import enum
 import math
 from dataclasses import dataclass
 
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import LossConstants, public_number
+from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.public import public_number, whole_number
 
 
 class Noise(enum.StrEnum):
@@ -64,20 +64,6 @@ def mean_norm(noise: Noise, n_parameters: int) -> float:
         return float(n_parameters)
     half = n_parameters / 2
     return math.sqrt(2.0) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
-
-
-#: Seeds and counts beyond it are no integers to NumPy.
-_LARGEST_WHOLE = 2**63
-
-
-def whole_number(name: str, value: object, *, at_least: int) -> int:
-    """Check a declared public count or seed and return it as an int; raises DeclarationError."""
-    number = public_number(name, value, at_least=at_least)
-    if number != int(number):
-        raise DeclarationError(f"{name} = {value!r}: must be a whole number")
-    if number > _LARGEST_WHOLE:
-        raise DeclarationError(f"{name} = {value!r}: must be at most 2^63")
-    return int(number)
 
 
 def check_loss(loss: LossConstants) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number, whole_number
 
 #: Of a release that does not count its arithmetic: it is floating point, and the noise is sampled in it.
 EXACT_ARITHMETIC = "exact arithmetic assumed"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, whole_number
+from dp2erm_cvx.calibration.constants import Calibration, Noise
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.limits import in_range
 from dp2erm_cvx.calibration.sharp import refuse_uncovered
-from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
+from dp2erm_cvx.public import public_number, whole_number
 
 
 @dataclass(frozen=True)

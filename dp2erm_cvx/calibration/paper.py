@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, whole_number
+from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.limits import in_range
 from dp2erm_cvx.calibration.sharp import noise_law, privacy_loss, refuse_uncovered
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.public import public_number, whole_number
 
 
 @dataclass(frozen=True)

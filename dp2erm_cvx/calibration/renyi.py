@@ -12,19 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, mean_norm, whole_number
+from dp2erm_cvx.calibration.constants import Calibration, Noise, mean_norm
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.limits import in_range
 from dp2erm_cvx.calibration.sharp import refuse_uncovered
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import (
-    RENYI_ORDERS,
-    Budget,
-    Neighboring,
-    RenyiCurve,
-    StabilityBound,
-    public_number,
-)
+from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve, StabilityBound
+from dp2erm_cvx.public import public_number, whole_number
 
 Array = NDArray[np.float64]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, whole_number
+from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss
 from dp2erm_cvx.calibration.curvature import MARGIN, jacobian_loss, required_gamma
 from dp2erm_cvx.calibration.gaussian import LARGEST_EPSILON, SMALLEST_DELTA, gaussian_delta, largest_ratio
 from dp2erm_cvx.calibration.split import default_split
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.public import public_number, whole_number
 
 #: Smallest epsilon that is calibrated; the noise leaves floating point near there.
 SMALLEST_EPSILON = 1e-100

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, whole_number
+from dp2erm_cvx.calibration.constants import Calibration, Noise
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number, whole_number
 
 #: Relative margin on a tail probability, far above the error of the special functions.
 _ROUNDING = 1e-9

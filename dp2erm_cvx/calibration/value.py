@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 
-from dp2erm_cvx.calibration.constants import Noise, whole_number
+from dp2erm_cvx.calibration.constants import Noise
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.grid import GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.limits import in_range
 from dp2erm_cvx.calibration.sharp import refuse_uncovered
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
+from dp2erm_cvx.public import public_number, whole_number
 
 #: Bound on the l1 error of the computed numbers, relative to their largest contribution: every term, every
 #: sum and every division is rounded once, by 2^-53 relative at most; the fourth unit is spare.

@@ -107,9 +107,9 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         writable(_saved(options, ending), data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
         from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability, tightness
-        from dp2erm_cvx.calibration.constants import whole_number
         from dp2erm_cvx.cli.reading import read_data, read_domain
         from dp2erm_cvx.cli.stages import first_stage
+        from dp2erm_cvx.public import whole_number
         from dp2erm_cvx.report import AuditSection
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})

@@ -15,8 +15,8 @@ from dp2erm_cvx.errors import DeclarationError
 if TYPE_CHECKING:
     from dp2erm_cvx.compare.bound_curves import Curve
     from dp2erm_cvx.compare.bounds import BoundRow
-    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.program import FirstStage
+    from dp2erm_cvx.universe import Universe
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -52,25 +52,29 @@ def bounds(program: str | None, as_json: bool, plot: str | None, **options: Any)
         _growth(plot, as_json)
         return
     with progress("bounding"):
-        from dp2erm_cvx.calibration.constants import Noise, whole_number
+        from dp2erm_cvx.calibration.constants import Noise
         from dp2erm_cvx.cli.reading import count_features, read_domain
         from dp2erm_cvx.cli.stages import first_stage, second_stage_by_name
         from dp2erm_cvx.compare.bounds import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
+        from dp2erm_cvx.public import whole_number
+        from dp2erm_cvx.universe import Universe
 
         n = whole_number("--n", options["n_samples"], at_least=2)
         budget = Budget(options["epsilon"], options["delta"])
         named = options["second_stage"]
         domain = read_domain(options, {} if named else {"outcome_bound": 1.0})
         first, loss = first_stage(program, options), UNIT_LOSS
+        universe = Universe(domain, n, 1)  # no bound depends on the number of covariates, only a loss does
         if named:
             second = second_stage_by_name(named, domain)
             named = second.name
-            loss = second.constants(domain, count_features(domain, second, first, options["n_features"]))
+            universe = Universe(domain, n, count_features(domain, second, first, options["n_features"]))
+            loss = second.constants(universe)
         noise = Noise.GAUSSIAN if budget.delta else Noise.GAMMA
-        rows = bound_rows(first, n, domain, budget, loss=loss, noise=noise)
+        rows = bound_rows(first, universe, budget, loss=loss, noise=noise)
         if plot:
-            _draw(first, domain, n, plot)
+            _draw(first, universe, plot)
     if as_json:
         click.echo(json.dumps([_plain(row) for row in rows], indent=2))
         return
@@ -142,14 +146,14 @@ def _growth(plot: str | None, as_json: bool) -> None:
     screen.print(f"drawn in {plot}")
 
 
-def _draw(first: FirstStage, domain: Domain, n: int, path: str) -> None:
+def _draw(first: FirstStage, universe: Universe, path: str) -> None:
     from dp2erm_cvx.compare.bound_curves import against_n, against_ridge
     from dp2erm_cvx.plotting.balance import Panel, bound_plot
 
-    panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, domain, n))]
-    ridged: list[Curve] = against_ridge(first, domain, n)
+    panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]
+    ridged: list[Curve] = against_ridge(first, universe)
     if ridged:
-        panels.append(Panel(f"{first.name}, n = {n:,}", "ridge", ridged))
+        panels.append(Panel(f"{first.name}, n = {universe.n_samples:,}", "ridge", ridged))
     bound_plot(panels, path)
 
 

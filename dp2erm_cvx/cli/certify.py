@@ -105,9 +105,9 @@ def certificate_notes(rows: Sequence[Row]) -> list[str]:
 
 def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:
     from dp2erm_cvx import registry
-    from dp2erm_cvx.calibration.constants import whole_number
     from dp2erm_cvx.cli.reading import MOST, read_data, read_domain, read_settings
     from dp2erm_cvx.compare.certify import default_programs, simulated
+    from dp2erm_cvx.public import whole_number
 
     if data is None:
         given = [

@@ -9,7 +9,7 @@ import click
 
 from dp2erm_cvx.cli.options import Number
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.audit.stability import StabilityAudit

@@ -57,12 +57,12 @@ def plan(program: str, as_json: bool, **options: Any) -> None:
 
     rows: list[GridRow] = []
     with progress("planning") as bar:
-        from dp2erm_cvx.calibration.constants import whole_number
         from dp2erm_cvx.cli.options import numbers
         from dp2erm_cvx.cli.own_program import known_name
         from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings
         from dp2erm_cvx.cli.stages import second_stage
         from dp2erm_cvx.compare.plan_grid import grid_size, plan_grid
+        from dp2erm_cvx.public import whole_number
         from dp2erm_cvx.registry import build, first_stages
 
         domain = read_domain(options)

@@ -101,8 +101,9 @@ def count_features(domain: Domain, second: SecondStage, first: FirstStage, given
 
     Raises DeclarationError where it matters and nobody said.
     """
-    from dp2erm_cvx.calibration.constants import whole_number
     from dp2erm_cvx.program import PrivateFirstStage
+    from dp2erm_cvx.public import whole_number
+    from dp2erm_cvx.universe import Universe
 
     if given is not None:
         number = whole_number("--n-features", given, at_least=1)
@@ -111,8 +112,8 @@ def count_features(domain: Domain, second: SecondStage, first: FirstStage, given
         return number
     if domain.ranges is not None:
         return len(domain.ranges)
-    same = second.loss_constants(domain, 1) == second.loss_constants(domain, 2)
-    if not same or isinstance(first, PrivateFirstStage):
+    one, two = (second.loss_constants(Universe(domain, 2, columns)) for columns in (1, 2))
+    if one != two or isinstance(first, PrivateFirstStage):
         raise DeclarationError("the number of covariates is not declared: give --n-features, or ranges")
     return 1
 

@@ -15,6 +15,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.universe import Universe
 
 #: Sample sizes of the figures.
 SIZES = (100, 1_000_000)
@@ -30,34 +31,30 @@ class Curve:
     V: Array
 
 
-def against_n(program: FirstStage, domain: Domain, n_samples: int, points: int = 25) -> list[Curve]:
+def against_n(program: FirstStage, universe: Universe, points: int = 25) -> list[Curve]:
     """V for n in ``SIZES`` at fixed settings.
 
-    An arm floor stays the share of ``n_samples`` that it is.
+    An arm floor stays the share of the records that it is.
     """
     sizes = np.unique(np.round(np.geomspace(*SIZES, points)).astype(int))
-    share = None if domain.arm_floor is None else domain.arm_floor / n_samples
-    return _collected(
-        (
-            (float(n), program, int(n), dataclasses.replace(domain, arm_floor=_floor(share, int(n))))
-            for n in sizes
-        ),
-        program.name,
-    )
+    domain = universe.domain
+    share = None if domain.arm_floor is None else domain.arm_floor / universe.n_samples
+
+    def sized(n: int) -> Universe:
+        return Universe(dataclasses.replace(domain, arm_floor=_floor(share, n)), n, universe.n_features)
+
+    return _collected(((float(n), program, sized(int(n))) for n in sizes), program.name)
 
 
-def against_ridge(program: FirstStage, domain: Domain, n_samples: int, points: int = 25) -> list[Curve]:
+def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> list[Curve]:
     """V for ridges up to a factor of 100 from that of the program; empty for a program without ridge."""
-    program = program.resolve(domain)
+    program = program.resolve(universe.domain)
     ridge = getattr(program, "ridge", None)
     if not dataclasses.is_dataclass(program) or not ridge:
         return []
     grid = ridge * np.geomspace(1e-2, 1e2, points)
     return _collected(
-        (
-            (float(value), dataclasses.replace(program, ridge=float(value)), n_samples, domain)
-            for value in grid
-        ),
+        ((float(value), dataclasses.replace(program, ridge=float(value)), universe) for value in grid),
         program.name,
     )
 
@@ -86,7 +83,9 @@ def growth(points: int = 25) -> list[Curve]:
     found = []
     for name, program, here, there in chosen:
         for family, known in ((SHARP, here), (PRINTED, there)):
-            (curve,) = (one for one in against_n(program, known, 400, points) if one.family == family)
+            (curve,) = (
+                one for one in against_n(program, Universe(known, 400, 1), points) if one.family == family
+            )
             found.append(dataclasses.replace(curve, program=name))
     return found
 
@@ -95,12 +94,12 @@ def _floor(share: float | None, n: int) -> int | None:
     return None if share is None else max(1, math.floor(share * n))
 
 
-def _collected(settings: Iterable[tuple[float, FirstStage, int, Domain]], name: str) -> list[Curve]:
+def _collected(settings: Iterable[tuple[float, FirstStage, Universe]], name: str) -> list[Curve]:
     points: list[float] = []
     values: dict[str, dict[float, float]] = {}
-    for x, program, n, domain in settings:
+    for x, program, universe in settings:
         points.append(x)
-        for family, bound in statements(program, n, domain):
+        for family, bound in statements(program, universe):
             if not isinstance(bound, str) and math.isfinite(bound.V):
                 values.setdefault(family, {})[x] = bound.V
     if not values:

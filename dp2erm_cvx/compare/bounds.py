@@ -10,10 +10,10 @@ from typing import Any
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit.stability.printed import PRINTED as PRINTED_ALONE
 from dp2erm_cvx.calibration import Calibration, Noise, calibrate, calibrate_paper
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
+from dp2erm_cvx.universe import Universe
 
 #: Stands for the second stage where none is named: one parameter, gradient radius 1, Hessian trace 1.
 UNIT_LOSS = LossConstants(1, 1.0, 1.0, 0.0, None, 1.0, gradient_bound=1.0)
@@ -38,23 +38,21 @@ class BoundRow:
     refusal: str | None = None
 
 
-def statements(
-    program: FirstStage, n_samples: int, domain: Domain
-) -> Iterator[tuple[str, StabilityBound | str]]:
+def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, StabilityBound | str]]:
     """(family, bound) for every family, or (family, reason) where it refuses.
 
     Raises DeclarationError for a setting that is not valid in itself.
     """
-    resolved: Any = program.resolve(domain)
-    n = n_samples
-    sharp = _tried(lambda: resolved.stability(n, domain))
+    resolved: Any = program.resolve(universe.domain)
+    n, domain = universe.n_samples, universe.domain
+    sharp = _tried(lambda: resolved.stability(universe))
     yield SHARP, sharp
     if getattr(resolved, "scaling", None) == "paper" and not isinstance(sharp, str):
         yield (
             STATED,
             stability.entropy_balancing_paper_scaling(n, **resolved.paper_arguments(domain), refined=False),
         )
-    usable = _tried(lambda: resolved.stability(n, domain, BoundFamily.PAPER))
+    usable = _tried(lambda: resolved.stability(universe, BoundFamily.PAPER))
     printed = usable
     if resolved.name in PRINTED_ALONE and not isinstance(usable, str):
         printed = PRINTED_ALONE[resolved.name](resolved, n, domain)
@@ -69,8 +67,7 @@ def statements(
 
 def bound_rows(
     program: FirstStage,
-    n_samples: int,
-    domain: Domain,
+    universe: Universe,
     budget: Budget,
     *,
     loss: LossConstants = UNIT_LOSS,
@@ -82,7 +79,7 @@ def bound_rows(
     """
     if isinstance(program, PrivateFirstStage):
         budget = Budget((1 - program.share) * budget.epsilon, (1 - program.share) * budget.delta)
-    found = list(statements(program, n_samples, domain))
+    found = list(statements(program, universe))
     best = min((bound.V for _, bound in found if not isinstance(bound, str)), default=math.nan)
     rows = []
     for family, bound in found:
@@ -91,7 +88,7 @@ def bound_rows(
             continue
         ratio, calibration, refusal = bound.V / best, None, None
         try:
-            calibration = _calibrated(family, bound, loss, n_samples, budget, noise, domain)
+            calibration = _calibrated(family, bound, loss, universe, budget, noise)
         except CalibrationError as error:
             refusal = str(error)
         rows.append(BoundRow(family, bound, calibration, ratio, refusal))
@@ -102,13 +99,13 @@ def _calibrated(
     family: str,
     bound: StabilityBound,
     loss: LossConstants,
-    n: int,
+    universe: Universe,
     budget: Budget,
     noise: Noise,
-    domain: Domain,
 ) -> Calibration:
+    n, relation = universe.n_samples, universe.domain.relation
     if family in (SHARP, STATED):
-        return calibrate(bound, loss, n, budget, noise=noise, relation=domain.relation)
+        return calibrate(bound, loss, n, budget, noise=noise, relation=relation)
     if loss.gradient_bound is None:
         raise CalibrationError("the second stage states no gradient_bound, which the paper's formulas need")
     return calibrate_paper(
@@ -118,7 +115,7 @@ def _calibrated(
         budget,
         gradient_bound=loss.gradient_bound,
         noise=noise,
-        relation=domain.relation,
+        relation=relation,
         corrected=family != PRINTED,
         unsound_ok=family == PRINTED,
     )

@@ -16,12 +16,12 @@ from dp2erm_cvx.calibration import Noise, OutputCalibration, PlanRow
 from dp2erm_cvx.compare.noise_range import noise_range
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.estimators import TOLERANCE
 from dp2erm_cvx.plan import Arithmetic, Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.steps import Method
 from dp2erm_cvx.universe import Universe
-from dp2erm_cvx.estimators import TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def plan_grid(
         made = automatic
         if method != Method.AUTO:
             made = _tried(dataclasses.replace(study, calibration=method))
-        auto = automatic.calibration.theorem if isinstance(automatic, Plan) else None
+        auto = automatic.theta.theorem if isinstance(automatic, Plan) else None
         if isinstance(made, str):
             yield GridRow(dataclasses.replace(row, refusal=made), automatic=auto)
             continue

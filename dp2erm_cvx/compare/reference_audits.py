@@ -18,6 +18,7 @@ from dp2erm_cvx.program import FirstStage, Kernel
 from dp2erm_cvx.stability import kernel_balancing
 from dp2erm_cvx.stability.entropy import entropy_law_change, moment_diameter, target_movement
 from dp2erm_cvx.stability.tilt import coupled_variation, largest_weight
+from dp2erm_cvx.universe import Universe
 
 _INF, _HALF = math.inf, math.sqrt(0.5)
 
@@ -259,4 +260,4 @@ def _planted(setting: Setting, name: str, bound: float) -> Setting:
 
 def _sharp(setting: Setting) -> float:
     program = setting.program.resolve(setting.domain)
-    return program.stability(setting.n_samples, setting.domain).V
+    return program.stability(Universe(setting.domain, setting.n_samples, setting.n_features)).V

@@ -11,7 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.conformance.loss_constants import SIZES, beside, largest_of
 from dp2erm_cvx.conformance.noise_terms import smooth_of
-from dp2erm_cvx.conformance.samples import N_FEATURES, one_record, standard_records
+from dp2erm_cvx.conformance.samples import N_FEATURES, check_universe, one_record, standard_records
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.program import Composite, ConvexSet, PrivateFirstStage
 from dp2erm_cvx.stability import Finding, Region, Report, check_second_stage, record_domain
@@ -23,7 +23,7 @@ def coefficient_constants(program: PrivateFirstStage, domain: Domain, evaluation
     Raises CalibrationError where the gradient is unbounded over the coefficients.
     """
     # theta_bound is what a budget is split by: it sets no noise
-    declared = dataclasses.replace(program.loss_constants(domain, N_FEATURES), theta_bound=None)
+    declared = dataclasses.replace(program.loss_constants(check_universe(domain)), theta_bound=None)
     region = record_domain(N_FEATURES, domain.features_bound)
     p = declared.n_parameters
     lam_set = _model(program, domain, 1, region.vertices[0]).penalty.set

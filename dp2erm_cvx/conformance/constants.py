@@ -12,6 +12,7 @@ from dp2erm_cvx.conformance.regularizer import undeclared_curvature
 from dp2erm_cvx.conformance.samples import (
     N_FEATURES,
     check_domain,
+    check_universe,
     edge_records,
     neighbors,
     other_domains,
@@ -105,7 +106,7 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
         radius = program.constants(domain).radius
         return wrong_margin(program, domain, radius) or _beyond_radius(program)
     if isinstance(program, WeightedMarginLoss):
-        bounds, p = program.row_bounds(domain, N_FEATURES), subject.n_parameters(domain)
+        bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
         reach = bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p)
         if wrong := wrong_loss(program.loss, min(reach, 30.0)):
             return wrong

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx.conformance.noise_terms import smooth_of
-from dp2erm_cvx.conformance.samples import N_FEATURES, one_record, standard_records
+from dp2erm_cvx.conformance.samples import N_FEATURES, check_universe, one_record, standard_records
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares, WeightedMarginLoss
 from dp2erm_cvx.stability import Finding, Region, Report, Search, check_second_stage, record_domain
@@ -24,7 +24,7 @@ def loss_constants(program: SecondStage, domain: Domain, evaluations: int, seed:
 
     Raises CalibrationError where the gradient is unbounded over Theta.
     """
-    declared = program.constants(domain, N_FEATURES)
+    declared = program.constants(check_universe(domain))
     theta_set, p = program.feasible(domain), declared.n_parameters
     size = theta_set.norm_bound(p)
     parameters = Region(p, theta_set.project, size / math.sqrt(p) if math.isfinite(size) else 10.0)
@@ -95,9 +95,9 @@ def _row_bounds(
     program: SecondStage, domain: Domain
 ) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
-    declared = program.loss_constants(domain, N_FEATURES)
+    declared = program.loss_constants(check_universe(domain))
     if isinstance(program, WeightedMarginLoss):
-        bounds, margin = program.row_bounds(domain, N_FEATURES), program
+        bounds, margin = program.row_bounds(check_universe(domain)), program
         yield "row_bounds norm", bounds.norm, lambda d: _norm(margin.rows(one_record(domain, d)).Z)
         yield "row_bounds offset", bounds.offset, lambda d: _norm(margin.rows(one_record(domain, d)).offset)
         yield "row_bounds factor", bounds.factor, lambda d: _norm(margin.rows(one_record(domain, d)).factor)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dp2erm_cvx.conformance.margin_errors import understated
-from dp2erm_cvx.conformance.samples import N_FEATURES, standard_records
+from dp2erm_cvx.conformance.samples import check_universe, standard_records
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.program import MarginLoss, SeparableFirstStage
 
@@ -89,7 +89,7 @@ def _wrong_curvature(loss: MarginLoss, s: Array) -> str:
 def _wrong_rows(program: SeparableFirstStage) -> str:
     records = standard_records()
     Z, U = program.rows(records), program.weight_rows(records)
-    known = program.n_rows(records.domain, N_FEATURES)
+    known = program.n_rows(check_universe(records.domain))
     if known is not None and Z.shape[1] != known:
         return f"rows have {Z.shape[1]} entries, n_rows says {known}"
     if U is not None and U.shape != Z.shape:

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, neighbors
+from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, check_universe, neighbors
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DataError, InfeasibleError, SolverError
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
@@ -35,7 +35,7 @@ def measured(subject: Subject) -> Outcome:
     largest, pairs, bound = 0.0, 0, None
     end = time.monotonic() + subject.seconds
     for n in subject.sizes:
-        bound = program.stability(n, check_domain(n))
+        bound = program.stability(check_universe(check_domain(n), n))
         for first, second in neighbors(40, n, subject.seed):
             if time.monotonic() > end and pairs >= 6:
                 break
@@ -67,7 +67,7 @@ def audit(subject: Subject) -> Outcome:
             program,
             None,
             domain,
-            bounds=[program.stability(40, domain)],
+            bounds=[program.stability(check_universe(domain, 40))],
             n_samples=40,
             n_features=N_FEATURES,
             budget=ResolveBudget(seconds=subject.seconds),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dp2erm_cvx.conformance.outcome import Outcome, noted, passed
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain
+from dp2erm_cvx.conformance.samples import check_domain, check_universe
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
@@ -16,14 +16,14 @@ def reach(subject: Subject) -> Outcome:
     check, domain = "certified by design", check_domain(400)
     program = subject.program.resolve(domain)
     if isinstance(program, PrivateFirstStage):
-        found = program.reachable_radius(domain, 400, N_FEATURES, domain.covariate_bound**2, 0.0)
+        found = program.certified_radius(check_universe(domain, 400), domain.covariate_bound**2, 0.0)
     elif isinstance(program, FirstStage):
         if _covers_all_weights(program):
             return passed(check, "V = 2n covers all weights of sum n: they need no certificate")
-        found = program.reachable_error(domain, 400, N_FEATURES)
+        found = program.certified_error(check_universe(domain, 400))
     else:
         assert isinstance(program, SecondStage)
-        found = program.reachable_radius(domain, 400, N_FEATURES, domain.covariate_bound**2, 0.0)
+        found = program.certified_radius(check_universe(domain, 400), domain.covariate_bound**2, 0.0)
     if found is None or not math.isfinite(found):
         return noted(
             check,
@@ -34,6 +34,6 @@ def reach(subject: Subject) -> Outcome:
 
 def _covers_all_weights(program: FirstStage) -> bool:
     try:
-        return program.stability(400, check_domain(400)).V >= 2 * 400
+        return program.stability(check_universe(check_domain(400), 400)).V >= 2 * 400
     except CalibrationError:
         return False

@@ -8,7 +8,13 @@ import numpy as np
 
 from dp2erm_cvx.conformance.noise_terms import smooth_of
 from dp2erm_cvx.conformance.perturbation import points_of
-from dp2erm_cvx.conformance.samples import N_FEATURES, edge_records, one_record, standard_records
+from dp2erm_cvx.conformance.samples import (
+    N_FEATURES,
+    check_universe,
+    edge_records,
+    one_record,
+    standard_records,
+)
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.program import Composite, PrivateFirstStage, SecondStage
 from dp2erm_cvx.stability import record_domain
@@ -24,7 +30,7 @@ def undeclared_curvature(program: SecondStage | PrivateFirstStage, domain: Domai
     With gamma = 0 and all weight on one record the loss curves in few directions: what is left in the others
     is the regularizer's, and no more may be declared.
     """
-    declared = program.loss_constants(domain, N_FEATURES).strong_convexity
+    declared = program.loss_constants(check_universe(domain)).strong_convexity
     if declared == 0.0:
         return ""
     least = np.inf

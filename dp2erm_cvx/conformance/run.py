@@ -11,8 +11,8 @@ from dp2erm_cvx.conformance.settings import other_settings
 from dp2erm_cvx.conformance.statement import declaration
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import FirstStage, Kind, Program
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import sample_size
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.universe import Universe
 
 #: Covariates of all records here, an intercept apart.
 N_FEATURES = 3
@@ -28,6 +29,11 @@ def other_domains(n_samples: int = 60) -> tuple[Domain, ...]:
         Domain(0.37, 0.83, intercept=0.11, arm_floor=floor),
         Domain(6.3, 0.29, intercept=1.7, arm_floor=floor),
     )
+
+
+def check_universe(domain: Domain, n_samples: int = 60) -> Universe:
+    """Datasets of that many records of a domain of the checks."""
+    return Universe(domain, n_samples, N_FEATURES)
 
 
 def _floor(n_samples: int) -> int:

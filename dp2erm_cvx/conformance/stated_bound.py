@@ -9,7 +9,7 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, other_domains
+from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, check_universe, other_domains
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -23,6 +23,7 @@ from dp2erm_cvx.program import (
     RidgedEntropyFirstStage,
     SeparableFirstStage,
 )
+from dp2erm_cvx.universe import Universe
 
 _SIZES = (8, 40, 400, 10_000)
 _POINTS = 200
@@ -40,8 +41,9 @@ def stated_bound(subject: Subject) -> Outcome:
     for n in _SIZES:
         for domain in (check_domain(n), *other_domains(n)):
             try:
-                stated = program.stability(n, domain)
-                expected = _expected(program.resolve(domain), n, domain, stated)
+                universe = check_universe(domain, n)
+                stated = program.stability(universe)
+                expected = _expected(program.resolve(domain), universe, stated)
             except (CalibrationError, DeclarationError) as error:
                 if domain == check_domain(n):
                     return noted(check, str(error))
@@ -66,7 +68,8 @@ def _less(stated: StabilityBound, expected: StabilityBound) -> str:
     return ""
 
 
-def _expected(program: FirstStage, n: int, domain: Domain, stated: StabilityBound) -> StabilityBound | None:
+def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -> StabilityBound | None:
+    n, domain = universe.n_samples, universe.domain
     if isinstance(program, ClosedFormWeights):
         # what the records tried need already
         w_max = stability.largest_weight(n, _log_range(program, domain) * (1 - 1e-12))
@@ -96,14 +99,14 @@ def _expected(program: FirstStage, n: int, domain: Domain, stated: StabilityBoun
         return stability.entropy_balancing(n, **arguments, trim=getattr(program, "trim", math.inf))
     if stated.V >= 2 * n and stated.w_max >= n:
         return stated  # the universal corollary, which any weights obey
-    return _inherited(program, n, domain)
+    return _inherited(program, universe)
 
 
-def _inherited(program: FirstStage, n: int, domain: Domain) -> StabilityBound | None:
+def _inherited(program: FirstStage, universe: Universe) -> StabilityBound | None:
     """What the library's program gives that this one is based on, where it states a bound of its own."""
     for base in type(program).__mro__[1:]:
         if base.__module__.startswith("dp2erm_cvx.problems.") and "bound" in vars(base):
-            known: StabilityBound = vars(base)["bound"](program, n, domain)
+            known: StabilityBound = vars(base)["bound"](program, universe)
             return replace(known, theorem=f"{known.theorem} of {base.__name__}")
     return None
 

@@ -9,7 +9,12 @@ import numpy as np
 
 from dp2erm_cvx.conformance.margins import overflow
 from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, neighbors, standard_records
+from dp2erm_cvx.conformance.samples import (
+    check_domain,
+    check_universe,
+    neighbors,
+    standard_records,
+)
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.program import Compiled, FirstStage, Kind, SeparableFirstStage, WeightedMarginLoss
@@ -99,6 +104,6 @@ def _overflow(subject: Subject) -> str:
     if isinstance(program, SeparableFirstStage):
         return overflow(program.loss, program.row_bound(domain) * program.ball(domain))
     if isinstance(program, WeightedMarginLoss):
-        bounds, p = program.row_bounds(domain, N_FEATURES), subject.n_parameters(domain)
+        bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
         return overflow(program.loss, bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p))
     return ""

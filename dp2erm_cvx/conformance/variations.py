@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain
+from dp2erm_cvx.conformance.samples import check_domain, check_universe
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.program import (
     Box,
@@ -117,11 +117,11 @@ def _applies(program: Program) -> bool:
     domain = check_domain(40)
     try:
         if isinstance(program, FirstStage):
-            program.stability(40, domain)
+            program.stability(check_universe(domain, 40))
         if isinstance(program, PrivateFirstStage):
-            program.resolve(domain).loss_constants(domain, N_FEATURES)
+            program.resolve(domain).loss_constants(check_universe(domain))
         elif isinstance(program, SecondStage):
-            program.resolve(domain).constants(domain, N_FEATURES)
+            program.resolve(domain).constants(check_universe(domain))
     except Dp2ermError:
         return False
     return True

@@ -12,7 +12,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 Array = NDArray[np.float64]
 

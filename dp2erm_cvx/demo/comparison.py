@@ -15,10 +15,10 @@ from dp2erm_cvx.demo import settings
 from dp2erm_cvx.demo.settings import Scheme, Spending
 from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.release import Release
-from dp2erm_cvx.estimators import TwoStageERM
+from dp2erm_cvx.universe import Universe
 
 #: Covariates whose squares the textbook adds.
 SQUARED = ("age", "wt71", "smokeintensity", "smokeyrs")
@@ -92,7 +92,7 @@ def compare(
         published = tuple(_publish(data, domain, scheme, second, one, seeds()) for one in spending)
         yield Comparison(
             scheme=scheme,
-            stability=scheme.program.stability(data.n_samples, domain).V,
+            stability=scheme.program.stability(Universe(domain, data.n_samples, len(data.columns))).V,
             theta=tuple(float(value) for value in plain.theta_),
             recommended=plain.predict(data.X),
             balance=plain.workings_.balance(),
@@ -120,7 +120,9 @@ def _publish(
     model.fit(data.X, data.a, data.y)
     n, k = data.X.shape
     plan = model.plan(n, k)
-    moved = noise_range(second, domain, plan.theta.calibration, n_samples=n, n_features=k, grid=plan.theta.grid)
+    moved = noise_range(
+        second, domain, plan.theta.calibration, n_samples=n, n_features=k, grid=plan.theta.grid
+    )
     return Published(spending, model.release_, moved, model.predict(data.X))
 
 

@@ -18,6 +18,7 @@ from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 
 
 def composed(data: Dataset, seeds: Seeds) -> tuple[Comparison, Comparison]:
@@ -68,9 +69,10 @@ def paper_noise(n_samples: int, n_features: int, budget: Budget) -> tuple[float,
     The paper's proposition does not cover the trim, so the universal corollary is what it offers.
     """
     domain, second = settings.effect_domain(), settings.arm_means()
-    w_max = settings.schemes()[-1].program.stability(n_samples, domain).w_max
+    universe = Universe(domain, n_samples, n_features)
+    w_max = settings.schemes()[-1].program.stability(universe).w_max
     bound = stability.universal_corollary(n_samples, w_max)
-    loss = second.constants(domain, n_features)
+    loss = second.constants(universe)
     assert loss.gradient_bound is not None
     calibration = calibrate_paper(bound, loss, n_samples, budget, gradient_bound=loss.gradient_bound)
     moved = noise_range(second, domain, calibration, n_samples=n_samples, n_features=n_features)

@@ -13,7 +13,7 @@ from dp2erm_cvx.diagnostics.checks import ARMS, Array, Mask, arms, numbers, prob
 from dp2erm_cvx.diagnostics.overlap_advice import advice
 from dp2erm_cvx.diagnostics.text import NOT_PRIVATE, aligned
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 #: The rule of thumb of Crump, Hotz, Imbens and Mitnik (2009).
 LIMITS = (0.1, 0.9)

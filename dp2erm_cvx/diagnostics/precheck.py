@@ -14,7 +14,7 @@ from dp2erm_cvx.diagnostics.checks import ARMS, Array, arms, finite, numbers, sa
 from dp2erm_cvx.diagnostics.overlap import LIMITS, OverlapTable, overlap_table
 from dp2erm_cvx.diagnostics.text import NOT_PRIVATE
 from dp2erm_cvx.errors import DataError, SolverError
-from dp2erm_cvx.privacy import public_size
+from dp2erm_cvx.public import public_size
 
 #: The largest entry that the gradient of a fit may have; standardized columns make one number do for all.
 _STATIONARY = 1e-6

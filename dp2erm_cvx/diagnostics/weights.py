@@ -13,7 +13,7 @@ from dp2erm_cvx.diagnostics.checks import ARMS, Array, Mask, arms, nonnegative, 
 from dp2erm_cvx.diagnostics.statistics import effective_sample_size, scaled
 from dp2erm_cvx.diagnostics.text import NOT_PRIVATE, aligned
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 #: A weight this close to the trim, relative to it, counts as at it: weights are solved for, not exact.
 _CLOSE = 1e-6

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.mechanism.secure import require
 from dp2erm_cvx.mechanism.uniform import LazyUniform
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
     from flint import arb

@@ -10,7 +10,7 @@ from dp2erm_cvx.plan.arithmetic import LARGEST_COUNTED, Arithmetic
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.study import Study
 from dp2erm_cvx.privacy import BoundFamily, Budget
-from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.steps import Step, StepPlan
 
 
@@ -25,8 +25,8 @@ def make_plan(study: Study) -> Plan:
             return plan
         if study.arithmetic is Arithmetic.COUNTED:
             raise CalibrationError(
-                "arithmetic = 'counted': the curvature is too small for floating point; use a smaller epsilon "
-                "or a larger regularizer"
+                "arithmetic = 'counted': the curvature is too small for floating point; use a smaller "
+                "epsilon or a larger regularizer"
             )
     return _planned(study, None)
 
@@ -53,8 +53,10 @@ def _uncountable(study: Study) -> str | None:
     if study.method.family is BoundFamily.PAPER:
         return "the paper's calibrations assume exact arithmetic"
     gamma = study.universe.domain.covariate_bound**2
-    private = [study.first] if isinstance(study.first, PrivateFirstStage) else []
-    for program in (study.second, *private):
+    solved: list[SecondStage | PrivateFirstStage] = [study.second]
+    if isinstance(study.first, PrivateFirstStage):
+        solved.append(study.first)
+    for program in solved:
         if program.certified_radius(study.universe, gamma, 0.0) is None:
             return f"{program.name} does not state what it is certified to"
     return None

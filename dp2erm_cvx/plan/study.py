@@ -64,9 +64,7 @@ class Study:
             put(self, "calibration", Method(self.calibration))
         except ValueError:
             known = ", ".join(kind.value for kind in Method)
-            raise DeclarationError(
-                f"calibration = {self.calibration!r}: must be one of {known}"
-            ) from None
+            raise DeclarationError(f"calibration = {self.calibration!r}: must be one of {known}") from None
         if self.split is not None and self.method is not Method.SHARP:
             raise DeclarationError(
                 f"split = {shown(self.split)}: calibration = {self.method.value!r} chooses its own"
@@ -92,8 +90,6 @@ class Study:
         first, tolerance, family = self.first, self.tolerance, self.method.family
         if isinstance(first, PrivateFirstStage):
             yield Propensity(first, self.noise, tolerance, family, numerical_share)
-        yield Theta(
-            first, self.second, self.method, self.noise, self.split, tolerance, numerical_share
-        )
+        yield Theta(first, self.second, self.method, self.noise, self.split, tolerance, numerical_share)
         if self.value_share is not None:
             yield Value(self.second, self.value_share, self.value_statistic)

@@ -1,7 +1,7 @@
 """What a problem file imports: the abstract stages, their building blocks and declarations."""
 
 from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
-from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound, public_number, public_size
+from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program.arm_kernel_stage import ArmKernelStage
 from dp2erm_cvx.program.balance import (
     BalanceFunctions,
@@ -9,6 +9,12 @@ from dp2erm_cvx.program.balance import (
     checked_balance,
     moment_names,
     public_constant,
+)
+from dp2erm_cvx.program.certified_radius import checked_perturbation, logistic_minimizer_radius
+from dp2erm_cvx.program.certified_weights import (
+    coefficient_weights_error,
+    kernel_weights_error,
+    logistic_weights_error,
 )
 from dp2erm_cvx.program.composite import Composite, Penalty
 from dp2erm_cvx.program.declaration import Compiled, Declaration, Leaves, Value, parameter_cost
@@ -44,12 +50,6 @@ from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.pooled_kernel_stage import PooledKernelStage
 from dp2erm_cvx.program.public_sample import PublicSample
 from dp2erm_cvx.program.random_features import RandomFourier, checked_kernel
-from dp2erm_cvx.program.reach import logistic_reach, public_reach
-from dp2erm_cvx.program.reach_weights import (
-    coefficient_weights_reach,
-    kernel_weights_reach,
-    logistic_weights_reach,
-)
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.separable_stage import SeparableConstants, SeparableFirstStage
@@ -60,6 +60,8 @@ from dp2erm_cvx.program.sums import sum_units
 from dp2erm_cvx.program.weighted_least_squares import WeightedLeastSquares
 from dp2erm_cvx.program.weighted_margin_loss import MarginRows, RowBounds, WeightedMarginLoss
 from dp2erm_cvx.program.weights import GRID_ERROR, weights_on_grid
+from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.universe import Universe
 
 __all__ = [
     "GRID_ERROR",
@@ -127,6 +129,7 @@ __all__ = [
     "SeparableFirstStage",
     "Simplices",
     "StabilityBound",
+    "Universe",
     "UserRegularizer",
     "Value",
     "WeightedLeastSquares",
@@ -134,18 +137,18 @@ __all__ = [
     "WholeSpace",
     "checked_balance",
     "checked_kernel",
+    "checked_perturbation",
     "clip_norm",
-    "coefficient_weights_reach",
+    "coefficient_weights_error",
     "factor",
-    "kernel_weights_reach",
-    "logistic_reach",
-    "logistic_weights_reach",
+    "kernel_weights_error",
+    "logistic_minimizer_radius",
+    "logistic_weights_error",
     "moment_names",
     "parameter_cost",
     "public_constant",
     "public_number",
     "public_radius",
-    "public_reach",
     "public_ridge",
     "public_size",
     "refuse_gram",

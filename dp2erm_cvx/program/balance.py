@@ -11,7 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.privacy import public_size
+from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)

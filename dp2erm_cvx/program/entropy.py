@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
+from dp2erm_cvx.program.certified_weights import entropy_weights_error
 from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
 from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
-from dp2erm_cvx.program.reach_weights import entropy_weights_reach
+from dp2erm_cvx.universe import Universe
 
 ArmMass = Literal["equal", "proportional"]
 Scaling = Literal["public", "paper"]
@@ -129,17 +130,17 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         ridge = squared if self.ridge is None else self.ridge
         return dataclasses.replace(self, constant=constant, ridge=ridge)
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
-        balance_bound, constant = self.bounds(domain)
+    def certified_error(self, universe: Universe) -> float | None:
+        balance_bound, constant = self.bounds(universe.domain)
         G = math.hypot(constant, balance_bound)
         # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
         row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
-        trim, log_base = getattr(self, "trim", math.inf), self.largest_log_base(n_samples)
+        trim, log_base = getattr(self, "trim", math.inf), self.largest_log_base(universe.n_samples)
         if log_base > 0.0:
             slope = 2 * row_bound  # the mean is that under the base measure
-        found = entropy_weights_reach(
-            n_samples,
-            2 * (1 + self.balance.size(n_features)),
+        found = entropy_weights_error(
+            universe.n_samples,
+            2 * (1 + self.balance.size(universe.n_features)),
             row_bound=row_bound,
             slope=slope,
             ridge=self.mu,

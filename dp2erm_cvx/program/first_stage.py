@@ -10,17 +10,19 @@ from typing import ClassVar
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, ProgramError
-from dp2erm_cvx.privacy import BoundFamily, LossConstants, Neighboring, StabilityBound, public_size
+from dp2erm_cvx.privacy import BoundFamily, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.program.certified_weights import CLOSED_FORM
 from dp2erm_cvx.program.composite import Composite, LocalError
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.moment_target import MomentTargets
 from dp2erm_cvx.program.neighbors import RowNeighbors
-from dp2erm_cvx.program.reach_weights import CLOSED_FORM
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.public import public_size
+from dp2erm_cvx.universe import Universe
 
 
 class FirstStage(Program):
@@ -39,31 +41,29 @@ class FirstStage(Program):
     def model(self, records: Records) -> Composite:
         """Exact smooth-plus-prox form; its ``output`` is the weights (n,)."""
 
-    def bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def bound(self, universe: Universe) -> StabilityBound:
         """What :meth:`stability` returns for a resolved program: by default what any weights of sum n obey.
 
         Raises CalibrationError where a kind with a theorem states no bound.
         """
         if self.kind is Kind.DIRECT:
-            return _any_weights(n_samples, self.relations)
+            return _any_weights(universe.n_samples, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
 
-    def paper_bound(self, n_samples: int, domain: Domain) -> StabilityBound:
+    def paper_bound(self, universe: Universe) -> StabilityBound:
         """The paper's statement for a resolved program. Raises CalibrationError where it makes none."""
         raise CalibrationError(f"the paper states no stability bound for {self.name}")
 
-    def stability(
-        self, n_samples: int, domain: Domain, family: BoundFamily = BoundFamily.SHARP
-    ) -> StabilityBound:
+    def stability(self, universe: Universe, family: BoundFamily = BoundFamily.SHARP) -> StabilityBound:
         """Bound on the movement of the weights, from public quantities alone.
 
         Raises CalibrationError where no theorem of the family covers the declared program or domain.
         """
-        program = self.resolve(domain)
+        program = self.resolve(universe.domain)
         if family is BoundFamily.PAPER:
-            return program.paper_bound(n_samples, domain)
-        found = program.bound(n_samples, domain)
-        refuse_unproved(program, found, n_samples)
+            return program.paper_bound(universe)
+        found = program.bound(universe)
+        refuse_unproved(program, found, universe.n_samples)
         return found
 
     def instance(self, records: Records) -> Instance:
@@ -73,7 +73,7 @@ class FirstStage(Program):
         hard = program.targets(records)
         return Instance(program, lambda: program.data(records), model, model.ridge, targets=hard)
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+    def certified_error(self, universe: Universe) -> float | None:
         """Public bound on ``||w_hat - w||_1 / n`` that a resolved program is sure to be certified to.
 
         For all records of the domain; ``inf`` where floating point is not sure of anything, None where
@@ -106,7 +106,7 @@ class PrivateFirstStage(FirstStage):
     share: float
 
     @abc.abstractmethod
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+    def loss_constants(self, universe: Universe) -> LossConstants:
         """Constants of the first-stage loss, for Theorems 1 and 2 at uniform weights."""
 
     @abc.abstractmethod
@@ -117,18 +117,16 @@ class PrivateFirstStage(FirstStage):
     def perturbed_model(self, records: Records, gamma: float, noise: Array) -> Composite:
         """Exact form of the perturbed program; its ``output`` is the weights (n,)."""
 
-    def reachable_radius(
-        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
-    ) -> float | None:
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that the coefficient (not the weights) is sure to be certified to.
 
-        For all records of the domain and every noise with ``||b|| <= noise_norm``: a bound on
+        For all records of the domain and every noise with ``||b|| <= noise_bound``: a bound on
         ``Certificate.radius``. None where no such bound is known.
         """
         return None
 
-    def reachable_error_at(self, domain: Domain, n_features: int, norm: float) -> float | None:
-        """What ``reachable_error`` is for coefficients of at most this norm. None where nothing is known.
+    def certified_error_at(self, universe: Universe, norm: float) -> float | None:
+        """What ``certified_error`` is for coefficients of at most this norm. None where nothing is known.
 
         A public norm follows from the calibration of the coefficient, which the plan knows.
         """
@@ -157,7 +155,7 @@ class ClosedFormWeights(FirstStage):
     kind: ClassVar[Kind] = Kind.CLOSED_FORM
     cone: ClassVar[str] = "QP"
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
+    def certified_error(self, universe: Universe) -> float | None:
         return CLOSED_FORM
 
     @abc.abstractmethod

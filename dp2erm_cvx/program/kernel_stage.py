@@ -10,9 +10,9 @@ from typing import ClassVar
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number, public_size
+from dp2erm_cvx.program.certified_weights import kernel_weights_error
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.factored_model import FactoredKernelModel
 from dp2erm_cvx.program.first_stage import FirstStage, resolved
@@ -20,10 +20,11 @@ from dp2erm_cvx.program.gram_memory import refuse_gram
 from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernels import Kernel, factor
 from dp2erm_cvx.program.kind import Kind
-from dp2erm_cvx.program.reach_weights import kernel_weights_reach
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.program.sums import blocked_rmatvec
+from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.universe import Universe
 
 #: Records up to which a Gram matrix is formed even where the kernel has few features.
 DENSE = 2000
@@ -75,13 +76,14 @@ class KernelFirstStage(FirstStage):
     def model(self, records: Records) -> KernelModel | FactoredKernelModel:
         return self.balancing_model(records, self.feasible(records))
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
-        few = self.kernel.features(np.zeros((1, n_features)))
+    def certified_error(self, universe: Universe) -> float | None:
+        domain = universe.domain
+        few = self.kernel.features(np.zeros((1, universe.n_features)))
         if few is None:
-            refuse_gram(n_samples)
-        error = self.kernel.entry_error(domain.features_bound, n_features)
-        found = kernel_weights_reach(
-            n_samples,
+            refuse_gram(universe.n_samples)
+        error = self.kernel.entry_error(domain.features_bound, universe.n_features)
+        found = kernel_weights_error(
+            universe.n_samples,
             kernel_bound=self.kernel.bound(domain.features_bound),
             ridge=self.mu,
             pooled=self.pooled,

@@ -11,8 +11,8 @@ from scipy.spatial.distance import cdist
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.public import public_number
 
 #: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``, for up to
 #: 200 covariates: an inner product or a squared distance of p terms is wrong by p + 1 units.

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,10 @@ class LinearStage(PenalizedSecondStage):
             chosen = clip_norm(chosen, self.features_bound)
         return np.hstack([X[:, :constant], chosen])
 
-    def size(self, domain: Domain, n_features: int) -> tuple[int, float, float]:
+    def size(self, universe: Universe) -> tuple[int, float, float]:
         """(p, M, largest ``||theta||``): length and norm bound of the rows, and what Theta allows."""
-        p = len(self.columns(domain, n_features)) + (1 if domain.intercept else 0)
+        domain = universe.domain
+        p = len(self.columns(domain, universe.n_features)) + (1 if domain.intercept else 0)
         bound = domain.features_bound if self.features_bound is None else self.features_bound
         M = min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
         return p, M, self.feasible(domain).norm_bound(p)

@@ -11,8 +11,8 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.privacy import public_size
 from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.public import public_size
 
 
 class MarginLoss(abc.ABC):
@@ -37,8 +37,8 @@ class MarginLoss(abc.ABC):
     def curvature(self, s: Array) -> Array:
         """phi''(s)."""
 
-    def least_curvature(self, s: Array, reach: Array) -> Array:
-        """Lower bound on phi'' within ``reach`` (n,) of the margins."""
+    def least_curvature(self, s: Array, distance: Array) -> Array:
+        """Lower bound on phi'' within ``distance`` (n,) of the margins."""
         return np.zeros(len(s))
 
     @abc.abstractmethod
@@ -50,12 +50,12 @@ class MarginLoss(abc.ABC):
         """The same for the curvature."""
 
     @abc.abstractmethod
-    def largest_slope(self, reach: float) -> float:
-        """Bound on ``|phi'|`` over ``|s| <= reach``."""
+    def largest_slope(self, margin_bound: float) -> float:
+        """Bound on ``|phi'|`` over ``|s| <= margin_bound``."""
 
     @abc.abstractmethod
-    def largest_curvature(self, reach: float) -> float:
-        """Bound on ``phi''`` over ``|s| <= reach``."""
+    def largest_curvature(self, margin_bound: float) -> float:
+        """Bound on ``phi''`` over ``|s| <= margin_bound``."""
 
     @abc.abstractmethod
     def declared(self, s: Any) -> Any:
@@ -85,10 +85,10 @@ class LogisticLoss(MarginLoss):
     def curvature_error(self, s: Array, error: Array) -> Array:
         return 0.25 * error + 8 * UNIT
 
-    def largest_slope(self, reach: float) -> float:
+    def largest_slope(self, margin_bound: float) -> float:
         return 1.0
 
-    def largest_curvature(self, reach: float) -> float:
+    def largest_curvature(self, margin_bound: float) -> float:
         return 0.25
 
     def declared(self, s: Any) -> Any:
@@ -120,11 +120,11 @@ class ExponentialLoss(MarginLoss):
     def curvature_error(self, s: Array, error: Array) -> Array:
         return self.slope_error(s, error)
 
-    def largest_slope(self, reach: float) -> float:
-        return math.exp(reach) if reach < 700.0 else math.inf
+    def largest_slope(self, margin_bound: float) -> float:
+        return math.exp(margin_bound) if margin_bound < 700.0 else math.inf
 
-    def largest_curvature(self, reach: float) -> float:
-        return self.largest_slope(reach)
+    def largest_curvature(self, margin_bound: float) -> float:
+        return self.largest_slope(margin_bound)
 
     def declared(self, s: Any) -> Any:
         return cp.exp(-s)
@@ -152,8 +152,8 @@ class HuberLoss(MarginLoss):
     def curvature(self, s: Array) -> Array:
         return 2.0 * (np.abs(s) <= self.threshold).astype(np.float64)
 
-    def least_curvature(self, s: Array, reach: Array) -> Array:
-        return 2.0 * (np.abs(s) + reach < self.threshold).astype(np.float64)
+    def least_curvature(self, s: Array, distance: Array) -> Array:
+        return 2.0 * (np.abs(s) + distance < self.threshold).astype(np.float64)
 
     def slope_error(self, s: Array, error: Array) -> Array:
         return 2 * error
@@ -162,10 +162,10 @@ class HuberLoss(MarginLoss):
         # it jumps: nothing is known
         return np.full(len(s), 2.0)
 
-    def largest_slope(self, reach: float) -> float:
-        return 2 * min(self.threshold, reach)
+    def largest_slope(self, margin_bound: float) -> float:
+        return 2 * min(self.threshold, margin_bound)
 
-    def largest_curvature(self, reach: float) -> float:
+    def largest_curvature(self, margin_bound: float) -> float:
         return 2.0
 
     def declared(self, s: Any) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, public_bandwidth
+from dp2erm_cvx.public import public_number
 
 
 @dataclass(frozen=True)

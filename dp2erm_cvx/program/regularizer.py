@@ -10,7 +10,7 @@ from typing import Any
 import cvxpy as cp
 
 from dp2erm_cvx.errors import ProgramError
-from dp2erm_cvx.privacy import public_size
+from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)

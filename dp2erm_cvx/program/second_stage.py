@@ -13,6 +13,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program.sets import ConvexSet
 from dp2erm_cvx.program.stage import Instance, Program
+from dp2erm_cvx.universe import Universe
 
 
 class SecondStage(Program):
@@ -32,7 +33,7 @@ class SecondStage(Program):
         """Bind the program to data, first-stage weights (n,), ``gamma`` and ``noise`` b (p,)."""
 
     @abc.abstractmethod
-    def loss_constants(self, domain: Domain, n_features: int) -> LossConstants:
+    def loss_constants(self, universe: Universe) -> LossConstants:
         """zeta_c, trace bound and mu_R over the domain; zeta_c may be infinite over an unbounded Theta."""
 
     @abc.abstractmethod
@@ -48,23 +49,21 @@ class SecondStage(Program):
                 "or calibration = 'renyi'"
             )
 
-    def constants(self, domain: Domain, n_features: int) -> LossConstants:
+    def constants(self, universe: Universe) -> LossConstants:
         """The constants, all finite. Raises CalibrationError where zeta_c is not."""
-        found = self.loss_constants(domain, n_features)
-        self.refuse_unbounded(found, domain)
+        found = self.loss_constants(universe)
+        self.refuse_unbounded(found, universe.domain)
         return found
 
     def unconstrained(self) -> Self:
         """The same loss over R^p. Raises CalibrationError where that is not a plain squared loss."""
         raise CalibrationError(f"{self.name} is not a squared loss, which Theorems 7 and 8 need")
 
-    def reachable_radius(
-        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
-    ) -> float | None:
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """Public bound on the radius that a solve is sure to be certified to, in the norm of theta.
 
         For all records of the domain, all weights >= 0 of sum n and every noise with ``||b|| <=
-        noise_norm``. None where no such bound is known.
+        noise_bound``. None where no such bound is known.
         """
         return None
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.program.certified_weights import margin_weights_error
 from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
@@ -23,9 +24,9 @@ from dp2erm_cvx.program.margin_loss import LogisticLoss, MarginLoss
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_weight import MarginWeight
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
-from dp2erm_cvx.program.reach_weights import margin_weights_reach
 from dp2erm_cvx.program.sets import L2Ball, WholeSpace
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,9 @@ class SeparableFirstStage(FirstStage):
         """Bound on ``||u_i||`` over the domain."""
         return self.row_bound(domain)
 
-    def n_rows(self, domain: Domain, n_features: int) -> int | None:
+    def n_rows(self, universe: Universe) -> int | None:
         """k, or None where only the data tell."""
-        return n_features + (1 if domain.intercept else 0)
+        return universe.n_columns
 
     def linear_terms(self, records: Records) -> Array | None:
         """Rows (n, k) whose sum over records is the linear term of the objective; None for 0."""
@@ -176,12 +177,13 @@ class SeparableFirstStage(FirstStage):
         assert isinstance(model, MarginModel)
         return model.penalty.set.project(values["coefficient"])
 
-    def reachable_error(self, domain: Domain, n_samples: int, n_features: int) -> float | None:
-        k, z, ball = self.n_rows(domain, n_features), self.row_bound(domain), self.ball(domain)
+    def certified_error(self, universe: Universe) -> float | None:
+        domain = universe.domain
+        k, z, ball = self.n_rows(universe), self.row_bound(domain), self.ball(domain)
         if k is None:
             return None
-        found = margin_weights_reach(
-            n_samples,
+        found = margin_weights_error(
+            universe.n_samples,
             k,
             row_bound=z,
             slope=self.loss.largest_slope(z * ball),

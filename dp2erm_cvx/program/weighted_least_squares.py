@@ -10,16 +10,17 @@ from typing import ClassVar, Self
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.program.certified_radius import checked_perturbation, least_squares_radius
 from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
-from dp2erm_cvx.program.reach import least_squares_reach, public_reach
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.sets import WholeSpace
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -64,30 +65,29 @@ class WeightedLeastSquares(PenalizedSecondStage):
         penalty = Penalty(self.feasible(records.domain), n * self.regularizer.l1)
         return Instance(self, lambda: data, LeastSquaresModel(X, z, weights, ridge, b, penalty), ridge)
 
-    def reachable_radius(
-        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
-    ) -> float | None:
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """The radius where Newton's method stops (``radius_at_floor``).
 
         None for a user's regularizer, which only a duality gap judges, for constants that state no bounds on
         x and z, and for a curvature too small for floating point. Raises DeclarationError, and ProgramError
         for a user's regularizer that no gap can be measured for.
         """
-        n, ridge, reach = public_reach(n_samples, gamma, noise_norm)
-        loss = self.loss_constants(domain, n_features)
+        n = universe.n_samples
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        loss = self.loss_constants(universe)
         if isinstance(self.regularizer, UserRegularizer):
             self.regularizer.refuse_unchecked(loss.n_parameters)
             return None
         if loss.covariate_bound is None or loss.response_bound is None:
             return None
-        theta_set, p = self.feasible(domain), loss.n_parameters
-        return least_squares_reach(
+        theta_set, p = self.feasible(universe.domain), loss.n_parameters
+        return least_squares_radius(
             n,
             p,
             covariate_bound=loss.covariate_bound,
             response_bound=loss.response_bound,
-            ridge=n * (ridge + self.regularizer.l2),
-            noise_norm=reach,
+            ridge=n * (extra + self.regularizer.l2),
+            noise_bound=noise,
             set_norm=theta_set.norm_bound(p),
             set_rounding=theta_set.rounding(p),
             is_mean=loss.is_mean,

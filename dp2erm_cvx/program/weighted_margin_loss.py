@@ -10,16 +10,17 @@ from typing import ClassVar
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program.certified_radius import checked_perturbation, margin_sizes, radius_at_floor
 from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.margin_loss import MarginLoss
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
-from dp2erm_cvx.program.reach import margin_sizes, public_reach, radius_at_floor
 from dp2erm_cvx.program.regularizer import ElasticNet
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.universe import Universe
 
 #: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
 #: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.
@@ -74,7 +75,7 @@ class WeightedMarginLoss(PenalizedSecondStage):
         """z, o and c of every record."""
 
     @abc.abstractmethod
-    def row_bounds(self, domain: Domain, n_features: int) -> RowBounds:
+    def row_bounds(self, universe: Universe) -> RowBounds:
         """Bounds on z, o and c."""
 
     def instance(
@@ -107,19 +108,19 @@ class WeightedMarginLoss(PenalizedSecondStage):
         )
         return Instance(self, lambda: data, model, ridge)
 
-    def reachable_radius(
-        self, domain: Domain, n_samples: int, n_features: int, gamma: float, noise_norm: float
-    ) -> float | None:
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """The radius where Newton's method stops (``radius_at_floor``).
 
         None over an unbounded Theta, where a loss with flat tails may take more steps than a solve is given,
         for a loss whose Hessian jumps where gamma is below about a millionth of its curvature, and for a
         curvature too small for floating point. Raises DeclarationError.
         """
+        domain = universe.domain
         assert isinstance(self.regularizer, ElasticNet)
-        n, ridge, reach = public_reach(n_samples, gamma, noise_norm)
-        p = self.loss_constants(domain, n_features).n_parameters
-        bounds, theta_set = self.row_bounds(domain, n_features), self.feasible(domain)
+        n = universe.n_samples
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        p = self.loss_constants(universe).n_parameters
+        bounds, theta_set = self.row_bounds(universe), self.feasible(domain)
         loss = self.resolve(domain).loss
         if not math.isfinite(theta_set.norm_bound(p)):
             return None
@@ -131,9 +132,9 @@ class WeightedMarginLoss(PenalizedSecondStage):
             row_bound=bounds.norm,
             slope=loss.largest_slope(longest),
             curvature=loss.largest_curvature(longest),
-            linear=reach,
+            linear=noise,
             offset=bounds.offset,
-            ridge=n * (ridge + self.regularizer.l2),
+            ridge=n * (extra + self.regularizer.l2),
             set_norm=theta_set.norm_bound(p),
             set_rounding=theta_set.rounding(p),
         )

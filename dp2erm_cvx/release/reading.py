@@ -66,7 +66,7 @@ def _check_steps(release: Release) -> None:
     if (release.value is None) != ("value" not in names):
         raise DeclarationError("release JSON: value: stands with a step of that name, or not at all")
     theta = release.mechanism
-    for name in ("stability", "weight_bound", "sensitivity", "hessian_trace", "strong_convexity", "reason"):
+    for name in ("sensitivity", "hessian_trace", "strong_convexity", "reason"):
         if getattr(theta, name) is None:
             raise DeclarationError(f"release JSON: steps: theta states no {name}")
     for step in release.steps:

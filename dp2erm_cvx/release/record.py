@@ -82,8 +82,8 @@ class StepStatement:
     ``scale`` is 1/beta (gamma), sigma (gaussian) or that of Laplace noise, in units of n times the gradient,
     or of the outcome where the output is perturbed; ``gamma`` the ridge on every coordinate, ``split`` the
     share of its epsilon spent on noise. ``stability`` is the bound V, ``weight_bound`` that on one weight,
-    ``sensitivity`` what the noise covers, ``gradient_radius`` zeta_c (None where infinite). They are None
-    where a step has none, and where a file of schema 2 did not state them. ``reason`` says why this
+    ``sensitivity`` what the noise covers, ``gradient_radius`` zeta_c (None where infinite). The last ones are
+    None where a step has none, and where a file of schema 2 did not state them. ``reason`` says why this
     calibration was taken, where there was a choice; ``numerical`` covers the arithmetic, None where it is
     assumed to be exact or counted in the noise itself.
     """
@@ -98,9 +98,9 @@ class StepStatement:
     noise: Noise
     scale: float
     gamma: float
+    stability: float
+    weight_bound: float
     split: float | None = None
-    stability: float | None = None
-    weight_bound: float | None = None
     sensitivity: float | None = None
     gradient_radius: float | None = None
     hessian_trace: float | None = None

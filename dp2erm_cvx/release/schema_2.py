@@ -27,7 +27,9 @@ def upgraded(plain: dict[str, Any]) -> dict[str, Any]:
     others, last = [], []
     if (propensity := mechanism.pop("propensity", None)) is not None:
         stated = _named("mechanism.propensity", propensity, _PROPENSITY, {"numerical"})
-        others.append({"step": "propensity", "perturbed": "objective", "split": None} | stated)
+        # Theorem 9: at weights 1
+        fixed = {"step": "propensity", "perturbed": "objective", "stability": 2.0, "weight_bound": 1.0}
+        others.append(fixed | stated)
     if value is not None:
         last.append(_value(_named("value", value), mechanism))
     theta = {
@@ -60,7 +62,6 @@ def _value(value: dict[str, Any], mechanism: dict[str, Any]) -> dict[str, Any]:
         "noise": "gamma",
         "scale": value.get("scale"),
         "gamma": 0.0,
-        "split": None,
         "stability": mechanism["stability"],
         "weight_bound": mechanism["weight_bound"],
     }

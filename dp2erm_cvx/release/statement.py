@@ -7,16 +7,13 @@ from typing import Any
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration
 from dp2erm_cvx.plan import Plan, PlanResult
-from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.value import state_value
 from dp2erm_cvx.solve import by_design, private_solver
 from dp2erm_cvx.steps import Execution, Precision, StepPlan
 
 
-def make_release(
-    plan: Plan, result: PlanResult, columns: tuple[str, ...], execution: Execution
-) -> Release:
+def make_release(plan: Plan, result: PlanResult, columns: tuple[str, ...], execution: Execution) -> Release:
     """State what the run of a plan released."""
     study, domain = plan.study, plan.study.universe.domain
     certifies = plan.certified_by_design and by_design(private_solver(execution.solver))
@@ -69,6 +66,7 @@ def _assumptions(plan: Plan, result: PlanResult, certifies: bool) -> tuple[str, 
 
 
 def _stated(step: StepPlan) -> StepStatement:
+    loss = step.loss
     return StepStatement(
         step=step.name,
         epsilon=step.guarantee.epsilon,
@@ -78,7 +76,9 @@ def _stated(step: StepPlan) -> StepStatement:
         **_law(step.calibration),
         stability=step.bound.V,
         weight_bound=step.bound.w_max,
-        **_constants(step.loss),
+        gradient_radius=None if loss is None or math.isinf(loss.gradient_radius) else loss.gradient_radius,
+        hessian_trace=None if loss is None else loss.hessian_trace,
+        strong_convexity=None if loss is None else loss.strong_convexity,
         reason=step.reason,
         numerical=_numerical(step.precision),
     )
@@ -90,17 +90,6 @@ def _law(calibration: Calibration | OutputCalibration | GridNoise) -> dict[str, 
         return {"noise": Noise.GAMMA, "scale": calibration.scale, "gamma": 0.0, "sensitivity": sensitivity}
     law = calibration.law if isinstance(calibration, OutputCalibration) else calibration
     return {name: getattr(law, name) for name in ("noise", "scale", "gamma", "split", "sensitivity")}
-
-
-def _constants(loss: LossConstants | None) -> dict[str, float | None]:
-    if loss is None:
-        return {}
-    radius = loss.gradient_radius
-    return {
-        "gradient_radius": radius if math.isfinite(radius) else None,
-        "hessian_trace": loss.hessian_trace,
-        "strong_convexity": loss.strong_convexity,
-    }
 
 
 def _numerical(covered: Precision | None) -> NumericalNoise | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dp2erm_cvx.audit.stability import Cell, Pair, StabilityAudit, Verdict
-from dp2erm_cvx.audit.stability.groups import Universe
+from dp2erm_cvx.universe import Universe
 
 #: Shares of a bound from which on it counts as tight, and below which as hardly touched.
 _TIGHT, _LOOSE = 0.95, 0.3
@@ -63,7 +63,9 @@ def neighbor_in_words(pair: Pair, universe: Universe) -> str:
     j, before, after = pair.changed, pair.first, pair.second
     arms = [("untreated", "treated")[int(end.a[j])] for end in (before, after)]
     flip = f"stays {arms[0]}" if arms[0] == arms[1] else f"goes from {arms[0]} to {arms[1]}"
-    way = float(np.linalg.norm(before.covariates[j] - after.covariates[j])) / (2 * universe.radius)
+    way = float(np.linalg.norm(before.covariates[j] - after.covariates[j])) / (
+        2 * universe.domain.features_bound
+    )
     others = np.delete(np.column_stack([before.covariates, before.a]), j, axis=0)
     distinct, treated = len(np.unique(others, axis=0)), int(others[:, -1].sum())
     told = "none" if treated == 0 else "all" if treated == len(others) else f"{treated:,}"

@@ -8,8 +8,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.composite import Composite
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.newton import NewtonResult
 
 #: A move below this share of the point is rounding.
@@ -26,7 +26,7 @@ def iteration_bound(smoothness: float, strong_convexity: float, distance: float,
     10.42), so ``2 L distance^2 / m (1 - sqrt(m/L))^k <= radius^2`` suffices. As many iterations go to the
     method with restarts, which has no such bound and is usually faster. The bound is for exact arithmetic:
     rounding keeps any method from a radius below what
-    :meth:`~dp2erm_cvx.program.SecondStage.reachable_radius` allows for.
+    :meth:`~dp2erm_cvx.program.SecondStage.certified_radius` allows for.
 
     Raises DeclarationError for an invalid argument.
     """

@@ -11,10 +11,10 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
 from dp2erm_cvx.program.feasibility import refuse_infeasible
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import gradient, newton
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.conic import NUMERICAL_FAILURES

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import cvxpy as cp
 
 from dp2erm_cvx.errors import DeclarationError, SolverError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 
 class Status(enum.StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 
 def sample_size(n: int, *, name: str = "n", at_least: int = 2) -> int:

@@ -6,7 +6,8 @@ import math
 from typing import Literal
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import StabilityBound, public_number
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import positive_ridge, sample_size
 from dp2erm_cvx.stability.entropy_weight import arm_cells, log_odds_excess
 from dp2erm_cvx.stability.one_sided import largest_minimum, last_true, outward

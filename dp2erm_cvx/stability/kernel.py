@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import positive_ridge, sample_size
 from dp2erm_cvx.stability.kernel_cells import Cells, size_cells
 from dp2erm_cvx.stability.one_sided import outward

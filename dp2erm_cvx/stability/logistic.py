@@ -6,7 +6,8 @@ import math
 
 from scipy.special import expit
 
-from dp2erm_cvx.privacy import StabilityBound, public_number
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import positive_ridge, sample_size
 from dp2erm_cvx.stability.logistic_weight import PEAK_AT, PEAK_VALUE, largest_logistic_weight
 from dp2erm_cvx.stability.one_sided import largest_minimum, last_true, outward

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.one_sided import outward
 from dp2erm_cvx.stability.universal import PAPER, universal_corollary
 

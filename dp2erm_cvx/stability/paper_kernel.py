@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import positive_ridge, sample_size
 from dp2erm_cvx.stability.paper import from_norm_bound
 from dp2erm_cvx.stability.tilt import EXACT

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import sample_size
 
 Array = NDArray[np.float64]

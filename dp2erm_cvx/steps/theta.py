@@ -75,9 +75,7 @@ class Theta(Step):
         n, domain, bound = universe.n_samples, universe.domain, weights.bound
         if self.method is Method.AUTO:
             return automatic(self.first.name, bound, self.second, loss, n, budget, domain)
-        found = declared(
-            self.method, bound, self.second, loss, n, budget, domain, self.noise, self.split
-        )
+        found = declared(self.method, bound, self.second, loss, n, budget, domain, self.noise, self.split)
         return found, f"calibration = {self.method.value!r} was declared"
 
 

@@ -41,8 +41,8 @@ class Value(Step):
         object.__setattr__(self, "statistic", value_statistic(self.statistic))
         if self.second.constant_rule:
             raise CalibrationError(
-                f"value_share: {self.second.name} treats everyone or no one, so its value is what it releases "
-                "anyway"
+                f"value_share: {self.second.name} treats everyone or no one, so its value is what it "
+                "releases anyway"
             )
 
     def divide(self, budget: Budget) -> tuple[Budget, Budget]:
@@ -129,7 +129,8 @@ class ValuePlan(StepPlan):
             return on_grid(numbers, self.calibration, execution.label("value"))
         seeds = [execution.label(f"value {k}") for k in range(len(numbers))]
         law = _law(self.calibration)
-        return numbers + np.array([sample(law, None, seed).noise[0] for seed in seeds])
+        noise: Array = np.array([sample(law, None, seed).noise[0] for seed in seeds])
+        return numbers + noise
 
 
 def _law(noise: GridNoise) -> Calibration:

@@ -15,8 +15,9 @@ from dp2erm_cvx.calibration import Calibration, Noise, calibrate_paper
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Plan, Study, make_plan
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability import universal_corollary
 from dp2erm_cvx.steps import Method, PropensityPlan, ThetaPlan, WeightsPlan
 from dp2erm_cvx.universe import Universe
@@ -100,7 +101,7 @@ def ipw_composition_printed(
     chosen = {"share": 0.5, "radius": R, "trim": math.inf, "ridge": ridge}
     first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(domain)
     assert isinstance(first, PrivateFirstStage)
-    stage_1 = first.loss_constants(domain, n_features)
+    stage_1 = first.loss_constants(Universe(domain, n_samples, n_features))
     half = Budget(budget.epsilon / 2.0, budget.delta / 2.0)
     propensity = chaudhuri_logistic(
         n_samples, stage_1.n_parameters, domain.covariate_bound, stage_1.strong_convexity, half.epsilon
@@ -196,7 +197,7 @@ def universal_baseline(
         plan = _plan(bound, study, reason, printed=True)
         return Baseline(f"{first.name}, universal as printed", first, second, plan, False, reason)
     try:
-        largest = min(cap, first.stability(n_samples, domain).w_max)
+        largest = min(cap, first.stability(Universe(domain, n_samples, n_features)).w_max)
     except CalibrationError:
         if getattr(first, "ridge", None) == 0.0 and math.isinf(radius):
             raise

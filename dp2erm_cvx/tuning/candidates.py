@@ -14,7 +14,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 Models = Mapping[str, PrivateTwoStageERM] | Sequence[PrivateTwoStageERM]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 #: Half the range of one record's score: rounding costs less than one part in a million of it.
 LEVELS = 2**20

@@ -18,7 +18,8 @@ from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import make_sampler, random_source
 from dp2erm_cvx.mechanism.selection import Source
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.privacy import Budget, public_number
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.tuning.candidates import (
     Models,
     NamedColumns,
@@ -171,7 +172,7 @@ def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int)
     except CalibrationError as error:
         raise CalibrationError(f"{name}: {error}") from None
     if not plan.proven:
-        raise CalibrationError(f"{name}: {plan.reason}, which is not proven: no charge covers it")
+        raise CalibrationError(f"{name}: {plan.theta.reason}, which is not proven: no charge covers it")
     return plan
 
 

@@ -14,7 +14,7 @@ from dp2erm_cvx.diagnostics import effective_sample_size
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.tuning.candidates import (
     Models,
     NamedColumns,

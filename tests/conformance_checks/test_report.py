@@ -40,10 +40,12 @@ def test_a_note_is_no_pass(outcomes, conclusion):
 def test_a_theorem_of_another_name_is_to_be_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = new_program("mine", "exponential")
-    returned = "return stability.separable(n_samples, self.mu, **vars(self.constants(domain)))"
+    returned = (
+        "return stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))"
+    )
     assert returned in text
     refined = (
-        "found = stability.separable(n_samples, self.mu, **vars(self.constants(domain)))\n"
+        "found = stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))\n"
         '        return dataclasses.replace(found, V=found.V / 2, theorem="Theorem 3, refined")'
     )
     text = text.replace(returned, refined).replace(
@@ -76,9 +78,9 @@ class Strata(ClosedFormWeights):
         treated = np.where(records.covariates[:, self.column] < 0, self.low, self.high)
         return 1 / np.where(records.a == 1, treated, 1 - treated)
 
-    def bound(self, n_samples, domain):
+    def bound(self, universe):
         log_range = abs(np.log(self.low) - np.log(self.high))
-        return stability.known_coefficient(n_samples, 1.0, float(log_range))
+        return stability.known_coefficient(universe.n_samples, 1.0, float(log_range))
 
 
 def test_a_bound_that_is_right_at_the_defaults_only_is_found():
@@ -90,9 +92,9 @@ def test_settings_that_nothing_tries_are_named():
         name = "tried"
         examples = ({}, {"high": 0.7})
 
-        def bound(self, n_samples, domain):
+        def bound(self, universe):
             both = (self.low, self.high, 1 - self.low, 1 - self.high)
-            return stability.known_coefficient(n_samples, 1.0, float(np.log(max(both) / min(both))))
+            return stability.known_coefficient(universe.n_samples, 1.0, float(np.log(max(both) / min(both))))
 
     found = judged(other_settings, Tried())
     assert found.status is Status.NOTED
@@ -120,10 +122,10 @@ def tilted(annotation, default, *examples):
     def unnormalized(self, records):
         return np.exp(self.temperature * records.covariates[:, 0] / records.domain.features_bound)
 
-    def bound(self, n_samples, domain):
-        w = stability.largest_weight(n_samples, 2.0 * min(self.temperature, 2))
+    def bound(self, universe):
+        w = stability.largest_weight(universe.n_samples, 2.0 * min(self.temperature, 2))
         return StabilityBound(
-            V=stability.tilt_lemma(n_samples, 0.0, w),
+            V=stability.tilt_lemma(universe.n_samples, 0.0, w),
             theorem="V = 2 w_max",
             assumptions=(),
             relations=frozenset(Neighboring),

@@ -52,8 +52,8 @@ def half_the_noise_declared(self, records, weights, *, gamma, noise=None):
     return type(found)(found.program, lambda: data, found.model, found.strong_convexity)
 
 
-def half_row_bounds(self, domain, n_features):
-    found = LogisticRule.row_bounds(self, domain, n_features)
+def half_row_bounds(self, universe):
+    found = LogisticRule.row_bounds(self, universe)
     return RowBounds(found.norm / 2, found.offset, found.factor)
 
 

@@ -12,6 +12,7 @@ from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import paper_kernel_balancing
+from dp2erm_cvx.universe import Universe
 
 
 def certified(program, domain, X, a):
@@ -41,7 +42,7 @@ def test_one_hundred_records(ridge, moved, printed):
     assert np.linalg.norm(w - v) == pytest.approx(moved, abs=2e-3)
     assert np.linalg.norm(w - v) > claimed
     # Theorem 5 covers the pair
-    assert np.abs(w - v).sum() + 2 * min(w[0], v[0]) <= program.stability(n, domain).V
+    assert np.abs(w - v).sum() + 2 * min(w[0], v[0]) <= program.stability(Universe(domain, n, 2)).V
 
 
 def test_four_equal_records():
@@ -74,8 +75,8 @@ def test_the_movement_does_not_fall_with_the_ridge_as_the_printed_bound_does():
 def test_it_is_refused_where_it_is_false_and_offered_where_it_is_true():
     program = MMD(ridge=1.0, cap=5.0)
     with pytest.raises(CalibrationError, match="false under replace"):
-        program.stability(100, Domain(1.0, 1.0, arm_floor=20), BoundFamily.PAPER)
+        program.stability(Universe(Domain(1.0, 1.0, arm_floor=20), 100, 2), BoundFamily.PAPER)
     keep = Domain(1.0, 1.0, arm_floor=20, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    bound = program.stability(100, keep, BoundFamily.PAPER)
+    bound = program.stability(Universe(keep, 100, 2), BoundFamily.PAPER)
     assert bound.relations == frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT})
     assert bound == paper_kernel_balancing(100, 1.0, 100.0, 5.0)

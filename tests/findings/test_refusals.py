@@ -15,6 +15,7 @@ from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.stability import general_principle, paper_ipw_logistic
+from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 1.0)
 FLOOR = Domain(1.0, 1.0, arm_floor=20)
@@ -36,7 +37,7 @@ PRINTED = {"scaling": "paper", "arm_mass": "proportional", "ridge": 1.0, "radius
 )
 def test_programs(program, domain, reason):
     with pytest.raises(CalibrationError, match=reason):
-        program.resolve(domain).stability(100, domain, BoundFamily.PAPER)
+        program.resolve(domain).stability(Universe(domain, 100, 2), BoundFamily.PAPER)
 
 
 def test_and_what_it_grants():
@@ -46,7 +47,7 @@ def test_and_what_it_grants():
         (EntropyBalancing(**PRINTED), FLOOR),
         (IPWLogistic(ridge=1.0, radius=1.0), DOMAIN),
     ):
-        bound = program.resolve(domain).stability(100, domain, BoundFamily.PAPER)
+        bound = program.resolve(domain).stability(Universe(domain, 100, 2), BoundFamily.PAPER)
         assert 2.0 < bound.V <= 4 * 100 * (1 + 1e-9)
         assert "2602.12604" in bound.theorem
 

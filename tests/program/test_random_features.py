@@ -20,6 +20,7 @@ from dp2erm_cvx.program import (
     kernel_stage,
 )
 from dp2erm_cvx.solve import certify, solve
+from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(math.sqrt(10), 8.0, arm_floor=20)
 
@@ -115,7 +116,7 @@ def test_no_neighbor_moves_the_weights_beyond_the_signed_bound(name):
     result = audit_stability(program, None, domain, n_samples=100, budget=ResolveBudget(solves=3000))
     assert not result.violations
     assert result.verdict("sharp").ratio > 0.1
-    unsigned = first_stage(name, ridge=0.3, kernel=Gaussian(0.3)).stability(100, domain).V
+    unsigned = first_stage(name, ridge=0.3, kernel=Gaussian(0.3)).stability(Universe(domain, 100, 2)).V
     assert result.verdict("sharp").claim.bound > unsigned
 
 

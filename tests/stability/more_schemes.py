@@ -18,6 +18,7 @@ from dp2erm_cvx.audit.stability.claims import Claim
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Gaussian, Linear, PublicSample
 from dp2erm_cvx.registry import first_stages
+from dp2erm_cvx.universe import Universe
 
 HALF = math.sqrt(0.5)
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
@@ -38,7 +39,7 @@ class Row:
     @property
     def bound(self) -> float:
         """V-bar."""
-        return self.program.stability(self.n, self.domain).V
+        return self.program.stability(Universe(self.domain, self.n, 2)).V
 
     def search(self, solves: int, seed: int = 0, share: float = 1.0) -> StabilityAudit:
         """An audit of ``share`` times the bound."""

@@ -24,6 +24,7 @@ from dp2erm_cvx.stability import (
     gradient_diameter,
     record_domain,
 )
+from dp2erm_cvx.universe import Universe
 
 M, R = 2.0, 0.7
 RECORDS = record_domain(2, M)
@@ -145,7 +146,7 @@ DOMAIN = Domain(1.5, 2.0)
 def second_stage(program, name):
     """Gradient, Theta as a region, and the derived constants of a program, on records (x, a, y)."""
     domain = DOMAIN
-    constants = program.constants(domain, 2)
+    constants = program.constants(Universe(domain, 100, 2))
 
     def parts(record):
         records = domain.records(record[None, :2], record[2:3].astype(int), record[3:4])

@@ -18,6 +18,7 @@ from dp2erm_cvx.program import BalanceKernel, Energy, Gaussian, Linear, Moments,
 from dp2erm_cvx.registry import first_stages, second_stages
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability.tilting import _tilted_diameter
+from dp2erm_cvx.universe import Universe
 from tests.stability.kernel_movement import minimize_on_simplices
 from tests.stability.more_schemes import KEEP, rows
 
@@ -45,7 +46,7 @@ def check(name, settings, M, shrink=None):
     constants = program.constants(domain)
     if shrink is not None:
         constants = dataclasses.replace(constants, **{shrink: 0.5 * getattr(constants, shrink)})
-    width = program.n_rows(domain, 2)
+    width = program.n_rows(Universe(domain, 100, 2))
 
     def record(d):
         return Records(d[None, :2], np.array([int(d[2])]), np.zeros(1), domain)
@@ -161,7 +162,7 @@ def test_a_balance_kernel_is_negative_only_below_its_constant(constant, signed):
     domain, n, ridge = Domain(1.0, 1.0), 100, 2.0
     program = first_stages()["stable_balancing"](constant=constant, ridge=ridge).resolve(domain)
     stated = stability.pooled_kernel_balancing(n, constant**2 + 1, n * ridge, alpha=1.0, signed=signed)
-    assert program.stability(n, domain).V == pytest.approx(stated.V)
+    assert program.stability(Universe(domain, n, 2)).V == pytest.approx(stated.V)
 
 
 # kernel mean matching
@@ -210,7 +211,7 @@ def test_a_counted_target_needs_an_arm_floor():
     domain = Domain(1.0, 1.0)
     program = first_stages()["kernel_mean_matching"]().resolve(domain)
     with pytest.raises(CalibrationError, match="arm_floor"):
-        program.stability(50, domain)
+        program.stability(Universe(domain, 50, 2))
     for floor in (1, 26):
         with pytest.raises((CalibrationError, DeclarationError)):
             stability.kernel_mean_matching(50, 1.0, 10.0, public_target=False, arm_floor=floor)
@@ -345,7 +346,7 @@ def test_theorem_1_holds_for_the_huber_loss_on_a_line(share, violated):
     """Densities of theta between neighbors at the points of Theta, against zeta_c V and J."""
     M, outcome, k, n = 1.0, 0.5, 0.3, 5
     program = second_stages()["itr_huber"](threshold=k, features=(0,))
-    declared = program.constants(Domain(M, outcome), 1)
+    declared = program.constants(Universe(Domain(M, outcome), 100, 1))
     rng = np.random.default_rng(1)
     worst = -math.inf
     grid = np.linspace(-0.5, 0.5, 2001)

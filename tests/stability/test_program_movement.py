@@ -13,6 +13,7 @@ from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import Gaussian, Laplace, Linear, Moments, PublicSample
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 from tests.stability.schemes import INF, log_uniform
 
 FLOOR = 3
@@ -106,7 +107,7 @@ def worst_ratio(name, count, seed):
             lam *= min(1.0, size / np.linalg.norm(lam))
         w, v = weights_of(program, first, lam), weights_of(program, second, lam)
         moved = float(np.abs(w[1:] - v[1:]).sum() + w[0] + v[0])
-        bound = program.stability(n, domain)
+        bound = program.stability(Universe(domain, n, 2))
         # the certified error of either solution is a millionth of this
         assert moved <= bound.V + 1e-6, (program, n)
         assert max(w[0], v[0]) <= bound.w_max + 1e-6
@@ -122,7 +123,7 @@ def private_first_stages():
         except KeyError:
             # a program may be missing from the table only if it has no bound
             with pytest.raises(CalibrationError):
-                cls().stability(50, Domain(1.0, 1.0, arm_floor=FLOOR))
+                cls().stability(Universe(Domain(1.0, 1.0, arm_floor=FLOOR), 50, 2))
             continue
         found.append(name)
     return found

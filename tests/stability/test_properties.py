@@ -24,6 +24,7 @@ from dp2erm_cvx.stability import (
     randomized_trial,
     separable,
 )
+from dp2erm_cvx.universe import Universe
 from tests.stability.movement import ipw_weights
 from tests.stability.schemes import SCHEMES
 from tests.stability.search_pairs import largest_movement, on_margins
@@ -98,8 +99,8 @@ def printed_settings(name, ridge, radius, share):
 def test_sharp_is_at_most_the_papers_wherever_both_are_valid(name, n, ridge, radius, share, floor, epsilon):
     domain = Domain(1.0, 1.0, arm_floor=max(2, int(floor * n)), relation=KEEP)
     program = registry.build(registry.first_stages(), name, **printed_settings(name, ridge, radius, share))
-    sharp = program.stability(n, domain)
-    printed = program.stability(n, domain, BoundFamily.PAPER)
+    sharp = program.stability(Universe(domain, n, 2))
+    printed = program.stability(Universe(domain, n, 2), BoundFamily.PAPER)
     assert KEEP in sharp.relations & printed.relations
     assert sharp.V <= printed.W1 * (1 + 1e-9)
     assert sharp.V <= math.sqrt(2) * printed.W2 * (1 + 1e-9)

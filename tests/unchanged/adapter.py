@@ -11,6 +11,8 @@ from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Program, SecondStage
 from dp2erm_cvx.registry import first_stages, programs, second_stages
+from dp2erm_cvx.steps import Method
+from dp2erm_cvx.universe import Universe
 
 #: What a refusal is raised as.
 Refusal = Dp2ermError
@@ -50,10 +52,11 @@ def settings_of(one: Program) -> dict[str, Any]:
 
 
 def stability_of(
-    first: FirstStage, n: int, universe: Domain, n_features: int, family: str
+    first: FirstStage, n: int, domain: Domain, n_features: int, family: str
 ) -> dict[str, float | str | bool | None]:
     """The bound of a first stage, and what its weights are sure to be certified to."""
-    bound = first.stability(n, universe, BoundFamily(family))
+    universe = Universe(domain, n, n_features)
+    bound = first.stability(universe, BoundFamily(family))
     return {
         "V": bound.V,
         "w_max": bound.w_max,
@@ -63,7 +66,7 @@ def stability_of(
         "relations": ", ".join(sorted(relation.value for relation in bound.relations)),
         "assumptions": "; ".join(bound.assumptions),
         "private": bound.private,
-        "certified": first.resolve(universe).reachable_error(universe, n, n_features),
+        "certified": first.resolve(domain).certified_error(universe),
     }
 
 
@@ -79,7 +82,10 @@ def plan_of(
     **options: Any,
 ) -> dict[str, float | str | bool | None]:
     """The plan of a release, flat."""
-    declared = {"calibration": options.pop("method", "sharp"), "tolerance": options.pop("weight_error", 0.0) / n}
+    declared = {
+        "calibration": options.pop("method", "sharp"),
+        "tolerance": options.pop("weight_error", 0.0) / n,
+    }
     where = Universe(universe, n, n_features)
     return _flat(make_plan(Study(first, second, where, Budget(epsilon, delta), **declared, **options)))
 

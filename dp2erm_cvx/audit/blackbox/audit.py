@@ -13,10 +13,10 @@ from dp2erm_cvx.audit.blackbox.outcome import Runner, run_all
 from dp2erm_cvx.audit.blackbox.result import BlackBoxAudit, Counted
 from dp2erm_cvx.audit.blackbox.scores import FAMILIES, scores
 from dp2erm_cvx.audit.density.result import Direction
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import whole_workers
-from dp2erm_cvx.privacy import Budget, public_number
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import public_number, whole_number
 
 #: What each family is called in a report.
 _TOLD = {

@@ -12,13 +12,13 @@ from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.audit.density.result import DensityAudit, Direction
 from dp2erm_cvx.audit.density.search import ASCENTS, NOWHERE, Peak, largest_ratio
 from dp2erm_cvx.calibration import Noise, OutputCalibration
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.public import whole_number
 
 Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
 

@@ -17,9 +17,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.steps import solve_weights
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import (
     Instance,
     LeastSquaresModel,
@@ -27,6 +25,8 @@ from dp2erm_cvx.program import (
     PrivateFirstStage,
     WeightedLeastSquares,
 )
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.steps import solve_weights
 
 
 def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tuple[Law, Law]:

@@ -18,12 +18,11 @@ from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.audit.density.pair_file import describe, load_state, save_pair, save_state
 from dp2erm_cvx.audit.density.pair_makers import Maker, Pair, Records
 from dp2erm_cvx.audit.density.result import DensityAudit
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number, whole_number
 
 #: Pairs that are looked at before one of them is audited; best pairs that are kept and refined.
 _SCREENED, _KEPT = 8, 6

@@ -13,10 +13,9 @@ from scipy import stats
 
 from dp2erm_cvx.audit.noise.closeness import chance_of_pair, closest, log_peak_density
 from dp2erm_cvx.calibration import Calibration, Noise
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number, whole_number
 
 #: Directions are tested along the diagonals of coordinate pairs, too, up to this many coordinates.
 _PAIRED = 12

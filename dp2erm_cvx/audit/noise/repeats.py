@@ -11,11 +11,10 @@ from sklearn.base import clone
 
 from dp2erm_cvx.audit.noise.closeness import chance_of_pair, closest, log_peak_density
 from dp2erm_cvx.calibration import OutputCalibration
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import ElasticNet, WeightedLeastSquares
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.steps import ThetaPlan
 
 #: A theta this close to the boundary, relative to its size, counts as on it: atoms repeat by design.

@@ -11,20 +11,20 @@ import numpy as np
 from dp2erm_cvx.audit.stability.claims import Claim, checked_claims, claims_of
 from dp2erm_cvx.audit.stability.explore import explore
 from dp2erm_cvx.audit.stability.given import Data, Generator, digest, records_of, source_of, universe_of
-from dp2erm_cvx.audit.stability.groups import Universe
 from dp2erm_cvx.audit.stability.neighbors import STRATEGIES
 from dp2erm_cvx.audit.stability.report import reported
 from dp2erm_cvx.audit.stability.resolve import SolverCheck
 from dp2erm_cvx.audit.stability.result import StabilityAudit
 from dp2erm_cvx.audit.stability.rounds import BASE, Searcher
 from dp2erm_cvx.audit.stability.search import Progress, ResolveBudget, State
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import whole_workers
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
+from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
+from dp2erm_cvx.universe import Universe
 
 
 def audit_stability(
@@ -133,7 +133,7 @@ def _claims(
 ) -> tuple[tuple[Claim, ...], dict[str, str]]:
     if bounds is not None:
         return checked_claims(bounds), {}
-    return claims_of(program, universe.n_samples, universe.domain)
+    return claims_of(program, universe)
 
 
 def _search(search: Sequence[str] | None, has_data: bool) -> tuple[str, ...]:

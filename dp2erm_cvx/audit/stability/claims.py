@@ -11,10 +11,11 @@ from typing import Any
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit.stability.printed import PRINTED
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound, public_number
+from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.universe import Universe
 
 
 class Quantity(enum.StrEnum):
@@ -58,17 +59,15 @@ class Claim:
         }
 
 
-def claims_of(
-    program: FirstStage, n_samples: int, domain: Domain
-) -> tuple[tuple[Claim, ...], dict[str, str]]:
+def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...], dict[str, str]]:
     """Every finite claim about a first stage, and the reasons of those families that make none.
 
     The sharp theorem (V and the largest weight), the paper's statement as printed (its norm bound, W1, W2)
     and as it can be used (its minimum with the universal corollary), and the universal corollary. Public
     quantities only. Raises DeclarationError for a setting that is not valid in itself.
     """
-    resolved: Any = program.resolve(domain)
-    n = n_samples
+    resolved: Any = program.resolve(universe.domain)
+    n = universe.n_samples
     found: list[Claim] = []
     refused: dict[str, str] = {}
 
@@ -81,11 +80,11 @@ def claims_of(
         found.extend(claims_from(name, bound))
         return bound
 
-    sharp = collect("sharp", lambda: resolved.stability(n, domain))
+    sharp = collect("sharp", lambda: resolved.stability(universe))
     alone = None
     if resolved.name in PRINTED and not math.isfinite(getattr(resolved, "trim", math.inf)):
         # as it stands, without an exception for a flipped treatment, under which it can be false
-        stated = dataclasses.replace(domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+        stated = dataclasses.replace(universe.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
         alone = collect("paper, printed", lambda: PRINTED[resolved.name](resolved, n, stated))
     if alone is not None and alone.W1 is not None:
         # where weights are functions of one record, W1 = 2 norm_bound + 2 w_max; else sqrt(n) norm_bound
@@ -93,7 +92,7 @@ def claims_of(
         norm = (alone.W1 - 2.0 * alone.w_max) / spread
         if math.isfinite(norm):
             found.append(Claim("paper, printed", Quantity.L2, norm * (1 + 1e-12), alone.theorem))
-    collect("paper, usable", lambda: resolved.stability(n, domain, BoundFamily.PAPER))
+    collect("paper, usable", lambda: resolved.stability(universe, BoundFamily.PAPER))
     largest = min((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
     collect("universal", lambda: stability.universal_corollary(n, max(1.0, largest)))
     return tuple(dict.fromkeys(found)), refused

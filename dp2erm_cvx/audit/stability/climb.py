@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.audit.stability.claims import Quantity
-from dp2erm_cvx.audit.stability.groups import CLUSTERS, Groups, Universe, admitted, joined
+from dp2erm_cvx.audit.stability.groups import CLUSTERS, Groups, admitted, joined
 from dp2erm_cvx.audit.stability.scout import Scout
 from dp2erm_cvx.audit.stability.starts import structured_starts
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.universe import Universe
 
 #: What a round maximizes, from the movements of b pairs to (b,).
 Height = Callable[[dict[Quantity, Array]], Array]
@@ -78,13 +79,16 @@ def _refined(
 
     def pairs(u: Array) -> Groups:
         points = np.repeat(start.points, len(u), axis=0)
-        points[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * universe.radius
+        points[:, rows] = u[:, : len(rows) * d].reshape(len(u), len(rows), d) * universe.domain.features_bound
         share = np.zeros((len(u), CLUSTERS))
         share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
         return admitted(universe, points, np.repeat(start.arm, len(u), axis=0), share)
 
     first = np.concatenate(
-        [start.points[0, rows].ravel() / universe.radius, np.log(np.maximum(start.count[0, active], 0.3))]
+        [
+            start.points[0, rows].ravel() / universe.domain.features_bound,
+            np.log(np.maximum(start.count[0, active], 0.3)),
+        ]
     )
     best, found, tried = evolve(lambda u: height(scout.movements(pairs(u))), first, step, evaluations, rng)
     return (pairs(best[None]) if np.isfinite(found) else start), tried

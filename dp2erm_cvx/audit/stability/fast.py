@@ -9,7 +9,7 @@ import numpy as np
 from dp2erm_cvx.audit.stability.batched import minimize_in_ball, minimize_on_simplices
 from dp2erm_cvx.audit.stability.claims import Quantity
 from dp2erm_cvx.audit.stability.fast_sums import MatchingScout, SeparableScout
-from dp2erm_cvx.audit.stability.groups import Groups, Universe
+from dp2erm_cvx.audit.stability.groups import Groups, records_at
 from dp2erm_cvx.audit.stability.scout import Arms, InFull, Scout
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import (
@@ -27,6 +27,7 @@ from dp2erm_cvx.program import (
     RidgedEntropyFirstStage,
     SeparableFirstStage,
 )
+from dp2erm_cvx.universe import Universe
 
 
 class LogisticScout(Scout):
@@ -151,7 +152,7 @@ class ClosedFormScout(Scout):
 
     def weights(self, x: Array, arm: Arms, count: Array) -> Array:
         """See :meth:`Scout.weights`."""
-        records = self.universe.records(x.reshape(-1, x.shape[2]), arm.ravel())
+        records = records_at(self.universe, x.reshape(-1, x.shape[2]), arm.ravel())
         f = self.program.unnormalized(records).reshape(arm.shape)
         total = count.sum(axis=1, keepdims=True)
         return np.asarray(f * total / np.sum(count * f, axis=1, keepdims=True), dtype=np.float64)
@@ -199,4 +200,4 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
 
 
 def _two(universe: Universe) -> Records:
-    return universe.records(np.zeros((2, universe.n_features)), np.array([0, 1]))
+    return records_at(universe, np.zeros((2, universe.n_features)), np.array([0, 1]))

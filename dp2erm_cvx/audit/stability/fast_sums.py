@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx.audit.stability.batched import minimize_in_ball, minimize_on_simplices
-from dp2erm_cvx.audit.stability.groups import Universe
+from dp2erm_cvx.audit.stability.groups import records_at
 from dp2erm_cvx.audit.stability.scout import Arms, Scout
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program import FirstStage, SeparableFirstStage
+from dp2erm_cvx.universe import Universe
 
 
 class SeparableScout(Scout):
@@ -21,7 +22,7 @@ class SeparableScout(Scout):
     def weights(self, x: Array, arm: Arms, count: Array) -> Array:
         """See :meth:`Scout.weights`."""
         program = self.program
-        records = self.universe.records(x.reshape(-1, x.shape[2]), arm.ravel())
+        records = records_at(self.universe, x.reshape(-1, x.shape[2]), arm.ravel())
         Z = program.rows(records).reshape(*arm.shape, -1)
         share = count / count.sum(axis=1, keepdims=True)
         terms = program.linear_terms(records)

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.audit.stability.groups import Universe
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.universe import Universe
 
 Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
 Data = Raw | Dataset | Records
@@ -55,14 +54,12 @@ def universe_of(
         return Universe(domain, *size)
     if n_samples is None:
         raise DeclarationError("n_samples: needed where no data are given")
-    n = whole_number("n_samples", n_samples, at_least=2)
-    if 2 * (domain.arm_floor or 0) > n:
-        raise DeclarationError(f"arm_floor = {domain.arm_floor:g}: {n} records cannot hold two such arms")
-    return Universe(
-        domain,
-        n,
-        whole_number("n_features", 2 if n_features is None else n_features, at_least=1),
-    )
+    declared = Universe(domain, n_samples, 2 if n_features is None else n_features)
+    if 2 * (domain.arm_floor or 0) > declared.n_samples:
+        raise DeclarationError(
+            f"arm_floor = {domain.arm_floor:g}: {n_samples} records cannot hold two such arms"
+        )
+    return declared
 
 
 def digest(records: Records | None) -> str | None:

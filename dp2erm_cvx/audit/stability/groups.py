@@ -7,44 +7,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.universe import Universe
 
 #: Distinct values of the common records.
 CLUSTERS = 4
 
 
-@dataclass(frozen=True)
-class Universe:
-    """The public set that datasets come from: ``n_samples`` records with ``n_features`` covariates."""
+def records_at(universe: Universe, covariates: Array, arm: NDArray[np.int64]) -> Records:
+    """Records of the universe with scaled ``covariates`` (n, n_features) and zero outcomes."""
+    X, domain = covariates, universe.domain
+    if domain.intercept:
+        X = np.column_stack([np.full(len(X), domain.intercept), X])
+    return Records(X, arm, np.zeros(len(arm)), domain)
 
-    domain: Domain
-    n_samples: int
-    n_features: int
 
-    @property
-    def radius(self) -> float:
-        """Bound on the scaled covariates without the intercept."""
-        return self.domain.features_bound
-
-    @property
-    def flips(self) -> bool:
-        """Whether the treatment of the changed record may differ."""
-        return self.domain.relation is Neighboring.REPLACE_ONE
-
-    def records(self, covariates: Array, arm: NDArray[np.int64]) -> Records:
-        """Records of the universe with scaled ``covariates`` (n, n_features) and zero outcomes."""
-        X = covariates
-        if self.domain.intercept:
-            X = np.column_stack([np.full(len(X), self.domain.intercept), X])
-        return Records(X, arm, np.zeros(len(arm)), self.domain)
-
-    def clip(self, points: Array) -> Array:
-        """Points (..., d) pulled into the ball of the covariates."""
-        norm = np.linalg.norm(points, axis=-1, keepdims=True)
-        inside = self.radius * (1.0 - 1e-12)
-        clipped: Array = points * np.minimum(1.0, inside / np.maximum(norm, 1e-300))
-        return clipped
+def clipped(universe: Universe, points: Array) -> Array:
+    """Points (..., d) pulled into the ball of the covariates."""
+    norm = np.linalg.norm(points, axis=-1, keepdims=True)
+    inside = universe.domain.features_bound * (1.0 - 1e-12)
+    pulled: Array = points * np.minimum(1.0, inside / np.maximum(norm, 1e-300))
+    return pulled
 
 
 @dataclass(frozen=True)
@@ -79,8 +62,8 @@ class Groups:
         for after in (False, True):
             rows, arm, _ = self.dataset(after)
             ends.append(
-                universe.records(
-                    np.repeat(rows[index], repeats, axis=0), np.repeat(arm[index], repeats, axis=0)
+                records_at(
+                    universe, np.repeat(rows[index], repeats, axis=0), np.repeat(arm[index], repeats, axis=0)
                 )
             )
         return ends[0], ends[1]
@@ -118,7 +101,7 @@ def admitted(universe: Universe, points: Array, arm: NDArray[np.int64], share: A
         count += _whole(np.where(side, share, 0.0), amount)
     valid = (count.sum(axis=1) == n - 1) & (low <= high)
     count[~valid] = np.nan
-    return Groups(universe.clip(points), arm, count)
+    return Groups(clipped(universe, points), arm, count)
 
 
 def _whole(share: Array, amount: Array) -> Array:

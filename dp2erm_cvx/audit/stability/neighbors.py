@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.stability.groups import Universe
+from dp2erm_cvx.audit.stability.groups import clipped, records_at
 from dp2erm_cvx.audit.stability.movement import movements
 from dp2erm_cvx.audit.stability.resolve import Pair, Resolved, Solved
 from dp2erm_cvx.domain import Array, Records
@@ -16,6 +16,7 @@ from dp2erm_cvx.program import ExponentialModel, FirstStage, LogisticModel, Mome
 from dp2erm_cvx.program.composite import Composite
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Replacements, solve_neighbors
+from dp2erm_cvx.universe import Universe
 
 #: Ways to choose a neighbor of given data.
 STRATEGIES = ("random", "held-out", "extreme", "flips", "each", "ascent")
@@ -61,11 +62,11 @@ class Base:
         X, a = self.records.covariates.copy(), self.records.a.copy()
         if not self.universe.flips and change.arm != a[change.index]:
             return None
-        X[change.index], a[change.index] = self.universe.clip(change.covariates), change.arm
+        X[change.index], a[change.index] = clipped(self.universe, change.covariates), change.arm
         floor = self.universe.domain.arm_floor or 0
         if min(a.sum(), len(a) - a.sum()) < floor:
             return None
-        return Pair(self.records, self.universe.records(X, a), change.index, change.origin)
+        return Pair(self.records, records_at(self.universe, X, a), change.index, change.origin)
 
     def resolved(self, changes: list[Replacement]) -> list[tuple[Replacement, Resolved]]:
         """Changes with their certified movements, solved side by side.
@@ -94,7 +95,7 @@ def propose(base: Base, strategy: str, chunk: int, size: int, rng: np.random.Gen
     "ascent" proposes only where to begin. Points are vertices of the ball, antipodes, corners or random.
     """
     n, d = base.records.X.shape[0], base.universe.n_features
-    X, a, r = base.records.covariates, base.records.a, base.universe.radius
+    X, a, r = base.records.covariates, base.records.a, base.universe.domain.features_bound
     by_weight = np.argsort(base.weights)
     found = []
     for k in range(size):
@@ -150,7 +151,7 @@ def variation_gradient(base: Base, change: Replacement) -> tuple[float, Array] |
     signs = np.sign(gap)
     signs[j] = 1.0
     value = float(np.sum(np.abs(np.delete(gap, j))) + w[j] + base.weights[j])
-    size = _STEP * base.universe.radius
+    size = _STEP * base.universe.domain.features_bound
     gradient = np.zeros(len(change.covariates))
     for k in range(len(gradient)):
         ends = [_model(base, change, k, sign * size) for sign in (1.0, -1.0)]
@@ -174,21 +175,21 @@ def _model(base: Base, change: Replacement, axis: int, by: float) -> Composite:
     X, a = base.records.covariates.copy(), base.records.a.copy()
     X[change.index], a[change.index] = change.covariates, change.arm
     X[change.index, axis] += by
-    model = base.program.instance(base.universe.records(X, a)).model
+    model = base.program.instance(records_at(base.universe, X, a)).model
     assert model is not None
     return model
 
 
 def ascend(base: Base, start: Replacement, solves: int) -> tuple[Replacement, int]:
     """Projected gradient ascent on V over the ball: the end, and the solves it took, at most ``solves``."""
-    change = dataclasses.replace(start, covariates=base.universe.clip(start.covariates), origin="ascent")
+    change = dataclasses.replace(start, covariates=clipped(base.universe, start.covariates), origin="ascent")
     found = variation_gradient(base, change)
-    spent, length = 1, 0.5 * base.universe.radius
-    while found is not None and spent < solves and length > 1e-4 * base.universe.radius:
+    spent, length = 1, 0.5 * base.universe.domain.features_bound
+    while found is not None and spent < solves and length > 1e-4 * base.universe.domain.features_bound:
         norm = float(np.linalg.norm(found[1]))
         if norm == 0.0:
             break
-        point = base.universe.clip(change.covariates + length * found[1] / norm)
+        point = clipped(base.universe, change.covariates + length * found[1] / norm)
         trial = dataclasses.replace(change, covariates=point)
         reached = variation_gradient(base, trial)
         spent += 1

@@ -9,11 +9,11 @@ from typing import Any
 
 from dp2erm_cvx.audit.stability.claims import Claim
 from dp2erm_cvx.audit.stability.counterexample import save_pair
-from dp2erm_cvx.audit.stability.groups import Universe
 from dp2erm_cvx.audit.stability.movement import Interval
 from dp2erm_cvx.audit.stability.resolve import Resolved, SolverCheck
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)

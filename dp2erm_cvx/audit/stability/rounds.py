@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity
 from dp2erm_cvx.audit.stability.climb import climb, most
 from dp2erm_cvx.audit.stability.fast import known_scout, scout_for
-from dp2erm_cvx.audit.stability.groups import Universe, joined
+from dp2erm_cvx.audit.stability.groups import joined
 from dp2erm_cvx.audit.stability.neighbors import Base, ascend, propose
 from dp2erm_cvx.audit.stability.resolve import Pair, SolverCheck, check
 from dp2erm_cvx.audit.stability.scout import InFull, Scout
@@ -20,6 +20,7 @@ from dp2erm_cvx.audit.stability.search import Candidate, State
 from dp2erm_cvx.audit.stability.starts import structured_starts
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.universe import Universe
 
 #: The name of the search over base datasets.
 BASE = "base"

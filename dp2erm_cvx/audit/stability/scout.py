@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.stability.claims import Quantity
-from dp2erm_cvx.audit.stability.groups import Groups, Universe
+from dp2erm_cvx.audit.stability.groups import Groups
 from dp2erm_cvx.audit.stability.movement import movements, of_groups
 from dp2erm_cvx.audit.stability.resolve import Pair, resolve
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.universe import Universe
 
 Arms = NDArray[np.int64]
 

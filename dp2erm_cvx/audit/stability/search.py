@@ -16,7 +16,7 @@ from dp2erm_cvx.audit.stability.groups import Groups
 from dp2erm_cvx.audit.stability.neighbors import Replacement
 from dp2erm_cvx.audit.stability.resolve import SolverCheck
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.privacy import public_number
+from dp2erm_cvx.public import public_number
 
 #: Pairs that are kept for each claim.
 KEPT = 10

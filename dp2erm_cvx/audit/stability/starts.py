@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.stability.groups import CLUSTERS, Groups, Universe, admitted
+from dp2erm_cvx.audit.stability.groups import CLUSTERS, Groups, admitted
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.universe import Universe
 
 _Raw = tuple[Array, NDArray[np.int64], Array]
 
@@ -130,7 +131,7 @@ def structured_starts(universe: Universe, number: int, rng: np.random.Generator)
     raw = [makers[index % len(makers)](rng, universe.n_features) for index in range(number)]
     if (universe.domain.arm_floor or 0) > 1:
         raw = [_with_both_arms(*each) for each in raw]
-    points = np.stack([points for points, _, _ in raw]) * universe.radius
+    points = np.stack([points for points, _, _ in raw]) * universe.domain.features_bound
     return admitted(
         universe, points, np.stack([arm for _, arm, _ in raw]), np.stack([share for _, _, share in raw])
     )

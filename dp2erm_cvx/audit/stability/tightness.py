@@ -10,17 +10,16 @@ from typing import Any
 
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity, claims_of
 from dp2erm_cvx.audit.stability.explore import explore
-from dp2erm_cvx.audit.stability.groups import Universe
 from dp2erm_cvx.audit.stability.movement import Interval
 from dp2erm_cvx.audit.stability.resolve import SolverCheck, resolve
 from dp2erm_cvx.audit.stability.rounds import BASE, Searcher
 from dp2erm_cvx.audit.stability.search import ResolveBudget, State
-from dp2erm_cvx.calibration.constants import whole_number
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.parallel import run_tasks
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.universe import Universe
 
 #: Multiples of the declared n and of the declared ridge.
 SIZES, RIDGES = (0.25, 0.5, 1.0, 2.0, 4.0), (0.01, 0.1, 1.0, 10.0)
@@ -123,8 +122,9 @@ def _cell(
     if ridge is not None:
         changed: Any = program
         program = dataclasses.replace(changed, ridge=ridge)
+    universe = Universe(domain, n, n_features)
     try:
-        claims, refused = claims_of(program, n, domain)
+        claims, refused = claims_of(program, universe)
     except Dp2ermError as error:
         return Cell(n, ridge, {}, None, str(error))
     # V <= W1, and a bound on V itself replaces the one on W1
@@ -137,7 +137,7 @@ def _cell(
     if not bounds:
         return Cell(n, ridge, {}, None, "; ".join(refused.values()))
     try:
-        moved = _largest(program, Universe(domain, n, n_features), claims, budget, seed)
+        moved = _largest(program, universe, claims, budget, seed)
     except Dp2ermError as error:
         return Cell(n, ridge, bounds, None, f"not searched: {error}")
     return Cell(n, ridge, bounds, moved)

@@ -8,8 +8,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.path import FastPath
 from dp2erm_cvx.solve.batch.paths import fast_path
 from dp2erm_cvx.solve.batch.replacements import Replacements

@@ -15,6 +15,7 @@ from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.engine import Cell, Design, Experiment, Row
 from dp2erm_cvx.studies.rules import PlannedRule, Weights, fitted, without_noise
+from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     import pandas as pd

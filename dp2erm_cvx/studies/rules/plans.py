@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.estimators import TOLERANCE
 from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.studies import baselines
 from dp2erm_cvx.studies.rules.scheme import Constants, Scheme, build
-from dp2erm_cvx.estimators import TOLERANCE
+from dp2erm_cvx.universe import Universe
 
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
 FAMILIES = ("paper", "paper-corrected", "sharp", "auto", "composition-sharp", "composition-printed")

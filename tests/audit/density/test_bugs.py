@@ -77,8 +77,8 @@ class ArmNormalized(ClosedFormWeights):
     def unnormalized(self, records):
         return 1.0 / np.where(records.a == 1, records.a.sum(), (1 - records.a).sum())
 
-    def bound(self, n_samples, domain):
-        V = n_samples / self.floor
+    def bound(self, universe):
+        V = universe.n_samples / self.floor
         return StabilityBound(V, self.theorem, (), frozenset(Neighboring), V / 2)
 
 

@@ -23,6 +23,7 @@ from dp2erm_cvx.compare.reference_audits import wrong_bounds
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import ipw_logistic, logistic
+from dp2erm_cvx.universe import Universe
 from tests.audit.stability.cases import INF, first_stage, ipw
 
 IPW = first_stage("ipw_logistic", ridge=0.1, radius=1.0)
@@ -43,7 +44,7 @@ def audited(case, solves, bounds=None, **more):
 
 
 def sharp(case):
-    return case.program.stability(case.n_samples, case.domain).V
+    return case.program.stability(Universe(case.domain, case.n_samples, 2)).V
 
 
 def test_nothing_is_violated_where_the_bounds_are_right():
@@ -207,11 +208,11 @@ def test_a_budget_in_seconds_is_kept():
 
 
 def test_claims_are_public_quantities_of_every_family():
-    found, refused = claims_of(first_stage("ipw_randomized", propensity=0.3), 100, UNIT)
+    found, refused = claims_of(first_stage("ipw_randomized", propensity=0.3), Universe(UNIT, 100, 2))
     norm = next(c for c in found if (c.name, c.quantity) == ("paper, printed", Quantity.L2))
     assert norm.bound == pytest.approx(math.sqrt(2) * 0.4 / 0.3 * 100 / 99, rel=1e-6)
     assert not refused
-    _, refused = claims_of(first_stage("entropy_balancing", ridge=1.0), 100, UNIT)
+    _, refused = claims_of(first_stage("entropy_balancing", ridge=1.0), Universe(UNIT, 100, 2))
     assert set(refused) == {"paper, printed", "paper, usable"}
 
 

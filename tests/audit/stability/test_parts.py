@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.stability import Quantity
 from dp2erm_cvx.audit.stability.climb import evolve
-from dp2erm_cvx.audit.stability.groups import Universe, admitted
+from dp2erm_cvx.audit.stability.groups import admitted, clipped, records_at
 from dp2erm_cvx.audit.stability.movement import movements
 from dp2erm_cvx.audit.stability.neighbors import (
     STRATEGIES,
@@ -27,6 +27,7 @@ from dp2erm_cvx.audit.stability.resolve import resolve
 from dp2erm_cvx.audit.stability.starts import FAMILIES, structured_starts
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian
+from dp2erm_cvx.universe import Universe
 from tests.audit.stability.cases import first_stage
 
 
@@ -118,8 +119,8 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
 def a_base(program, domain, n=30, d=3, seed=0):
     rng = np.random.default_rng(seed)
     universe = Universe(domain, n, d)
-    X = universe.clip(rng.normal(size=(n, d)))
-    records = universe.records(X, (rng.random(n) < 0.5).astype(np.int64))
+    X = clipped(universe, rng.normal(size=(n, d)))
+    records = records_at(universe, X, (rng.random(n) < 0.5).astype(np.int64))
     return Base(program.resolve(domain), universe, records, X)
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.stability import Quantity, fast
-from dp2erm_cvx.audit.stability.groups import Universe
 from dp2erm_cvx.audit.stability.scout import InFull
 from dp2erm_cvx.audit.stability.starts import structured_starts
 from dp2erm_cvx.program import Gaussian, Linear, Moments, PublicSample
+from dp2erm_cvx.universe import Universe
 from tests.audit.stability.cases import first_stage
 
 PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)

@@ -1,12 +1,12 @@
-"""How near the minimizer a solve is sure to end: a public bound, known before any record is seen."""
+"""How near the minimizer a solve is certified to be: a public bound, known before any record is seen."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from dp2erm_cvx.privacy import public_number
 from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.public import public_number
 
 #: Newton's method runs until its residual is at most ``FLOOR * rounding + FLOOR_RELATIVE * L * ||v||``.
 FLOOR = 8.0
@@ -18,7 +18,7 @@ _SLACK = 1.0 + 1e-6
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bounds on one solve that hold for every dataset of the universe and every noise within the reach.
+    """Bounds on one solve that hold for every dataset of the universe and every noise within its bound.
 
     Attributes
     ----------
@@ -73,27 +73,27 @@ def radius_at_floor(sizes: Sizes) -> float | None:
     return radius if math.isfinite(radius) else None
 
 
-def least_squares_reach(
+def least_squares_radius(
     n_samples: int,
     n_parameters: int,
     *,
     covariate_bound: float,
     response_bound: float,
     ridge: float,
-    noise_norm: float,
+    noise_bound: float,
     set_norm: float,
     set_rounding: float,
     is_mean: bool = False,
 ) -> float | None:
     """``radius_at_floor`` of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``.
 
-    For all weights >= 0 of sum n, ``||x_i|| <= M``, ``|z_i| <= Z``, ``||b|| <= noise_norm``; ridge = n (gamma
-    + l2). At the minimizer t ``ridge ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||b|| ||t||`` with ``s_i =
-    <x_i, t>`` (0 is in Theta and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``: ``||t|| <= Z (n / (2
-    ridge))^(1/2) + ||b|| / ridge``. A mean (``x = 1``) has the Hessian ``2n + ridge``, and its minimizer is
-    within ``Z + ||b|| / (2n + ridge)``.
+    For all weights >= 0 of sum n, ``||x_i|| <= M``, ``|z_i| <= Z``, ``||b|| <= noise_bound``; ridge is
+    n (gamma + l2). At the minimizer t ``ridge ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||b|| ||t||`` with
+    ``s_i = <x_i, t>`` (0 is in Theta and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``: ``||t|| <=
+    Z (n / (2 ridge))^(1/2) + ||b|| / ridge``. A mean (``x = 1``) has the Hessian ``2n + ridge``, and its
+    minimizer is within ``Z + ||b|| / (2n + ridge)``.
     """
-    n, M, Z, b = n_samples, covariate_bound, response_bound, noise_norm
+    n, M, Z, b = n_samples, covariate_bound, response_bound, noise_bound
     strong_convexity = ridge
     minimizer_norm = math.inf
     if is_mean:
@@ -115,23 +115,23 @@ def least_squares_reach(
     return radius_at_floor(sizes)
 
 
-def logistic_reach(
+def logistic_minimizer_radius(
     n_samples: int,
     n_parameters: int,
     *,
     covariate_bound: float,
     ridge: float,
-    noise_norm: float,
+    noise_bound: float,
     set_norm: float,
     set_rounding: float,
 ) -> float | None:
     """``radius_at_floor`` of ``sum log(1 + exp(-<z_i, v>)) + ridge/2 ||v||^2 + <b, v>``.
 
-    For n records with ``||z_i|| <= M`` and ``||b|| <= noise_norm``. At the minimizer t ``ridge ||t||^2 <= sum
+    For n records, ``||z_i|| <= M`` and ``||b|| <= noise_bound``. At the minimizer t ``ridge ||t||^2 <= sum
     s_i / (1 + exp(s_i)) + ||b|| ||t||`` with ``s_i = <z_i, t>``, and ``s / (1 + exp(s)) <= 0.2785``: ``||t||
     <= (0.2785 n / ridge)^(1/2) + ||b|| / ridge``.
     """
-    n, M, b = n_samples, covariate_bound, noise_norm
+    n, M, b = n_samples, covariate_bound, noise_bound
     free = math.sqrt(0.2785 * n / ridge) + b / ridge if ridge > 0 else math.inf
     sizes = Sizes(
         strong_convexity=ridge,
@@ -185,7 +185,6 @@ def margin_sizes(
     )
 
 
-def public_reach(n_samples: int, gamma: float, noise_norm: float) -> tuple[int, float, float]:
-    """Check what a reachable radius is asked for. Raises DeclarationError."""
-    n = int(public_number("n_samples", n_samples, at_least=1))
-    return n, public_number("gamma", gamma, at_least=0), public_number("noise_norm", noise_norm, at_least=0)
+def checked_perturbation(gamma: float, noise_bound: float) -> tuple[float, float]:
+    """Check the perturbation that a certified radius is asked for. Raises DeclarationError."""
+    return public_number("gamma", gamma, at_least=0), public_number("noise_bound", noise_bound, at_least=0)

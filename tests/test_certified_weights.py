@@ -24,11 +24,12 @@ from dp2erm_cvx.program import (
     Moments,
     PublicSample,
     RandomFourier,
+    certified_weights,
     gram_memory,
-    reach_weights,
 )
-from dp2erm_cvx.program.reach import radius_at_floor
+from dp2erm_cvx.program.certified_radius import radius_at_floor
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
+from dp2erm_cvx.universe import Universe
 
 SOLVER = private_solver("newton")
 MORE = [
@@ -117,7 +118,7 @@ def worst_ratio(cases, seed, largest_n, name=None):
         domain = Domain(float(rng.choice([0.1, 1.0, 30.0])), 1.0, arm_floor=1)
         made = settings(rng, domain, n) if name is None else more_settings(rng, domain, p, name)
         program = made.resolve(domain)
-        reach = program.reachable_error(domain, n, p)
+        reach = program.certified_error(Universe(domain, n, p))
         if not reach <= 1e-6:
             continue
         X, a = hostile(rng, n, p)
@@ -151,8 +152,8 @@ def sizes_of(program, domain, n, p, monkeypatch):
         seen.append(sizes)
         return radius_at_floor(sizes)
 
-    monkeypatch.setattr(reach_weights, "radius_at_floor", noted)
-    program.reachable_error(domain, n, p)
+    monkeypatch.setattr(certified_weights, "radius_at_floor", noted)
+    program.certified_error(Universe(domain, n, p))
     monkeypatch.undo()
     return seen[-1] if seen else None
 
@@ -202,7 +203,7 @@ def test_ordinary_settings_are_far_within_the_tolerance(name, monkeypatch) -> No
     settings = {"coefficient": (0.5,) * 10} if name == "ipw_known" else {}
     program = registry.build(registry.first_stages(), name, **settings).resolve(domain)
     for n in (100, 4000, 100_000):
-        assert program.reachable_error(domain, n, 10) < 1e-8
+        assert program.certified_error(Universe(domain, n, 10)) < 1e-8
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_a_ball_keeps_small_ridges_within_the_tolerance(first, radius) -> None:
     default = first().resolve(domain)
     for n in (100, 100_000):
         program = first(ridge=1e-5 * default.mu, radius=radius)
-        assert program.resolve(domain).reachable_error(domain, n, 10) <= 1e-6
+        assert program.resolve(domain).certified_error(Universe(domain, n, 10)) <= 1e-6
 
 
 @pytest.mark.parametrize("first", [EntropyBalancing, IPWLogistic, Overlap])
@@ -241,8 +242,8 @@ def test_without_a_ball_the_reach_is_lost_only_where_v_is_at_its_cap_anyway(firs
     for n in (50, 1000, 100_000):
         for ridge in np.geomspace(1e-9, 1.0, 50):
             program = first(ridge=ridge).resolve(domain)
-            if not program.reachable_error(domain, n, 10) <= 1e-6:
-                assert program.bound(n, domain).V >= 0.999 * 2 * n
+            if not program.certified_error(Universe(domain, n, 10)) <= 1e-6:
+                assert program.bound(Universe(domain, n, 2)).V >= 0.999 * 2 * n
 
 
 @pytest.mark.parametrize("radius", [0.5, 30.0])
@@ -250,8 +251,8 @@ def test_weights_at_a_given_coefficient_are_within_the_reach(radius) -> None:
     rng = np.random.default_rng(3)
     domain = Domain(2.0, 1.0)
     program = PrivateLogistic(radius=radius, trim=math.inf).resolve(domain)
-    reach = program.reachable_error(domain, 40, 4)
-    assert PrivateLogistic().resolve(domain).reachable_error(domain, 40, 4) is None
+    reach = program.certified_error(Universe(domain, 40, 4))
+    assert PrivateLogistic().resolve(domain).certified_error(Universe(domain, 40, 4)) is None
     assert reach < 1e-10
     for _ in range(100):
         X, a = hostile(rng, 40, 4)
@@ -263,8 +264,10 @@ def test_weights_at_a_given_coefficient_are_within_the_reach(radius) -> None:
 
 def test_what_is_not_known_is_said_to_be_so() -> None:
     domain = Domain(1.0, 1.0)
+    universe = Universe(domain, 50, 3)
     own = EntropyBalancing(balance=BalanceFunctions(np.sin, 1.0), ridge=1.0).resolve(domain)
-    assert 0.0 < (own.reachable_error(domain, 50, 3) or 0.0) < 1e-8
-    assert EntropyBalancingHard().resolve(domain).reachable_error(domain, 50, 3) is None
-    assert EntropyBalancing(ridge=0.0, radius=1.0).resolve(domain).reachable_error(domain, 50, 3) == math.inf
+    assert 0.0 < (own.certified_error(universe) or 0.0) < 1e-8
+    assert EntropyBalancingHard().resolve(domain).certified_error(universe) is None
+    unridged = EntropyBalancing(ridge=0.0, radius=1.0).resolve(domain)
+    assert unridged.certified_error(universe) == math.inf
     assert isinstance(SOLVER, FirstCertified)

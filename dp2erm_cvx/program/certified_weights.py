@@ -1,10 +1,15 @@
-"""How near the exact weights a first stage is sure to be certified: a public bound, as in :mod:`reach`."""
+"""How near the exact weights a first stage is sure to be certified: a public bound."""
 
 from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.program.reach import Sizes, logistic_reach, margin_sizes, radius_at_floor
+from dp2erm_cvx.program.certified_radius import (
+    Sizes,
+    logistic_minimizer_radius,
+    margin_sizes,
+    radius_at_floor,
+)
 from dp2erm_cvx.program.sets import L2Ball
 from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
 
@@ -12,7 +17,7 @@ from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
 CLOSED_FORM = 1e-12
 
 
-def logistic_weights_reach(
+def logistic_weights_error(
     n_samples: int, dimension: int, *, covariate_bound: float, ridge: float, radius: float
 ) -> float | None:
     """Bound on ``||w_hat - w||_1 / n`` of weights ``min(1 + exp(-<z, v>), F)``, normalized; ridge is mu.
@@ -21,22 +26,22 @@ def logistic_weights_reach(
     product move: ``||w_hat - w||_1 <= 2 n tanh(kappa / 2)``.
     """
     M = covariate_bound
-    found = logistic_reach(
+    found = logistic_minimizer_radius(
         n_samples,
         dimension,
         covariate_bound=M,
         ridge=n_samples * ridge,
-        noise_norm=0.0,
+        noise_bound=0.0,
         set_norm=radius,
         set_rounding=L2Ball(1.0).rounding(dimension),
     )
     if found is None:
         return None
     norm = min(radius, math.sqrt(0.2785 / ridge)) + found
-    return M * found + coefficient_weights_reach(dimension, covariate_bound=M, norm=norm)
+    return M * found + coefficient_weights_error(dimension, covariate_bound=M, norm=norm)
 
 
-def margin_weights_reach(
+def margin_weights_error(
     n_samples: int,
     dimension: int,
     *,
@@ -78,12 +83,12 @@ def margin_weights_reach(
     return kappa + CLOSED_FORM
 
 
-def coefficient_weights_reach(dimension: int, *, covariate_bound: float, norm: float) -> float:
+def coefficient_weights_error(dimension: int, *, covariate_bound: float, norm: float) -> float:
     """The same given the coefficient v, ``||v|| <= norm``: only the margins and the last step round."""
     return covariate_bound * dot_error(dimension) * norm + CLOSED_FORM
 
 
-def entropy_weights_reach(
+def entropy_weights_error(
     n_samples: int,
     dimension: int,
     *,
@@ -129,7 +134,7 @@ def entropy_weights_reach(
     return kappa + CLOSED_FORM
 
 
-def kernel_weights_reach(
+def kernel_weights_error(
     n_samples: int, *, kernel_bound: float, ridge: float, pooled: bool, entry_error: float
 ) -> float | None:
     """The same for kernel weights, ``ridge`` times n the coefficient of ``||v||^2``.

@@ -25,6 +25,7 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import FirstCertified, Newton, ProjectedGradient, certify, solve
+from dp2erm_cvx.universe import Universe
 
 PROGRAMS: dict[str, Any] = dict(programs())
 SQUARED = ("itr", "itr", "arm_means", "plug_in_ate", "ipw_private")
@@ -124,11 +125,11 @@ def draws(
         records = records_of(rng, n, p)
         name = str(rng.choice(names))
         program, gamma, scale = stage_of(rng, name, records.domain, smallest)
-        size = program.loss_constants(records.domain, p).n_parameters
+        size = program.loss_constants(Universe(records.domain, 100, p)).n_parameters
         limit = scale * (size + float(rng.choice([0, 1, 10_000])))
         b = rng.normal(size=size)
         b *= limit * rng.choice([0.0, 0.01, 1.0]) * (1 - 1e-12) / np.linalg.norm(b)
-        reach = program.reachable_radius(records.domain, n, p, gamma, limit)
+        reach = program.certified_radius(Universe(records.domain, n, p), gamma, limit)
         if reach is None and name == "itr_huber":
             continue  # nothing is promised where its curvature outweighs gamma a million times
         assert reach is not None
@@ -163,9 +164,9 @@ def test_a_loss_whose_hessian_jumps_promises_nothing_where_the_curvature_is_tiny
     domain = Domain(1.0, 1.0)
     for ridge, stated in ((1e-4, True), (1e-8, False)):
         huber = PROGRAMS["itr_huber"](theta_set=Box(300.0)).resolve(domain)
-        assert (huber.reachable_radius(domain, 400, 10, ridge, 1.0) is not None) == stated
+        assert (huber.certified_radius(Universe(domain, 400, 10), ridge, 1.0) is not None) == stated
         smooth = PROGRAMS["itr_logistic"](theta_set=Box(300.0)).resolve(domain)
-        assert smooth.reachable_radius(domain, 400, 10, ridge, 1.0) is not None
+        assert smooth.certified_radius(Universe(domain, 400, 10), ridge, 1.0) is not None
 
 
 @pytest.mark.slow
@@ -191,45 +192,45 @@ def test_the_promise_is_small_next_to_theta():
     for name in ("itr", "arm_means", "plug_in_ate", "regression", *ROBUST):
         program = PROGRAMS[name]().resolve(domain)
         # 10 parameters, n gamma = 4000 and noise of scale 10 up to 10,000 times its mean
-        reach = program.reachable_radius(domain, 4000, 10, 1.0, 1e5)
+        reach = program.certified_radius(Universe(domain, 4000, 10), 1.0, 1e5)
         assert reach is not None
         assert reach <= 1e-10
 
 
 @pytest.mark.parametrize("theta_set", [None, L2Ball(3.0), Box(2.0), WholeSpace()], ids=str)
 def test_the_promise_grows_with_the_noise_and_falls_with_the_ridge(theta_set):
-    domain = Domain(2.0, 3.0)
+    universe = Universe(Domain(2.0, 3.0), 100, 3)
     program = PROGRAMS["itr"](theta_set=theta_set)
-    by_noise = [program.reachable_radius(domain, 100, 3, 0.1, b) for b in (0.0, 1.0, 1e3, 1e6)]
+    by_noise = [program.certified_radius(universe, 0.1, b) for b in (0.0, 1.0, 1e3, 1e6)]
     assert by_noise == sorted(by_noise)
     assert by_noise[0] < by_noise[-1]
-    by_ridge = [program.reachable_radius(domain, 100, 3, g, 10.0) for g in (1e-6, 1e-3, 1.0, 1e3)]
+    by_ridge = [program.certified_radius(universe, g, 10.0) for g in (1e-6, 1e-3, 1.0, 1e3)]
     assert by_ridge == sorted(by_ridge, reverse=True)
     private = PROGRAMS["ipw_private"]()
-    by_ridge = [private.reachable_radius(domain, 100, 3, g, 10.0) for g in (0.0, 1e-3, 1.0, 1e3)]
+    by_ridge = [private.certified_radius(universe, g, 10.0) for g in (0.0, 1e-3, 1.0, 1e3)]
     assert by_ridge == sorted(by_ridge, reverse=True)
 
 
 def test_no_promise_where_none_is_known():
-    domain = Domain(1.0, 1.0)
+    universe = Universe(Domain(1.0, 1.0), 100, 3)
     user = PROGRAMS["itr"](regularizer=UserRegularizer(lambda theta: cp.norm(theta, 2)))
-    assert user.reachable_radius(domain, 100, 3, 0.1, 1.0) is None
-    assert PROGRAMS["itr"]().reachable_radius(domain, 100, 3, 0.0, 1.0) is None
-    assert PROGRAMS["itr"]().reachable_radius(domain, 100, 3, 1e-14, 1.0) is None
+    assert user.certified_radius(universe, 0.1, 1.0) is None
+    assert PROGRAMS["itr"]().certified_radius(universe, 0.0, 1.0) is None
+    assert PROGRAMS["itr"]().certified_radius(universe, 1e-14, 1.0) is None
     for name in ROBUST:
         # tails without curvature, toward which nothing limits the steps
-        assert PROGRAMS[name](theta_set=WholeSpace()).reachable_radius(domain, 100, 3, 0.1, 1.0) is None
-        assert PROGRAMS[name]().reachable_radius(domain, 100, 3, 0.0, 1.0) is None
+        assert PROGRAMS[name](theta_set=WholeSpace()).certified_radius(universe, 0.1, 1.0) is None
+        assert PROGRAMS[name]().certified_radius(universe, 0.0, 1.0) is None
     # the mean is as curved as 2n whatever gamma is
-    assert PROGRAMS["plug_in_ate"]().reachable_radius(domain, 100, 3, 0.0, 1.0) is not None
+    assert PROGRAMS["plug_in_ate"]().certified_radius(universe, 0.0, 1.0) is not None
 
 
-@pytest.mark.parametrize("wrong", [{"gamma": -1.0}, {"noise_norm": math.inf}, {"n_samples": 0}])
+@pytest.mark.parametrize("wrong", [{"gamma": -1.0}, {"noise_bound": math.inf}, {"noise_bound": -1.0}])
 def test_invalid_arguments_are_refused(wrong):
-    arguments = {"n_samples": 100, "n_features": 3, "gamma": 0.1, "noise_norm": 1.0} | wrong
+    arguments = {"gamma": 0.1, "noise_bound": 1.0} | wrong
     for name in ("itr", "ipw_private"):
         with pytest.raises(DeclarationError):
-            PROGRAMS[name]().reachable_radius(Domain(1.0, 1.0), **arguments)
+            PROGRAMS[name]().certified_radius(Universe(Domain(1.0, 1.0), 100, 3), **arguments)
 
 
 def one_instance() -> tuple[Instance, float]:

@@ -1,0 +1,69 @@
+"""Checks of declared numbers: each returns the value, and names what it refuses."""
+
+from __future__ import annotations
+
+import math
+
+from dp2erm_cvx.errors import DeclarationError, shown
+
+
+def public_number(
+    name: str,
+    value: object,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    infinite: bool = False,
+) -> float:
+    """Check a declared public number and return it as a float.
+
+    ``infinite`` admits ``+inf``. Raises DeclarationError naming the quantity, its value and the
+    range it must lie in.
+    """
+    # float() would make a number of an array with one entry, and NaN of a masked one, with a warning at best
+    if isinstance(value, bool) or getattr(value, "shape", None) or hasattr(value, "mask"):
+        raise DeclarationError(f"{name} = {shown(value)}: must be a number")
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise DeclarationError(f"{name} = {shown(value)}: must be a number") from None
+    if math.isnan(number) or (math.isinf(number) and not (infinite and number > 0)):
+        raise DeclarationError(f"{name} = {shown(value)}: must be a finite number")
+    if above is not None and number <= above:
+        raise DeclarationError(f"{name} = {shown(value)}: must be greater than {above:g}")
+    if at_least is not None and number < at_least:
+        raise DeclarationError(f"{name} = {shown(value)}: must be at least {at_least:g}")
+    return number
+
+
+#: Sizes that are declared lie between this and its inverse, so that products and squares of them stay finite.
+LARGEST_SIZE = 1e100
+
+
+def public_size(name: str, value: object, *, zero: bool = False, infinite: bool = False) -> float:
+    """Check a declared ridge, radius or bound: from 1e-100 to 1e100.
+
+    ``zero`` admits 0 as well, ``infinite`` admits ``+inf``. Raises DeclarationError.
+    """
+    number = public_number(name, value, at_least=0.0, infinite=infinite)
+    if (zero and number == 0.0) or math.isinf(number) or 1.0 / LARGEST_SIZE <= number <= LARGEST_SIZE:
+        return number
+    if number == 0.0:
+        raise DeclarationError(f"{name} = {shown(value)}: must be greater than 0")
+    raise DeclarationError(
+        f"{name} = {shown(value)}: must be from {1.0 / LARGEST_SIZE:g} to {LARGEST_SIZE:g}"
+    )
+
+
+#: Seeds and counts beyond it are no integers to NumPy.
+_LARGEST_WHOLE = 2**63
+
+
+def whole_number(name: str, value: object, *, at_least: int) -> int:
+    """Check a declared public count or seed and return it as an int; raises DeclarationError."""
+    number = public_number(name, value, at_least=at_least)
+    if number != int(number):
+        raise DeclarationError(f"{name} = {value!r}: must be a whole number")
+    if number > _LARGEST_WHOLE:
+        raise DeclarationError(f"{name} = {value!r}: must be at most 2^63")
+    return int(number)

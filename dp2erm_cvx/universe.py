@@ -1,0 +1,47 @@
+"""The public set that datasets come from: what every bound of a plan is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.public import whole_number
+
+
+@dataclass(frozen=True)
+class Universe:
+    """All datasets of ``n_samples`` records of a domain with ``n_features`` covariates each.
+
+    Parameters
+    ----------
+    domain
+        What one record may look like, and which datasets are neighbors.
+    n_samples
+        n, the number of records, at least 2.
+    n_features
+        Number of covariates without the intercept, at least 1.
+
+    Raises DeclarationError for anything else.
+    """
+
+    domain: Domain
+    n_samples: int
+    n_features: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.domain, Domain):
+            raise DeclarationError(f"domain = {shown(self.domain)}: must be a Domain")
+        for name, least in (("n_samples", 2), ("n_features", 1)):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), at_least=least))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of ``Records.X``, the intercept included."""
+        return self.n_features + (1 if self.domain.intercept else 0)
+
+    @property
+    def flips(self) -> bool:
+        """Whether the treatment of the replaced record may change."""
+        return self.domain.relation is Neighboring.REPLACE_ONE
