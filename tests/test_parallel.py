@@ -9,15 +9,14 @@ import pytest
 from joblib import parallel_config
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import audit_blackbox
+from dp2erm_cvx.audit import Attack, audit_blackbox
 from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.registry import build, first_stages
-from dp2erm_cvx.studies.catalog import design_path
+from dp2erm_cvx.studies import design_path
 from dp2erm_cvx.studies.engine import load_design, run
-from dp2erm_cvx.studies.rates import Rates
-from dp2erm_cvx.studies.rates.experiment import RatesDesign
+from dp2erm_cvx.studies.rates import Rates, RatesDesign
 
 
 def halved(number: int) -> float:
@@ -62,17 +61,8 @@ def noisy_mean(values: np.ndarray, rng: np.random.Generator) -> float:
 
 
 def privacy_facts(workers: int) -> str:
-    found = audit_blackbox(
-        noisy_mean,
-        np.zeros(10),
-        np.eye(10)[0],
-        epsilon=1.0,
-        runs=400,
-        takes_rng=True,
-        seed=1,
-        workers=workers,
-    )
-    return str(found)
+    attack = Attack(runs=400, takes_rng=True, seed=1, workers=workers)
+    return str(audit_blackbox(noisy_mean, np.zeros(10), np.eye(10)[0], epsilon=1.0, attack=attack))
 
 
 def experiment_facts(workers: int, folder: Path) -> str:

@@ -4,7 +4,7 @@ An audit looks for a violation. It reads the records or the noise it is given an
 on them, so its result is for the data holder, or for synthetic data. Finding nothing proves nothing.
 """
 
-from dp2erm_cvx.audit.blackbox import BlackBoxAudit, audit_blackbox
+from dp2erm_cvx.audit.blackbox import Attack, BlackBoxAudit, audit_blackbox
 from dp2erm_cvx.audit.density import (
     DensityAudit,
     Direction,
@@ -18,6 +18,7 @@ from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_r
 from dp2erm_cvx.audit.stability import ResolveBudget, StabilityAudit, audit_stability, replay
 
 __all__ = [
+    "Attack",
     "BlackBoxAudit",
     "DensityAudit",
     "Direction",

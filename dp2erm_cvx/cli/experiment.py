@@ -53,7 +53,7 @@ def experiment(
     noise from seeded generators and release nothing.
     """
     from dp2erm_cvx.cli.screen import progress
-    from dp2erm_cvx.studies.catalog import design_path, experiment_by_name
+    from dp2erm_cvx.studies import design_path, experiment_by_name
     from dp2erm_cvx.studies.engine import Store, load_design, run, run_one
 
     if variant is None and design is None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, Perturbed, calibrate_value
 from dp2erm_cvx.calibration.value import ValueStatistic, value_statistic
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.steps.noise import on_grid, sample
@@ -67,7 +67,10 @@ class Value(Step):
 
 @dataclass(frozen=True)
 class ValuePlan(StepPlan):
-    """The calibrated noise of the ``statistic``; ``exact`` where it is discrete Laplace noise on a grid."""
+    """The calibrated noise of the ``statistic``; ``exact`` where it is discrete Laplace noise on a grid.
+
+    Raises DeclarationError where the noise is for another statistic.
+    """
 
     name: ClassVar[str] = "value"
 
@@ -76,6 +79,11 @@ class ValuePlan(StepPlan):
     weights: WeightsPlan
     statistic: ValueStatistic
     exact: bool
+
+    def __post_init__(self) -> None:
+        kind, n_numbers = self.statistic, self.calibration.n_parameters
+        if n_numbers != kind.n_numbers:
+            raise DeclarationError(f"noise for {n_numbers} numbers: {kind.value} are {kind.n_numbers}")
 
     @property
     def bound(self) -> StabilityBound:

@@ -6,8 +6,8 @@ import pytest
 
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.stability import ipw_logistic, paper_ipw_logistic
-from dp2erm_cvx.studies.rules import Constants, Scheme, Weights
-from dp2erm_cvx.studies.rules.fit import effective_share
+from dp2erm_cvx.studies.fit import Weights, effective_share
+from dp2erm_cvx.studies.scheme import Constants, Scheme
 
 N, M = 400, math.sqrt(10)
 

@@ -16,6 +16,7 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Led
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.tuning import private, tune_privately
+from tests.plan.changed import unproven
 
 DOMAIN = Domain(1.5, 1.0)
 
@@ -267,8 +268,8 @@ def test_what_is_refused(kind, match, changes, ledger):
 
 def test_an_unproven_plan_is_not_charged(ledger, monkeypatch):
     plan = candidate().plan(200, 2)
-    unproven = replace(plan, bound=replace(plan.bound, private=False))
-    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: unproven)
+    found = unproven(plan)
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
     with pytest.raises(CalibrationError, match=r"candidate 1: .* not proven"):
         choose([candidate()], ledger)
     assert ledger.account("trial").receipts == ()

@@ -2,29 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.audit.blackbox.binomial import EpsilonBound
-from dp2erm_cvx.audit.blackbox.events import Choice, Event, Outcomes
-from dp2erm_cvx.audit.blackbox.outcome import Runner, run_all
-from dp2erm_cvx.audit.blackbox.result import BlackBoxAudit, Counted
-from dp2erm_cvx.audit.blackbox.scores import FAMILIES, scores
+from dp2erm_cvx.audit.blackbox.attack import Attack
+from dp2erm_cvx.audit.blackbox.events import Choice, EpsilonBound, Event, Observations
+from dp2erm_cvx.audit.blackbox.observation import Runner, run_all
+from dp2erm_cvx.audit.blackbox.scores import scores
 from dp2erm_cvx.audit.density.result import Direction
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.parallel import whole_workers
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import public_number
 
-#: What each family is called in a report.
-_TOLD = {
-    "values": "marks and repeated values",
-    "tails": "tails of coordinates and norms",
-    "learned": "learned scores",
-    "bits": "the lowest bits of coordinates",
-}
+
+@dataclass(frozen=True)
+class Counted:
+    """An event that was chosen first and then counted in ``runs`` other runs of each dataset.
+
+    P is the law of the output on the dataset named first in ``direction``, Q that on the other. With the
+    confidence of the audit P(event) is at least ``low`` and Q(event) at most ``high``, so that epsilon is at
+    least ``epsilon_low`` = log((low - delta) / high), or 0.
+    """
+
+    direction: Direction
+    event: str
+    hits: int
+    other_hits: int
+    runs: int
+    low: float
+    high: float
+    epsilon_low: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.direction}: {self.hits} against {self.other_hits} of {self.runs} runs with {self.event}, "
+            f"epsilon >= {self.epsilon_low:.3g}"
+        )
+
+
+@dataclass(frozen=True)
+class BlackBoxAudit:
+    """What runs of a mechanism on one pair of datasets say about its declared (``epsilon``, ``delta``).
+
+    ``epsilon_low`` is a lower bound on the epsilon that the mechanism has at ``delta``, right with
+    probability at least ``confidence`` if the runs are independent; ``counted`` holds both directions.
+    ``ceiling`` is the most that so many runs can show, whatever the mechanism: a quiet audit says nothing
+    about any epsilon above it. ``runs`` are those of each dataset, half of which chose the events;
+    ``raised`` counts, for both datasets, those that ended in an exception. ``looked_at`` events were
+    compared, of what ``searched`` says. ``seed`` repeats the runs of a mechanism that takes a generator.
+    """
+
+    epsilon: float
+    delta: float
+    epsilon_low: float
+    ceiling: float
+    confidence: float
+    counted: tuple[Counted, Counted]
+    runs: int
+    raised: tuple[int, int]
+    looked_at: int
+    searched: str
+    seed: int
+    private: bool = field(default=False, init=False)
+
+    @property
+    def best(self) -> Counted:
+        """The direction and event with the larger bound."""
+        return max(self.counted, key=lambda way: way.epsilon_low)
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the declared guarantee is violated; wrong with probability at most 1 - ``confidence``."""
+        return self.epsilon_low > self.epsilon
+
+    @property
+    def able(self) -> bool:
+        """Whether so many runs could show any violation at all."""
+        return self.ceiling > self.epsilon
+
+    def __str__(self) -> str:
+        best = self.best
+        declared = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
+        bound = f"epsilon >= {self.epsilon_low:.4g} with confidence {self.confidence:g}, {declared}"
+        if self.exceeds:
+            verdict = f"VIOLATED by {best.event} ({best.hits} against {best.other_hits} of {best.runs} runs)"
+        else:
+            verdict = "no violation found, which is no proof"
+        limit = f"{self.runs} runs a dataset can show at most {self.ceiling:.4g}"
+        if not self.able:
+            limit += ", hence NO violation of this epsilon: more runs are needed"
+        return f"{bound}: {verdict}; {limit}; looked at {self.searched}; not private"
 
 
 def audit_blackbox(
@@ -34,13 +104,7 @@ def audit_blackbox(
     *,
     epsilon: float,
     delta: float = 0.0,
-    runs: int = 2000,
-    seed: int | None = None,
-    confidence: float = 0.99,
-    events: Iterable[str] = FAMILIES,
-    statistics: Mapping[str, Callable[[Any], float]] | None = None,
-    takes_rng: bool = False,
-    workers: int = 1,
+    attack: Attack | None = None,
 ) -> BlackBoxAudit:
     """Run ``mechanism`` on two neighboring datasets, and bound the epsilon that it has from below.
 
@@ -49,29 +113,19 @@ def audit_blackbox(
     see. A quarter of the runs learns scores that tell the datasets apart, a quarter picks the event with
     the largest bound for each direction, and half counts these two events. Epsilon is at least ``log((p -
     delta)/q)`` for the lower Clopper-Pearson bound p of one probability and the upper bound q of the other
-    (Ding et al. 2018; Jagielski et al. 2020); four bounds share the risk ``1 - confidence``.
+    (Ding et al. 2018; Jagielski et al. 2020); four bounds share the risk ``1 - attack.confidence``.
 
     Parameters
     ----------
     mechanism
-        ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where it ``takes_rng``. Its runs must be
+        ``mechanism(dataset)``, or ``mechanism(dataset, rng)`` where the attack says so. Its runs must be
         independent. It is given to worker processes by pickling.
     first, second
         Neighboring datasets, of whatever the mechanism takes; that they are neighbors is not checked.
     epsilon, delta
         The guarantee that is declared: epsilon >= 0, 0 <= delta < 1.
-    runs
-        On each dataset, at least 40.
-    seed
-        Seeds the generators of a mechanism that takes one; drawn and reported if None.
-    confidence
-        Probability at least which the bound is right with, in (0, 1).
-    events
-        Families to look at: "values", "tails", "learned", "bits"; may be empty if there are ``statistics``.
-    statistics
-        Functions from an output to a number of your own, whose tails are looked at as well.
-    workers
-        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
+    attack
+        How often the mechanism runs, and what is looked at; default: ``Attack()``.
 
     Raises DeclarationError for an invalid argument, for an output of another type, and where every run
     raised.
@@ -79,53 +133,42 @@ def audit_blackbox(
     # 0 is a guarantee, too, though no budget
     epsilon = public_number("epsilon", epsilon, at_least=0.0)
     delta = Budget(1.0, delta).delta
-    runs = whole_number("runs", runs, at_least=40)
-    confidence = public_number("confidence", confidence, above=0.0)
-    if confidence >= 1.0:
-        raise DeclarationError(f"confidence = {confidence!r}: must be between 0 and 1")
-    families = _families(events, own=bool(statistics))
-    workers = whole_workers(workers)
-    if seed is None:
-        seed = int(np.random.default_rng().integers(2**63))
-    seed = whole_number("seed", seed, at_least=0)
-    one, other = run_all(
-        Runner(mechanism, first, second, takes_rng, seed, dict(statistics or {})), runs, workers
-    )
+    attack = Attack() if attack is None else attack
+    seed = int(np.random.default_rng().integers(2**53)) if attack.seed is None else attack.seed
+    runner = Runner(mechanism, (first, second), attack.takes_rng, seed, attack.statistics)
+    one, other = run_all(runner, attack.runs, attack.workers)
     raised = _raised(one), _raised(other)
-    if raised == (runs, runs):
+    if raised == (attack.runs, attack.runs):
         raise DeclarationError(f"mechanism: every run {one[0].key!s}")
-    learned, picked = runs // 4, runs // 2
-    risk = (1.0 - confidence) / 4
+    learned, picked = attack.runs // 4, attack.runs // 2
+    risk = (1.0 - attack.confidence) / 4
     choice = Choice(one[learned:picked], other[learned:picked], EpsilonBound(picked - learned, delta, risk))
-    if "values" in families:
+    if "values" in attack.events:
         choice.offer_values()
-    for score in scores(one[:learned], other[:learned], families):
+    for score in scores(one[:learned], other[:learned], attack.events):
         choice.offer_tails(score)
-    bound = EpsilonBound(runs - picked, delta, risk)
+    bound = EpsilonBound(attack.runs - picked, delta, risk)
     counted = (
         _count(Direction.FIRST, choice.events[0], one[picked:], other[picked:], bound),
         _count(Direction.SECOND, choice.events[1], other[picked:], one[picked:], bound),
-    )
-    told = [_TOLD[family] for family in families] + [f"{len(statistics or {})} own statistics"] * bool(
-        statistics
     )
     return BlackBoxAudit(
         epsilon=epsilon,
         delta=delta,
         epsilon_low=max(way.epsilon_low for way in counted),
         ceiling=bound.ceiling,
-        confidence=confidence,
+        confidence=attack.confidence,
         counted=counted,
-        runs=runs,
+        runs=attack.runs,
         raised=raised,
         looked_at=choice.looked_at,
-        searched=f"{choice.looked_at} events: {', '.join(told)}",
+        searched=f"{choice.looked_at} events: {', '.join(attack.names)}",
         seed=seed,
     )
 
 
 def _count(
-    direction: Direction, event: Event, mine: Outcomes, theirs: Outcomes, bound: EpsilonBound
+    direction: Direction, event: Event, mine: Observations, theirs: Observations, bound: EpsilonBound
 ) -> Counted:
     hits, other_hits = event.count(mine), event.count(theirs)
     low, high = float(bound.low[hits]), float(bound.high[other_hits])
@@ -134,15 +177,5 @@ def _count(
     )
 
 
-def _raised(outcomes: Outcomes) -> int:
-    return sum("the mechanism raised" in outcome.marks for outcome in outcomes)
-
-
-def _families(events: Iterable[str], *, own: bool) -> tuple[str, ...]:
-    chosen = (events,) if isinstance(events, str) else tuple(events)
-    for family in chosen:
-        if family not in FAMILIES:
-            raise DeclarationError(f"events: {family!r} is unknown: choose from {', '.join(FAMILIES)}")
-    if not chosen and not own:
-        raise DeclarationError("events: choose at least one family, or give statistics")
-    return tuple(family for family in FAMILIES if family in chosen)
+def _raised(observations: Observations) -> int:
+    return sum("the mechanism raised" in observation.marks for observation in observations)

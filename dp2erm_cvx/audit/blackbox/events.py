@@ -1,4 +1,4 @@
-"""Events that may tell two datasets apart, and which of them to count."""
+"""Events that may tell two datasets apart, which of them to count, and what the counts say of epsilon."""
 
 from __future__ import annotations
 
@@ -8,29 +8,76 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
-from dp2erm_cvx.audit.blackbox.binomial import EpsilonBound
-from dp2erm_cvx.audit.blackbox.outcome import Outcome
+from dp2erm_cvx.audit.blackbox.observation import Observation
 from dp2erm_cvx.audit.blackbox.scores import Score
 from dp2erm_cvx.domain import Array
 
-Outcomes = Sequence[Outcome]
+#: Larger than the relative error of the inverse of the incomplete beta function.
+_SLACK = 1e-10
+
+
+def lower(hits: Array, runs: int, risk: float) -> Array:
+    """A bound below the probability, wrong with probability at most ``risk``; hits are counts of ``runs``."""
+    inner = np.maximum(hits, 1)
+    bound = betaincinv(inner, runs - inner + 1, risk) * (1 - _SLACK)
+    return np.where(hits > 0, bound, 0.0)
+
+
+def upper(hits: Array, runs: int, risk: float) -> Array:
+    """A bound above the probability, wrong with probability at most ``risk``."""
+    # from the other end, where a risk near 0 keeps its digits
+    return np.minimum(1.0, (1.0 - lower(runs - hits, runs, risk)) * (1 + _SLACK))
+
+
+class EpsilonBound:
+    """Lower confidence bounds on epsilon from counts of one event in ``runs`` runs of each dataset.
+
+    P(event) <= exp(epsilon) Q(event) + delta, hence epsilon >= log((P - delta) / Q). With probability at
+    least 1 - 2 ``risk`` the bound is right: P and Q each get ``risk``. At least 0.
+    """
+
+    def __init__(self, runs: int, delta: float, risk: float) -> None:
+        counts = np.arange(runs + 1, dtype=np.float64)
+        self.runs, self.delta = runs, delta
+        self.low, self.high = lower(counts, runs, risk), upper(counts, runs, risk)
+        with np.errstate(divide="ignore"):
+            self._above = np.log(np.maximum(self.low - delta, 0.0))
+            self._below = np.log(self.high)
+
+    def __call__(self, mine: Array, theirs: Array) -> Array:
+        """The bound for counts ``mine`` of the event under P and ``theirs`` under Q, whole numbers."""
+        bound = self._above[mine.astype(np.intp)] - self._below[theirs.astype(np.intp)]
+        return np.maximum(bound * (1 - _SLACK), 0.0)
+
+    def of(self, hits: int, other_hits: int) -> float:
+        """The bound for one pair of counts."""
+        return float(self(np.array([hits]), np.array([other_hits]))[0])
+
+    @property
+    def ceiling(self) -> float:
+        """The most that any counts of this many runs give: always under P, never under Q."""
+        return self.of(self.runs, 0)
+
+
+Observations = Sequence[Observation]
 
 
 @dataclass(frozen=True)
 class Event:
-    """A set of outputs: ``description`` in words, and ``test`` giving which of some outcomes are in it."""
+    """A set of outputs: ``description`` in words, and ``test`` giving which observations are in it."""
 
     description: str
-    test: Callable[[Outcomes], NDArray[np.bool_]]
+    test: Callable[[Observations], NDArray[np.bool_]]
 
-    def count(self, outcomes: Outcomes) -> int:
-        """How many of the outcomes are in it."""
-        return int(np.sum(self.test(outcomes)))
+    def count(self, observations: Observations) -> int:
+        """How many of the observations are in it."""
+        return int(np.sum(self.test(observations)))
 
 
 #: No output is in it, and nothing follows from counting it.
-NOTHING = Event("no event", lambda outcomes: np.zeros(len(outcomes), dtype=bool))
+NOTHING = Event("no event", lambda observations: np.zeros(len(observations), dtype=bool))
 
 
 class Choice:
@@ -40,7 +87,7 @@ class Choice:
     counted in other runs than those.
     """
 
-    def __init__(self, first: Outcomes, second: Outcomes, bound: EpsilonBound) -> None:
+    def __init__(self, first: Observations, second: Observations, bound: EpsilonBound) -> None:
         self.looked_at = 0
         self._pick = (first, second)
         self._bound = bound
@@ -53,7 +100,7 @@ class Choice:
 
     def offer_tails(self, score: Score) -> None:
         """Both tails of ``score``, from every threshold that separates picking runs."""
-        values = [np.sort(found[~np.isnan(found)]) for found in map(score, self._pick)]
+        values = [np.sort(part[~np.isnan(part)]) for part in map(score, self._pick)]
         pooled = np.unique(np.concatenate(values))
         if not pooled.size:
             return
@@ -72,17 +119,17 @@ class Choice:
         )
 
     def offer_values(self) -> None:
-        """Every mark of an outcome, and every number that came more than once."""
+        """Every mark of an observation, and every number that came more than once."""
         self._offer_shared(_marks, str)
         self._offer_shared(_numbers, lambda key: f"{key[0]} == {float.fromhex(key[1])!r}", fewest=2)
 
     def _offer_shared(
         self,
-        read: Callable[[Outcome], frozenset[Hashable]],
-        tell: Callable[..., str],
+        read: Callable[[Observation], frozenset[Hashable]],
+        describe: Callable[..., str],
         fewest: int = 1,
     ) -> None:
-        counts = [Counter(key for outcome in part for key in read(outcome)) for part in self._pick]
+        counts = [Counter(key for observation in part for key in read(observation)) for part in self._pick]
         known = counts[0].keys() | counts[1].keys()
         # sorted, because the order of a set changes from process to process
         keys = sorted((key for key in known if counts[0][key] + counts[1][key] >= fewest), key=repr)
@@ -91,7 +138,7 @@ class Choice:
 
         def make(i: int) -> Event:
             return Event(
-                tell(keys[i]), lambda them: np.array([keys[i] in read(one) for one in them], dtype=bool)
+                describe(keys[i]), lambda them: np.array([keys[i] in read(one) for one in them], dtype=bool)
             )
 
         mine, theirs = (np.array([count[key] for key in keys], dtype=np.float64) for count in counts)
@@ -105,11 +152,12 @@ class Choice:
                 self._best[way] = (float(scores[top]), make(top))
 
 
-def _marks(outcome: Outcome) -> frozenset[Hashable]:
-    return frozenset(outcome.marks)
+def _marks(observation: Observation) -> frozenset[Hashable]:
+    return frozenset(observation.marks)
 
 
-def _numbers(outcome: Outcome) -> frozenset[Hashable]:
+def _numbers(observation: Observation) -> frozenset[Hashable]:
     return frozenset(
-        (name, value.hex()) for name, value in zip(outcome.names, outcome.numbers.tolist(), strict=True)
+        (name, value.hex())
+        for name, value in zip(observation.names, observation.numbers.tolist(), strict=True)
     )

@@ -1,4 +1,4 @@
-"""Everything that gives an outcome a number, by family."""
+"""Everything that gives an observation a number, by family."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from dp2erm_cvx.audit.blackbox.outcome import Outcome
-from dp2erm_cvx.audit.blackbox.statistic import bits, learned, table, tails
+from dp2erm_cvx.audit.blackbox.observation import Observation
+from dp2erm_cvx.audit.blackbox.statistic import bits, learned, numbers_of, tails
 from dp2erm_cvx.domain import Array
 
 #: Marks and repeated values, tails, learned scores, and the grid of floating point.
@@ -22,24 +22,26 @@ _FEWEST, _MOST_KINDS = 10, 6
 
 
 class Score(Protocol):
-    """A number for every outcome, NaN where it has none."""
+    """A number for every observation, NaN where it has none."""
 
     @property
     def name(self) -> str:
         """In words."""
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> Array:
+    def __call__(self, observations: Sequence[Observation]) -> Array:
         """Scores (m,)."""
 
 
-def scores(first: Sequence[Outcome], second: Sequence[Outcome], families: Sequence[str]) -> Iterator[Score]:
+def scores(
+    first: Sequence[Observation], second: Sequence[Observation], families: Sequence[str]
+) -> Iterator[Score]:
     """Scores for the learning runs of both datasets."""
-    for name in sorted({name for outcome in (*first, *second) for name in outcome.own}):
+    for name in sorted({name for observation in (*first, *second) for name in observation.own}):
         yield Own(name)
     if "values" in families:
         yield Favored.of(first, second)
-    kinds = Counter(outcome.kind for outcome in (*first, *second) if len(outcome.numbers))
-    names = {outcome.kind: outcome.names for outcome in (*first, *second)}
+    kinds = Counter(observation.kind for observation in (*first, *second) if len(observation.numbers))
+    names = {observation.kind: observation.names for observation in (*first, *second)}
     for kind, count in kinds.most_common(_MOST_KINDS):
         if count < _FEWEST:
             break
@@ -53,8 +55,8 @@ def scores(first: Sequence[Outcome], second: Sequence[Outcome], families: Sequen
             yield from bits(kind, names[kind])
 
 
-def _finite(outcomes: Sequence[Outcome], kind: str, width: int) -> Array:
-    rows = table(outcomes, kind).reshape(-1, width)
+def _finite(observations: Sequence[Observation], kind: str, width: int) -> Array:
+    rows = numbers_of(observations, kind).reshape(-1, width)
     return rows[np.all(np.isfinite(rows), axis=1)]
 
 
@@ -64,11 +66,11 @@ class Own:
 
     name: str
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> Array:
+    def __call__(self, observations: Sequence[Observation]) -> Array:
         """Its values (m,), NaN where it has none."""
-        found = np.array([outcome.own.get(self.name, math.nan) for outcome in outcomes])
-        found[~np.isfinite(found)] = np.nan
-        return found
+        values = np.array([observation.own.get(self.name, math.nan) for observation in observations])
+        values[~np.isfinite(values)] = np.nan
+        return values
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,12 @@ class Favored:
     name: str = "log odds of the same output among the learning runs"
 
     @classmethod
-    def of(cls, first: Sequence[Outcome], second: Sequence[Outcome]) -> Favored:
+    def of(cls, first: Sequence[Observation], second: Sequence[Observation]) -> Favored:
         """From the learning runs."""
-        mine, theirs = (Counter(outcome.key for outcome in part) for part in (first, second))
+        mine, theirs = (Counter(observation.key for observation in part) for part in (first, second))
         keys = mine.keys() | theirs.keys()
         return cls({key: math.log((mine[key] + 0.5) / (theirs[key] + 0.5)) for key in keys})
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> Array:
+    def __call__(self, observations: Sequence[Observation]) -> Array:
         """0 for what was not seen."""
-        return np.array([self.odds.get(outcome.key, 0.0) for outcome in outcomes])
+        return np.array([self.odds.get(observation.key, 0.0) for observation in observations])

@@ -1,4 +1,4 @@
-"""Numbers computed from outcomes, whose tails are events."""
+"""Numbers computed from observations, whose tails are events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
-from dp2erm_cvx.audit.blackbox.outcome import Outcome, lowest_bits
+from dp2erm_cvx.audit.blackbox.observation import Observation, lowest_bits
 from dp2erm_cvx.domain import Array
 
 #: Standardized numbers are cut off here before a classifier sees them.
@@ -24,26 +24,26 @@ _FLAT = 1e-13
 
 @dataclass(frozen=True)
 class Statistic:
-    """``name`` of a function of the numbers (m, q) of outcomes of one ``kind``, giving (m,)."""
+    """``name`` of a function of the numbers (m, q) of observations of one ``kind``, giving (m,)."""
 
     name: str
     kind: str
     function: Callable[[Array], Array]
 
-    def __call__(self, outcomes: Sequence[Outcome]) -> Array:
-        """Values (m,), NaN where the outcome is of another kind or the value is not finite."""
-        mine = np.array([outcome.kind == self.kind for outcome in outcomes], dtype=bool)
-        found = np.full(len(outcomes), np.nan)
+    def __call__(self, observations: Sequence[Observation]) -> Array:
+        """Values (m,), NaN where the observation is of another kind or the value is not finite."""
+        mine = np.array([observation.kind == self.kind for observation in observations], dtype=bool)
+        values = np.full(len(observations), np.nan)
         if mine.any():
             with np.errstate(all="ignore"):
-                found[mine] = self.function(table(outcomes, self.kind))
-        found[~np.isfinite(found)] = np.nan
-        return found
+                values[mine] = self.function(numbers_of(observations, self.kind))
+        values[~np.isfinite(values)] = np.nan
+        return values
 
 
-def table(outcomes: Sequence[Outcome], kind: str) -> Array:
-    """The numbers (m, q) of the outcomes of ``kind``."""
-    return np.array([outcome.numbers for outcome in outcomes if outcome.kind == kind])
+def numbers_of(observations: Sequence[Observation], kind: str) -> Array:
+    """The numbers (m, q) of the observations of ``kind``."""
+    return np.array([observation.numbers for observation in observations if observation.kind == kind])
 
 
 def tails(first: Array, second: Array, kind: str, names: Sequence[str]) -> Iterator[Statistic]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
-from dp2erm_cvx.studies.engine.cell import Cell, Experiment, Row, cells_of
+from dp2erm_cvx.studies.engine.cell import Cell, Experiment, Part, Row, cells_of, part_label
 from dp2erm_cvx.studies.engine.design import Design
-from dp2erm_cvx.studies.engine.shared import Progress, share_missing
 from dp2erm_cvx.studies.engine.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
 D = TypeVar("D", bound=Design)
+
+#: Is told what is counted, how many of it are done, and their number.
+Progress = Callable[[str, int, int], None]
 
 
 def run(
@@ -38,7 +41,7 @@ def run(
     store = Store(folder, experiment.name, design)
     cells = cells_of(experiment, design)
     missing = [cell for cell in cells if not store.done(cell)]
-    shared = share_missing(experiment, design, missing, store, workers=workers, progress=progress)
+    shared = _share_missing(experiment, design, missing, store, workers=workers, progress=progress)
     tell = progress or _untold
     done = len(cells) - len(missing)
     tell("cells", done, len(cells))
@@ -71,7 +74,7 @@ def run_one(
     known = folder is not None and (Path(folder) / "design.json").exists()
     store = Store(folder, experiment.name, design) if known and folder is not None else None
     cell = cells[label]
-    shared = share_missing(experiment, design, [cell], store, workers=workers, progress=progress)
+    shared = _share_missing(experiment, design, [cell], store, workers=workers, progress=progress)
     return _rows(experiment, design, cell, shared)
 
 
@@ -81,3 +84,36 @@ def _rows(experiment: Experiment[D], design: D, cell: Cell, shared: Mapping[str,
 
 def _untold(what: str, done: int, total: int) -> None:
     """No one watches."""
+
+
+def _share_missing(
+    experiment: Experiment[D],
+    design: D,
+    cells: Sequence[Cell],
+    store: Store | None,
+    *,
+    workers: int,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """The parts that ``cells`` need, by label: from the store where they are finished, else computed."""
+    needed = {part for cell in cells for part in experiment.needs(design, cell)}
+    wanted = [part for part in experiment.parts(design) if part in needed]
+    shared = {} if store is None else store.shared()
+    missing = [part for part in wanted if part_label(part) not in shared]
+    done = len(wanted) - len(missing)
+    if missing and progress is not None:
+        progress(experiment.parts_are, done, len(wanted))
+    tasks = [(experiment, design, part) for part in missing]
+    for part, found in zip(missing, run_tasks(_share, tasks, workers=workers), strict=True):
+        # as it will be read, so that a stopped run goes on with the same values
+        shared[part_label(part)] = json.loads(json.dumps(found))
+        if store is not None:
+            store.keep_shared(shared)
+        done += 1
+        if progress is not None:
+            progress(experiment.parts_are, done, len(wanted))
+    return shared
+
+
+def _share(experiment: Experiment[D], design: D, part: Part) -> Any:
+    return experiment.share(design, part)

@@ -9,9 +9,9 @@ from joblib import parallel_config
 from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.audit.blackbox import audit_blackbox
-from dp2erm_cvx.audit.blackbox.binomial import EpsilonBound, lower, upper
-from dp2erm_cvx.audit.blackbox.outcome import lowest_bits, of_exception, of_output
+from dp2erm_cvx.audit.blackbox import Attack, audit_blackbox
+from dp2erm_cvx.audit.blackbox.events import EpsilonBound, lower, upper
+from dp2erm_cvx.audit.blackbox.observation import lowest_bits, of_exception, of_output
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
@@ -23,8 +23,9 @@ CONTINUOUS = ("values", "tails", "learned")  # floating-point noise does leak th
 
 
 def audit(mechanism, first=0, second=1, epsilon=1.0, **settings):
-    chosen = {"seed": 0, "runs": 1000, "takes_rng": True, **settings}
-    return audit_blackbox(mechanism, first, second, epsilon=epsilon, **chosen)
+    delta = settings.pop("delta", 0.0)
+    attack = Attack(**{"seed": 0, "runs": 1000, "takes_rng": True, **settings})
+    return audit_blackbox(mechanism, first, second, epsilon=epsilon, delta=delta, attack=attack)
 
 
 def laplace(scale):
@@ -382,7 +383,8 @@ RELEASES = {
 def audited(model, kind, runs):
     pair = kind(np.random.default_rng(0), 4, 1)
     # assumed arithmetic does leak through the lowest bits, see below
-    return audit_blackbox(thetas(model), *pair, epsilon=model.budget.epsilon, runs=runs, events=CONTINUOUS)
+    attack = Attack(runs=runs, events=CONTINUOUS)
+    return audit_blackbox(thetas(model), *pair, epsilon=model.budget.epsilon, attack=attack)
 
 
 @pytest.mark.parametrize("name", list(RELEASES)[:2])
@@ -413,7 +415,7 @@ def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():
             thetas(release(MEAN, 1.0, arithmetic=arithmetic, calibration="output")),
             *pair,
             epsilon=1.0,
-            runs=500,
+            attack=Attack(runs=500),
         )
         for arithmetic in ("assumed", "counted")
     }
@@ -446,7 +448,8 @@ def test_noise_that_two_releases_share_is_caught(monkeypatch):
 
     def found():
         # the two releases together are promised 2 epsilon
-        return audit_blackbox(both(model), *pair, epsilon=2.0, runs=160, events=CONTINUOUS)
+        attack = Attack(runs=160, events=CONTINUOUS)
+        return audit_blackbox(both(model), *pair, epsilon=2.0, attack=attack)
 
     assert not found().exceeds
     plant(monkeypatch, used_twice)

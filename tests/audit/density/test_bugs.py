@@ -7,12 +7,14 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import ClosedFormWeights, WholeSpace
 from tests.audit.pairs import aligned, heavy, lone
+from tests.plan.changed import changed
 
 N = 12
 DOMAIN = Domain(1.0, 1.0)
@@ -33,13 +35,13 @@ def less(calibration, **factors):
 class HalfTheNoise(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, calibration=less(plan.calibration, scale=0.5))
+        return changed(plan, calibration=less(plan.theta.calibration, scale=0.5))
 
 
 class HardlyAnyGamma(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, calibration=less(plan.calibration, gamma=1e-6))
+        return changed(plan, calibration=less(plan.theta.calibration, gamma=1e-6))
 
 
 class BoundIgnored(PrivateTwoStageERM):
@@ -48,21 +50,21 @@ class BoundIgnored(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
         share = {"scale": 2 / plan.bound.V}
-        if not plan.unconstrained:
+        if plan.theta.perturbed is Perturbed.OBJECTIVE:
             share["gamma"] = 2 / plan.bound.V
-        return dataclasses.replace(plan, calibration=less(plan.calibration, **share))
+        return changed(plan, calibration=less(plan.theta.calibration, **share))
 
 
 class AThirdOfThePropensityNoise(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, propensity=less(plan.propensity, scale=1 / 3))
+        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, scale=1 / 3))
 
 
 class HardlyAnyPropensityGamma(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, propensity=less(plan.propensity, gamma=1e-6))
+        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, gamma=1e-6))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,145 @@
+"""A scenario in which weights of 1 are clearly wrong, to see where weighting pays under privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+from scipy.special import expit
+
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.datasets import Scenario, Simulation
+from dp2erm_cvx.studies.engine import Cell, Design, Experiment, Listing, Row
+from dp2erm_cvx.studies.fit import Weights
+from dp2erm_cvx.studies.listing import InForce, constants_listing
+from dp2erm_cvx.studies.plans import PLAIN
+from dp2erm_cvx.studies.scheme import Constants, Scheme
+from dp2erm_cvx.studies.summary import means, told
+from dp2erm_cvx.studies.trial import Judge, plain_row, private_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+N_COVARIATES = 5
+
+
+class Strength(BaseModel):
+    """``Y = mean + main X_1 + (A - 1/2)(X_3 - X_2) + noise``, ``logit P(A = 1) = share + confounding X_1``.
+
+    X is uniform on [-1, 1]^5. Most records are treated, so in a regression of ``2 Y (2A - 1)`` with weights 1
+    neither the mean outcome nor the main effect of X_1 cancels: a public center removes the mean, no constant
+    removes the main effect. Weights that give each arm half of the mass at every x remove both.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mean: float
+    main: float
+    share: float
+    confounding: float
+    noise: float = Field(gt=0)
+
+    def draw(self, n_samples: int, rng: np.random.Generator) -> Simulation:
+        """``n_samples`` records with what is unknown in real data."""
+        X = rng.uniform(-1.0, 1.0, (n_samples, N_COVARIATES))
+        propensity = expit(self.share + self.confounding * X[:, 0])
+        a = (rng.random(n_samples) < propensity).astype(np.int64)
+        contrast = X[:, 2] - X[:, 1]
+        main = self.mean + self.main * X[:, 0]
+        y = main + (a - 0.5) * contrast + self.noise * rng.standard_normal(n_samples)
+        scenario = Scenario(
+            "confounded",
+            lambda rows: self.mean + self.main * rows[:, 0],
+            lambda rows: rows[:, 2] - rows[:, 1],
+            lambda rows, arm: np.full(len(rows), self.noise**2),
+        )
+        return Simulation(scenario, Dataset.from_arrays(X, a, y), propensity, contrast, main)
+
+
+class ConfoundedDesign(Design):
+    """See ``designs/confounded.toml``. ``centers`` names sets of public constants to compare."""
+
+    n_samples: list[int]
+    n_test: int = Field(ge=10)
+    replicates: int = Field(ge=1)
+    draws: int = Field(ge=1)
+    epsilons: list[float]
+    noises: list[str]
+    families: list[str]
+    strength: Strength
+    centers: dict[str, Constants]
+    schemes: dict[str, Scheme]
+
+
+class Confounded(Experiment[ConfoundedDesign]):
+    """Schemes over n, with and without a public outcome center, directly calibrated and composed."""
+
+    name = "confounded"
+    summary = "A confounded scenario over n: where weighting starts to pay under privacy."
+    text_columns = 4
+    design = ConfoundedDesign
+
+    def keys(self, design: ConfoundedDesign) -> Iterable[Mapping[str, str | int | float]]:
+        """Replicates of every n."""
+        for n in design.n_samples:
+            for replicate in range(design.replicates):
+                yield {"n": n, "replicate": replicate}
+
+    def rows(self, design: ConfoundedDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+        """Every center, scheme, family, noise and budget on one dataset."""
+        train = design.strength.draw(int(cell.key["n"]), cell.rng("train"))
+        test = design.strength.draw(design.n_test, cell.rng("test"))
+        rows: list[Row] = []
+        weights: dict[str, Weights] = {}
+        for center, constants in design.centers.items():
+            judge = Judge(test, constants)
+            for name, scheme in design.schemes.items():
+                head = {"center": center, "scheme": name}
+                rows.append({**head, **plain_row(train, judge, scheme, constants, weights)})
+                for family in design.families:
+                    if family.startswith("composition") and scheme.program != "ipw_logistic":
+                        continue  # only a logistic propensity has a private form
+                    for noise in design.noises:
+                        rng = cell.rng(f"{center}/{name}/{family}/{noise}")
+                        how = (family, noise, design.epsilons, design.draws)
+                        found = private_rows(train, judge, scheme, constants, *how, rng, weights)
+                        rows += [{**head, **row} for row in found]
+        return rows
+
+    def summary_table(
+        self, design: ConfoundedDesign, table: pd.DataFrame
+    ) -> tuple[list[str], list[list[str]]]:
+        """Accuracy over n at the budget nearest to 1, beside no privacy at the largest n."""
+        epsilon = min(design.epsilons, key=lambda known: abs(known - 1.0))
+        by = ["center", "scheme", "family", "noise", "epsilon", "n"]
+        found = means(table, by, ["accuracy"])
+        private = found[found["epsilon"] == epsilon]
+        lines = []
+        for place, group in private.groupby(["center", "scheme", "family", "noise"], sort=False):
+            shown = map(told, group["accuracy"].tolist(), group["accuracy_half"].tolist())
+            known = dict(zip(group["n"].tolist(), shown, strict=True))
+            plain = found[
+                (found["center"] == place[0])
+                & (found["scheme"] == place[1])
+                & (found["family"] == "non-private")
+                & (found["n"] == max(design.n_samples))
+            ]
+            at_last = told(float(plain["accuracy"].iloc[0]), float("nan"))
+            lines.append([*map(str, place), *(known.get(n, "") for n in design.n_samples), at_last])
+        headers = ["center", "scheme", "calibration", f"noise, epsilon {epsilon:g}"]
+        return [*headers, *(f"n = {n:,}" for n in design.n_samples), "without privacy"], lines
+
+    def listings(
+        self, design: ConfoundedDesign, table: pd.DataFrame, shared: Mapping[str, Any]
+    ) -> list[Listing]:
+        """The constants in force."""
+        entries = [
+            InForce(center, name, family, scheme, constants)
+            for center, constants in design.centers.items()
+            for name, scheme in design.schemes.items()
+            for family in (*design.families, PLAIN)
+            if not (family.startswith("composition") and scheme.program != "ipw_logistic")
+        ]
+        return [constants_listing("center", entries, table)]

@@ -1,0 +1,153 @@
+"""From a family of calibrations to a plan, public quantities only."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.estimators import TOLERANCE
+from dp2erm_cvx.plan import Plan, Study, make_plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import FirstStage, SecondStage
+from dp2erm_cvx.studies import baselines
+from dp2erm_cvx.studies.scheme import Constants, Scheme, build
+from dp2erm_cvx.universe import Universe
+
+#: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
+FAMILIES = ("paper", "paper-corrected", "sharp", "auto", "composition-sharp", "composition-printed")
+
+#: The family of fits without noise.
+PLAIN = "non-private"
+
+
+@dataclass(frozen=True)
+class PlannedRule:
+    """A plan with the programs that it is for. ``note`` says what is weaker than replace-one privacy."""
+
+    plan: Plan
+    first: FirstStage
+    second: SecondStage
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why there is no plan."""
+
+    reason: str
+
+
+def plan_rule(
+    scheme: Scheme,
+    constants: Constants,
+    family: str,
+    noise: str,
+    budget: Budget,
+    n_samples: int,
+    n_features: int,
+) -> PlannedRule | Refused:
+    """The plan of a family, or why it has none. ``auto`` chooses the noise itself within the budget.
+
+    Exact arithmetic is assumed: no noise is set aside for it. Raises DeclarationError for an unknown family.
+    """
+    if family not in FAMILIES:
+        raise DeclarationError(f"family = {family!r}: must be one of {', '.join(FAMILIES)}")
+    key = json.dumps([scheme.model_dump(), constants.model_dump()], sort_keys=True)
+    return _planned(key, family, noise, budget.epsilon, budget.delta, n_samples, n_features)
+
+
+@functools.lru_cache(maxsize=4096)
+def _planned(
+    key: str, family: str, noise: str, epsilon: float, delta: float, n: int, p: int
+) -> PlannedRule | Refused:
+    told = json.loads(key)
+    scheme, constants = Scheme.model_validate(told[0]), Constants.model_validate(told[1])
+    budget = Budget(epsilon, delta)
+    try:
+        if family.startswith("composition"):
+            return _composed(scheme, constants, family, noise, budget, n, p)
+        return _direct(scheme, constants, family, noise, budget, n, p)
+    except (CalibrationError, DeclarationError) as error:
+        return Refused(str(error))
+
+
+def _direct(
+    scheme: Scheme, constants: Constants, family: str, noise: str, budget: Budget, n: int, p: int
+) -> PlannedRule:
+    paper = family.startswith("paper")
+    # the paper's kernel proposition holds only for neighbors of the same treatment
+    weaker = paper and scheme.program == "mmd"
+    domain = constants.domain(n, keeps_treatment=weaker)
+    first, second = scheme.first_stage(domain, paper=paper), constants.second_stage().resolve(domain)
+    plan = make_plan(
+        Study(
+            first,
+            second,
+            Universe(domain, n, p),
+            budget,
+            calibration=family,
+            noise=noise,
+            tolerance=TOLERANCE,  # V counts that of the weights as a release does
+        )
+    )
+    return PlannedRule(plan, first, second, "neighbors keep their treatment" if weaker else "")
+
+
+def _composed(
+    scheme: Scheme, constants: Constants, family: str, noise: str, budget: Budget, n: int, p: int
+) -> PlannedRule:
+    domain = constants.domain(n)
+    second = constants.second_stage().resolve(domain)
+    printed = family == "composition-printed"
+    if scheme.program == "uniform":
+        raise CalibrationError("weights 1 need no private first stage: see sharp")
+    if scheme.program == "ipw_logistic":
+        if printed:
+            first = scheme.first_stage(domain, paper=True)
+            found = baselines.ipw_composition_printed(
+                second,
+                domain,
+                n,
+                p,
+                budget,
+                radius=getattr(first, "radius", 0.0),
+                ridge=getattr(first, "ridge", None),
+                noise=noise,
+            )
+            return PlannedRule(found.plan, found.first, found.second, "not private as argued")
+        private = build("ipw_private", settings_in_force(scheme, family), domain)
+        universe = Universe(domain, n, p)
+        plan = make_plan(Study(private, second, universe, budget, noise=noise, tolerance=TOLERANCE))
+        return PlannedRule(plan, private, second)
+    first = scheme.first_stage(domain, paper=printed)
+    found = baselines.universal_baseline(first, second, domain, n, p, budget, noise=noise, printed=printed)
+    return PlannedRule(
+        found.plan, found.first, found.second, "" if found.private else "not private as argued"
+    )
+
+
+def settings_in_force(scheme: Scheme, family: str) -> dict[str, Any]:
+    """The settings of the first stage under a family, as the design declares them."""
+    composed = family.startswith("composition") and scheme.program == "ipw_logistic"
+    if family.startswith("paper") or family == "composition-printed":
+        return {**({"share": 0.5} if composed else {}), **scheme.settings, **scheme.paper}
+    if composed:
+        return {"share": 0.3, **scheme.settings, **scheme.composition}
+    return dict(scheme.settings)
+
+
+def describe(rule: PlannedRule) -> dict[str, str | float]:
+    """What of a plan belongs in every row: V, gamma and the scale of the noise."""
+    calibration = rule.plan.theta.calibration
+    return {
+        "V": rule.plan.bound.V,
+        "gamma": getattr(calibration, "gamma", 0.0),
+        "scale": calibration.scale,
+        # output noise sets nothing aside
+        "split": getattr(calibration, "split", 1.0),
+        "theorem": rule.plan.theorem,
+        "note": rule.note,
+    }

@@ -1,0 +1,139 @@
+"""What a rule is fitted with: public constants and a weighting scheme, as designs declare them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.program import (
+    FirstStage,
+    Gaussian,
+    L1Ball,
+    Laplace,
+    Linear,
+    RandomFourier,
+    SecondStage,
+)
+from dp2erm_cvx.studies.engine import Design
+
+KERNELS = {kind.__name__: kind for kind in (Gaussian, Laplace, Linear, RandomFourier)}
+
+
+class Constants(BaseModel):
+    """Public constants: norms beyond ``covariate_bound`` are shrunk, outcomes clipped to center ± bound.
+
+    ``theta_radius`` is that of the l1 ball Theta, in units of ``outcome_bound / covariate_bound``;
+    ``arm_floor`` a public share of n that either arm is declared to have.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    covariate_bound: float = Field(gt=0)
+    outcome_bound: float = Field(gt=0)
+    theta_radius: float = Field(default=1.0, gt=0)
+    outcome_center: float = 0.0
+    intercept: float = 0.0
+    arm_floor: float | None = Field(default=None, gt=0, le=0.5)
+
+    def domain(self, n_samples: int, *, keeps_treatment: bool = False) -> Domain:
+        """The public domain; ``keeps_treatment`` for neighbors that never differ in a treatment."""
+        kept = Neighboring.REPLACE_ONE_KEEP_TREATMENT if keeps_treatment else Neighboring.REPLACE_ONE
+        floor = None if self.arm_floor is None else max(1, int(self.arm_floor * n_samples))
+        return Domain(
+            self.covariate_bound,
+            self.outcome_bound,
+            outcome_center=self.outcome_center,
+            intercept=self.intercept,
+            arm_floor=floor,
+            relation=kept,
+        )
+
+    @property
+    def radius(self) -> float:
+        """The radius of Theta in units of theta: outcome per unit of the covariates."""
+        return self.theta_radius * self.outcome_bound / self.covariate_bound
+
+    def second_stage(self) -> SecondStage:
+        """The linear rule over the l1 ball."""
+        theta = L1Ball(self.radius)
+        built: SecondStage = registry.build(registry.second_stages(), "itr", theta_set=theta)
+        return built
+
+
+class Scheme(BaseModel):
+    """A first stage by name and settings. Ridges are in units of the squared norm bound of its rows.
+
+    ``paper`` replaces settings where the paper's statements need it; ``composition`` those of
+    ``ipw_private``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    program: str
+    settings: dict[str, Any] = {}
+    paper: dict[str, Any] = {}
+    composition: dict[str, Any] = {}
+
+    def first_stage(self, domain: Domain, *, paper: bool = False) -> FirstStage:
+        """The program for a domain. Raises DeclarationError."""
+        settings = {**self.settings, **(self.paper if paper else {})}
+        return build(self.program, settings, domain)
+
+
+def build(program: str, settings: dict[str, Any], domain: Domain) -> FirstStage:
+    """A first stage whose ridge is given per squared norm of what it multiplies. Raises DeclarationError."""
+    chosen = dict(settings)
+    if isinstance(chosen.get("kernel"), dict):
+        ((kind, inner),) = chosen["kernel"].items()
+        chosen["kernel"] = KERNELS[kind](**inner)
+    if "ridge" in chosen:
+        chosen["ridge"] *= _unit(program, chosen, domain)
+    return registry.build(registry.first_stages(), program, **chosen).resolve(domain)
+
+
+def _unit(program: str, settings: dict[str, Any], domain: Domain) -> float:
+    if program.startswith("ipw"):
+        return domain.covariate_bound**2
+    if program == "entropy_balancing" and settings.get("scaling") != "paper":
+        return 2 * domain.features_bound**2  # the constant function is as large as the covariates
+    return 1.0
+
+
+class Tuning(BaseModel):
+    """How settings are chosen on an independent simulated dataset.
+
+    Every candidate is fitted on ``bootstraps`` resamples with every budget and judged by its out-of-bag
+    accuracy against the optimal rule, averaged over budgets; for the line without privacy, by one fit without
+    noise. ``candidates`` lists, by scheme, settings that replace the declared ones; ``constants`` public
+    constants that do, which are tried first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bootstraps: int = Field(ge=1)
+    candidates: dict[str, list[dict[str, Any]]]
+    constants: list[dict[str, Any]] = []
+
+
+class StudyDesign(Design):
+    """What studies of rules share. ``draws`` of the noise are averaged within a replicate."""
+
+    replicates: int = Field(ge=1)
+    draws: int = Field(ge=1)
+    epsilons: list[float]
+    noises: list[str]
+    families: list[str]
+    constants: Constants
+    schemes: dict[str, Scheme]
+    tuning: Tuning | None = None
+
+    def chosen(self, choice: dict[str, Any], name: str) -> tuple[Scheme, Constants]:
+        """A scheme and the constants with what tuning chose for them."""
+        scheme = self.schemes[name]
+        settings = {**scheme.settings, **choice["settings"]}
+        constants = self.constants.model_copy(update=choice["constants"])
+        return scheme.model_copy(update={"settings": settings}), constants

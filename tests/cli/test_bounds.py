@@ -1,0 +1,180 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Domain, PrivateTwoStageERM, registry, stability
+from dp2erm_cvx.compare.bound_curves import against_n, against_ridge, growth
+from dp2erm_cvx.compare.bounds import PRINTED, SHARP, STATED, UNIVERSAL, USABLE, statements
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.stability import paper_ipw_logistic
+from dp2erm_cvx.universe import Universe
+from tests.command_line import run
+
+IPW = ["bounds", "--program", "ipw_logistic", "--ridge", "0.1", "--radius", "1", "--covariate-bound", "1"]
+SCALED = ["bounds", "--program", "entropy_balancing", "--set", "scaling=paper", "--arm-mass", "proportional"]
+SCALED += ["--ridge", "1", "--radius", "1", "--covariate-bound", "1", "--arm-floor", "100"]
+
+
+def table(*words):
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return {row["family"]: row for row in json.loads(result.stdout)}
+
+
+def test_reference_values_of_the_three_families():
+    rows = table(*IPW, "--n", "400")
+    assert rows[PRINTED]["V"] == pytest.approx(2289, rel=1e-3)
+    assert rows[UNIVERSAL]["V"] == pytest.approx(805, rel=1e-3)
+    assert rows[USABLE]["V"] == pytest.approx(rows[UNIVERSAL]["V"])
+    assert rows[SHARP]["V"] == pytest.approx(8.7, rel=5e-3)
+    assert rows[SHARP]["ratio"] == 1.0
+    assert rows[PRINTED]["ratio"] == pytest.approx(rows[PRINTED]["V"] / rows[SHARP]["V"])
+    assert rows[PRINTED]["W2"] == paper_ipw_logistic(400, 1.0, 0.1, 1.0, usable=False).W2
+    text = run(*IPW, "--n", "400", env={"COLUMNS": "80"}).stdout
+    for figure in ("2,289", "805.4", "8.68"):
+        assert figure in text
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+
+
+def test_noise_follows_the_formulas_of_each_family():
+    rows = table(*IPW, "--n", "400", "--epsilon", "2")
+    # unit gradient radius and Hessian trace: 1/beta = 2 W1/epsilon and gamma = 2 W2/(n epsilon)
+    assert rows[PRINTED]["scale"] == pytest.approx(rows[PRINTED]["W1"])
+    assert rows[PRINTED]["gamma"] == pytest.approx(rows[PRINTED]["W2"] / 400)
+    assert rows[SHARP]["scale"] > rows[SHARP]["V"] / 2
+    gaussian = table(*IPW, "--n", "400", "--epsilon", "2", "--delta", "1e-6")
+    assert gaussian[SHARP]["scale"] > rows[SHARP]["scale"]
+
+
+def test_noise_of_a_named_second_stage_is_that_of_the_estimator():
+    words = ["--second-stage", "arm_means", "--outcome-bound", "3", "--n", "500"]
+    domain = Domain(1.0, 3.0)
+    first = registry.build(registry.first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
+    plan = PrivateTwoStageERM(domain, Budget(1.0), first, "arm_means").plan(500, 1)
+    row = table(*IPW, *words)[SHARP]
+    # the estimator counts the error of its arithmetic on top, half a percent of epsilon
+    assert row["scale"] == pytest.approx(plan.theta.calibration.scale, rel=1e-2)
+    assert row["gamma"] == pytest.approx(plan.theta.calibration.gamma, rel=1e-2)
+    assert row["scale"] < plan.theta.calibration.scale
+
+
+def test_a_private_propensity_leaves_the_rest_of_the_budget():
+    words = ["bounds", "--covariate-bound", "1", "--program", "ipw_private", "--set"]
+    half, most = (table(*words, f"share={share}")[SHARP]["scale"] for share in (0.5, 0.1))
+    assert half / most == pytest.approx(0.9 / 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "family", "reason"),
+    [
+        ([*IPW, "--trim", "4"], USABLE, "untrimmed"),
+        (["bounds", "--program", "mmd", "--covariate-bound", "1", "--arm-floor", "50"], USABLE, "0.7205"),
+        (["bounds", "--program", "mmd", "--covariate-bound", "1"], SHARP, "arm_floor"),
+        (
+            ["bounds", "--program", "mmd", "--covariate-bound", "1", "--arm-floor", "50", "--set", "cap=1.1"],
+            SHARP,
+            "weight_cap",
+        ),
+        (["bounds", "--program", "entropy_balancing_hard", "--covariate-bound", "1"], UNIVERSAL, "no stab"),
+    ],
+)
+def test_refusals_come_with_their_reason(words, family, reason):
+    row = table(*words)[family]
+    assert row["V"] is None
+    assert reason in row["refusal"]
+    assert reason in " ".join(run(*words).stdout.split())
+
+
+def test_a_weight_cap_alone_still_has_the_universal_figure():
+    words = ["bounds", "--program", "mmd", "--covariate-bound", "1", "--set", "cap=5"]
+    assert table(*words)[UNIVERSAL]["V"] == stability.universal_corollary(400, 5.0).V
+
+
+def test_the_closed_form_is_beside_its_refinement():
+    rows = table(*SCALED)
+    assert rows[SHARP]["V"] <= rows[STATED]["V"] < rows[USABLE]["V"]
+    assert "Theorem 4'" in rows[STATED]["theorem"]
+
+
+@pytest.mark.parametrize("name", sorted(registry.first_stages()))
+def test_every_program_has_a_table(name):
+    settings = {"coefficient": (0.3, 0.2)} if name == "ipw_known" else {}
+    program = registry.build(registry.first_stages(), name, **settings)
+    found = dict(statements(program, Universe(Domain(1.0, 1.0, arm_floor=50), 300, 2)))
+    assert {SHARP, USABLE, UNIVERSAL} <= set(found)
+    if name in ("entropy_balancing_hard", "stable_balancing_hard"):
+        assert all(isinstance(bound, str) for bound in found.values())
+    else:
+        assert found[SHARP].V <= found[UNIVERSAL].V
+
+
+def test_v_is_bounded_in_n_where_the_printed_bounds_grow_like_its_root():
+    for curve in growth(points=5):
+        slope = np.log(curve.V[-1] / curve.V[-2]) / np.log(curve.x[-1] / curve.x[-2])
+        if curve.family == SHARP:
+            assert curve.V.max() < 1.1 * curve.V.min()
+        else:
+            assert curve.family == PRINTED
+            assert slope == pytest.approx(0.5, abs=0.01)
+
+
+def test_curves_agree_with_the_bounds():
+    program = registry.build(registry.first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
+    domain = Domain(1.0, 1.0)
+    by_family = {curve.family: curve for curve in against_n(program, Universe(domain, 400, 2), points=3)}
+    assert by_family[SHARP].V[1] == stability.ipw_logistic(10_000, 1.0, 0.1, radius=1.0).V
+    assert by_family[USABLE].V[0] == pytest.approx(min(by_family[PRINTED].V[0], by_family[UNIVERSAL].V[0]))
+    (ridged,) = (
+        one for one in against_ridge(program, Universe(domain, 400, 2), points=3) if one.family == SHARP
+    )
+    assert ridged.x[1] == pytest.approx(0.1)
+    assert np.all(np.diff(ridged.V) < 0)
+    assert against_ridge(registry.build(registry.first_stages(), "uniform"), Universe(domain, 400, 2)) == []
+
+
+@pytest.mark.parametrize("name", ["one.png", "one.svg"])
+def test_plots_are_written(tmp_path, name):
+    path = tmp_path / name
+    result = run(*IPW, "--plot", path)
+    assert result.exit_code == 0, result.output
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+
+
+def test_the_same_command_draws_the_same_picture(tmp_path):
+    drawn = []
+    for name in ("a.svg", "b.svg"):
+        result = run("bounds", "--plot", tmp_path / name)
+        assert result.exit_code == 0, result.output
+        drawn.append((tmp_path / name).read_bytes())
+    assert drawn[0] == drawn[1]
+    assert result.stdout.count("n^0.50") == 3
+    assert result.stdout.count("n^0.00") == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["bounds"], "--program"),
+        (["bounds", "--plot", "no/where.png"], "no/where.png"),
+        (["bounds", "--program", "nope", "--covariate-bound", "1"], "nope"),
+        (["bounds", "--program", "uniform"], "covariate_bound"),
+        ([*IPW, "--n", "1"], "--n"),
+        ([*IPW, "--n", "4.5"], "whole"),
+        ([*IPW, "--n", "x"], "--n"),
+        ([*IPW, "--epsilon", "0"], "epsilon"),
+        ([*IPW, "--second-stage", "arm_means"], "outcome_bound"),
+        ([*IPW, "--second-stage", "itr", "--outcome-bound", "1"], "--n-features"),
+        ([*IPW, "--second-stage", "itr", "--outcome-bound", "1", "--n-features", "0"], "--n-features"),
+        ([*IPW, "--set", "nope=1"], "nope"),
+        ([*IPW, "--plot", "one.xyz"], "one.xyz"),
+    ],
+)
+def test_bad_input_is_one_line(words, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert told in result.stderr
+    assert not list(Path().iterdir())

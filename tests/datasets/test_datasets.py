@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import csv
+import hashlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import integrate, stats
+from sklearn.linear_model import LogisticRegression
+
+import dp2erm_cvx.datasets
+from dp2erm_cvx.datasets import NHEFS_RANGES, SCENARIOS, load_nhefs, nhefs_domain, simulate
+from dp2erm_cvx.errors import DeclarationError
+
+FOLDER = Path(dp2erm_cvx.datasets.__file__).parent
+PAGE = Path(__file__).parents[2] / "docs" / "nhefs.md"
+COVARIATE = stats.truncnorm(-1, 1)
+SIZE = 200_000
+
+
+def weighted_effect(X: NDArray[np.float64], a: NDArray[np.int64], y: NDArray[np.float64]) -> float:
+    """Hajek estimate by an unregularized logistic propensity with squares of the measured columns."""
+    measured = X[:, [1, 4, 5, 8, 9]]
+    design = np.column_stack([X, measured**2])
+    fit = LogisticRegression(C=np.inf, tol=1e-8, max_iter=2000).fit(design, a)
+    propensity = fit.predict_proba(design)[:, 1]
+    treated, control = a / propensity, (1 - a) / (1 - propensity)
+    return float(treated @ y / treated.sum() - control @ y / control.sum())
+
+
+def test_nhefs_is_the_file_that_was_checked() -> None:
+    content = (FOLDER / "nhefs.csv").read_bytes()
+    assert (
+        hashlib.sha256(content).hexdigest()
+        == "500eda1d2ca72c9464646d2ecee595638b9a881f0875d462470841275597aaf5"
+    )
+    data = load_nhefs()
+    assert (data.n_samples, int(data.a.sum()), data.X.shape[1]) == (1566, 403, 10)
+    assert data.columns == tuple(NHEFS_RANGES)
+    assert (data.treatment, data.outcome) == ("qsmk", "wt82_71")
+
+
+def test_nhefs_is_what_causaldata_holds() -> None:
+    causaldata = pytest.importorskip("causaldata")
+    source = causaldata.nhefs_complete.load_pandas().data
+    with open(FOLDER / "nhefs.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    np.testing.assert_array_equal(np.array(rows, dtype=float), source[header].astype(float))
+
+
+def test_nhefs_gives_the_textbook_numbers() -> None:
+    data = load_nhefs()
+    naive = data.y[data.a == 1].mean() - data.y[data.a == 0].mean()
+    assert naive == pytest.approx(2.54, abs=0.005)
+    unclipped = nhefs_domain(covariate_bound=100.0).features(data.X)
+    clipped = nhefs_domain().features(data.X)
+    effect = weighted_effect(unclipped, data.a, data.y)
+    assert effect == pytest.approx(3.4, abs=0.1)
+    assert weighted_effect(clipped, data.a, data.y) == pytest.approx(effect, abs=0.02)
+
+
+def test_the_page_tells_what_the_domain_does() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for name, known in NHEFS_RANGES.items():
+        assert f"| `{name}` | {known.low:g} | {known.high:g} | {known.unit} | {known.reason} |" in text
+    domain = nhefs_domain()
+    assert f"| `covariate_bound` $M$ | {domain.covariate_bound:g} |" in text
+    assert f"| `outcome_center` $c$ | {domain.outcome_center:g} kg |" in text
+    assert f"| `outcome_bound` $M'$ | {domain.outcome_bound:g} kg |" in text
+    data = load_nhefs()
+    norms = np.linalg.norm(nhefs_domain(covariate_bound=100.0).features(data.X), axis=1)
+    share = re.search(r"(\d+) % of the records are clipped at \$M = 2\.5\$, none\nat \$3\$", text)
+    assert share is not None
+    assert int(share[1]) == round(100 * np.mean(norms > 2.5))
+    assert norms.max() < 3
+
+
+def test_nhefs_domain_is_declared_not_fitted() -> None:
+    domain = nhefs_domain(treatment_cost=3.0, intercept=1.0, covariate_bound=2.0)
+    assert (domain.treatment_cost, domain.intercept, domain.covariate_bound) == (3.0, 1.0, 2.0)
+    assert domain.columns == load_nhefs().columns
+    with pytest.raises(DeclarationError, match="covariate_bound"):
+        nhefs_domain(covariate_bound=-1)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_covariates_treatments_and_noise_have_their_moments(scenario: str) -> None:
+    drawn = simulate(scenario, SIZE, rng=7)
+    X, a, y = drawn.dataset.X, drawn.dataset.a, drawn.dataset.y
+    assert X.shape == (SIZE, 10)
+    assert np.abs(X).max() <= 1.0
+    np.testing.assert_allclose(X.mean(axis=0), 0.0, atol=5 * COVARIATE.std() / SIZE**0.5)
+    np.testing.assert_allclose(X.var(axis=0), COVARIATE.var(), rtol=0.02)
+    np.testing.assert_allclose(np.corrcoef(X.T) - np.eye(10), 0.0, atol=0.012)
+    assert stats.kstest(X[:, 3], COVARIATE.cdf).pvalue > 1e-3
+
+    np.testing.assert_allclose(
+        np.log(drawn.propensity / (1 - drawn.propensity)), 0.3 * X[:, 0] - 0.5 * X[:, 1] + 0.05
+    )
+    surprise = (a - drawn.propensity) / np.sqrt(drawn.propensity * (1 - drawn.propensity))
+    assert abs(surprise.mean()) < 5 / SIZE**0.5
+    assert abs((surprise * X[:, 1]).mean()) < 5 / SIZE**0.5
+
+    noise = y - drawn.main_effect - (a - 0.5) * drawn.contrast
+    variance = drawn.scenario.variance(X, a)
+    assert stats.kstest(noise / np.sqrt(variance), stats.norm.cdf).pvalue > 1e-3
+
+
+def test_scenarios_at_a_point_worked_by_hand() -> None:
+    X = np.array([[0.6, -0.2, 0.4, -0.6, 0.5, 0, 0, 0, 0, 0], [-0.6, 0.5, -1.0, 0.2, 0, 0, 0, 0, 0, 0]])
+    both = np.array([1, 0])
+    linear, tree, nonlinear = (SCENARIOS[name] for name in ("linear", "tree", "nonlinear"))
+    # sums over five columns of x and of x^2: 0.7 and 1.17; -0.9 and 1.65
+    total = np.array([0.7 + (2 * 1.17 - 5) * 2 / 3, -0.9 + (2 * 1.65 - 5) * 2 / 3])
+    np.testing.assert_allclose(linear.main_effect(X), -0.1 * total)
+    np.testing.assert_allclose(tree.main_effect(X), -3 * total)
+    np.testing.assert_allclose(linear.contrast(X), [4.8 + 1.6 + 1.6 - 4.8, -4.8 - 4 - 4 + 1.6])
+    np.testing.assert_allclose(tree.contrast(X), [6 + 1, 5 + 1])
+    np.testing.assert_allclose(nonlinear.contrast(X), [-0.5 + 1.2 + 0.36 + 0.625, -0.5 - 0.4 + 0.04])
+    np.testing.assert_allclose(
+        nonlinear.main_effect(X),
+        [
+            2 + 1.8 - 0.4 - 1.8 - 0.9 - 0.375 - 0.24 + 2 * np.exp(0.12) + np.sin(0.4),
+            2 - 1.8 + 1.0 + 0.6 - 0.1 - 0.6 + 2 * np.exp(0.3) - np.sin(1.0),
+        ],
+    )
+    np.testing.assert_allclose(nonlinear.variance(X, both), [0.25 + 0.4, 0.25 + 1.0 + 0.2])
+    np.testing.assert_allclose(nonlinear.variance(X, 1 - both), [0.25, 0.25 + 1.0])
+
+
+def test_optimal_shares_are_the_known_ones() -> None:
+    left = COVARIATE.cdf(-0.5)
+
+    def treated(x4: float) -> float:
+        least = np.clip((0.5 + 2 * x4 - x4**2) / 2.5, 0.0, 1.0)  # treat where x5^2 is above it
+        return float(COVARIATE.pdf(x4) * 2 * COVARIATE.cdf(-np.sqrt(least)))
+
+    nonlinear = integrate.quad(treated, -1, 1, limit=200)[0]
+    known = {"linear": 0.5, "tree": left + left * (1 - left), "nonlinear": nonlinear}
+    for scenario, share in known.items():
+        drawn = simulate(scenario, SIZE, rng=3)
+        assert drawn.optimal_rule.mean() == pytest.approx(share, abs=0.006)
+        assert drawn.accuracy(np.zeros(SIZE)) == pytest.approx(1 - share, abs=0.006)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_rule_is_better_than_the_optimal_one(scenario: str) -> None:
+    drawn = simulate(scenario, 2_000, rng=0)
+    best = drawn.value(drawn.optimal_rule)
+    assert drawn.accuracy(drawn.optimal_rule) == 1.0
+    rng = np.random.default_rng(1)
+    for rule in (np.zeros(2_000), np.ones(2_000), rng.integers(0, 2, 2_000), 1 - drawn.optimal_rule):
+        assert drawn.value(rule) < best
+    gap = drawn.value(np.ones(2_000)) - drawn.value(np.zeros(2_000))
+    assert gap == pytest.approx(drawn.contrast.mean())
+
+
+def test_seeds_and_generators() -> None:
+    first, again = simulate("tree", 50, rng=5), simulate("tree", 50, rng=np.random.default_rng(5))
+    np.testing.assert_array_equal(first.dataset.y, again.dataset.y)
+    assert not np.array_equal(first.dataset.y, simulate("tree", 50, rng=6).dataset.y)
+
+
+def test_bad_simulations() -> None:
+    with pytest.raises(DeclarationError, match="scenario = 'cubic': must be one of linear, tree, nonlinear"):
+        simulate("cubic", 10, rng=0)
+    for wrong in (1, 2.5, True, "ten"):
+        with pytest.raises(DeclarationError, match="n_samples = "):
+            simulate("linear", wrong, rng=0)  # type: ignore[arg-type]

@@ -1,0 +1,363 @@
+"""The estimator end to end: what a release holds, what it must not hold, and what it refuses."""
+
+import dataclasses
+import doctest
+import json
+import logging
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, Release, TwoStageERM
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.mmd import MMD
+from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.program import BalanceFunctions, Box, Composite, L2Ball, Records, UserRegularizer, WholeSpace
+from dp2erm_cvx.release import Standing, json_schema
+from dp2erm_cvx.solve import Newton
+
+DOMAIN = Domain(
+    covariate_bound=2.0,
+    outcome_bound=3.0,
+    outcome_center=0.5,
+    ranges={"u": (0, 10), "v": (-1, 1)},
+    intercept=1.0,
+)
+
+
+def data(n: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(0, 10, n), rng.uniform(-1, 1, n)])
+    a = (rng.uniform(size=n) < 1 / (1 + np.exp(-X[:, 1]))).astype(int)
+    return X, a, 0.5 + (2 * a - 1) * X[:, 1] + 0.1 * rng.normal(size=n)
+
+
+def fitted(**changes: object) -> PrivateTwoStageERM:
+    settings: dict = {"first_stage": IPWLogistic(ridge=0.5), "second_stage": "itr", "seed": 1, **changes}
+    return PrivateTwoStageERM(DOMAIN, Budget(2.0), **settings).fit(*data())
+
+
+def test_an_unseeded_release_is_private_and_random() -> None:
+    first, second = fitted(seed=None).release_, fitted(seed=None).release_
+    assert first.private
+    assert first.guarantee.standing is Standing.PRIVATE
+    assert first.theta != second.theta
+    assert (first.guarantee.epsilon, first.guarantee.delta) == (2.0, 0.0)
+    assert first.guarantee.relation is Neighboring.REPLACE_ONE
+    assert any("arithmetic is counted" in text for text in first.guarantee.assumptions)
+    assert not any("exact arithmetic" in text for text in first.guarantee.assumptions)
+    assert first.parameters == ("intercept", "u", "v")
+
+
+def test_a_seeded_release_says_that_it_is_not_private() -> None:
+    release = fitted().release_
+    assert release.theta == fitted().release_.theta
+    assert not release.private
+    assert json.loads(release.to_json())["private"] is False
+
+
+def test_an_uncertified_solve_makes_the_guarantee_conditional() -> None:
+    release = fitted(seed=None, solver=Newton(max_iterations=1)).release_
+    assert release.guarantee.standing is Standing.CONDITIONAL
+    assert not release.private
+
+
+def test_the_release_survives_json_and_fits_its_schema() -> None:
+    release = fitted().release_
+    assert Release.from_json(release.to_json()) == release
+    assert set(json_schema()["required"]) <= set(json.loads(release.to_json()))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda plain: plain.pop("theta"), "theta"),
+        (lambda plain: plain.update(theta=["x"]), "theta"),
+        (lambda plain: plain.update(weights=[1.0]), "weights"),
+        (lambda plain: plain.update(private=True), "private"),
+        (lambda plain: plain.update(schema_version=99), "schema_version"),
+        (lambda plain: plain["guarantee"].update(epsilon=math.nan), "NaN"),
+    ],
+)
+def test_a_release_that_was_tampered_with_is_refused(change, complaint) -> None:
+    plain = json.loads(fitted().release_.to_json())
+    change(plain)
+    with pytest.raises(DeclarationError, match=complaint):
+        Release.from_json(json.dumps(plain))
+    with pytest.raises(DeclarationError, match="release JSON"):
+        Release.from_json("not json")
+
+
+def test_nothing_private_leaves_through_json_repr_pickle_or_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        model = fitted()
+    workings = model.private_workings_
+    published = model.release_.to_json() + repr(model) + repr(model.release_) + repr(workings) + caplog.text
+    private = [
+        *workings.weights.value,
+        *workings.weights.point,
+        *workings.noise,
+        *workings.theta.certificate.__dict__.values(),
+    ]
+    for value in private:
+        if isinstance(value, float) and value not in (0.0, 1.0):
+            assert repr(float(value)) not in published
+            assert f"{value:.6g}" not in published
+    again = pickle.loads(pickle.dumps(model))
+    assert again.release_ == model.release_
+    assert not hasattr(again, "private_workings_")
+    np.testing.assert_array_equal(again.predict(data()[0]), model.predict(data()[0]))
+
+
+def test_scikit_learn_conventions() -> None:
+    model = PrivateTwoStageERM(DOMAIN, Budget(1.0), Uniform(), "arm_means", noise="gamma", seed=3)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    copy.set_params(split=0.5)
+    assert copy.fit(*data()) is copy
+    assert copy.release_.mechanism.split == 0.5
+
+
+def test_predict_scales_and_clips_as_the_fit_does() -> None:
+    model = fitted()
+    X = np.array([[5.0, 0.3], [1e9, 0.0], [-3.0, 8.0]])
+    np.testing.assert_allclose(model.predict_effect(X), DOMAIN.features(X) @ model.theta_)
+    np.testing.assert_array_equal(model.predict(X), (model.predict_effect(X) > 0).astype(int))
+    with pytest.raises(DataError, match="row 1, column 'v'"):
+        model.predict([[1.0, math.nan]])
+    with pytest.raises(DataError, match="shape"):
+        model.predict([[1.0]])
+
+
+def test_plenty_of_budget_recovers_the_non_private_fit() -> None:
+    # epsilon so large that noise and gamma vanish: the private path must then agree with the plain one
+    private = PrivateTwoStageERM(DOMAIN, Budget(1e5), IPWLogistic(ridge=0.5), "arm_means", seed=0).fit(
+        *data()
+    )
+    plain = TwoStageERM(DOMAIN, IPWLogistic(ridge=0.5), "arm_means").fit(*data())
+    np.testing.assert_allclose(private.theta_, plain.theta_, atol=2e-3)
+
+
+def test_defaults_that_depend_on_the_domain_are_stated_in_the_release() -> None:
+    release = PrivateTwoStageERM(DOMAIN, Budget(1.0), seed=0).fit(*data()).release_
+    assert release.first_stage["settings"]["ridge"] == pytest.approx(2 * DOMAIN.features_bound**2)
+    assert release.first_stage["settings"]["constant"] == pytest.approx(DOMAIN.features_bound)
+    assert release.second_stage["settings"]["theta_set"] == {"L1Ball": {"radius": 1.5}}
+
+
+def test_less_noise_with_more_budget_and_gaussian_needs_delta() -> None:
+    def scale(budget: Budget, noise: str) -> float:
+        model = PrivateTwoStageERM(DOMAIN, budget, Uniform(), "arm_means", noise=noise)
+        return model.plan(100, 2).theta.calibration.scale
+
+    assert scale(Budget(1.0), "gamma") > scale(Budget(2.0), "gamma")
+    assert scale(Budget(1.0, 1e-6), "gaussian") > scale(Budget(1.0, 1e-3), "gaussian")
+    with pytest.raises(CalibrationError, match="delta"):
+        scale(Budget(1.0), "gaussian")
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    n=st.integers(2, 12),
+    arms=st.integers(0, 3),
+    scale=st.sampled_from([0.0, 1e-300, 1.0, 1e6, 1e300]),
+    first=st.sampled_from([EntropyBalancing(ridge=0.5), IPWLogistic(ridge=0.1, trim=5.0), Uniform()]),
+    second=st.sampled_from([TreatmentRule(), ArmMeans(), "plug_in_ate"]),
+)
+def test_no_private_dataset_makes_a_fit_refuse(n, arms, scale, first, second) -> None:
+    """Empty arms, two records, constant or huge columns: clipped, solved, certified, released."""
+    rng = np.random.default_rng(n)
+    X = scale * rng.normal(size=(n, 2))
+    a = np.full(n, arms % 2) if arms < 2 else rng.integers(0, 2, n)
+    release = (
+        PrivateTwoStageERM(DOMAIN, Budget(1.0), first, second).fit(X, a, scale * rng.normal(size=n)).release_
+    )
+    assert release.private
+    assert np.all(np.isfinite(release.theta))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "complaint"),
+    [
+        ({"first_stage": "nonsense"}, ProgramError, "choose one of"),
+        ({"second_stage": "uniform"}, ProgramError, "choose one of"),
+        ({"first_stage": IPWLogistic(ridge=0.0)}, CalibrationError, "ridge"),
+        ({"first_stage": EntropyBalancingHard()}, CalibrationError, "hard"),
+        ({"first_stage": EntropyBalancing(scaling="paper")}, CalibrationError, "scaling"),
+        ({"second_stage": TreatmentRule(theta_set=WholeSpace())}, CalibrationError, "unbounded"),
+        ({"noise": "laplace"}, DeclarationError, "noise"),
+        ({"split": 1.5}, DeclarationError, "split"),
+        ({"second_stage": TreatmentRule(features=("w",))}, DeclarationError, "features"),
+        ({"second_stage": TreatmentRule(features=("u", 0))}, DeclarationError, "twice"),
+    ],
+)
+def test_public_mistakes_are_refused_with_a_reason(changes, error, complaint) -> None:
+    with pytest.raises(error, match=complaint):
+        fitted(**changes)
+
+
+def test_columns_must_be_those_of_the_domain() -> None:
+    import pandas as pd
+
+    X, a, y = data()
+    with pytest.raises(DeclarationError, match="columns"):
+        PrivateTwoStageERM(DOMAIN, Budget(1.0)).fit(pd.DataFrame(X, columns=["v", "u"]), a, y)
+
+
+def test_a_user_regularizer_is_released_on_its_duality_gap() -> None:
+    import cvxpy as cp
+
+    second = TreatmentRule(
+        theta_set=L2Ball(1.0), regularizer=UserRegularizer(lambda theta: 0.1 * cp.norm(theta, 1))
+    )
+    model = fitted(second_stage=second, solver="clarabel", seed=None)
+    assert model.private_workings_.theta.certificate.basis == "duality gap"
+    assert model.private_workings_.theta.certified
+    assert model.release_.guarantee.standing is Standing.CONDITIONAL
+    assert any("duality gap" in assumption for assumption in model.release_.guarantee.assumptions)
+
+
+def test_the_box_of_arm_means_holds_the_release() -> None:
+    model = fitted(second_stage=ArmMeans(theta_set=Box(0.25)))
+    assert np.all(np.abs(model.theta_) <= 0.25)
+
+
+def test_the_error_of_computed_weights_is_counted_in_the_stability_bound() -> None:
+    plan = PrivateTwoStageERM(DOMAIN, Budget(1.0), Uniform(), "arm_means", tolerance=1e-7).plan(1000, 2)
+    assert plan.bound.V == 2.0 + 2 * 1e-7 * 1000
+    with pytest.raises(DeclarationError, match="tolerance"):
+        fitted(tolerance=1e-3)
+
+
+def test_a_data_frame_is_predicted_by_column_name() -> None:
+    import pandas as pd
+
+    X = data()[0]
+    model = fitted()
+    frame = pd.DataFrame(X, columns=["u", "v"])
+    np.testing.assert_array_equal(model.predict_effect(frame[["v", "u"]]), model.predict_effect(X))
+    with pytest.raises(DataError, match="'v'"):
+        model.predict(frame[["u"]])
+    with pytest.raises(DataError, match="column 'u'"):
+        model.predict(frame.astype(object).replace(frame.iloc[0, 0], "text"))
+
+
+def test_data_outside_the_declared_universe_are_refused_to_the_data_holder() -> None:
+    X, a, y = data()
+    floor = Domain(2.0, 3.0, arm_floor=60)
+    with pytest.raises(DataError, match="arm_floor"):
+        PrivateTwoStageERM(floor, Budget(1.0), second_stage="arm_means").fit(X, a, y)
+
+
+def test_an_empty_arm_is_released_whatever_the_noise() -> None:
+    # the mean of the empty arm is decided by noise and gamma alone, often at the edge of its box
+    y = np.random.default_rng(0).uniform(-1, 1, 4000)
+    for budget in (1.0, 50.0, 1000.0):
+        model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(budget), "uniform", "arm_means")
+        for _ in range(5):
+            assert model.fit(np.zeros((4000, 1)), np.zeros(4000, dtype=int), y).release_.private
+
+
+class Careless(Uniform):
+    """A program of someone else, which claims too much."""
+
+    name = "careless"
+
+    def bound(self, universe) -> StabilityBound:
+        return dataclasses.replace(super().bound(universe), V=1e-3)
+
+
+class Unnormalized(Uniform):
+    """A program of someone else, whose weights do not sum to n."""
+
+    name = "unnormalized"
+
+    def model(self, records: Records) -> Composite:
+        model = super().model(records)
+        model.output = lambda v: np.full(records.n_samples, 2.0)
+        return model
+
+
+def test_what_another_program_claims_is_checked_or_stated() -> None:
+    with pytest.raises(CalibrationError, match="at least 2"):
+        fitted(first_stage=Careless())
+    release = fitted(first_stage=Unnormalized(), seed=None).release_
+    assert release.guarantee.standing is Standing.CONDITIONAL
+    assert any("Unnormalized" in assumption for assumption in release.guarantee.assumptions)
+
+
+class Wide(L2Ball):
+    """A ball that understates its size."""
+
+    def norm_bound(self, dimension: int) -> float:
+        return 1e-6
+
+
+def test_a_declared_range_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        DOMAIN.ranges["u"] = (5, 6)
+    assert hash(DOMAIN) == hash(pickle.loads(pickle.dumps(DOMAIN)))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: TreatmentRule(theta_set=Wide(3.0)),
+        lambda: TreatmentRule(theta_set="l1"),
+        lambda: TreatmentRule(regularizer="l1"),
+        lambda: TreatmentRule(features=5),
+        lambda: EntropyBalancing(balance=lambda X: X / X.std(axis=0)),
+        lambda: MMD(kernel="gaussian"),
+        lambda: Newton("many"),
+        lambda: fitted(seed=1.5),
+    ],
+)
+def test_settings_of_another_type_are_refused(build) -> None:
+    with pytest.raises(DeclarationError):
+        build()
+
+
+def test_balance_functions_see_a_copy_of_one_record() -> None:
+    def greedy(row: np.ndarray) -> np.ndarray:
+        row *= 50.0
+        return row
+
+    seen: list[float] = []
+
+    def curious(row: np.ndarray) -> np.ndarray:
+        seen.append(row[0])
+        return np.array([row[0] - np.mean(seen)])
+
+    X, a, y = data()
+    records = DOMAIN.records(X, a, y)
+    before = records.X.copy()
+    BalanceFunctions(greedy, 1.0)(records.covariates)
+    np.testing.assert_array_equal(records.X, before)
+    with pytest.raises(ValueError, match="read-only"):
+        records.X[0, 0] = 50.0
+    with pytest.raises(DataError, match="that record alone"):
+        BalanceFunctions(curious, 1.0)(records.covariates)
+    # a record that the function fails on gets zeros, not an error
+    values = BalanceFunctions(lambda row: np.array([1.0 / row[0] if row[0] else 0.5 / row[0] ** 0]), 9.0)
+    assert np.all(np.isfinite(values(records.covariates)))
+    halves = BalanceFunctions(lambda row: row if row[0] < 0 else row[:1] if row[0] else row, 9.0)
+    assert np.all(halves(np.array([[0.5, 0.5], [-0.5, 0.5]]))[0] == 0.0)
+
+
+def test_the_example_of_the_docstring_runs() -> None:
+    from dp2erm_cvx.estimators import private
+
+    result = doctest.testmod(private)
+    assert result.attempted > 3
+    assert result.failed == 0

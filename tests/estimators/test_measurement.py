@@ -1,0 +1,250 @@
+"""A release as a measurement of OpenDP: it composes there, and nothing unfit gets in."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, interop
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.estimators.measurement import as_opendp_measurement, group_privacy
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr_logistic import LogisticRule
+from dp2erm_cvx.program import L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.solve import ProjectedGradient
+from tests.plan.changed import unproven
+
+opendp = pytest.importorskip("opendp")
+
+from opendp import combinators, measures, metrics, mod  # noqa: E402
+
+N, K = 20, 2
+RNG = np.random.default_rng(0)
+DATA = (RNG.uniform(-0.7, 0.7, (N, K)), np.arange(N) % 2, RNG.choice([-1.0, 1.0], N))
+PURE, APPROXIMATE = Budget(0.5), Budget(0.5, 1e-4)
+
+
+@pytest.fixture(autouse=True)
+def features():
+    mod.enable_features("contrib", "honest-but-curious")
+    yield
+    mod.disable_features("contrib", "honest-but-curious")
+
+
+def model(budget=PURE, second="arm_means", domain=None, **settings):
+    settings.setdefault("noise", "gaussian" if budget.delta else "gamma")
+    return PrivateTwoStageERM(domain or Domain(1.0, 1.0), budget, "uniform", second, **settings)
+
+
+def measurement(*args, **settings):
+    return as_opendp_measurement(model(*args, **settings), N, K)
+
+
+def test_a_call_is_a_fresh_release():
+    used = model()
+    made = as_opendp_measurement(used, N, K)
+    first, second = made(DATA), made(DATA)
+    assert len(first) == len(second) == 2
+    assert all(isinstance(value, float) and math.isfinite(value) for value in first + second)
+    assert first != second
+    # nothing of the fit stays with the model
+    assert not hasattr(used, "private_workings_")
+    assert not hasattr(used, "theta_")
+
+
+def test_what_is_set_later_changes_neither_the_map_nor_the_noise():
+    used = model(Budget(0.1))
+    made = as_opendp_measurement(used, N, K)
+    used.set_params(budget=Budget(1e5))
+    expected = made.map(1)
+    assert expected <= 0.1
+    assert np.std([made(DATA) for _ in range(20)]) > 0.1
+    used.set_params(seed=1)
+    assert made(DATA) != made(DATA)
+    precise = measurement(Budget(1e5))
+    assert np.max(np.std([precise(DATA) for _ in range(5)], axis=0)) < 0.01
+
+
+def test_the_map_is_the_guarantee_of_the_plan():
+    pure, approximate = measurement(), measurement(APPROXIMATE)
+    guarantee = model().plan(N, K).guarantee
+    assert pure.map(1) == guarantee.epsilon <= 0.5
+    guarantee = model(APPROXIMATE).plan(N, K).guarantee
+    assert approximate.map(1) == (guarantee.epsilon, guarantee.delta)
+    assert 0 < guarantee.delta <= 1e-4
+    assert pure.input_metric == metrics.hamming_distance()
+    assert pure.output_measure == measures.max_divergence()
+    assert approximate.output_measure == measures.approximate(measures.max_divergence())
+
+
+def test_more_records_are_covered_by_group_privacy():
+    pure, approximate = measurement(), measurement(APPROXIMATE)
+    assert pure.map(0) == 0.0
+    assert approximate.map(0) == (0.0, 0.0)
+    assert 3 * pure.map(1) <= pure.map(3) <= 3 * pure.map(1) * (1 + 1e-15)
+    epsilon, delta = approximate.map(1)
+    chain = 0.0
+    for _ in range(3):
+        chain = math.exp(epsilon) * chain + delta
+    assert approximate.map(3)[0] >= 3 * epsilon
+    assert approximate.map(3)[1] == pytest.approx(chain, rel=1e-9)
+
+
+def test_group_privacy_that_says_nothing_is_refused():
+    with pytest.raises(CalibrationError, match="leaves no guarantee"):
+        group_privacy(Budget(1.0, 1e-3), 8)
+    with pytest.raises(CalibrationError, match="leaves no guarantee"):
+        group_privacy(Budget(1.0, 1e-3), 10_000)
+    with pytest.raises(DeclarationError):
+        group_privacy(Budget(1.0), 0)
+    assert group_privacy(Budget(2.0), 10_000).delta == 0.0
+
+
+def test_an_arm_floor_covers_one_record_only():
+    made = measurement(domain=Domain(1.0, 1.0, arm_floor=3))
+    assert made.map(1) <= 0.5
+    with pytest.raises(mod.OpenDPException, match="one replaced record"):
+        made.map(2)
+
+
+# OpenDP's own compositors
+
+
+@pytest.mark.parametrize("budget", [PURE, APPROXIMATE])
+def test_two_releases_compose_to_twice_the_loss(budget):
+    one, two = measurement(budget), measurement(budget, second="itr")
+    together = combinators.make_composition([one, two])
+    assert [len(theta) for theta in together(DATA)] == [2, K]
+    loss = together.map(1)
+    if budget.delta:
+        assert loss == pytest.approx((2 * one.map(1)[0], 2 * one.map(1)[1]), rel=1e-12)
+    else:
+        assert loss == pytest.approx(2 * one.map(1), rel=1e-12)
+        assert loss >= 2 * one.map(1)
+
+
+@pytest.mark.parametrize("budget", [PURE, APPROXIMATE])
+def test_the_adaptive_compositor_stops_at_what_was_declared(budget):
+    one = measurement(budget)
+    compositor = combinators.make_adaptive_composition(
+        one.input_domain, one.input_metric, one.output_measure, 1, [one.map(1)] * 2
+    )
+    queryable = compositor(DATA)
+    first = queryable(one)
+    # the second is chosen after the first was seen
+    second = queryable(measurement(budget, second="itr" if first[0] > 0 else "arm_means"))
+    assert len(first) == len(second) == 2
+    with pytest.raises(mod.OpenDPException):
+        queryable(one)
+    total = compositor.map(1)
+    assert total == pytest.approx(2 * np.array(one.map(1)), rel=1e-12)
+
+
+def test_a_dearer_release_is_refused_by_the_compositor():
+    one = measurement()
+    compositor = combinators.make_adaptive_composition(
+        one.input_domain, one.input_metric, one.output_measure, 1, [one.map(1)]
+    )
+    with pytest.raises(mod.OpenDPException):
+        compositor(DATA)(measurement(Budget(0.6)))
+
+
+def test_measurements_for_other_data_do_not_compose():
+    with pytest.raises(mod.OpenDPException):
+        combinators.make_composition([measurement(), as_opendp_measurement(model(), N + 1, K)])
+    floor = measurement(domain=Domain(1.0, 1.0, arm_floor=3))
+    with pytest.raises(mod.OpenDPException):
+        combinators.make_composition([measurement(), floor])
+
+
+# data outside the domain
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        DATA[:2],
+        "data",
+        (DATA[0][:-1], DATA[1][:-1], DATA[2][:-1]),
+        (DATA[0][:, :1], DATA[1], DATA[2]),
+        (DATA[0], DATA[1] + 1, DATA[2]),
+        (DATA[0], DATA[1], np.full(N, np.nan)),
+    ],
+)
+def test_data_outside_the_domain_are_refused(wrong):
+    made = measurement()
+    assert made.input_domain.member(DATA)
+    assert not made.input_domain.member(wrong)
+    with pytest.raises(mod.OpenDPException):
+        made(wrong)
+
+
+def test_a_short_arm_is_outside_the_domain():
+    made = measurement(domain=Domain(1.0, 1.0, arm_floor=11))
+    assert not made.input_domain.member(DATA)
+    with pytest.raises(mod.OpenDPException):
+        made(DATA)
+
+
+# models that are refused
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": 1}, "seeded"),
+        ({"dataset": "trial"}, "leave ledger and dataset out"),
+        ({"ledger": object()}, "leave ledger and dataset out"),
+        ({"domain": Domain(1.0, 1.0, relation="replace-one-keep-treatment")}, "any replaced record"),
+        ({"second": TreatmentRule(L2Ball(1.0), UserRegularizer(lambda theta: 0))}, "conditional"),
+        ({"solver": ProjectedGradient(max_iterations=0)}, "conditional"),
+        ({"second": LogisticRule(WholeSpace())}, "conditional"),
+    ],
+)
+def test_unfit_models_are_refused(settings, message):
+    with pytest.raises(DeclarationError, match=message):
+        measurement(**settings)
+
+
+def test_what_is_not_proven_is_refused(monkeypatch):
+    plan = model().plan(N, K)
+    found = unproven(plan)
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
+    with pytest.raises(CalibrationError, match="not proven"):
+        measurement()
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(DeclarationError, match="PrivateTwoStageERM"):
+        as_opendp_measurement("model", N, K)
+    with pytest.raises(DeclarationError):
+        as_opendp_measurement(model(), 1.5, K)
+
+
+def test_features_have_to_be_enabled_by_the_caller():
+    mod.disable_features("honest-but-curious")
+    with pytest.raises(DeclarationError, match="enable_features"):
+        measurement()
+
+
+def test_without_opendp_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(interop, "find_spec", lambda name: None)
+    with pytest.raises(DeclarationError, match=r"dp2erm-cvx\[secure\]"):
+        measurement()
+
+
+def test_a_release_that_is_conditional_warns(monkeypatch):
+    made = measurement()
+    # no solve reaches this
+    monkeypatch.setattr("dp2erm_cvx.release.Release.private", property(lambda self: False))
+    with pytest.warns(RuntimeWarning, match="this release"):
+        made(DATA)
+
+
+def test_the_page_runs(capsys):
+    text = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    exec(compile(source, "interop.md", "exec"), {})
+    assert float(capsys.readouterr().out) == pytest.approx(3.0, rel=1e-9)

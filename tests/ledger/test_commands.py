@@ -1,0 +1,121 @@
+"""``dp2erm ledger`` and ``dp2erm fit --ledger``."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx import Budget
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.privacy import RENYI_ORDERS, RenyiCurve
+from tests.command_line import FIT, run, write_files
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_files()
+    return tmp_path
+
+
+def test_commands(folder: Path) -> None:
+    declare = ["ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "1.5", "--declare-delta", "1e-6"]
+    assert run(*declare).exit_code == 0
+    charged = run(*FIT, "--ledger", "b.db", "--dataset", "trial", "--json")
+    assert charged.exit_code == 0
+    assert json.loads(charged.stdout)["private"] is True
+    assert "charged to 'trial': epsilon = 1, delta = 0" in charged.stderr
+    seeded = run(*FIT, "--ledger", "b.db", "--dataset", "trial", "--seed", "1")
+    assert "nothing is charged" in seeded.stderr
+    refused = run(*FIT, "--ledger", "b.db", "--dataset", "trial", "--output", "out.json")
+    assert refused.exit_code == 2
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("error: data set 'trial': epsilon = 1")
+    assert not Path("out.json").exists()
+    (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
+    assert account["total"] == {"epsilon": 1.5, "delta": 1e-6}
+    assert account["spent"] == {
+        "epsilon": 1.0,
+        "delta": 0.0,
+        "left_epsilon": 0.5,
+        "left_delta": 1e-6,
+        "composition": "basic",
+        "relation": "replace-one",
+    }
+    assert [one["budget"]["epsilon"] for one in account["receipts"]] == [1.0]
+    assert (account["relation"], account["composition"]) == ("replace-one", "basic")
+    shown = run("ledger", "b.db", "--dataset", "trial").stdout
+    assert "trial: 1 release, neighbors: replace-one" in shown
+    assert account["receipts"][0]["number"] in shown
+    for row in (
+        ["total", "1.5", "1e-06"],
+        ["spent", "(basic", "composition)", "1", "0"],
+        ["left", "0.5", "1e-06"],
+    ):
+        assert row in [line.split() for line in shown.splitlines()]
+
+
+def test_renyi_composition_is_shown(folder: Path) -> None:
+    declare = ["ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "3", "--declare-delta", "1e-5"]
+    assert run(*declare, "--composition", "renyi").exit_code == 0
+    book = Ledger("b.db")
+    curve = RenyiCurve(RENYI_ORDERS, tuple(order / 60 for order in RENYI_ORDERS))
+    for _ in range(2):
+        book.charge("trial", Budget(1.0, 1e-6), curve=curve)
+    book.charge("trial", Budget(0.01))
+    shown = run("ledger", "b.db", "--dataset", "trial").stdout
+    figures = book.account("trial").spent
+    assert figures.composition == "renyi"
+    rows = [line.split() for line in shown.splitlines()]
+    assert ["spent", "(renyi", "composition)", f"{figures.epsilon:.6g}", "1e-05"] in rows
+    assert ["left", f"{figures.left_epsilon:.6g}", "0"] in rows
+    assert "trial: 3 releases, neighbors: replace-one" in shown
+    assert "Renyi curves: 2 of 3 releases; pure releases need none" in shown
+    (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
+    assert (account["composition"], account["spent"]["composition"]) == ("renyi", "renyi")
+    assert [one["curve"] for one in account["receipts"]] == [True, True, False]
+    small = ["ledger", "b.db", "--dataset", "small", "--declare-epsilon", "3", "--composition", "renyi"]
+    assert "needs a total with delta > 0" in run(*small).stderr
+    assert run(*small, "--declare-delta", "1e-6").exit_code == 0
+    assert "declared: renyi; basic is in force" in run("ledger", "b.db", "--dataset", "small").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ledger", "none.db"], "no such ledger"),
+        (["ledger", "none.db", "--declare-epsilon", "1"], "needs both"),
+        (["ledger", "none.db", "--dataset", "a", "--relation", "replace-one"], "needs both"),
+        (["ledger", "none.db", "--dataset", "a", "--declare-epsilon", "nan"], "epsilon"),
+        (
+            ["ledger", "none.db", "--dataset", "a", "--declare-epsilon", "1", "--composition", "x"],
+            "composition",
+        ),
+        (["ledger", "data.csv", "--dataset", "a", "--declare-epsilon", "1"], "not a database"),
+        ([*FIT, "--ledger", "none.db"], "go together"),
+        ([*FIT, "--ledger", "none.db", "--dataset", "a"], "no such ledger"),
+        ([*FIT, "--ledger", "none.db", "--dataset", "a", "--output", "none.db"], "used by this command"),
+    ],
+)
+def test_commands_refuse_in_one_line(arguments: list[str], message: str, folder: Path) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not Path("none.db").exists()
+
+
+def test_the_commands_of_the_page_run(folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/ledger.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert [command[:2] for command in commands] == [["dp2erm", "ledger"], ["dp2erm", "fit"]] + 3 * [
+        ["dp2erm", "ledger"]
+    ]
+    for command in commands:
+        result = run(*command[1:])
+        assert result.exit_code == 0, result.output
+    (account,) = json.loads(result.stdout)
+    assert account["spent"]["left_epsilon"] == 2.0

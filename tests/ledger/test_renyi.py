@@ -1,0 +1,178 @@
+"""Composition by Renyi curves: what is proven, what it gives, and that it is never too little."""
+
+import math
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx import Budget
+from dp2erm_cvx.calibration import RenyiCalibration, SquaredLoss, calibrate_renyi
+from dp2erm_cvx.errors import DeclarationError, LedgerError
+from dp2erm_cvx.ledger import Composition, Ledger, Spent
+from dp2erm_cvx.ledger.composition import fits, spent
+from dp2erm_cvx.ledger.cost import Cost
+from dp2erm_cvx.privacy import RENYI_ORDERS, RenyiCurve
+from tests.calibration.gaussian_pairs import (
+    bound_of,
+    composed_hockey_stick,
+    hockey_stick,
+    one_dimensional_pairs,
+)
+from tests.ledger.model import optimal_delta
+
+ONE = Budget(1.0, 1e-6)
+PURE = Cost(Budget(0.1))
+
+
+@cache
+def calibrated(budget: Budget = ONE) -> RenyiCalibration:
+    return calibrate_renyi(bound_of(4.0), SquaredLoss(2, 1.0, 2.0), 2000, budget)
+
+
+def theorem_7(budget: Budget = ONE) -> Cost:
+    return Cost(budget, calibrated(budget).curve())
+
+
+def renyi(releases: list[Cost], total: Budget) -> Spent:
+    return spent(releases, total, Composition.RENYI)
+
+
+def test_two_releases_of_theorem_7_cost_less_together(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.declare("trial", Budget(2.0, 2e-6), composition="renyi")
+    ledger.declare("plain", Budget(2.0, 2e-6))
+    for name in ("trial", "plain"):
+        for _ in range(2):
+            ledger.charge(name, ONE, curve=calibrated().curve())
+    composed, basic = ledger.account("trial").spent, ledger.account("plain").spent
+    assert basic.epsilon == 2.0
+    assert (composed.composition, composed.epsilon) == (Composition.RENYI, pytest.approx(1.4047, abs=1e-4))
+    assert composed.left_epsilon == pytest.approx(2.0 - composed.epsilon)
+    with pytest.raises(LedgerError, match=r"left of epsilon = 2, delta = 2e-06 \(basic composition"):
+        ledger.charge("plain", ONE, curve=calibrated().curve())
+    ledger.charge("trial", ONE, curve=calibrated().curve())
+    # without its curve the same release would have been one of basic composition
+    with pytest.raises(LedgerError, match=r"\(renyi composition, neighbors: replace-one\)"):
+        ledger.charge("trial", ONE)
+    assert [one.curve for one in ledger.account("trial").receipts] == [calibrated().curve()] * 3
+    assert [one["curve"] for one in ledger.account("trial").to_dict()["receipts"]] == [True] * 3
+    with pytest.raises(DeclarationError, match="must be a RenyiCurve"):
+        ledger.charge("trial", ONE, curve={"orders": [2.0]})
+
+
+def test_one_release_costs_its_own_budget() -> None:
+    figures = renyi([theorem_7()], ONE)
+    assert (figures.epsilon, figures.delta, figures.composition) == (1.0, 1e-6, Composition.BASIC)
+    # at a larger delta it costs less
+    assert renyi([theorem_7()], Budget(1.0, 1e-4)).epsilon < 0.85
+
+
+@pytest.mark.parametrize("count", [2, 5, 30])
+def test_the_conversion_agrees_with_dp_accounting(count: int) -> None:
+    rdp = pytest.importorskip("dp_accounting.rdp")
+    total = Budget(40.0, 1e-6)
+    releases = [*[theorem_7()] * count, *[PURE] * count, theorem_7(Budget(2.0, 1e-7))]
+    curves = [one.curve or RenyiCurve.pure(0.1) for one in releases]
+    # below 1.01 that conversion gives up
+    orders = [order for order in RENYI_ORDERS if order > 1.01]
+    theirs, _ = rdp.compute_epsilon(orders, [sum(c.at(order) for c in curves) for order in orders], 1e-6)
+    ours = renyi(releases, total).epsilon
+    assert ours <= theirs * (1 + 1e-6)
+    assert ours == pytest.approx(theirs, rel=0.01)  # the orders that calibrated are on our grid as well
+
+
+def test_two_releases_lose_no_more_than_the_figure() -> None:
+    delta = 1 / 400
+    worst = counted_once = 0.0
+    for loss, first, second, V in one_dimensional_pairs(20):
+        n = len(first.w)
+        gamma = 100.0 * V / n
+        one = calibrate_renyi(bound_of(V), loss, n, Budget(1.0, delta), gamma=gamma)
+        cost = Cost(Budget(1.0, delta), one.curve())
+        figures = [renyi([cost] * count, Budget(9.0, delta)).epsilon for count in (1, 2)]
+        for pair in ((first, second), (second, first)):
+            assert hockey_stick(*pair, figures[0], gamma, one.scale) <= delta
+            worst = max(worst, composed_hockey_stick(*pair, figures[1], gamma, one.scale))
+            # planted: equal releases are counted once
+            counted_once = max(counted_once, composed_hockey_stick(*pair, figures[0], gamma, one.scale))
+    assert 0.0 < worst <= delta < counted_once
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.1, 100), (0.05, 400), (0.2, 100)])
+def test_pure_releases_join(epsilon: float, count: int) -> None:
+    figures = renyi([Cost(Budget(epsilon))] * count, Budget(epsilon * count, 1e-6))
+    assert figures.composition is Composition.RENYI
+    assert figures.epsilon < 0.75 * epsilon * count
+    assert optimal_delta(epsilon, count, figures.epsilon) <= 1e-6
+    assert optimal_delta(epsilon, count, 0.75 * figures.epsilon) > 1e-6
+
+
+def test_releases_without_a_curve_are_added_on_top() -> None:
+    many = [PURE] * 100
+    total = Budget(20.0, 1e-6)
+    alone = renyi(many, total).epsilon
+    other = Cost(Budget(0.5, 4e-7))
+    together = renyi([*many, other], total).epsilon
+    left = renyi(many, Budget(20.0, 6e-7)).epsilon
+    assert together == pytest.approx(left + 0.5, rel=1e-8)
+    assert together > alone + 0.5
+    # the worst of them: it fails outright with probability 4e-7, and else responds like a pure one
+    assert 4e-7 + optimal_delta(0.1, 100, together - 0.5) <= 1e-6
+    # planted: its delta is converted a second time
+    assert 4e-7 + optimal_delta(0.1, 100, renyi(many, Budget(20.0, 9.9e-7)).epsilon * 0.93) > 1e-6
+    # where nothing is left to convert, or nothing has a curve, basic composition is in force
+    used_up = [*[PURE] * 5, Cost(Budget(0.5, 1e-6))]
+    assert renyi(used_up, total).composition is Composition.BASIC
+    assert not fits([*many, Cost(Budget(0.5, 1e-6))], Budget(9.0, 1e-6), Composition.RENYI)
+    assert renyi([other, other], total) == spent([other, other], total, Composition.BASIC)
+    assert renyi([], total).epsilon == 0.0
+
+
+def test_curves_of_numerical_error_cost_more() -> None:
+    exact = theorem_7()
+    level = 0.0025
+    counted = Cost(ONE, exact.curve.shifted(level))
+    total = Budget(9.0, 1e-6)
+    added = renyi([counted] * 4, total).epsilon - renyi([exact] * 4, total).epsilon
+    assert 2 * 4 * level < added < 2 * 4 * level * 1.2
+
+
+@pytest.mark.parametrize("total", [Budget(2.0), Budget(501.0, 1e-6), Budget(2.0, 5e-324)])
+def test_where_no_figure_is_proven_basic_is_in_force(total: Budget) -> None:
+    assert renyi([theorem_7(), PURE], total).composition is Composition.BASIC
+    assert not fits([PURE] * 21, Budget(2.0, total.delta), Composition.RENYI)
+
+
+def test_useless_curves_never_raise_a_figure_above_basic() -> None:
+    useless = Cost(ONE, RenyiCurve((1.5, 2.0), (1e300, math.inf)))
+    total = Budget(9.0, 1e-5)
+    for releases in ([useless] * 3, [useless, PURE, theorem_7()]):
+        figures = renyi(releases, total)
+        assert figures == spent(releases, total, Composition.BASIC)
+
+
+def test_what_is_left_fits_and_no_more() -> None:
+    total = Budget(3.0, 1e-6)
+    releases = [theorem_7()] * 2
+    figures = renyi(releases, total)
+    assert fits([*releases, Cost(Budget(figures.left_epsilon))], total, Composition.RENYI)
+    assert not fits(releases, Budget(figures.epsilon * (1 - 1e-9), 1e-6), Composition.RENYI)
+    counts = [count for count in range(1, 12) if fits([theorem_7()] * count, total, Composition.RENYI)]
+    assert counts == [1, 2, 3, 4, 5, 6, 7]  # of three by basic composition, at a delta of 3e-6
+    assert renyi([theorem_7()] * 7, total).epsilon <= 3.0 < renyi([theorem_7()] * 8, total).epsilon
+
+
+def test_the_figure_is_above_a_conversion_in_exact_sums() -> None:
+    mpmath = pytest.importorskip("mpmath")
+    releases = [*[theorem_7()] * 3, *[PURE] * 7, Cost(Budget(0.3, 1e-7))]
+    stated = renyi(releases, Budget(9.0, 1e-6)).epsilon
+    with mpmath.workdps(50):
+        mp = mpmath.mpf
+        best = mpmath.inf
+        for order in calibrated().curve().orders:
+            bound = 3 * mp(calibrated().curve().at(order)) + 7 * min(mp("0.1"), mp(order) / 200)
+            k = mp(order) - 1
+            converted = bound + mpmath.log(k / order) - (mpmath.log(mp("9e-7")) + mpmath.log(order)) / k
+            best = min(best, converted + mp("0.3"))
+        assert best <= stated <= best * (1 + mp("1e-8"))

@@ -1,0 +1,123 @@
+"""The ledger: what it adds up, and what it refuses."""
+
+import math
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx import Budget, Neighboring
+from dp2erm_cvx.errors import DeclarationError, LedgerError
+from dp2erm_cvx.ledger import Ledger
+from tests.ledger.model import DATA, model
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    book = Ledger(tmp_path / "ledger.db")
+    book.declare("trial", Budget(1.0, 1e-6))
+    return book
+
+
+def test_charges_outlive_the_process_that_made_them(ledger: Ledger) -> None:
+    first = ledger.charge("trial", Budget(0.25, 1e-7), "a first look")
+    second = ledger.charge("trial", Budget(0.5))
+    account = Ledger(ledger.path).account("trial")
+    assert account.receipts == (first, second)
+    assert first.note == "a first look"
+    assert (account.spent.epsilon, account.spent.left_epsilon) == (0.75, 0.25)
+    assert (account.spent.delta, account.spent.left_delta) == (1e-7, 9e-7)
+
+
+def test_decimals_add_up_as_they_are_written(ledger: Ledger) -> None:
+    for _ in range(10):
+        ledger.charge("trial", Budget(0.1, 1e-7))
+    figures = ledger.account("trial").spent
+    assert (figures.epsilon, figures.left_epsilon, figures.left_delta) == (1.0, 0.0, 0.0)
+    assert figures.relation is Neighboring.REPLACE_ONE
+    with pytest.raises(LedgerError, match="does not fit"):
+        ledger.charge("trial", Budget(5e-324))
+
+
+def test_what_is_left_fits_and_no_more(ledger: Ledger) -> None:
+    ledger.charge("trial", Budget(1 / 3, 1e-7 / 3))
+    left = ledger.account("trial").spent
+    with pytest.raises(LedgerError):
+        ledger.charge("trial", Budget(math.nextafter(left.left_epsilon, 1.0)))
+    ledger.charge("trial", Budget(left.left_epsilon, left.left_delta))
+
+
+def test_refusals_change_nothing(ledger: Ledger) -> None:
+    ledger.charge("trial", Budget(0.5))
+    before = ledger.path.read_bytes()
+    refused = model(None, None, seed=1).fit(*DATA).release_.guarantee
+    cases: list[tuple[type[Exception], str, tuple]] = [
+        (LedgerError, "does not fit", ("trial", Budget(0.6))),
+        (LedgerError, "does not fit", ("trial", Budget(0.1, 1e-5))),
+        (LedgerError, "no declared total", ("trail", Budget(0.1))),
+        (DeclarationError, "adds up a Budget", ("trial", 0.1)),
+        (DeclarationError, "adds up a Budget", ("trial", {"epsilon": 0.1})),
+        (DeclarationError, "seeded", ("trial", refused)),
+        (DeclarationError, "dataset", ("", Budget(0.1))),
+        (DeclarationError, "dataset", ("tri\nal", Budget(0.1))),
+        (DeclarationError, "note", ("trial", Budget(0.1), "x" * 201)),
+    ]
+    for error, message, arguments in cases:
+        with pytest.raises(error, match=message):
+            ledger.charge(*arguments)
+    with pytest.raises(DeclarationError, match="relation"):
+        ledger.charge("trial", Budget(0.1), relation="add-remove")
+    with pytest.raises(LedgerError, match="keep-treatment"):
+        ledger.charge("trial", Budget(0.1), relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_weaker_total_admits_a_stronger_release(ledger: Ledger) -> None:
+    ledger.declare("weak", Budget(1.0), relation="replace-one-keep-treatment")
+    ledger.charge("weak", Budget(0.5))
+    guarantee = model(None, None).fit(*DATA).release_.guarantee
+    assert ledger.charge("weak", guarantee).budget == Budget(0.4)
+    account = ledger.account("weak")
+    assert account.spent.relation is account.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    with pytest.raises(LedgerError, match=r"\(basic composition, neighbors: replace-one-keep-treatment\)"):
+        ledger.charge("weak", Budget(0.2))
+
+
+def test_a_total_is_declared_once(ledger: Ledger) -> None:
+    ledger.charge("trial", Budget(0.5))
+    assert len(ledger.declare("trial", Budget(1.0, 1e-6)).receipts) == 1
+    for total, others in (
+        (Budget(2.0, 1e-6), {}),
+        (Budget(1.0), {}),
+        (Budget(1.0, 1e-6), {"composition": "pld"}),
+        (Budget(1.0, 1e-6), {"relation": "replace-one-keep-treatment"}),
+    ):
+        with pytest.raises(LedgerError, match="declared once"):
+            ledger.declare("trial", total, **others)
+    with pytest.raises(DeclarationError, match="composition"):
+        ledger.declare("other", Budget(1.0), composition="advanced")
+
+
+def charge_until_refused(path: str, found: "multiprocessing.Queue") -> None:
+    numbers = []
+    try:
+        while True:
+            numbers.append(Ledger(path).charge("trial", Budget(0.01)).number)
+    except LedgerError:
+        found.put(numbers)
+
+
+def test_four_processes_share_one_total(ledger: Ledger) -> None:
+    context = multiprocessing.get_context("spawn")
+    found = context.Queue()
+    arguments = (str(ledger.path), found)
+    processes = [context.Process(target=charge_until_refused, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    numbers = [number for _ in processes for number in found.get(timeout=60)]
+    for process in processes:
+        process.join()
+    account = ledger.account("trial")
+    assert sorted(numbers) == sorted(one.number for one in account.receipts)
+    assert len(set(numbers)) == 100
+    assert account.spent.left_epsilon == 0.0

@@ -1,0 +1,83 @@
+"""The guarantee of a plan, evaluated again from the theorems in 30 digits."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import mpmath
+import numpy as np
+
+from dp2erm_cvx.calibration import Noise, OutputCalibration, RenyiCalibration
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.universe import Universe
+
+
+def exact_gaussian_delta(s, left, p):
+    """``E[(1 - exp(left - s chi_p - s^2/2))_+]`` in 30 digits."""
+    with mpmath.workdps(30):
+        start = max((left - s * s / 2) / s, mpmath.mpf(0))
+        middle = max(start, mpmath.sqrt(p))
+        constant = (mpmath.mpf(p) / 2 - 1) * mpmath.log(2) + mpmath.loggamma(mpmath.mpf(p) / 2)
+
+        def integrand(x):
+            density = mpmath.exp((p - 1) * mpmath.log(x) - x * x / 2 - constant) if x > 0 else 0
+            return -mpmath.expm1(left - s * x - s * s / 2) * density
+
+        cuts = sorted({start, middle, middle + 1, middle + 4, middle + 10, middle + 30})
+        return mpmath.quad(integrand, cuts)
+
+
+def spent_delta(calibration, loss, n, bound, domain):
+    """What a calibration spends beyond its epsilon, from the theorem written once more; 0 if pure."""
+    with mpmath.workdps(30):
+        V, p = mpmath.mpf(bound.V), loss.n_parameters
+        epsilon, scale = mpmath.mpf(calibration.epsilon), mpmath.mpf(calibration.scale)
+        if isinstance(calibration, OutputCalibration):
+            return mpmath.mpf(0) if 2 * mpmath.mpf(domain.outcome_bound) * V / n / scale <= epsilon else 1
+        gamma = mpmath.mpf(calibration.gamma)
+        if isinstance(calibration, RenyiCalibration):
+            return renyi_delta(calibration, loss, n, V)
+        curvature = gamma + mpmath.mpf(loss.strong_convexity)
+        left = epsilon - p * mpmath.log1p(mpmath.mpf(loss.hessian_trace) * V / (2 * p * n * curvature))
+        ratio = mpmath.mpf(loss.gradient_radius) * V / scale
+        if calibration.noise is Noise.GAMMA:
+            return mpmath.mpf(0) if ratio <= left else 1
+        return exact_gaussian_delta(ratio, left, p)
+
+
+def renyi_delta(calibration, loss, n, V):
+    """The best conversion of Theorem 7 over a grid of orders around the one that was used."""
+    M, Z = mpmath.mpf(loss.covariate_bound), mpmath.mpf(loss.response_bound)
+    gamma, scale = mpmath.mpf(calibration.gamma), mpmath.mpf(calibration.scale)
+    epsilon = mpmath.mpf(calibration.epsilon)
+    tau = M * M * V / (n * gamma)
+    S = V * (M * M * Z / mpmath.sqrt(2 * gamma) + 2 * M * Z)
+    best = mpmath.mpf(1)
+    for factor in np.linspace(0.9, 1.1, 21):
+        alpha = 1 + (mpmath.mpf(calibration.order) - 1) * mpmath.mpf(float(factor))
+        k = alpha - 1
+        h = alpha - k * (1 + tau) ** 2
+        if h <= 0:
+            continue
+        cost = alpha * S**2 / (2 * scale**2 * h) + 2 * (-mpmath.log(1 + tau) - mpmath.log(h) / (2 * k))
+        # epsilon = D + log(k / alpha) - (log delta + log alpha) / k, solved for delta
+        best = min(best, mpmath.exp(k * (cost + mpmath.log(k / alpha) - epsilon) - mpmath.log(alpha)))
+    return best
+
+
+def check(plan: Plan, stage, n, domain, budget):
+    parts = [(plan.theta.calibration, plan.theta.loss, plan.bound)]
+    if plan.propensity is not None:
+        ones = dataclasses.replace(plan.bound, V=2.0)
+        parts.append((plan.propensity.calibration, stage.loss_constants(Universe(domain, 100, 2)), ones))
+    # sums of doubles: exactly, so that no rounding hides an excess
+    spent = mpmath.fsum(mpmath.mpf(calibration.epsilon) for calibration, _, _ in parts)
+    assert spent <= budget.epsilon
+    allowed = mpmath.fsum(mpmath.mpf(calibration.delta) for calibration, _, _ in parts)
+    assert allowed <= budget.delta
+    for calibration, loss, bound in parts:
+        V = bound if bound.W1 is None else dataclasses.replace(bound, V=calibration.V)
+        assert spent_delta(calibration, loss, n, V, domain) <= calibration.delta
+    assert plan.guarantee.epsilon <= budget.epsilon
+    assert plan.guarantee.delta <= budget.delta
+    assert plan.theta.calibration.theorem in plan.theorem

@@ -1,0 +1,237 @@
+"""Plans: every method on random public settings, its guarantee evaluated again, and every refusal."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, Neighboring
+from dp2erm_cvx.calibration import PaperCalibration
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.plan import Study, make_plan
+from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.mmd import MMD
+from dp2erm_cvx.problems.mmd_pooled import PooledMMD
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.program import ElasticNet, WholeSpace
+from dp2erm_cvx.steps import Method
+from dp2erm_cvx.universe import Universe
+from tests.plan.changed import changed
+from tests.plan.check import check
+
+KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
+
+
+FIRST = {
+    "uniform": lambda r: Uniform(),
+    "ipw_randomized": lambda r: RandomizedTrial(float(r.uniform(0.1, 0.9))),
+    "ipw_logistic": lambda r: IPWLogistic(ridge=10 ** r.uniform(-2, 1), radius=10 ** r.uniform(-1, 0.5)),
+    "ipw_private": lambda r: PrivateLogistic(share=float(r.uniform(0.05, 0.9)), trim=float(r.uniform(2, 20))),
+    "entropy_balancing": lambda r: EntropyBalancing(ridge=10 ** r.uniform(-1, 1)),
+    "entropy, paper scaling": lambda r: EntropyBalancing(
+        ridge=10 ** r.uniform(-1, 1), radius=10 ** r.uniform(-2, 0), scaling="paper", arm_mass="proportional"
+    ),
+    "mmd": lambda r: MMD(ridge=10 ** r.uniform(-1, 2), alpha=float(r.uniform())),
+    "mmd_pooled": lambda r: PooledMMD(ridge=10 ** r.uniform(-1, 2)),
+}
+SECOND = {
+    "itr": lambda r: TreatmentRule(),
+    "itr with a net": lambda r: TreatmentRule(regularizer=ElasticNet(0.1, 10 ** r.uniform(-3, 0))),
+    "itr without a set": lambda r: TreatmentRule(theta_set=WholeSpace()),
+    "arm_means": lambda r: ArmMeans(),
+    "plug_in_ate": lambda r: PlugInATE(),
+}
+PAPER = (Method.PAPER, Method.PAPER_CORRECTED)
+
+
+def expected_refusal(first, second, method, relation):
+    """The words of the only reason there is to refuse, or None."""
+    if first == "ipw_private" and method in PAPER:
+        return "states no stability bound"
+    if first == "mmd_pooled" and method in PAPER:
+        return "states no stability bound"
+    if first == "mmd" and method in PAPER and relation is not KEEP:
+        return "is false under"
+    if first == "entropy_balancing" and method in PAPER:
+        return "scaling"
+    if second == "itr with a net" and method in (Method.RENYI, Method.OUTPUT):
+        return "no regularizer"
+    if second == "itr without a set" and method in (Method.SHARP, *PAPER):
+        return "unbounded"
+    if method is Method.OUTPUT and second != "plug_in_ate":
+        return "weighted mean"
+    return None
+
+
+def setting(rng):
+    n = int(rng.choice([40, 400, 5000]))
+    relation = list(Neighboring)[int(rng.integers(2))]
+    domain = Domain(
+        10 ** rng.uniform(-0.3, 0.5), 10 ** rng.uniform(-1, 1), arm_floor=max(2, n // 4), relation=relation
+    )
+    return n, domain, Budget(10 ** rng.uniform(-1.5, 1), 10 ** rng.uniform(-8, -2))
+
+
+@pytest.mark.parametrize("method", Method)
+@pytest.mark.parametrize("first", FIRST)
+def test_the_guarantee_of_a_plan_is_within_its_budget(first, method):
+    rng = np.random.default_rng(sum(map(ord, first + method)))
+    planned = 0
+    for second in SECOND:
+        n, domain, budget = setting(rng)
+        noise = str(rng.choice(["gamma", "gaussian"]))
+        stage = FIRST[first](rng).resolve(domain)
+        last = SECOND[second](rng).resolve(domain)
+        arguments = (stage, last, Universe(domain, n, 2), budget)
+        refusal = expected_refusal(first, second, method, domain.relation)
+        if refusal is not None:
+            with pytest.raises(CalibrationError, match=refusal) as caught:
+                make_plan(Study(*arguments, calibration=method, noise=noise))
+            assert "\n" not in str(caught.value)
+            continue
+        plan = make_plan(Study(*arguments, calibration=method, noise=noise))
+        planned += 1
+        check(plan, stage, n, domain, budget)
+        assert domain.relation in plan.bound.relations
+        assert plan.theta.reason
+    if first != "ipw_private" or method not in PAPER:
+        assert planned or refusals_only(first, method)
+
+
+def refusals_only(first, method):
+    return method in PAPER and first in ("mmd_pooled", "entropy_balancing", "mmd")
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"noise": "gaussian"}, {"calibration": "renyi"}, {"calibration": "output"}], ids=str
+)
+def test_the_check_catches_noise_that_is_three_percent_too_small(changes):
+    stage, domain, budget = Uniform(), Domain(2.0, 1.0), Budget(1.0, 1e-3)
+    second = PlugInATE() if changes == {"calibration": "output"} else TreatmentRule()
+    plan = make_plan(Study(stage, second, Universe(domain, 100, 2), budget, **changes))
+    check(plan, stage, 100, domain, budget)
+    less = dataclasses.replace(plan.theta.calibration, scale=0.97 * plan.theta.calibration.scale)
+    with pytest.raises(AssertionError):
+        check(changed(plan, calibration=less), stage, 100, domain, budget)
+
+
+@pytest.mark.parametrize("noise", ["gamma", "gaussian"])
+def test_a_private_first_stage_divides_the_budget(noise):
+    domain, budget = Domain(2.0, 1.0), Budget(1.5, 1e-4)
+    stage = PrivateLogistic(share=0.25).resolve(domain)
+    plan = make_plan(Study(stage, TreatmentRule(), Universe(domain, 500, 3), budget, noise=noise))
+    assert plan.propensity.calibration.epsilon == pytest.approx(0.25 * 1.5)
+    assert plan.theta.calibration.epsilon == pytest.approx(0.75 * 1.5)
+    assert plan.propensity.calibration.delta + plan.theta.calibration.delta <= 1e-4
+    shares = (0.0, 0.0) if noise == "gamma" else (0.25e-4, 0.75e-4)
+    assert (plan.propensity.calibration.delta, plan.theta.calibration.delta) == pytest.approx(shares)
+    assert (plan.propensity.calibration.n_parameters, plan.propensity.calibration.V) == (3, 2.0)
+    assert pytest.approx(2 * plan.bound.w_max, rel=1e-9) == plan.bound.V
+    assert "Theorem 9" in plan.theorem
+
+
+def planned(first=None, second=None, domain=None, budget=None, **changes):
+    domain = domain or Domain(2.0, 1.0, arm_floor=20)
+    stages = (first or Uniform(), second or TreatmentRule())
+    return make_plan(Study(*stages, Universe(domain, 100, 2), budget or Budget(1.0, 1e-3), **changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "names"),
+    [
+        ({"first": MMD(cap=5.0), "calibration": "paper"}, CalibrationError, "false under replace-one"),
+        (
+            {
+                "first": EntropyBalancing(scaling="paper", arm_mass="proportional", radius=1.0),
+                "domain": Domain(2.0, 1.0),
+                "calibration": "paper",
+            },
+            CalibrationError,
+            "arm_floor",
+        ),
+        ({"first": MMD(cap=1.5, ridge=1e-3)}, CalibrationError, "cap"),
+        (
+            {"second": TreatmentRule(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"},
+            CalibrationError,
+            "regul",
+        ),
+        ({"second": ArmMeans(), "calibration": "output"}, CalibrationError, "use plug_in_ate"),
+        ({"split": 0.5, "calibration": "renyi"}, DeclarationError, "split = 0.5"),
+        ({"split": 0.5, "calibration": "auto"}, DeclarationError, "split = 0.5"),
+        ({"first": PrivateLogistic(trim=math.inf)}, CalibrationError, "finite radius or trim"),
+        ({"calibration": "best"}, DeclarationError, "must be one of"),
+        ({"noise": "laplace"}, DeclarationError, "noise"),
+        ({"tolerance": -0.1}, DeclarationError, "tolerance"),
+        ({"calibration": "renyi", "budget": Budget(1.0)}, CalibrationError, "delta"),
+        ({"first": MMD(), "domain": Domain(2.0, 1.0)}, CalibrationError, "arm_floor"),
+    ],
+)
+def test_refusals(change, error, names):
+    with pytest.raises(error, match=names) as caught:
+        planned(**change)
+    assert "\n" not in str(caught.value)
+
+
+def test_auto_is_never_worse_than_what_it_compares():
+    from dp2erm_cvx.calibration import predicted_error
+
+    for second in (TreatmentRule(), PlugInATE(), ArmMeans(), TreatmentRule(regularizer=ElasticNet(l2=0.1))):
+        chosen = planned(IPWLogistic(ridge=0.5), second, calibration="auto")
+        extra = 2.0 if second.name == "plug_in_ate" else 0.0
+        for changes in ({}, {"noise": "gaussian"}, {"calibration": "renyi"}, {"calibration": "output"}):
+            try:
+                other = planned(IPWLogistic(ridge=0.5), second, **changes)
+            except CalibrationError:
+                continue
+            sizes = [
+                predicted_error(
+                    plan.theta.calibration,
+                    plan.theta.loss,
+                    100,
+                    strong_convexity=plan.theta.loss.strong_convexity + extra,
+                )
+                for plan in (chosen, other)
+            ]
+            assert sizes[0] <= sizes[1] * (1 + 1e-12)
+
+
+def test_the_error_of_computed_weights_is_counted():
+    exact, computed = (planned(RandomizedTrial(0.3), tolerance=error / 100) for error in (0.0, 0.5))
+    assert computed.bound.V == pytest.approx(exact.bound.V + 1.0)
+    assert computed.calibration.V == computed.bound.V
+    # the movement of two weight vectors that are off by that much, in the worst direction
+    rng = np.random.default_rng(0)
+    w, v = 100 * rng.dirichlet(np.ones(100), 2)
+    error = rng.dirichlet(np.ones(100), 2) * 0.5 * np.sign(w - v) * np.array([[1.0], [-1.0]])
+
+    def coupled(first, second):
+        return np.abs(first[1:] - second[1:]).sum() + first[0] + second[0]
+
+    assert coupled(w + error[0], v + error[1]) <= coupled(w, v) + 1.0 + 1e-12
+
+
+def test_a_bound_that_no_weights_can_have_is_refused():
+    class Wishful(Uniform):
+        name = "wishful"
+
+        def bound(self, universe):
+            return dataclasses.replace(super().bound(universe), V=1.0)
+
+    with pytest.raises(CalibrationError, match="at least 2"):
+        planned(Wishful())
+
+
+def test_a_paper_plan_says_which_formula_it_used():
+    printed, corrected = (planned(calibration=m, noise="gaussian") for m in PAPER)
+    assert isinstance(printed.calibration, PaperCalibration)
+    assert printed.calibration.scale < corrected.calibration.scale
+    assert (printed.theorem[-10:], corrected.theorem[-9:]) == ("as printed", "corrected")

@@ -1,0 +1,162 @@
+"""Imports go one way. The tables below are the diagram; a new module needs a place in them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+#: A module imports only what stands before it.
+ORDER = (
+    "errors",
+    "public",
+    "privacy",
+    "parallel",
+    "tables",
+    "domain",
+    "universe",
+    "domain_file",
+    "data",
+    "datasets",
+    "program",
+    "installed",
+    "registry",
+    "solve",
+    "stability",
+    "calibration",
+    "mechanism",
+    "steps",
+    "plan",
+    "release",
+    "ledger",
+    "diagnostics",
+    "estimators",
+    "tuning",
+    "audit",
+    "conformance",
+    "compare",
+    "demo",
+    "studies",
+    "plotting",
+    "report",
+    "cli",
+)
+
+#: Some import even less.
+ONLY = {
+    "parallel": {"errors", "public", "privacy"},
+    "tables": {"errors"},
+    "domain": {"errors", "public", "privacy"},
+    "data": {"errors", "tables"},
+    "program": {"errors", "public", "privacy", "domain", "universe"},
+    "stability": {"errors", "public", "privacy"},
+    "calibration": {"errors", "public", "privacy"},
+    "mechanism": {"errors", "public", "privacy", "calibration"},
+    "ledger": {"errors", "public", "privacy", "calibration", "release"},
+    "diagnostics": {"errors", "public", "privacy", "tables"},
+    "plotting": {"errors", "tables", "diagnostics", "audit", "compare", "studies"},
+    "problems": {"errors", "public", "privacy", "domain", "universe", "program", "stability"},
+}
+
+#: These third parties stay where they are needed.
+HOMES = {
+    "cvxpy": {"program", "solve", "problems"},
+    "matplotlib": {"plotting"},
+    "flint": {"mechanism"},
+    "opendp": {"mechanism", "estimators"},
+    "random": {"mechanism"},
+    "secrets": {"mechanism"},
+}
+
+
+def sources() -> list[Path]:
+    return [path for folder in ("dp2erm_cvx", "problems") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def package_of(path: Path) -> list[str]:
+    parts = list(path.relative_to(ROOT).parent.parts)
+    return ["dp2erm_cvx", *parts] if parts[0] == "problems" else parts
+
+
+def module_of(path: Path) -> str:
+    """``solve`` for dp2erm_cvx/solve/newton.py, ``data`` for dp2erm_cvx/data.py."""
+    package = package_of(path)
+    return package[1] if len(package) > 1 else path.stem
+
+
+def imports(tree: ast.AST, package: list[str]) -> Iterator[str]:
+    """Full names of everything imported, wherever the statement stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            if stem == "dp2erm_cvx":
+                yield from (f"{stem}.{alias.name}" for alias in node.names)
+            else:
+                yield stem
+
+
+def complaints(path: Path, source: str | None = None) -> list[str]:
+    """What a file imports although it must not."""
+    module = module_of(path)
+    found = []
+    tree = ast.parse(path.read_text(encoding="utf-8") if source is None else source)
+    for name in imports(tree, package_of(path)):
+        top, *rest = name.split(".")
+        if top in HOMES and module not in HOMES[top]:
+            found.append(f"{top} is imported in {module}")
+        if top != "dp2erm_cvx" or module == "__init__":
+            continue
+        target = rest[0] if rest else "dp2erm_cvx itself"
+        if target == "__version__" or (target == module and module != "problems"):
+            continue
+        allowed = ONLY.get(module, set(ORDER))
+        if module in ORDER:
+            allowed = allowed & set(ORDER[: ORDER.index(module)])
+        if target not in allowed:
+            found.append(f"{module} imports {name}")
+    return found
+
+
+def test_every_module_has_a_place() -> None:
+    assert {module_of(path) for path in sources()} <= {*ORDER, "problems", "__init__"}
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_one_way(path: Path) -> None:
+    assert complaints(path) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "complaint"),
+    [
+        ("dp2erm_cvx/domain.py", "from dp2erm_cvx.data import Dataset", "domain imports dp2erm_cvx.data"),
+        (
+            "dp2erm_cvx/domain.py",
+            "def f():\n    from dp2erm_cvx import solve",
+            "domain imports dp2erm_cvx.solve",
+        ),
+        ("dp2erm_cvx/domain.py", "from . import data", "domain imports dp2erm_cvx.data"),
+        ("dp2erm_cvx/solve/newton.py", "from ..cli import main", "solve imports dp2erm_cvx.cli"),
+        ("dp2erm_cvx/stability/a.py", "import dp2erm_cvx.program", "stability imports dp2erm_cvx.program"),
+        (
+            "dp2erm_cvx/registry.py",
+            "from dp2erm_cvx.problems import itr",
+            "registry imports dp2erm_cvx.problems",
+        ),
+        ("problems/a.py", "from dp2erm_cvx.problems.b import B", "problems imports dp2erm_cvx.problems.b"),
+        ("problems/a.py", "from .b import B", "problems imports dp2erm_cvx.problems.b"),
+        ("problems/a.py", "from dp2erm_cvx.solve import solve", "problems imports dp2erm_cvx.solve"),
+        ("dp2erm_cvx/data.py", "import cvxpy as cp", "cvxpy is imported in data"),
+        ("dp2erm_cvx/cli/fit.py", "from matplotlib import pyplot", "matplotlib is imported in cli"),
+        ("dp2erm_cvx/estimators/base.py", "import random", "random is imported in estimators"),
+    ],
+)
+def test_a_wrong_import_is_seen(path: str, source: str, complaint: str) -> None:
+    assert complaints(ROOT / path, source) == [complaint]

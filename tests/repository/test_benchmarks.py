@@ -1,0 +1,44 @@
+"""The benchmarks run, and every point of the library in them is certified. No time is asserted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- benchmark tables: begin -->old<!-- benchmark tables: end -->\nafter\n")
+    words = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "--quick",
+        "--output-dir",
+        str(tmp_path),
+        "--docs",
+        str(page),
+    ]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads((tmp_path / "benchmarks.json").read_text())
+    rows = facts["rows"]
+    assert len({row["work"] for row in rows}) == 5
+    ours = [row for row in rows if row["contender"].startswith("library")]
+    assert len(ours) == 10
+    assert all(row["error"] <= 1e-9 for row in ours)
+    assert all(row["limit"] > 0 for row in ours if row["contender"] == "library, batch")
+    assert set(facts["startup"]) == {"python -c 'import numpy'", "dp2erm --help"}
+    text = page.read_text()
+    assert text.startswith("before")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert all(row["contender"] in text for row in rows)
+
+
+def test_the_page_has_the_marks_that_the_command_fills():
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert text.index("<!-- benchmark tables: begin -->") < text.index("<!-- benchmark tables: end -->")
+    assert "make bench" in text

@@ -1,0 +1,392 @@
+"""The pages: their code runs, their tables hold, and no program is missing."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import math
+import re
+import shlex
+import sys
+from dataclasses import fields
+from decimal import Decimal
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dp2erm_cvx import Domain, release, stability
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.conformance import check_program, programs_of_file
+from dp2erm_cvx.domain_file import load_domain
+from dp2erm_cvx.plan import Method
+from dp2erm_cvx.program import Box, Program
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import SOLVERS, Certificate, solve
+from dp2erm_cvx.universe import Universe
+
+DOCS = Path(__file__).parents[2] / "docs"
+TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.md") if path.stem != "index")
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page(name), flags=re.MULTILINE | re.DOTALL)
+
+
+def run(sources: list[str], monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Execute code blocks one after the other in one module, as a reader would paste them."""
+    module = ModuleType("pasted_from_docs")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look their module up
+    for number, source in enumerate(sources):
+        exec(compile(source, f"block {number}", "exec"), module.__dict__)
+    return module
+
+
+def steps(name: str) -> list[tuple[str, str, str]]:
+    """Language, code and quoted output of every block of a page that runs.
+
+    A ``text`` block is the output of the block right before it; a block without one prints nothing.
+    """
+    text = page(name)
+    found: list[tuple[str, str, str]] = []
+    end = 0
+    for fence in re.finditer(r"^```(\w+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+        language, body = fence.groups()
+        if language == "text":
+            assert found, f"the output of nothing: {body}"
+            assert not text[end : fence.start()].strip(), f"away from its block: {body}"
+            found[-1] = (*found[-1][:2], body)
+        else:
+            found.append((language, body, ""))
+        end = fence.end()
+    return found
+
+
+def perform(steps: list[tuple[str, str, str]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What every step prints, all in one fresh module: Python code, or lines of ``dp2erm``."""
+    module = run([], monkeypatch)
+    printed = []
+    for number, (language, source, _) in enumerate(steps):
+        told = io.StringIO()
+        if language == "python":
+            with contextlib.redirect_stdout(told):
+                exec(compile(source, f"block {number}", "exec"), module.__dict__)
+        else:
+            assert language == "sh", language
+            for line in source.replace("\\\n", " ").splitlines():
+                program, *words = shlex.split(line, comments=True)
+                assert program == "dp2erm", line
+                result = CliRunner().invoke(main, words)
+                assert result.exit_code == 0, (line, result.output)
+                told.write(result.stdout)
+        printed.append(told.getvalue())
+    return printed
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+
+def agree(printed: str, quoted: str) -> bool:
+    """Equal up to white space, rules of tables, and one unit in the last digit of a quoted decimal.
+
+    Processors and libraries round differently; a whole number has to be the same.
+    """
+    words = [re.sub(r"[\s─]+", " ", _NUMBER.sub("#", text)).strip() for text in (printed, quoted)]
+    numbers = [[Decimal(found) for found in _NUMBER.findall(text)] for text in (printed, quoted)]
+    if words[0] != words[1]:
+        return False
+    return all(
+        abs(one - other) <= (Decimal(10) ** exponent if exponent < 0 else 0)
+        for one, other in zip(*numbers, strict=True)
+        if isinstance(exponent := other.as_tuple().exponent, int)
+    )
+
+
+def test_outputs_agree_up_to_the_last_digit():
+    assert agree("V =  1.24, 3 rows", "V = 1.23, 3 rows\n")
+    assert agree("n   V\n────\n2  0.5", "n  V\n2 0.5")
+    assert not agree("1.25", "1.23")
+    assert not agree("4 rows", "3 rows")
+    assert not agree("3 rows", "3 columns")
+    assert not agree("-1.23", "1.23")
+    assert not agree("1.23 1.23", "1.23")
+
+
+#: Its command searches for a time, so what it prints differs from run to run; see its own test.
+TIMED = "add_a_scheme"
+
+
+@pytest.mark.parametrize("name", sorted(set(TUTORIALS) - {TIMED}))
+def test_tutorials_print_what_they_quote(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    found = steps(f"tutorials/{name}.md")
+    assert len(found) >= 5
+    for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
+        assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
+
+
+def test_tutorials_are_listed():
+    (toctree,) = re.findall(
+        r"^```{toctree}\n(.*?)^```$", page("tutorials/index.md"), re.MULTILINE | re.DOTALL
+    )
+    assert set(toctree.split()) - {":hidden:"} == set(TUTORIALS)
+    for name in TUTORIALS:
+        assert f"]({name}.md)" in page("tutorials/index.md")
+
+
+def seeds_a_release(source: str) -> bool:
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return any(
+        isinstance(call.func, ast.Name)
+        and call.func.id == "PrivateTwoStageERM"
+        and any(word.arg == "seed" for word in call.keywords)
+        for call in calls
+    )
+
+
+def test_tutorials_say_what_a_seed_does():
+    seeded = []
+    for name in TUTORIALS:
+        sources = [code for language, code, _ in steps(f"tutorials/{name}.md") if language == "python"]
+        if any(seeds_a_release(source) for source in sources):
+            seeded.append(name)
+            assert "seeded release carries no privacy guarantee" in " ".join(
+                page(f"tutorials/{name}.md").split()
+            )
+    assert "first_rule" in seeded
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "index.md",
+        "quickstart.md",
+        "domain.md",
+        "guarantee.md",
+        "diagnostics.md",
+        "ledger.md",
+        "calibration.md",
+        "solving.md",
+        "adding_a_program.md",
+    ],
+)
+def test_python_blocks_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = blocks(name, "python")
+    assert found
+    run(found, monkeypatch)
+
+
+def test_added_programs_are_complete(monkeypatch):
+    module = run(blocks("adding_a_program.md", "python")[:2], monkeypatch)
+    for cls in (module.StratifiedTrial, module.SubgroupMeans):
+        assert issubclass(cls, Program)
+        for fact in ("name", "formula", "cone", "citation", "theorem"):
+            assert getattr(cls, fact)
+        assert json.dumps(cls().settings())
+
+
+def test_added_programs_are_solved_and_certified(monkeypatch):
+    module = run(blocks("adding_a_program.md", "python")[:2], monkeypatch)
+    rng = np.random.default_rng(0)
+    X, a, y = rng.uniform(-1, 1, (50, 2)), rng.integers(0, 2, 50), rng.uniform(-1, 1, 50)
+    records = Domain(1.5, 1.0).records(X, a, y)
+    first = module.StratifiedTrial(0.3, 0.6).instance(records)
+    weights = solve(first).value
+    second = module.SubgroupMeans().instance(records, weights, gamma=0.01, noise=rng.normal(size=4))
+    for instance in (first, second):
+        values = [solve(instance, solver=name).value for name in ("newton", "clarabel", "scs", "osqp")]
+        for value in values[1:]:
+            np.testing.assert_allclose(value, values[0], rtol=1e-8, atol=1e-8)
+
+
+def test_the_added_loss_conforms(tmp_path):
+    (source,) = [block for block in blocks("adding_a_program.md", "python") if "# hinge_rule.py" in block]
+    path = tmp_path / "hinge_rule.py"
+    path.write_text(source, encoding="utf-8")
+    (cls,) = programs_of_file(path)
+    for report in check_program(cls, seconds=0.1):
+        assert report.passed, str(report)
+
+
+def test_added_second_stage_constants_hold(monkeypatch):
+    module = run(blocks("adding_a_program.md", "python")[1:2], monkeypatch)
+    domain, theta_bound = Domain(1.0, 1.5), 0.8
+    constants = module.SubgroupMeans(theta_set=Box(theta_bound)).constants(Universe(domain, 100, 1))
+    worst = 0.0
+    for signs in np.ndindex(2, 2, 2, 2):
+        theta = theta_bound * (2.0 * np.array(signs) - 1)
+        cells, outcomes = np.repeat(np.arange(4), 2), np.tile([-1.5, 1.5], 4)
+        gradients = 2 * np.eye(4)[cells] * (theta[cells] - outcomes)[:, None]
+        worst = max(worst, float(np.max(np.linalg.norm(gradients[:, None] - gradients[None], axis=2))) / 2)
+    assert worst == pytest.approx(constants.gradient_radius)
+
+
+def test_added_first_stage_moves_as_stated(monkeypatch):
+    module = run(blocks("adding_a_program.md", "python")[:1], monkeypatch)
+    program, domain = module.StratifiedTrial(0.3, 0.8), Domain(1.0, 1.0)
+    n = 20
+    X = np.full((n, 1), 0.5)
+    X[0] = -0.5
+    # probabilities 0.8 for everyone but record 0, whose treatment has probability 0.3 or 0.2
+    most = np.ones(n, dtype=int)
+    heavy = solve(program.instance(domain.records(X, most, np.zeros(n)))).value
+    flipped = most.copy()
+    flipped[0] = 0
+    X[0] = 0.5
+    heavier = solve(program.instance(domain.records(X, flipped, np.zeros(n)))).value
+    moved = float(np.sum(np.abs(heavy - heavier)) + 2 * min(heavy[0], heavier[0]))
+    bound = program.stability(Universe(domain, n, 2)).V
+    assert moved <= bound
+    assert moved == pytest.approx(bound, rel=1e-6)
+
+
+def test_domain_file_loads(tmp_path):
+    (source,) = blocks("quickstart.md", "toml")
+    path = tmp_path / "domain.toml"
+    path.write_text(source, encoding="utf-8")
+    assert load_domain(path).columns == ("dose", "severity")
+
+
+def test_commands_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("domain.toml").write_text(blocks("quickstart.md", "toml")[0], encoding="utf-8")
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=(200, 2)), rng.integers(0, 2, 200), rng.normal(size=200)])
+    for name in ("data.csv", "new.csv"):
+        np.savetxt(name, rows, delimiter=",", header="dose,severity,a,y", comments="")
+    text = "\n".join(blocks("quickstart.md", "sh")).replace("\\\n", " ")
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
+    assert [command[1] for command in commands] == ["plan", "bounds", "fit", "predict", "programs", "certify"]
+    for command in commands:
+        result = CliRunner().invoke(main, command[1:])
+        assert result.exit_code == 0, (command, result.output)
+    assert release.Release.from_json(Path("release.json").read_text(encoding="utf-8")).private
+
+
+@pytest.mark.parametrize("name", ["calibration.md", "paper.md"])
+def test_commands_without_data_run(name):
+    text = "\n".join(blocks(name, "sh")).replace("\\\n", " ")
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
+    assert commands
+    for command in commands:
+        result = CliRunner().invoke(main, command[1:])
+        assert result.exit_code == 0, (command, result.output)
+
+
+def test_every_calibration_is_explained():
+    listed = re.findall(r'^\| `"([\w-]+)"`', page("calibration.md"), flags=re.MULTILINE)
+    assert set(listed) == {method.value for method in Method}
+
+
+def test_findings_name_tests_that_exist():
+    named = set(re.findall(r"`(tests/[\w/]+(?:\.py)?)`", page("findings.md") + page("paper.md")))
+    assert len(named) >= 8
+    for path in named:
+        assert (DOCS.parent / path).exists(), path
+    found = {f"tests/findings/{path.name}" for path in (DOCS.parent / "tests/findings").glob("test_*.py")}
+    assert found <= named
+
+
+def test_statements_of_the_paper_name_functions_that_exist():
+    for name in re.findall(r"`(?:stability\.)?(paper_\w+|general_principle)`", page("paper.md")):
+        assert callable(getattr(stability, name, None)), name
+
+
+def test_every_program_has_a_section():
+    headings = set(re.findall(r"^### `(\w+)`$", page("programs.md"), flags=re.MULTILINE))
+    assert headings == set(programs())
+
+
+def test_settings_in_the_tables_exist():
+    for name, section in re.findall(
+        r"^### `(\w+)`$(.*?)(?=^##)", page("programs.md"), flags=re.MULTILINE | re.DOTALL
+    ):
+        listed = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
+        assert not listed or set(listed) == {field.name for field in fields(programs()[name])}
+
+
+def test_every_field_is_explained():
+    quickstart, solving = page("quickstart.md"), page("solving.md")
+    for field in [field.name for field in fields(release.Release)]:
+        assert f"`{field}`" in quickstart or f"`{field}." in quickstart
+    for field in [field.name for part in (release.Guarantee, release.Mechanism) for field in fields(part)]:
+        assert f".{field}`" in quickstart, field
+    for field in [field.name for field in fields(Certificate)]:
+        assert f"| `{field}` |" in solving, field
+    for solver in SOLVERS:
+        assert f"| `{solver}` |" in solving
+    for standing in release.Standing:
+        assert f"`{standing.value}`" in page("guarantee.md")
+
+
+def _reference_rows() -> list[list[str]]:
+    rows = re.findall(r"^\| ((?:logistic|equal|proportional) .*) \|$", page("theory.md"), flags=re.MULTILINE)
+    return [[cell.strip() for cell in row.split("|")] for row in rows]
+
+
+def test_there_are_reference_rows():
+    assert len(_reference_rows()) >= 14
+
+
+@pytest.mark.parametrize("row", _reference_rows(), ids="-".join)
+def test_reference_values(row):
+    kind, n, ridge, radius, trim, stated = row
+    if kind == "logistic":
+        bound = stability.ipw_logistic(int(n), 1.0, float(ridge), float(radius), float(trim))
+    else:
+        size = math.sqrt(0.5)
+        bound = stability.entropy_balancing(int(n), size, size, float(ridge), float(radius), kind)
+    assert pytest.approx(float(stated), rel=0.01) == bound.V
+
+
+def _kernel_rows() -> list[list[str]]:
+    rows = re.findall(
+        r"^\| ((?:paper scaling|per arm|pooled) .*) \|$", page("theory/schemes.md"), flags=re.MULTILINE
+    )
+    return [[cell.strip() for cell in row.split("|")] for row in rows]
+
+
+def test_there_are_kernel_rows():
+    assert len(_kernel_rows()) == 8
+
+
+@pytest.mark.parametrize("row", _kernel_rows(), ids="-".join)
+def test_kernel_reference_values(row):
+    kind, n, ridge, floor, stated = row
+    if kind == "paper scaling":
+        bound = stability.entropy_balancing_paper_scaling(int(n), float(ridge), int(floor), refined=False)
+    elif kind == "per arm":
+        bound = stability.kernel_balancing(int(n), 1.0, float(ridge), int(floor))
+    else:
+        bound = stability.pooled_kernel_balancing(int(n), 1.0, float(ridge))
+    assert pytest.approx(float(stated), rel=0.01) == bound.V
+
+
+def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = blocks("tutorials/add_a_scheme.md", "python")[0]
+    assert len(source.splitlines()) < 60
+    Path("matching.py").write_text(source, encoding="utf-8")
+    ran = CliRunner().invoke(main, ["check-program", "matching.py", "--seconds", "0.2", "--json"])
+    assert ran.exit_code == 0
+    shown = blocks("tutorials/add_a_scheme.md", "text")[0]
+    monkeypatch.setenv("COLUMNS", "80")
+    timed = ("dp2erm new-program", "dp2erm check-program")
+    found = [
+        step for step in steps(f"tutorials/{TIMED}.md") if step[0] != "toml" and not step[1].startswith(timed)
+    ]
+    assert any(step[1].startswith("dp2erm bounds --program matching.py") for step in found)
+    for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
+        assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
+    for outcome in json.loads(ran.stdout)[0]["outcomes"]:
+        assert re.search(rf"^  {outcome['status']} +{outcome['check']} ", shown, flags=re.MULTILINE), outcome

@@ -1,0 +1,323 @@
+"""The floating-point bounds that a certificate is made of, each against 50 digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.problems.itr_huber import HuberRule
+from dp2erm_cvx.problems.stable_balancing import StableBalancing
+from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
+from dp2erm_cvx.program import (
+    BalanceKernel,
+    Composite,
+    Energy,
+    FactoredKernelModel,
+    Gaussian,
+    HardBalanceModel,
+    Instance,
+    Kernel,
+    KernelFirstStage,
+    Laplace,
+    Linear,
+    MarginModel,
+    Moments,
+    RandomFourier,
+    SecondStage,
+    WholeSpace,
+)
+from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.solve import certify, solve
+from tests import exact, exact_kernel
+from tests.solve.test_certificate_exact import bound_to, small_records
+from tests.test_certified_radius import PROGRAMS
+
+SMOOTH = [
+    "overlap",
+    "inverse_probability_tilting",
+    "energy_balancing",
+    "stable_balancing",
+    "kernel_mean_matching",
+    "stable_balancing_hard",
+    "regression",
+    "itr_huber",
+    "itr_logistic",
+]
+KERNELS = [
+    Energy(),
+    BalanceKernel(Moments(3), 0.7),
+    RandomFourier(0.3, 20),
+    RandomFourier(1e-5, 3),
+    Gaussian(0.1),
+    Laplace(0.1),
+    Linear(0.3),
+]
+
+
+def near_pairs(rng: np.random.Generator, n: int, p: int) -> Array:
+    """Points of the unit ball of all sizes: nearly equal, opposite, collinear, nearly zero and zero."""
+    X = rng.normal(size=(n, p))
+    X *= (10.0 ** rng.choice([0, -1, -4, -9, -14], n) * 0.9 / np.linalg.norm(X, axis=1))[:, None]
+    for i in range(1, n, 2):
+        kind = rng.integers(6)
+        if kind == 0:
+            X[i] = np.nextafter(X[i - 1], 1.0)
+        elif kind == 1:
+            X[i] = X[i - 1] * (1 + 10.0 ** rng.integers(-15, -3))
+        elif kind == 2:
+            X[i] = -X[i - 1] * (1 - 1e-9)
+        elif kind == 3:
+            X[i] = X[i - 1] + 1e-8 * rng.normal(size=p) * np.linalg.norm(X[i - 1])
+        elif kind == 4:
+            X[i] = X[i - 1]
+    X[-1] = 0.0
+    return 0.9 * X
+
+
+def worst_entry(kind: Kernel, computed: Callable[[Array], Array], X: Array) -> float:
+    """Largest error of an entry over what the kernel allows for."""
+    rows = exact_kernel.features(kind, X)
+    sizes = [mp.sqrt(exact_kernel.entry(kind, x, x)) for x in rows]
+    units, K, worst = mp.mpf(kind.entry_error(1.0, X.shape[1]) * UNIT), computed(X), mp.mpf(0)
+    for i, x in enumerate(rows):
+        for j, y in enumerate(rows):
+            error = mp.fabs(exact_kernel.entry(kind, x, y) - mp.mpf(float(K[i, j])))
+            allowed = units * sizes[i] * sizes[j]
+            if error > 0:
+                worst = max(worst, error / allowed if allowed > 0 else mp.inf)
+    return float(worst)
+
+
+@pytest.mark.parametrize("kind", KERNELS, ids=repr)
+def test_every_entry_of_a_kernel_is_within_its_error(kind):
+    rng = np.random.default_rng(40)
+    worst = max(worst_entry(kind, kind.matrix, near_pairs(rng, 16, p)) for p in (1, 2, 5, 60))
+    assert 1e-4 < worst <= 1.0
+
+
+def test_the_energy_kernel_as_it_is_usually_written_would_be_off():
+    """The difference of norms loses all digits of a short vector beside a long one."""
+
+    def difference(X: Array) -> Array:
+        norms = np.linalg.norm(X, axis=1)
+        apart = np.linalg.norm(X[:, None] - X[None, :], axis=2)
+        return norms[:, None] + norms[None, :] - apart
+
+    X = near_pairs(np.random.default_rng(41), 16, 2)
+    assert worst_entry(Energy(), difference, X) > 100.0
+
+
+def true_derivatives(instance: Instance, records: Records, bound: dict[str, Any]) -> exact.Derivatives:
+    """Gradient and Hessian of the smooth part to 50 digits; no Hessian where the model has none to check."""
+    program: Any = instance.program
+    if isinstance(program, SecondStage):
+        return exact.second_stage_derivatives(
+            program, records, bound["weights"], bound["gamma"], bound["noise"]
+        )
+    if program.name == "overlap":
+        return exact.propensity_derivatives(records, program.ridge)
+    if program.name == "inverse_probability_tilting":
+        return exact.tilting_derivatives(program, records)
+    if program.name == "stable_balancing_hard":
+        return lambda v: (_hard_gradient(program, records, v), None)
+    if isinstance(program, KernelFirstStage):
+        problem = exact_kernel.balancing(program, records)
+    else:
+        problem = exact_kernel.mean_matching(program, records)
+    return lambda v: (problem.gradient(v), mp.matrix(problem.Q))
+
+
+def _hard_gradient(program: Any, records: Records, v: exact.Vector) -> exact.Vector:
+    rows, target, _ = exact.hard_balance_rows(program, records)
+    weights = [max(mp.mpf(0), mp.fdot(zip(b, v, strict=True))) for b in rows]
+    return [
+        mp.fsum(w * b[k] for w, b in zip(weights, rows, strict=True)) - len(rows) * target[k]
+        for k in range(len(v))
+    ]
+
+
+def some_point(rng: np.random.Generator, model: Composite) -> Array:
+    """A point of the feasible set, often near its edge."""
+    if isinstance(model, HardBalanceModel):
+        return rng.normal(size=model.dimension) * 10 ** rng.uniform(-2, 3)
+    start = model.start()
+    size = 1.0 + float(np.max(np.abs(start), initial=0.0))
+    moved = start + size * 10 ** rng.uniform(-3, 3) * rng.normal(size=model.dimension)
+    inside: Array = model.penalty.set.project(moved)
+    return inside
+
+
+def ratio(error: float, allowed: float) -> float:
+    return 0.0 if error == 0 else error / allowed if allowed > 0 else math.inf
+
+
+def rounding_ratios(name: str, seed: int, count: int) -> tuple[list[float], list[float]]:
+    """Errors of gradients and of Hessians over what the model says about them."""
+    rng = np.random.default_rng(seed)
+    gradients, hessians = [], []
+    for _ in range(count):
+        records = small_records(rng, int(rng.integers(2, 24)), int(rng.integers(1, 5)))
+        instance, bound = bound_to(rng, name, records)
+        model = instance.model
+        assert model is not None
+        v = some_point(rng, model)
+        gradient, hessian = true_derivatives(instance, records, bound)(exact.to_mp(v))
+        gradients.append(ratio(exact.distance(gradient, model.gradient(v)), model.rounding(v)))
+        # where the loss bends, which piece a margin is on is not known
+        if hessian is None or name == "itr_huber":
+            continue
+        computed = model.hessian(v)
+        gap = np.array(
+            [
+                [float(hessian[i, j] - mp.mpf(float(x))) for j, x in enumerate(row)]
+                for i, row in enumerate(computed)
+            ]
+        )
+        hessians.append(ratio(float(np.linalg.norm(gap, 2)), model.hessian_rounding(v)))
+    return gradients, hessians
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_no_gradient_or_hessian_is_farther_off_than_it_says(name):
+    gradients, hessians = rounding_ratios(name, seed=42, count=25)
+    assert 1e-4 < max(gradients) <= 1.0
+    assert max(hessians, default=1.0) <= 1.0
+    assert not hessians or max(hessians) > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMOOTH)
+def test_no_gradient_or_hessian_of_many_is_farther_off_than_it_says(name):
+    gradients, hessians = rounding_ratios(name, seed=43, count=1500)
+    assert max(gradients) <= 1.0
+    assert max(hessians, default=0.0) <= 1.0
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_a_gradient_by_few_features_is_within_its_error(alpha):
+    """Of many records, where no Gram matrix is formed; features nearly cancel in every sum."""
+    rng = np.random.default_rng(48)
+    n, kernel = 2100, BalanceKernel(Moments(2), 0.3)
+    X = rng.uniform(-0.5, 0.5, (n, 2))
+    records = Domain(1.0, 1.0).records(
+        np.where(np.arange(n)[:, None] % 2, X, -X), np.arange(n) % 2, np.zeros(n)
+    )
+    program = StableBalancing(alpha=alpha, balance=Moments(2), constant=0.3, ridge=1e-9)
+    model = program.model(records)
+    assert isinstance(model, FactoredKernelModel)
+    v = model.penalty.set.project(rng.normal(size=n))
+    F, at = exact_kernel.features(kernel, records.covariates), exact.to_mp(v)
+    arm = [[x * (a == c) for x, a in zip(at, records.a, strict=True)] for c in (0, 1)]
+    sums = [[mp.fdot(column, x) for column in zip(*F, strict=True)] for x in arm]
+    goal = [mp.fsum(column) / 2 for column in zip(*F, strict=True)]
+    # of alpha sum_c |F_c'v - t|^2 + (1 - alpha) |F_0'v - F_1'v|^2, by the chain rule
+    gap = [mp.mpf(alpha) * (s - t) for s, t in zip(sums[0], goal, strict=True)]
+    other = [mp.mpf(alpha) * (s - t) for s, t in zip(sums[1], goal, strict=True)]
+    between = [(1 - mp.mpf(alpha)) * (s - t) for s, t in zip(*sums, strict=True)]
+    pull = [
+        [g + b for g, b in zip(gap, between, strict=True)],
+        [g - b for g, b in zip(other, between, strict=True)],
+    ]
+    gradient = [
+        2 * mp.fdot(f, pull[a]) + 2 * n * mp.mpf(1e-9) * x for f, a, x in zip(F, records.a, at, strict=True)
+    ]
+    error = exact.distance(gradient, model.gradient(v))
+    assert 1e-5 * model.rounding(v) < error <= model.rounding(v)
+
+
+def pieces(name: str, seed: int, count: int) -> list[tuple[Composite, Array, float]]:
+    """Models whose Hessian jumps, a point and a distance that takes some margins across a jump."""
+    rng = np.random.default_rng(seed)
+    found: list[tuple[Composite, Array, float]] = []
+    while len(found) < count:
+        X = rng.uniform(-1, 1, (30, 2))
+        records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(30) % 2, rng.uniform(-1, 1, 30))
+        if name == "itr_huber":
+            program = HuberRule(WholeSpace(), threshold=10 ** rng.uniform(-1, 0.5))
+            model = program.instance(records, np.ones(30), gamma=1e-6).model
+            v = rng.normal(size=3) * 10 ** rng.uniform(-2, 1)
+        else:
+            model = StableBalancingHard(tolerance=0.1).model(records)
+            v = np.concatenate([rng.uniform(0.5, 2, 2), rng.normal(size=4) * (rng.uniform(size=4) < 0.5)])
+        assert model is not None
+        found.append((model, v, 10 ** rng.uniform(-4, 0)))
+    return found
+
+
+@pytest.mark.parametrize("name", ["itr_huber", "stable_balancing_hard"])
+def test_no_hessian_nearby_is_below_the_bound_on_all_of_them(name):
+    """At random points of the ball, and at those that take the margin of one record farthest."""
+    rng, useful, closest = np.random.default_rng(45), 0, math.inf
+    for model, v, distance in pieces(name, seed=46, count=150):
+        lowest = model.lowest_within(v, distance)
+        kept = np.ones(len(v), dtype=bool)
+        if isinstance(model, HardBalanceModel):
+            # a multiplier at 0 stays there where its price is out of reach
+            slack = model.n * model.tolerance - np.abs(model.gradient(v))
+            kept = ~((v == 0) & (slack > model.smoothness * distance))
+            rows = model.B
+        else:
+            assert isinstance(model, MarginModel)
+            rows = model.Z
+        useful += lowest > 2 * model.ridge
+        steps = rng.normal(size=(30, len(v)))
+        steps = np.vstack([steps, rows, -rows]) * kept
+        for step in steps:
+            length = float(np.linalg.norm(step))
+            if length == 0:
+                continue
+            there = model.hessian(v + step * (distance / length))[np.ix_(kept, kept)]
+            least = float(np.linalg.eigvalsh(there)[0])
+            assert lowest <= least * (1 + 1e-9) + 1e-9
+            closest = min(closest, least / lowest if lowest > 2 * model.ridge else math.inf)
+    assert useful >= 30
+    assert closest < 1.1
+
+
+def test_a_huber_certificate_is_not_left_with_the_ridge():
+    """The curvature of the records within the threshold counts, which a tiny gamma does not have."""
+    rng = np.random.default_rng(47)
+    X = rng.uniform(-1, 1, (60, 2))
+    records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(60) % 2, rng.uniform(-1, 1, 60))
+    solution = solve(HuberRule(threshold=1.0).instance(records, np.ones(60), gamma=1e-12))
+    assert solution.certificate.strong_convexity > 1.0
+
+
+@pytest.mark.parametrize("name", ["overlap", "inverse_probability_tilting"])
+def test_a_solver_that_ends_far_outside_the_ball_is_judged_without_overflow(name):
+    """Conic solvers do, where the ridge is tiny; an exponential loss is then out of floating-point range."""
+    rng = np.random.default_rng(49)
+    records = Domain(1.0, 1.0).records(rng.uniform(-0.5, 0.5, (12, 2)), np.arange(12) % 2, np.zeros(12))
+    instance = PROGRAMS[name](ridge=1e-9, radius=2.0).instance(records)
+    model = instance.model
+    assert model is not None
+    outside = 1e4 * rng.normal(size=model.dimension)
+    point = instance.program.read(instance, {"coefficient": outside}, {})
+    assert np.linalg.norm(point) == pytest.approx(2.0, rel=1e-12)
+    assert math.isfinite(certify(instance, point).relative_radius)
+
+
+def constant_column(n: int) -> Records:
+    """Balanced arms; summed one after another, the errors of the column all have one sign."""
+    X = np.full((n, 1), 0.9)
+    return Domain(1.0, 1.0).records(X, np.arange(n) % 2, np.zeros(n))
+
+
+def test_the_target_of_hard_balance_is_as_exact_as_its_certificate_says():
+    records = constant_column(40_000)
+    program = StableBalancingHard()
+    model, v = program.model(records), np.array([1.0, 1.0, 0.0, 0.0])
+    gradient = _hard_gradient(program, records, exact.to_mp(v))
+    assert exact.distance(gradient, model.gradient(v)) <= model.rounding(v)
+    # a mean of sequential sums is farther off than that
+    slow = 0.0
+    for value in records.covariates[:, 0]:
+        slow += float(value)
+    missed = math.sqrt(2) * abs(slow - math.fsum(records.covariates[:, 0])) / 2
+    assert missed > 5 * model.rounding(v)

@@ -1,0 +1,348 @@
+"""From records to theta: certification, one draw for every solver, and noise that covers the arithmetic."""
+
+import dataclasses
+import importlib
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, SolverError
+from dp2erm_cvx.mechanism import Draw
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.itr_logistic import LogisticRule
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.program import L2Ball, WholeSpace
+from dp2erm_cvx.release import Standing
+from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
+from dp2erm_cvx.steps import noise as module
+from dp2erm_cvx.universe import Universe
+
+DOMAIN = Domain(1.0, 2.0)
+
+
+def data(n=150, p=3, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, (n, p)), rng.integers(0, 2, n), rng.uniform(-2, 2, n)
+
+
+def fitted(**changes):
+    settings = {"first_stage": EntropyBalancing(ridge=2.0), "second_stage": "itr", **changes}
+    return PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), **settings).fit(*data())
+
+
+def one_treated(n=400, p=10):
+    rng = np.random.default_rng(0)
+    X, a = rng.uniform(-1, 1, (n, p)), np.zeros(n, dtype=int)
+    a[np.argmax(X[:, 0])] = 1
+    return X, a, rng.normal(size=n)
+
+
+@pytest.mark.parametrize(
+    "first", ["uniform", "ipw_logistic", "entropy_balancing", "ipw_private", "mmd_pooled"]
+)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"noise": "gaussian"},
+        {"calibration": "renyi"},
+        {"second_stage": "arm_means"},
+        {"second_stage": "plug_in_ate", "calibration": "output"},
+        {"second_stage": "plug_in_ate", "calibration": "auto"},
+    ],
+    ids=lambda settings: "-".join(settings.values()) or "default",
+)
+def test_every_counted_release_is_private_and_feasible(first, settings) -> None:
+    model = fitted(first_stage=first, **settings)
+    release = model.release_
+    assert release.private
+    assert release.mechanism.numerical is not None
+    assert (release.step("propensity") is not None) == (first == "ipw_private")
+    if release.step("propensity") is not None:
+        assert release.step("propensity").numerical is not None
+    theta, feasible = np.array(release.theta), model.resolved_second_stage().feasible(DOMAIN)
+    assert np.allclose(feasible.project(theta), theta, rtol=1e-12)
+    assert math.fsum(model.private_workings_.weights.value) == 150
+    assert Release.from_json(release.to_json()) == release
+
+
+def test_what_is_released_is_the_minimizer_plus_the_stated_noise() -> None:
+    moved, scale = [], None
+    for _ in range(40):
+        model = fitted()
+        moved.append(np.array(model.release_.theta) - model.private_workings_.theta.value)
+        scale = model.release_.mechanism.numerical.scale
+    size = np.abs(moved)
+    # inside Theta the difference is Laplace; on its boundary the projection may only shrink it
+    assert 0.3 * scale < np.mean(size) < 3 * scale
+    assert len({tuple(row) for row in moved}) == 40
+
+
+def test_assumed_arithmetic_is_said_and_adds_nothing() -> None:
+    model = fitted(arithmetic="assumed")
+    assert model.release_.private
+    assert "exact arithmetic assumed" in model.release_.guarantee.assumptions
+    assert model.release_.mechanism.numerical is None
+    assert np.allclose(model.release_.theta, model.private_workings_.theta.value, rtol=1e-14)
+    with pytest.raises(DeclarationError, match="arithmetic"):
+        fitted(arithmetic="real")
+
+
+def test_the_same_noise_meets_every_solver_of_the_list(monkeypatch) -> None:
+    drawn = []
+    sample = module.draw_within
+
+    def counting(*args, **kwargs):
+        drawn.append(sample(*args, **kwargs))
+        return drawn[-1]
+
+    monkeypatch.setattr(module, "draw_within", counting)
+    model = fitted(
+        solver=FirstCertified(
+            (Newton(max_iterations=0), SCS(max_iterations=3), Newton(), ProjectedGradient())
+        )
+    )
+    assert model.release_.private
+    assert len(drawn) == 1
+    assert np.array_equal(drawn[0].value, model.private_workings_.noise)
+
+
+def test_no_solver_left_makes_the_release_conditional_and_draws_once(monkeypatch) -> None:
+    drawn = []
+    sample = module.draw_within
+    monkeypatch.setattr(module, "draw_within", lambda *a, **k: drawn.append(1) or sample(*a, **k))
+    release = fitted(solver=FirstCertified((Newton(max_iterations=0),))).release_
+    assert release.guarantee.standing is Standing.CONDITIONAL
+    assert all(map(math.isfinite, release.theta))
+    assert len(drawn) == 1
+
+
+def test_noise_too_far_from_the_ideal_makes_the_release_conditional(monkeypatch) -> None:
+    sample = module.draw_within
+
+    def worse(calibration, error, *, seed=None):
+        found = sample(calibration, error, seed=seed)
+        return Draw(found.value, 1e-6 * calibration.scale)
+
+    monkeypatch.setattr(module, "draw_within", worse)
+    assert fitted().release_.guarantee.standing is Standing.CONDITIONAL
+
+
+@pytest.mark.parametrize("lengths", [1e2, 1e3, 1e9])
+def test_noise_of_any_length_is_kept(monkeypatch, lengths) -> None:
+    # within the reach it certifies; beyond it the release says so, and stays finite
+    def long(calibration, error, *, seed=None):
+        value = np.full(calibration.n_parameters, -lengths * calibration.scale / math.sqrt(3))
+        return Draw(value, error + 2.0**-53 * float(np.linalg.norm(value)))
+
+    monkeypatch.setattr(module, "draw_within", long)
+    release = fitted().release_
+    assert release.private == (lengths < 2000)
+    assert np.sum(np.abs(release.theta)) <= 2.0 * (1 + 1e-12)
+
+
+def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
+    # a single treated record certifies to 1e-6; one Newton step does not
+    X, a, y = one_treated()
+    domain = Domain(covariate_bound=math.sqrt(10), outcome_bound=1.0)
+    model = PrivateTwoStageERM(domain, Budget(1.0), EntropyBalancing(ridge=10.0), "arm_means")
+    assert model.plan(400, 10).bound.V < 2 * 400
+    assert model.fit(X, a, y).release_.private
+    hasty = model.set_params(solver=Newton(max_iterations=1)).fit(X, a, y).release_
+    assert hasty.guarantee.standing is Standing.CONDITIONAL
+    assert any("1e-06" in assumption for assumption in hasty.guarantee.assumptions)
+
+
+@pytest.mark.parametrize("solver", [Clarabel(), SCS()])
+def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, solver) -> None:
+    # whether a conic solver finds a point may depend on the records, so it must not decide about an error
+    def fails(*args, **kwargs):
+        raise SolverError("no point")
+
+    monkeypatch.setattr(importlib.import_module("dp2erm_cvx.solve.solve"), "_through_cvxpy", fails)
+    for settings in ({}, {"first_stage": "ipw_private"}, {"arithmetic": "assumed"}):
+        release = fitted(solver=solver, **settings).release_
+        assert release.guarantee.standing is Standing.CONDITIONAL
+        assert all(map(math.isfinite, release.theta))
+    # a name stands for the solver, then those that certify by design
+    assert fitted(solver=solver.name).release_.private
+
+
+def test_settings_that_do_not_reach_as_far_are_conditional_on_every_dataset() -> None:
+    for solver in (Newton(), Clarabel(), FirstCertified((Newton(max_iterations=99), ProjectedGradient()))):
+        model = fitted(solver=solver)
+        assert model.private_workings_.certified()
+        assert model.release_.guarantee.standing is Standing.CONDITIONAL
+        assert any("not known to" in assumption for assumption in model.release_.guarantee.assumptions)
+    for name in ("newton", "clarabel", "first_certified"):
+        assert fitted(solver=name).release_.private
+
+
+def test_an_unknown_solver_and_an_unreachable_tolerance_are_refused_before_anything_is_drawn() -> None:
+    with pytest.raises(SolverError, match="unknown solver"):
+        fitted(solver="simplex")
+    for tolerance in (1e-15, 1e-5):
+        with pytest.raises(DeclarationError, match="from 1e-08 to 1e-06"):
+            fitted(tolerance=tolerance)
+
+
+def test_more_covariates_than_a_dense_hessian_takes_are_refused() -> None:
+    with pytest.raises(DeclarationError, match="at most 2000"):
+        PrivateTwoStageERM(DOMAIN, Budget(1.0)).plan(100, 2001)
+
+
+def test_a_stage_without_a_public_radius_is_conditional_on_every_dataset() -> None:
+    for theta_set, private in ((L2Ball(2.0), True), (WholeSpace(), False)):
+        model = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), second_stage=LogisticRule(theta_set))
+        release = model.fit(*data()).release_
+        assert release.private is private
+        assert any("not known to" in one for one in release.guarantee.assumptions) is not private
+        assert model.private_workings_.theta.certified
+
+
+def test_weights_of_a_private_coefficient_without_bound_are_covered_whatever_it_is() -> None:
+    """The noise that hides its arithmetic may be so large that weights at it round: V is then 2n."""
+    exact = PrivateLogistic().stability(Universe(DOMAIN, 150, 2)).V
+    for share, V in ((0.005, pytest.approx(exact, rel=1e-3)), (1e-25, 2 * 150)):
+        model = PrivateTwoStageERM(DOMAIN, Budget(1.0, 1e-4), "ipw_private", numerical_share=share)
+        assert model.plan(150, 3).bound.V == V
+        for _ in range(5):
+            assert model.fit(*data()).release_.private
+    assert not model.private_workings_.weights.certified
+
+
+def test_no_certificate_is_needed_where_the_bound_covers_all_weights() -> None:
+    X, a, y = one_treated()
+    domain = Domain(covariate_bound=math.sqrt(10), outcome_bound=1.0)
+    model = PrivateTwoStageERM(domain, Budget(1.0), EntropyBalancing(ridge=1e-9), "arm_means", tolerance=1e-8)
+    assert model.plan(400, 10).bound.V == 2 * 400
+    release = model.fit(X, a, y).release_
+    assert release.private
+    assert not any("exact minimizer" in assumption for assumption in release.guarantee.assumptions)
+    assert not model.private_workings_.weights.certified
+
+
+def test_seeded_runs_repeat_every_draw() -> None:
+    for settings in (
+        {"value_share": 0.3},
+        {"value_share": 0.3, "first_stage": "ipw_private"},
+        {"second_stage": "plug_in_ate", "calibration": "output"},
+    ):
+        first, second = (fitted(seed=3, **settings).release_ for _ in range(2))
+        assert first == second
+        assert not first.private
+        assert fitted(seed=4, **settings).release_.theta != first.theta
+
+
+def test_the_value_is_released_from_its_share() -> None:
+    release = fitted(value_share=0.25).release_
+    assert release.private
+    assert release.value.epsilon == pytest.approx(0.25)
+    assert release.mechanism.numerical.epsilon * 2 == pytest.approx(0.005 * 0.75)
+    assert "value" in release.guarantee.theorem
+    assert release.guarantee.epsilon == 1.0
+    plain = json.loads(release.to_json())
+    assert min(plain["value"]["half_widths"]) > 0
+    assert fitted().release_.value is None
+    # the noise of the contrasts has the stated scale
+    gaps = []
+    for seed in range(60):
+        seeded = fitted(value_share=0.25, value_statistic="contrasts", seed=seed)
+        follows = np.where(seeded.predict(data()[0]) == data()[1], 1.0, -1.0)
+        w, y = seeded.private_workings_.weights.value, seeded.private_workings_.records.y
+        treats = seeded.predict(data()[0]) == 1
+        exact = 2 * np.array([np.sum((w * follows * y)[~treats]), np.sum((w * follows * y)[treats])]) / 150
+        gaps += list(exact - (seeded.release_.value.against_all, seeded.release_.value.against_none))
+    assert np.mean(np.abs(gaps)) == pytest.approx(seeded.release_.value.scale, rel=0.4)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, math.nan, "half"])
+def test_an_invalid_value_share_is_refused(share) -> None:
+    with pytest.raises(DeclarationError, match="value_share"):
+        fitted(value_share=share)
+
+
+def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeypatch) -> None:
+    # the coefficient of a private first stage too: weights are computed from what was released of it
+    met = []
+    perturb_on_grid = module.perturb_on_grid
+
+    def seen(values, noise, *, seed=None):
+        met.append((noise, perturb_on_grid(values, noise, seed=seed)))
+        return met[-1][1]
+
+    monkeypatch.setattr(module, "perturb_on_grid", seen)
+    model = fitted(first_stage="ipw_private", numerical_share=1e-9)
+    plan = model.plan(150, 3)
+    assert [noise for noise, _ in met] == [plan.propensity.precision.grid, plan.theta.precision.grid]
+    released = met[0][1]
+    workings = model.private_workings_
+    assert np.array_equal(workings.weights.point, released)
+    # a tiny share makes this noise large: weights at the minimizer itself would be far off
+    instance = model.resolved_first_stage().perturbed(
+        workings.records, plan.propensity.calibration.gamma, workings.propensity.noise
+    )
+    there = instance.model.output(released)
+    assert np.allclose(workings.weights.value, there, atol=1e-6)
+    minimizer = solve(instance, throw=False).value
+    assert np.max(np.abs(workings.weights.value - minimizer)) > 1e-3
+    assert model.release_.private
+
+
+def test_the_value_is_that_of_the_released_rule_not_of_the_minimizer() -> None:
+    # a tiny share for the arithmetic: what is released is far from the minimizer, and chooses otherwise
+    X, a, _ = data()
+    differing = 0
+    for seed in range(8):
+        model = fitted(numerical_share=1e-10, value_share=0.9, value_statistic="contrasts", seed=seed)
+        workings = model.private_workings_
+        unreleased = workings.records.X @ workings.theta.value > 0
+        chosen = model.predict(X) == 1
+        differing += int(np.sum(unreleased != chosen) > 10)
+        follows = np.where(chosen == a, 1.0, -1.0) * workings.records.y * workings.weights.value
+        exact = 2 * np.array([np.sum(follows[~chosen]), np.sum(follows[chosen])]) / 150
+        noise = seeded_value_noise(model, seed)
+        value, step = model.release_.value, 2.0 ** model.plan(150, 3).value.calibration.exponent
+        assert np.allclose([value.against_all, value.against_none], exact + noise, atol=step)
+    assert differing >= 3
+
+
+def seeded_value_noise(model, seed):
+    """The repeatable draw of a seeded fit, at values of 0."""
+    noise = model.plan(150, 3).value.calibration
+    return module.perturb_on_grid(np.zeros(2), noise, seed=f"value {seed}")
+
+
+def test_a_constant_rule_has_no_value_to_release() -> None:
+    for second in ("arm_means", "plug_in_ate"):
+        with pytest.raises(CalibrationError, match="treats everyone or no one"):
+            fitted(second_stage=second, value_share=0.2)
+
+
+def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
+    # a mean of a larger response needs larger noise, whatever the outcome bound is
+    class Doubled(PlugInATE):
+        name = "doubled"
+
+        def design(self, records):
+            X, z = super().design(records)
+            return X, 10 * z
+
+        def loss_constants(self, universe):
+            found = super().loss_constants(universe)
+            return dataclasses.replace(
+                found,
+                response_bound=10 * found.response_bound,
+                gradient_radius=10 * found.gradient_radius,
+                gradient_bound=10 * found.gradient_bound,
+            )
+
+    for method in ("output", "auto"):
+        plain = fitted(second_stage=PlugInATE(), calibration=method, first_stage="uniform").plan(150, 3)
+        large = fitted(second_stage=Doubled(), calibration=method, first_stage="uniform").plan(150, 3)
+        assert large.calibration.scale == pytest.approx(10 * plain.calibration.scale)
+        assert large.precision.grid.scale == pytest.approx(10 * plain.precision.grid.scale, rel=0.01)

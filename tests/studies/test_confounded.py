@@ -1,0 +1,55 @@
+"""The confounded scenario: weights of 1 are wrong there, and a private propensity gains from records."""
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.studies import design_path
+from dp2erm_cvx.studies.confounded import Confounded, ConfoundedDesign
+from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.summary import means
+
+
+def declared(**fields):
+    return load_design(ConfoundedDesign, design_path("confounded"), "quick", **fields)
+
+
+def test_the_scenario_is_what_it_says():
+    drawn = declared().strength.draw(40_000, np.random.default_rng(0))
+    data = drawn.dataset
+    assert data.a.mean() == pytest.approx(0.72, abs=0.01)
+    assert np.corrcoef(data.X[:, 0], data.a)[0, 1] > 0.2
+    both = data.y - drawn.main_effect - (data.a - 0.5) * drawn.contrast
+    assert both.std() == pytest.approx(0.5, rel=0.02)
+    assert data.y.mean() == pytest.approx(3.0, abs=0.3)
+    assert np.array_equal(drawn.optimal_rule, (data.X[:, 2] > data.X[:, 1]).astype(int))
+
+
+def test_every_scheme_is_there_with_and_without_the_center(tmp_path):
+    table = run(Confounded(), declared(), tmp_path)
+    assert set(table["center"]) == {"none", "at 3"}
+    assert (table["status"] == "done").all()
+    assert table["effective_share"].between(0.05, 1.0 + 1e-9).all()
+    found = means(table, ["center", "scheme", "family"], ["accuracy"]).set_index(
+        ["center", "scheme", "family"]
+    )
+    plain = found["accuracy"].xs("non-private", level="family")
+    assert plain["at 3", "IPW, ridge 0.003, trim 6"] > plain["at 3", "w = 1"] + 0.1
+    assert plain["at 3", "w = 1"] > plain["none", "w = 1"]
+    headers, lines = Confounded().summary_table(declared(), table)
+    assert len(headers) == len(lines[0])
+    assert len(lines) == 2 * 8
+
+
+def test_weighting_pays_under_privacy_with_enough_records(tmp_path):
+    design = declared(n_samples=[16_000], replicates=4, draws=3)
+    names = ("w = 1", "IPW, ridge 0.003, trim 6")
+    design = design.model_copy(
+        update={
+            "centers": {"at 3": design.centers["at 3"]},
+            "schemes": {name: design.schemes[name] for name in names},
+        }
+    )
+    table = run(Confounded(), design, tmp_path)
+    found = means(table, ["scheme", "family"], ["accuracy"]).set_index(["scheme", "family"])
+    weighted, plain = found.loc[names[1], "composition-sharp"], found.loc[names[0], "sharp"]
+    assert weighted["accuracy"] - weighted["accuracy_half"] > plain["accuracy"] + plain["accuracy_half"]

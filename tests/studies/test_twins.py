@@ -1,0 +1,181 @@
+"""Twins: the file as it stands, outcomes as declared, and the study on a stand-in of the same schema."""
+
+import csv
+import gzip
+import hashlib
+import io
+import os
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.datasets import TWINS_SHA256, read_twins, twins
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.studies import design_path
+from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.scheme import Constants, Scheme
+from dp2erm_cvx.studies.trial import Judge, plain_row, taken
+from dp2erm_cvx.studies.twins import Outcomes, TwinsDesign, TwinsStudy, _pools
+
+REAL = os.environ.get("DP2ERM_TWINS")
+LINEAR = Outcomes(
+    n_important=4,
+    nonlinearity=0.0,
+    treat_share=0.3,
+    outcome_scale=2.0,
+    propensity="pred",
+    propensity_strength=1.0,
+    noise=0.1,
+    seed=1,
+)
+
+
+def written(path, n=700, seed=0, change=None):
+    """A file with the columns, codes and stray quotes of the real one; its digest."""
+    rng = np.random.default_rng(seed)
+    columns = {name: rng.choice([1, 2, 2, 2, 8], n) for name in twins._RISKS}
+    columns |= {name: rng.integers(low, high + 1, n) for name, (low, high) in twins._RANGES.items()}
+    columns |= {name: rng.integers(1, levels + 1, n) for name, levels in twins._LEVELS.items()}
+    columns |= {"outcome(t=0)": np.full(n, 9999), "outcome(t=1)": rng.integers(0, 300, n)}
+    if change is not None:
+        change(columns)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([f"'{name}'" for name in columns])
+    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    content = gzip.compress(text.getvalue().encode(), mtime=0)
+    path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_columns_are_mapped_by_public_rules(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+
+    def change(columns):
+        columns["herpes"][:3] = 1, 2, 8
+        columns["cigar"][:2] = 0, 98
+        columns["adequacy"][:3] = 1, 2, 3
+
+    digest = written(path, change=change)
+    found = read_twins(path, sha256=digest)
+    assert found.X.shape == (700, 39)
+    assert found.X.min() == 0.0
+    assert found.X.max() == 1.0
+    column = dict(zip(found.columns, found.X.T, strict=True))
+    assert column["herpes"][:3].tolist() == [1.0, 0.0, 0.0]
+    assert column["cigar"][:2].tolist() == [0.0, 1.0]
+    assert [column[f"adequacy={level}"][level - 1] for level in (1, 2, 3)] == [1.0, 1.0, 1.0]
+    assert np.all(sum(column[f"pldel={level}"] for level in range(1, 6)) == 1.0)
+
+
+def test_files_that_are_not_it_are_refused(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+    written(path)
+    with pytest.raises(DataError, match="sha256"):
+        read_twins(path)
+    for change in (lambda c: c.pop("gestat"), lambda c: c.update(dmage=np.full(700, "?"))):
+        digest = written(path, change=change)
+        with pytest.raises(DataError, match="not the Twins table"):
+            read_twins(path, sha256=digest)
+    path.write_bytes(b"no gzip")
+    with pytest.raises(DataError, match="not the Twins table"):
+        read_twins(path, sha256=None)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_twins(tmp_path / "none.gz")
+
+
+@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
+def test_the_real_file_has_its_known_shape():
+    found = read_twins(REAL)
+    assert found.X.shape == (11_400, 39)
+    column = dict(zip(found.columns, found.X.T, strict=True))
+    assert column["anemia"].sum() == 491
+    assert column["herpes"].sum() == 54
+    assert column["adequacy=1"].sum() == 7918
+    assert len(TWINS_SHA256) == 64
+
+
+@pytest.mark.parametrize("propensity", ["pred", "prog", "irrelevant"])
+@pytest.mark.parametrize("omega", [0.0, 0.5])
+def test_outcomes_are_as_declared(propensity, omega):
+    X = np.random.default_rng(0).random((4000, 20))
+    made = LINEAR.model_copy(update={"propensity": propensity, "nonlinearity": omega})
+    drawn = made.draw(X, np.random.default_rng(1))
+    assert drawn.optimal_rule.mean() == pytest.approx(0.3, abs=0.002)
+    a, y = drawn.dataset.a, drawn.dataset.y
+    left = y - drawn.main_effect - (a - 0.5) * drawn.contrast
+    assert left.std() == pytest.approx(0.1, rel=0.05)
+    share = [a[drawn.propensity > 0.5].mean(), a[drawn.propensity <= 0.5].mean()]
+    assert share[0] > share[1] + 0.2
+    # the truth is a function of the covariates and the seed of the outcomes
+    again = made.draw(X, np.random.default_rng(2))
+    assert np.array_equal(again.contrast, drawn.contrast)
+    assert not np.array_equal(again.dataset.a, a)
+    assert not np.allclose(
+        made.model_copy(update={"seed": 2}).draw(X, np.random.default_rng(1)).contrast, drawn.contrast
+    )
+    if omega == 0.0:
+        fit, *_ = np.linalg.lstsq(np.column_stack([X, np.ones(4000)]), drawn.contrast)
+        used = np.abs(fit[:-1]) > 1e-8
+        assert used.sum() == 8  # predictive for either arm, and disjoint
+    agrees = np.corrcoef(drawn.propensity, drawn.contrast)[0, 1]
+    assert (agrees > 0.9) == (propensity == "pred")
+
+
+def test_too_few_columns_are_refused():
+    with pytest.raises(DeclarationError, match="13 columns"):
+        LINEAR.draw(np.ones((5, 12)), np.random.default_rng(0))
+
+
+def test_the_study_runs_on_a_stand_in(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+    digest = written(path, n=1500)
+    design = load_design(TwinsDesign, design_path("twins"), "quick", data=str(path), sha256=digest)
+    table = run(TwinsStudy(), design, tmp_path / "out")
+    assert set(table["form"]) == {"linear", "nonlinear"}
+    done = table[table["status"] == "done"]
+    assert set(done["scheme"]) == {"w = 1", "IPW", "EBW", "MMD", "treat all", "treat none"}
+    constant = done[done["family"] == "constant rule"].groupby("scheme")["accuracy"].mean()
+    assert constant["treat all"] == pytest.approx(0.29, abs=0.03)
+    assert constant.sum() == pytest.approx(1.0)
+    assert np.isfinite(done["empirical_value"]).all()
+
+
+def test_a_file_is_known_by_its_digest_and_read_before_a_folder_is_made(tmp_path):
+    path, out = tmp_path / "stand-in.csv.gz", tmp_path / "out"
+    digest = written(path, n=1500)
+    fields = {"data": "missing.gz", "sha256": digest, "replicates": 1, "tuning": None}
+    design = load_design(TwinsDesign, design_path("twins"), "quick", **fields)
+    # the cells do not matter here, only the folder
+    one = {"w = 1": design.schemes["w = 1"]}
+    design = design.model_copy(update={"forms": {"linear": design.forms["linear"]}, "schemes": one})
+    with pytest.raises(DataError, match="cannot be read"):
+        run(TwinsStudy(), design, out)
+    assert not out.exists()
+    found = run(TwinsStudy(), design.model_copy(update={"data": str(path)}), out)
+    moved = path.rename(tmp_path / "moved.csv.gz")
+    again = design.model_copy(update={"data": str(moved), "sha256": None})
+    assert run(TwinsStudy(), again, out).equals(found)
+    written(moved, n=1500, seed=1)
+    with pytest.raises(DataError, match="another design"):
+        run(TwinsStudy(), again, out)
+
+
+@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
+def test_weights_matter_on_the_real_file(tmp_path):
+    design = load_design(TwinsDesign, design_path("twins"), "quick", data=REAL)
+    design = design.model_copy(update={"n_samples": 1140, "forms": {"linear": design.forms["linear"]}})
+    table = run(TwinsStudy(), design, tmp_path)
+    plain = table[table["family"] == "non-private"].groupby("scheme")["accuracy"].mean()
+    assert plain.min() > 0.78
+    # the tuned ridge hardly weighs; a small one does, and nothing is private about it
+    constants = Constants(covariate_bound=1.4143, outcome_bound=1.0, intercept=1.0)
+    pool = _pools(design, "linear")[1]
+    order = np.random.default_rng(0).permutation(pool.dataset.n_samples)
+    train, test = taken(pool, order[:1140]), taken(pool, order[1140:])
+    found = {}
+    for ridge in (1e-3, 1.0):
+        scheme = Scheme(program="ipw_logistic", settings={"ridge": ridge})
+        found[ridge] = plain_row(train, Judge(test, constants), scheme, constants, {})["accuracy"]
+    assert found[1e-3] > found[1.0] + 0.04
+    assert found[1e-3] > 0.88
