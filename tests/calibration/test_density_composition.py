@@ -67,7 +67,7 @@ def test_the_fit_inverts_the_noise():
         x, a = rng.uniform(-1, 1, N), rng.integers(0, 2, N)
         records = DOMAIN.records(x[:, None], a, np.zeros(N))
         b = rng.normal(scale=3.0, size=1)
-        gamma = PLAN.propensity.gamma
+        gamma = PLAN.propensity.calibration.gamma
         solution = solve(FIRST.perturbed(records, gamma, b))
         lam = solution.point
         assert noise_for((2 * a - 1) * x, lam, gamma)[0] == pytest.approx(b, abs=1e-6)
@@ -82,7 +82,7 @@ def test_the_joint_law_keeps_the_budget_and_nearly_spends_it():
 
 
 def test_planted_bugs_break_the_budget():
-    stage_1, stage_2 = PLAN.propensity, PLAN.calibration
+    stage_1, stage_2 = PLAN.propensity.calibration, PLAN.theta.calibration
     for wrong in (
         dataclasses.replace(PLAN, calibration=dataclasses.replace(stage_2, scale=stage_2.scale / 2)),
         dataclasses.replace(PLAN, propensity=dataclasses.replace(stage_1, scale=stage_1.scale / 3)),

@@ -207,7 +207,7 @@ def test_auto_is_never_worse_than_what_it_compares():
 def test_the_error_of_computed_weights_is_counted():
     exact, computed = (planned(RandomizedTrial(0.3), tolerance=error / 100) for error in (0.0, 0.5))
     assert computed.bound.V == pytest.approx(exact.bound.V + 1.0)
-    assert computed.calibration.V == computed.bound.V
+    assert computed.theta.calibration.V == computed.bound.V
     # the movement of two weight vectors that are off by that much, in the worst direction
     rng = np.random.default_rng(0)
     w, v = 100 * rng.dirichlet(np.ones(100), 2)
@@ -232,6 +232,6 @@ def test_a_bound_that_no_weights_can_have_is_refused():
 
 def test_a_paper_plan_says_which_formula_it_used():
     printed, corrected = (planned(calibration=m, noise="gaussian") for m in PAPER)
-    assert isinstance(printed.calibration, PaperCalibration)
-    assert printed.calibration.scale < corrected.calibration.scale
+    assert isinstance(printed.theta.calibration, PaperCalibration)
+    assert printed.theta.calibration.scale < corrected.theta.calibration.scale
     assert (printed.theorem[-10:], corrected.theorem[-9:]) == ("as printed", "corrected")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.calibration import calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import make_plan
-from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, arithmetic_by_name, reserve
+from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan
+from dp2erm_cvx.plan.arithmetic import arithmetic_by_name
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
@@ -20,6 +20,8 @@ from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import L1Ball, UserRegularizer
+from dp2erm_cvx.steps.shares import reserve
+from dp2erm_cvx.universe import Universe
 
 EPSILONS = st.floats(1e-90, 1e5, exclude_min=True)
 
@@ -147,8 +149,8 @@ def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:
 
 def test_the_default_share_is_below_one_percent() -> None:
     assert 0 < NUMERICAL_SHARE < 0.01
-    assert planned().calibration.epsilon == pytest.approx(1 - NUMERICAL_SHARE, rel=1e-9)
-    assert planned(numerical_share=0.2).calibration.epsilon == pytest.approx(0.8, rel=1e-9)
+    assert planned().theta.calibration.epsilon == pytest.approx(1 - NUMERICAL_SHARE, rel=1e-9)
+    assert planned(numerical_share=0.2).theta.calibration.epsilon == pytest.approx(0.8, rel=1e-9)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan, "x"])

@@ -23,10 +23,10 @@ from dp2erm_cvx import Domain, release, stability
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import check_program, programs_of_file
 from dp2erm_cvx.domain_file import load_domain
-from dp2erm_cvx.plan import Method
 from dp2erm_cvx.program import Box, Program
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
+from dp2erm_cvx.steps import Method
 from dp2erm_cvx.universe import Universe
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -319,7 +319,7 @@ def test_every_field_is_explained():
     quickstart, solving = page("quickstart.md"), page("solving.md")
     for field in [field.name for field in fields(release.Release)]:
         assert f"`{field}`" in quickstart or f"`{field}." in quickstart
-    for field in [field.name for part in (release.Guarantee, release.Mechanism) for field in fields(part)]:
+    for field in [field.name for part in (release.Guarantee, release.StepStatement) for field in fields(part)]:
         assert f".{field}`" in quickstart, field
     for field in [field.name for field in fields(Certificate)]:
         assert f"| `{field}` |" in solving, field

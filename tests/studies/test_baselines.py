@@ -121,7 +121,7 @@ def test_the_corrected_composition_is_theorem_9_and_needs_less_noise():
         assert corrected.plan.guarantee.epsilon <= BUDGET.epsilon
         assert corrected.plan.guarantee.delta <= BUDGET.delta
     corrected = ipw_composition_corrected(RULE, DOMAIN, N, P, BUDGET, radius=0.5, ridge=0.1).plan
-    assert corrected.calibration.scale < 0.7 * printed.calibration.scale
+    assert corrected.theta.calibration.scale < 0.7 * printed.theta.calibration.scale
     # the default split trades noise against gamma, so they are compared by what they predict together
     errors = [predicted_error(plan.theta.calibration, plan.theta.loss, N) for plan in (corrected, printed)]
     assert errors[0] < 0.5 * errors[1]
