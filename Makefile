@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 help:
 	@echo "make demo       private releases from real data (NHEFS) and an audit, a minute"
-	@echo "make test       the default tests"
+	@echo "make test       the default tests, on every core"
 	@echo "make test-slow  the slow tests as well"
 	@echo "make bench      timings side by side, about ten minutes"
 	@echo "make lint       ruff check and ruff format --check; make format mends"
@@ -22,11 +22,14 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/dp2erm demo
 
+# One process of tests per core, so the linear algebra of each keeps to one thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "slow or not slow"
+	$(PYTEST) -m "slow or not slow"
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --docs docs/benchmarks.md

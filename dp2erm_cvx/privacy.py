@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.public import public_number
 
 #: Public orders alpha > 1 of Renyi curves: six to an octave of alpha - 1, from 1/128 to a million.
@@ -185,3 +185,14 @@ class LossConstants:
     covariate_bound: float | None = None
     response_bound: float | None = None
     is_mean: bool = False
+
+    def refuse_unbounded(self, name: str, theta_set: str) -> None:
+        """Raise CalibrationError where zeta_c is infinite, as Theorems 1 and 2 need it finite.
+
+        ``name`` is that of the program and ``theta_set`` the kind of its set.
+        """
+        if not math.isfinite(self.gradient_radius):
+            raise CalibrationError(
+                f"{name}: the gradient of the squared loss is unbounded over {theta_set}; choose an l1 ball, "
+                "an l2 ball or a box for theta, or calibration = 'renyi'"
+            )

@@ -15,6 +15,7 @@ from dp2erm_cvx.audit.density import (
     search_pairs,
 )
 from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
+from dp2erm_cvx.audit.search import Progress, Search
 from dp2erm_cvx.audit.stability import ResolveBudget, StabilityAudit, audit_stability, replay
 
 __all__ = [
@@ -25,8 +26,10 @@ __all__ = [
     "HockeyStick",
     "NoiseAudit",
     "PairSearch",
+    "Progress",
     "RepeatAudit",
     "ResolveBudget",
+    "Search",
     "StabilityAudit",
     "audit_blackbox",
     "audit_density",

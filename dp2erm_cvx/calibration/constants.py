@@ -1,4 +1,4 @@
-"""What a calibration returns, and checks on the public constants it consumes."""
+"""What calibrations return, and the checks of public constants that they share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 import math
 from dataclasses import dataclass
 
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.public import public_number, whole_number
 
@@ -58,6 +59,45 @@ class Calibration:
         return self.scale * mean_norm(self.noise, self.n_parameters)
 
 
+@dataclass(frozen=True)
+class OutputCalibration:
+    """Laplace noise for a released mean; ``scale`` and ``sensitivity`` in units of the outcome.
+
+    Not a :class:`Calibration`: this noise is added to the mean itself, not to the objective times n.
+    """
+
+    scale: float
+    sensitivity: float
+    V: float
+    epsilon: float
+    delta: float = 0.0
+    theorem: str = "Theorem 8 (output perturbation)"
+
+    @property
+    def expected_noise(self) -> float:
+        """``E |noise|``, in units of the outcome."""
+        return self.scale
+
+    @property
+    def law(self) -> Calibration:
+        """The Laplace law as one coordinate of gamma noise: what :func:`dp2erm_cvx.mechanism.draw` takes.
+
+        Its draw is to be added to the mean; as a linear term of an objective it would be far too small.
+        """
+        return Calibration(
+            noise=Noise.GAMMA,
+            scale=self.scale,
+            gamma=0.0,
+            split=1.0,
+            n_parameters=1,
+            V=self.V,
+            sensitivity=self.sensitivity,
+            epsilon=self.epsilon,
+            delta=0.0,
+            theorem=self.theorem,
+        )
+
+
 def mean_norm(noise: Noise, n_parameters: int) -> float:
     """``E ||b||_2`` at unit scale: p for gamma noise, the mean of chi_p for Gaussian noise."""
     if noise is Noise.GAMMA:
@@ -79,3 +119,17 @@ def check_loss(loss: LossConstants) -> None:
     public_number("outcome_bound", loss.outcome_bound, above=0.0)
     if loss.theta_bound is not None:
         public_number("theta_bound", loss.theta_bound, above=0.0)
+
+
+# squares of noise vectors have to stay finite as well
+_SMALLEST, _LARGEST = 1e-140, 1e140
+
+
+def in_range(name: str, value: float, setting: str) -> float:
+    """Return ``value``; raises CalibrationError, naming the ``setting``, where floating point gives out."""
+    if not _SMALLEST < value < _LARGEST:
+        raise CalibrationError(
+            f"{name} = {value:g} is out of floating-point range at {setting}: rescale the outcome or change "
+            "the budget"
+        )
+    return value

@@ -52,7 +52,7 @@ def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cell
     return result
 
 
-def largest_ratio(epsilon: ArrayLike, n_parameters: int, delta: float, cells: int = CELLS) -> Array:
+def private_ratio(epsilon: ArrayLike, n_parameters: int, delta: float, cells: int = CELLS) -> Array:
     """A ratio ``s`` whose :func:`gaussian_delta` at ``epsilon`` > 0 was evaluated as at most ``delta``.
 
     Bisection to about 1e-6 relative, elementwise; the private end of the bracket is returned, so the

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss
+from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
+from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range
 from dp2erm_cvx.calibration.curvature import MARGIN
-from dp2erm_cvx.calibration.limits import in_range
-from dp2erm_cvx.calibration.sharp import noise_law, privacy_loss, refuse_uncovered
+from dp2erm_cvx.calibration.sharp import noise_law, privacy_loss
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound
+from dp2erm_cvx.public import public_number
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,17 @@ class PaperCalibration(Calibration):
 
 
 def calibrate_paper(
-    bound: StabilityBound,
-    loss: LossConstants,
-    n_samples: int,
+    objective: Objective,
     budget: Budget,
     *,
-    gradient_bound: float,
     noise: Noise | str = Noise.GAMMA,
-    relation: Neighboring = Neighboring.REPLACE_ONE,
     corrected: bool = False,
     unsound_ok: bool = False,
 ) -> PaperCalibration:
     """Calibrate by Theorem DP_guarnatee, equations beta_gamma_choice and sigma_Gaussian_choice.
 
-    With zeta = ``gradient_bound``, the uncentered bound ``||grad l|| <= zeta`` in units of the gradient of
-    the loss, ``W1`` and ``W2`` of ``bound``, and lam the bound on trace Hess l:
+    With zeta the ``gradient_bound`` of the loss, the uncentered ``||grad l|| <= zeta`` in units of the
+    gradient, ``W1`` and ``W2`` of the bound, and lam the bound on trace Hess l:
 
     - ``gamma = 2 lam W2 / (epsilon n)`` for both laws;
     - gamma noise: ``1/beta = 2 zeta W1 / epsilon``;
@@ -54,14 +50,15 @@ def calibrate_paper(
     Every rounding goes to more noise.
 
     Raises CalibrationError where it is not certified (unless ``unsound_ok``, which marks it as not
-    private), where the bound states no W1 and W2 or does not cover what is declared, or where a quantity is
-    out of floating-point range; DeclarationError for an invalid argument.
+    private), where the loss states no ``gradient_bound``, where the bound states no W1 and W2 or does not
+    cover what is declared, or where a quantity is out of floating-point range; DeclarationError for an
+    invalid argument.
     """
     kind = noise_law(noise)
-    n = whole_number("n_samples", n_samples, at_least=2)
+    bound, loss, n = objective.bound, objective.loss, objective.n_samples
     check_loss(loss)
-    refuse_uncovered(bound, relation, budget, kind)
-    zeta = public_number("gradient_bound", gradient_bound, above=0.0)
+    refuse_uncovered(bound, objective.relation, budget, kind)
+    zeta = public_number("gradient_bound", _gradient_bound(objective), above=0.0)
     if zeta < loss.gradient_radius:
         raise DeclarationError(
             f"gradient_bound = {zeta:g}: must be at least the centered gradient radius "
@@ -102,6 +99,14 @@ def calibrate_paper(
     return replace(calibration, private=False, delta=proven)
 
 
+def _gradient_bound(objective: Objective) -> float:
+    if objective.loss.gradient_bound is None:
+        raise CalibrationError(
+            f"{objective.name} states no gradient_bound, which the paper's calibration needs"
+        )
+    return objective.loss.gradient_bound
+
+
 def _statement(kind: Noise, corrected: bool) -> str:
     if kind is Noise.GAMMA:
         return "paper, Theorem DP_guarnatee (i)"
@@ -124,3 +129,22 @@ def _tail(n_parameters: int, delta: float) -> float:
     """L: a standard normal vector is longer with probability at most delta (rounded up)."""
     log_delta = max(-math.log(delta), 0.0)
     return math.hypot(math.sqrt(n_parameters) + math.sqrt(log_delta), math.sqrt(log_delta)) * (1.0 + MARGIN)
+
+
+@dataclass(frozen=True)
+class Paper(Calibrator):
+    """The paper's formulas with the paper's bounds; ``corrected`` repairs the Gaussian exponent."""
+
+    corrected: bool = False
+
+    laws = (Noise.GAMMA, Noise.GAUSSIAN)
+    family = BoundFamily.PAPER
+
+    def applies(self, objective: Objective) -> None:
+        objective.refuse_unbounded()
+        _gradient_bound(objective)
+
+    def calibrate(
+        self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
+    ) -> PaperCalibration:
+        return calibrate_paper(objective, budget, noise=noise, corrected=self.corrected)

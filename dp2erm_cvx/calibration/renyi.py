@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, mean_norm
+from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
+from dp2erm_cvx.calibration.constants import Calibration, Noise, in_range, mean_norm
 from dp2erm_cvx.calibration.curvature import MARGIN
-from dp2erm_cvx.calibration.limits import in_range
-from dp2erm_cvx.calibration.sharp import refuse_uncovered
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, Neighboring, RenyiCurve, StabilityBound
+from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
 from dp2erm_cvx.public import public_number, whole_number
 
 Array = NDArray[np.float64]
@@ -33,27 +32,8 @@ _SLACK = 1e-11
 
 
 @dataclass(frozen=True)
-class SquaredLoss:
-    """``l(theta) = (z - <x, theta>)^2`` over all of R^p, without regularizer besides gamma.
-
-    ``||x||_2 <= covariate_bound`` = M; ``|z| <= response_bound``, in units of z: 2M' for the weighted
-    regression of ``2 (2a - 1) y``, M' for arm means (M = 1). Raises DeclarationError.
-    """
-
-    n_parameters: int
-    covariate_bound: float
-    response_bound: float
-
-    def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "n_parameters", whole_number("n_parameters", self.n_parameters, at_least=1))
-        put(self, "covariate_bound", public_number("covariate_bound", self.covariate_bound, above=0.0))
-        put(self, "response_bound", public_number("response_bound", self.response_bound, above=0.0))
-
-
-@dataclass(frozen=True)
 class RenyiCalibration(Calibration):
-    """Calibration of Theorem 7: valid for an unconstrained :class:`SquaredLoss` only.
+    """Calibration of Theorem 7: valid for an unconstrained squared loss only.
 
     ``sensitivity`` is S, ``split`` is 1 (no share is set aside), ``order`` the order that gave the scale
     and ``tau`` the bound ``M^2 V / (n gamma)`` on the relative movement of the Hessian.
@@ -70,14 +50,15 @@ class RenyiCalibration(Calibration):
 
 
 def renyi_divergence(
-    order: ArrayLike, V: float, loss: SquaredLoss, n_samples: int, scale: float, gamma: float
+    order: ArrayLike, V: float, loss: LossConstants, n_samples: int, scale: float, gamma: float
 ) -> Array:
     """Upper bound on the Renyi divergence of every ``order`` > 1 between neighbors (Theorem 7).
 
     ``alpha S^2 / (2 sigma^2 h) + 2 f(1 + tau)`` with ``tau = M^2 V / (n gamma)``,
     ``h = alpha - (alpha - 1)(1 + tau)^2``, ``f(s) = -log s - log(alpha - (alpha - 1) s^2)/(2 (alpha - 1))``
     and S of ``gradient_movement``; infinite where h <= 0.001. Over several releases the bounds add at
-    equal orders. Both directions of the divergence are covered. Raises DeclarationError.
+    equal orders. Both directions of the divergence are covered. Raises CalibrationError where the loss is not
+    squared, DeclarationError for an invalid argument.
     """
     orders = np.asarray(order, dtype=np.float64)
     if not (np.isfinite(orders).all() and (orders > 1.0).all()):
@@ -106,42 +87,34 @@ def renyi_epsilon(order: ArrayLike, divergence: ArrayLike, delta: float) -> floa
     return max(0.0, float(np.min(costs * (1.0 + MARGIN) + _conversion(orders, level))))
 
 
-def gradient_movement(V: float, loss: SquaredLoss, gamma: float) -> float:
+def gradient_movement(V: float, loss: LossConstants, gamma: float) -> float:
     """``S = V (M^2 Z / sqrt(2 gamma) + 2 M Z)``, rounded up.
 
     It bounds the movement of the summed gradient at the noiseless theta, whose norm is at most
-    ``Z / sqrt(2 gamma)``. Z is ``response_bound``: with Z = 2M' this is
-    ``V (M^2 M' sqrt(2/gamma) + 4 M M')`` of Theorem 7.
+    ``Z / sqrt(2 gamma)``. M is ``covariate_bound`` and Z ``response_bound``: with Z = 2M' this is
+    ``V (M^2 M' sqrt(2/gamma) + 4 M M')`` of Theorem 7. Raises as :func:`renyi_divergence`.
     """
-    M, Z = loss.covariate_bound, loss.response_bound
+    M, Z = _squared(loss)
     return V * M * Z * (M / math.sqrt(2.0 * gamma) + 2.0) * (1.0 + MARGIN)
 
 
-def calibrate_renyi(
-    bound: StabilityBound,
-    loss: SquaredLoss,
-    n_samples: int,
-    budget: Budget,
-    *,
-    gamma: float | None = None,
-    relation: Neighboring = Neighboring.REPLACE_ONE,
-    theta_bound: float | None = None,
-) -> RenyiCalibration:
+def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None = None) -> RenyiCalibration:
     """Calibrate Gaussian objective perturbation of an unconstrained squared loss (Theorem 7).
 
+    The loss is ``(z - <x, theta>)^2`` with ``||x||_2 <= M``, its ``covariate_bound``, and ``|z| <= Z``, its
+    ``response_bound``: 2M' for the weighted regression of ``2 (2a - 1) y``, M' for arm means.
     The smallest sigma, minimized over a grid of orders, whose Renyi bound converts to the budget; every
     rounding goes to more noise. Without ``gamma`` it is chosen among ``M^2 V / (n tau)``, tau in
-    ``TAU_GRID``, by the predicted excess ``(E||b||/n + gamma a)^2 / (4 gamma)``, where a is ``theta_bound``,
-    the public size of the parameter sought, or ``Z / sqrt(2 gamma)``. ``theta_bound`` affects that choice
-    only.
+    ``TAU_GRID``, by the predicted excess ``(E||b||/n + gamma a)^2 / (4 gamma)``, where a is the
+    ``theta_bound`` of the loss, or ``Z / sqrt(2 gamma)``. ``theta_bound`` affects that choice only.
 
-    Raises CalibrationError where no order fits the budget or the bound does not cover what is declared;
-    DeclarationError for an invalid argument.
+    Raises CalibrationError where the loss is not squared, no order fits the budget or the bound does not
+    cover what is declared; DeclarationError for an invalid argument.
     """
-    n = whole_number("n_samples", n_samples, at_least=2)
-    refuse_uncovered(bound, relation, budget, Noise.GAUSSIAN)
-    size = None if theta_bound is None else public_number("theta_bound", theta_bound, above=0.0)
-    M, p, V = loss.covariate_bound, loss.n_parameters, bound.V
+    bound, loss, n = objective.bound, objective.loss, objective.n_samples
+    M, _ = _squared(loss)
+    refuse_uncovered(bound, objective.relation, budget, Noise.GAUSSIAN)
+    p, V = loss.n_parameters, bound.V
     if gamma is None:
         candidates = M * M * V / n / TAU_GRID
     else:
@@ -152,7 +125,7 @@ def calibrate_renyi(
 
     taus = np.array([_tau(V, loss, n, float(value)) for value in candidates])
     unit, orders = _unit_noise(taus, budget, np.full_like(taus, 1e-6), _top(taus))
-    best = _best(unit, candidates, loss, V, n, size, mean_norm(Noise.GAUSSIAN, p))
+    best = _best(unit, candidates, objective)
     if not math.isfinite(unit[best]):
         where = "any gamma" if gamma is None else f"gamma = {gamma:g}"
         raise CalibrationError(
@@ -183,23 +156,37 @@ def calibrate_renyi(
     )
 
 
-def _best(
-    unit: Array, gammas: Array, loss: SquaredLoss, V: float, n: int, size: float | None, norm: float
-) -> int:
+def _best(unit: Array, gammas: Array, objective: Objective) -> int:
     """Index of the smallest predicted excess, compared in logarithms."""
+    loss, size = objective.loss, objective.loss.theta_bound
+    norm = mean_norm(Noise.GAUSSIAN, loss.n_parameters)
+    _, Z = _squared(loss)
 
     def cost(noise: float, gamma: float) -> float:
         if not math.isfinite(noise):
             return math.inf
-        theta = loss.response_bound / math.sqrt(2.0 * gamma) if size is None else size
-        total = noise * gradient_movement(V, loss, gamma) * norm / n + gamma * theta
+        theta = Z / math.sqrt(2.0 * gamma) if size is None else size
+        moved = gradient_movement(objective.bound.V, loss, gamma)
+        total = noise * moved * norm / objective.n_samples + gamma * theta
         return 2.0 * math.log(total) - math.log(gamma)
 
     return int(np.argmin([cost(float(u), float(g)) for u, g in zip(unit, gammas, strict=True)]))
 
 
-def _tau(V: float, loss: SquaredLoss, n: int, gamma: float) -> float:
-    return loss.covariate_bound / gamma * (loss.covariate_bound * V / n) * (1.0 + MARGIN)
+def _squared(loss: LossConstants) -> tuple[float, float]:
+    """M and Z of Theorem 7."""
+    if loss.covariate_bound is None or loss.response_bound is None:
+        raise CalibrationError("Theorem 7 needs a squared loss")
+    whole_number("n_parameters", loss.n_parameters, at_least=1)
+    if loss.theta_bound is not None:
+        public_number("theta_bound", loss.theta_bound, above=0.0)
+    M = public_number("covariate_bound", loss.covariate_bound, above=0.0)
+    return M, public_number("response_bound", loss.response_bound, above=0.0)
+
+
+def _tau(V: float, loss: LossConstants, n: int, gamma: float) -> float:
+    M, _ = _squared(loss)
+    return M / gamma * (M * V / n) * (1.0 + MARGIN)
 
 
 def _top(tau: Array) -> Array:
@@ -252,3 +239,18 @@ def _conversion(order: Array, delta: float) -> Array:
     rounding = 1e-13 * (terms[0] + terms[1] + np.abs(terms[2]))
     result: Array = -terms[0] - terms[1] - terms[2] + rounding
     return result
+
+
+class Renyi(Calibrator):
+    """Theorem 7: Gaussian noise and no Theta; what is solved for in R^p is projected afterwards."""
+
+    laws = (Noise.GAUSSIAN,)
+
+    def applies(self, objective: Objective) -> None:
+        objective.refuse_restricted()
+        _squared(objective.loss)
+
+    def calibrate(
+        self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
+    ) -> RenyiCalibration:
+        return calibrate_renyi(objective, budget)

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss
+from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
+from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range
 from dp2erm_cvx.calibration.curvature import MARGIN, jacobian_loss, required_gamma
-from dp2erm_cvx.calibration.gaussian import LARGEST_EPSILON, SMALLEST_DELTA, gaussian_delta, largest_ratio
+from dp2erm_cvx.calibration.gaussian import gaussian_delta, private_ratio
 from dp2erm_cvx.calibration.split import default_split
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.public import public_number, whole_number
-
-#: Smallest epsilon that is calibrated; the noise leaves floating point near there.
-SMALLEST_EPSILON = 1e-100
 
 _THEOREM = {Noise.GAMMA: "Theorem 1 (pure)", Noise.GAUSSIAN: "Theorem 2 (approximate)"}
 
 
 def calibrate(
-    bound: StabilityBound,
-    loss: LossConstants,
-    n_samples: int,
+    objective: Objective,
     budget: Budget,
     *,
     noise: Noise | str = Noise.GAMMA,
-    relation: Neighboring = Neighboring.REPLACE_ONE,
     split: float | None = None,
 ) -> Calibration:
     """Calibrate objective perturbation to a budget.
 
-    With q the ``split`` and V the coupled variation of ``bound``:
+    With q the ``split`` and V the coupled variation of the weights:
 
     - gamma noise, Theorem 1 (pure): ``scale = zeta_c V / (q epsilon)``. The guarantee is (epsilon, 0)
       also where the budget allows a positive delta;
@@ -46,32 +41,29 @@ def calibrate(
     floating-point range; DeclarationError where an argument is not valid in itself.
     """
     kind = noise_law(noise)
-    n = whole_number("n_samples", n_samples, at_least=2)
+    bound, loss = objective.bound, objective.loss
     check_loss(loss)
-    refuse_uncovered(bound, relation, budget, kind)
+    refuse_uncovered(bound, objective.relation, budget, kind)
     if split is None:
-        q = default_split(bound.V, loss, n, budget.epsilon, budget.delta, kind)
+        q = default_split(objective, budget, kind)
     else:
         q = public_number("split", split, above=0.0)
         if not 1e-9 <= q <= 1.0 - 1e-9:  # a sliver of epsilon drowns in rounding
             raise DeclarationError(f"split = {split!r}: must be from 1e-9 to 1 - 1e-9")
 
-    gamma = required_gamma(bound.V, loss, n, (1.0 - q) * budget.epsilon)
+    gamma = required_gamma(bound.V, loss, objective.n_samples, (1.0 - q) * budget.epsilon)
     sensitivity = loss.gradient_radius * bound.V
     share = q * budget.epsilon
-    ratio = share if kind is Noise.GAMMA else float(largest_ratio(share, loss.n_parameters, budget.delta))
+    ratio = share if kind is Noise.GAMMA else float(private_ratio(share, loss.n_parameters, budget.delta))
     scale = sensitivity / ratio * (1.0 + MARGIN) if ratio > 0.0 else math.inf
-    for name, value in (("noise scale", scale), ("gamma", gamma)):
-        if not 1e-140 < value < 1e140:
-            raise CalibrationError(
-                f"{name} = {value:g} is out of floating-point range at epsilon = {budget.epsilon:g}, "
-                f"split = {q:g}, V = {bound.V:g}, gradient_radius = {loss.gradient_radius:g}, "
-                f"hessian_trace = {loss.hessian_trace:g}: rescale the outcome or change the budget"
-            )
+    setting = (
+        f"epsilon = {budget.epsilon:g}, split = {q:g}, V = {bound.V:g}, "
+        f"gradient_radius = {loss.gradient_radius:g}, hessian_trace = {loss.hessian_trace:g}"
+    )
     return Calibration(
         noise=kind,
-        scale=scale,
-        gamma=gamma,
+        scale=in_range("noise scale", scale, setting),
+        gamma=in_range("gamma", gamma, setting),
         split=q,
         n_parameters=loss.n_parameters,
         V=bound.V,
@@ -107,28 +99,16 @@ def noise_law(noise: Noise | str) -> Noise:
         raise DeclarationError(f"noise = {noise!r}: must be one of {names}") from None
 
 
-def refuse_uncovered(bound: StabilityBound, relation: Neighboring, budget: Budget, kind: Noise) -> None:
-    """Raise CalibrationError where a bound does not cover what is declared, or a budget is out of range."""
-    if not bound.private:
-        raise CalibrationError(
-            f"the stability bound of {bound.theorem} was read off the data: declare its constants publicly"
-        )
-    if relation not in bound.relations:
-        raise CalibrationError(
-            f"{bound.theorem} does not cover the neighboring relation {relation.value!r}: "
-            f"it covers {', '.join(sorted(known.value for known in bound.relations)) or 'none'}"
-        )
-    if not (math.isfinite(bound.V) and bound.V > 0.0):
-        raise CalibrationError(
-            f"{bound.theorem} gives V = {bound.V!r}: no finite noise covers it; use a larger ridge, "
-            "a smaller radius or a trim"
-        )
-    if not SMALLEST_EPSILON <= budget.epsilon <= LARGEST_EPSILON:
-        raise CalibrationError(
-            f"epsilon = {budget.epsilon!r}: must be between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}"
-        )
-    if kind is Noise.GAUSSIAN and budget.delta < SMALLEST_DELTA:
-        raise CalibrationError(
-            f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}: declare one, or "
-            "take gamma noise"
-        )
+class Sharp(Calibrator):
+    """Theorems 1 and 2: noise as a linear term of an objective whose gradient is bounded."""
+
+    laws = (Noise.GAMMA, Noise.GAUSSIAN)
+    splits = True
+
+    def applies(self, objective: Objective) -> None:
+        objective.refuse_unbounded()
+
+    def calibrate(
+        self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
+    ) -> Calibration:
+        return calibrate(objective, budget, noise=noise, split=split)

@@ -6,31 +6,32 @@ import math
 
 import numpy as np
 
+from dp2erm_cvx.calibration.calibrator import Objective
 from dp2erm_cvx.calibration.constants import Noise, mean_norm
 from dp2erm_cvx.calibration.curvature import GAMMA_FLOOR, jacobian_loss, required_gamma
-from dp2erm_cvx.calibration.gaussian import largest_ratio
-from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.calibration.gaussian import private_ratio
+from dp2erm_cvx.privacy import Budget
 
 #: The public grid of shares of epsilon that may pay for the noise.
 GRID = tuple(k / 100 for k in range(1, 100))
 
 
-def default_split(
-    V: float, loss: LossConstants, n_samples: int, epsilon: float, delta: float, noise: Noise
-) -> float:
+def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     """The q that minimizes the predicted excess ``(E||b||/n + gamma a)^2 / (2 (rho + 2 gamma))``.
 
     ``a`` is ``theta_bound``, or ``M' sqrt(2 / (gamma + mu_R))`` where Theta is unbounded, and rho is the
     strong convexity that is public, ``mu_R``. Candidates are ``GRID`` and the share beyond which gamma would
     leave its floor: below it a smaller share buys nothing.
     """
+    V, loss, n_samples = objective.bound.V, objective.loss, objective.n_samples
+    epsilon = budget.epsilon
     candidates = list(GRID)
     slack = jacobian_loss(V, loss, n_samples, GAMMA_FLOOR * loss.hessian_trace) / epsilon
     if slack < 1.0:
         candidates.append(1.0 - max(slack, 1e-6))
     q = np.array(candidates)
     p = loss.n_parameters
-    ratio = q * epsilon if noise is Noise.GAMMA else largest_ratio(q * epsilon, p, delta, cells=64)
+    ratio = q * epsilon if noise is Noise.GAMMA else private_ratio(q * epsilon, p, budget.delta, cells=64)
     sensitivity = loss.gradient_radius * V
     unit = mean_norm(noise, p)
 

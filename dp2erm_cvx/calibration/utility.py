@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise
+from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.public import public_number, whole_number
 
 #: Relative margin on a tail probability, far above the error of the special functions.
@@ -38,27 +39,27 @@ def utility_bound(
     return total / (2.0 * (rho + 2.0 * calibration.gamma)) * total
 
 
-def utility_tail(
-    excess: float,
+def predicted_error(
+    calibration: Calibration | OutputCalibration,
+    loss: LossConstants,
     n_samples: int,
-    calibration: Calibration,
-    theta_norm: float,
-    strong_convexity: float = 0.0,
+    *,
+    strong_convexity: float | None = None,
 ) -> float:
-    """Bound on the probability that ``L(theta_priv) - L(theta_opt)`` is at least ``excess`` = t.
+    """Predicted excess of the second-stage objective, in its units (squared outcome for a squared loss).
 
-    The excess can reach t only where ``||b|| >= n (sqrt(2 t (rho + 2 gamma)) - gamma ||theta_opt||)``
-    (:func:`utility_bound`), and the law of ``||b||`` is known: scale times Gamma(p) or times chi_p. For
-    Gaussian noise this is below ``exp(-(n D - sigma sqrt(p))_+^2 / (2 sigma^2))``, D the bracket: the
-    printed tail without its factor 2. Other arguments and errors as in :func:`utility_bound`.
+    ``(E||b||/n + gamma a)^2 / (2 (rho + 2 gamma))``: the sharp utility bound at the expected noise, with
+    ``a = theta_bound``, or ``M' sqrt(2 / (gamma + mu_R))`` where Theta is unbounded. rho is
+    ``strong_convexity``, what is publicly known of the objective's; ``mu_R`` where it is not given.
+    For output perturbation of a mean the excess of ``(z - theta)^2`` is the squared noise.
+    A prediction, used to choose among calibrations; no guarantee rests on it.
     """
-    t = public_number("excess", excess, at_least=0.0)
-    n = whole_number("n_samples", n_samples, at_least=1)
-    theta = public_number("theta_norm", theta_norm, at_least=0.0)
-    rho = public_number("strong_convexity", strong_convexity, at_least=0.0)
-    gamma = calibration.gamma
-    level = n * (math.sqrt(2.0 * t) * math.sqrt(rho + 2.0 * gamma) - gamma * theta)
-    return noise_tail(calibration, level)
+    if isinstance(calibration, OutputCalibration):
+        return calibration.expected_noise**2
+    mu = loss.strong_convexity
+    theta = loss.theta_bound or loss.outcome_bound * math.sqrt(2.0 / (calibration.gamma + mu))
+    rho = mu if strong_convexity is None else strong_convexity
+    return utility_bound(calibration.expected_noise, n_samples, calibration, theta, rho)
 
 
 def noise_tail(calibration: Calibration, level: float) -> float:

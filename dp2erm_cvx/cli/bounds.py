@@ -121,7 +121,7 @@ def _growth(plot: str | None, as_json: bool) -> None:
 
     with progress("bounding"):
         from dp2erm_cvx.compare.bound_curves import SIZES, growth, table
-        from dp2erm_cvx.plotting.balance import Panel, bound_plot
+        from dp2erm_cvx.plotting import Panel, bound_plot
 
         curves = growth()
         title = "How far one record moves the weights, at a fixed ridge per record"
@@ -148,7 +148,7 @@ def _growth(plot: str | None, as_json: bool) -> None:
 
 def _draw(first: FirstStage, universe: Universe, path: str) -> None:
     from dp2erm_cvx.compare.bound_curves import against_n, against_ridge
-    from dp2erm_cvx.plotting.balance import Panel, bound_plot
+    from dp2erm_cvx.plotting import Panel, bound_plot
 
     panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]
     ridged: list[Curve] = against_ridge(first, universe)

@@ -58,7 +58,7 @@ def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: in
     with progress("loading", total=16) as bar:
         from dp2erm_cvx.datasets import load_nhefs
         from dp2erm_cvx.demo import comparison, composition, settings
-        from dp2erm_cvx.plotting.balance import love_plot
+        from dp2erm_cvx.plotting import love_plot
         from dp2erm_cvx.solve import solver_by_name
 
         chosen = tuple(solvers) or ("newton", "clarabel", "scs")

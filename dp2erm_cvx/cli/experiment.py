@@ -102,7 +102,7 @@ def _stages(bar: Progress) -> Callable[[str, int, int], None]:
 
 def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any], folder: Path) -> None:
     from dp2erm_cvx.cli.screen import console, grid, write_text
-    from dp2erm_cvx.plotting.catalog import figures_of
+    from dp2erm_cvx.plotting.studies import figures_of
     from dp2erm_cvx.studies.engine import Listing
 
     screen = console()

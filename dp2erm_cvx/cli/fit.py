@@ -127,7 +127,7 @@ def fit(data: str, **options: Any) -> None:
         if options["output"]:
             write_text(options["output"], release.to_json() + "\n")
         if options["love_plot"]:
-            from dp2erm_cvx.plotting.balance import love_plot
+            from dp2erm_cvx.plotting import love_plot
 
             love_plot(workings.balance(), options["love_plot"])
         plan = model.plan(dataset.n_samples, len(dataset.columns))

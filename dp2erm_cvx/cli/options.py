@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.text import number_or_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -40,18 +41,7 @@ class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return number_or_text(value) if isinstance(value, str) else value
 
 
-def number_or_text(text: str) -> int | float | str:
-    """``"3"`` -> 3, ``"0.5"``, ``"inf"`` -> float, anything else as it stands."""
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        return number if abs(number) < 1e300 else float(text)  # a whole number can be beyond any float
-    return text
-
-
-def numbers(flag: str, text: str) -> tuple[float, ...]:
+def number_list(flag: str, text: str) -> tuple[float, ...]:
     """``"400,1600"`` -> (400, 1600). Raises DeclarationError naming the flag where nothing is listed."""
     listed = tuple(number_or_text(part.strip()) for part in str(text).split(",") if part.strip())
     if not listed:

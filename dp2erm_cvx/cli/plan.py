@@ -57,7 +57,7 @@ def plan(program: str, as_json: bool, **options: Any) -> None:
 
     rows: list[GridRow] = []
     with progress("planning") as bar:
-        from dp2erm_cvx.cli.options import numbers
+        from dp2erm_cvx.cli.options import number_list
         from dp2erm_cvx.cli.own_program import known_name
         from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings
         from dp2erm_cvx.cli.stages import second_stage
@@ -69,12 +69,12 @@ def plan(program: str, as_json: bool, **options: Any) -> None:
         program = known_name(program, "first")
         second = second_stage(options["second_stage"], options, domain.columns or (), domain)
         settings = read_settings({**options, **dict.fromkeys((*AXES, "arm_mass", "degree"))})
-        grid = {name: numbers(f"--{name}", options[name]) for name in AXES if options[name] is not None}
+        grid = {name: number_list(f"--{name}", options[name]) for name in AXES if options[name] is not None}
         for name in grid:
             if name in settings:
                 raise DeclarationError(f"setting {name!r} is given twice: give it once")
-        sizes = [whole_number("--n", n, at_least=2) for n in numbers("--n", options["n_samples"])]
-        levels = numbers("--epsilon", options["epsilon"])
+        sizes = [whole_number("--n", n, at_least=2) for n in number_list("--n", options["n_samples"])]
+        levels = number_list("--epsilon", options["epsilon"])
         one = {name: values[0] for name, values in grid.items()}
         first = build(first_stages(), program, **settings, **one)
         features = count_features(domain, second, first, options["n_features"])
@@ -107,7 +107,7 @@ def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
     screen = console()
     screen.print(f"{title}: planned from public quantities", style="bold")
     # settings that the program does not have, or that stay infinite, say nothing
-    axes = [name for name in AXES if any(math.isfinite(getattr(one.row, name)) for one in rows)]
+    axes = [name for name in AXES if any(math.isfinite(getattr(one, name)) for one in rows)]
     table = grid(
         "n",
         *axes,
@@ -124,18 +124,17 @@ def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
     for column in table.columns:
         column.no_wrap = True
     refused: dict[str, int] = {}
-    for one in rows:
-        row = one.row
+    for row in rows:
         if row.refusal is not None:
             mark = f"[{refused.setdefault(row.refusal, len(refused) + 1)}]"
             told = [_number(row.V), *"----", f"refused {mark}"]
         else:
-            spread = "-" if one.spread is None else f"±{one.spread:.3g}"
+            spread = "-" if row.spread is None else f"±{row.spread:.3g}"
             told = [
                 _number(row.V),
                 spread,
                 _number(row.gamma),
-                "-" if one.shrinkage is None else f"{one.shrinkage:.0%}",
+                "-" if row.shrinkage is None else f"{row.shrinkage:.0%}",
                 _number(row.predicted_error),
                 _short(row.theorem),
             ]
@@ -144,7 +143,7 @@ def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
             *(_number(getattr(row, name)) for name in axes),
             f"{row.epsilon:g}",
             *told,
-            *([] if automatic else [_short(one.automatic)]),
+            *([] if automatic else [_short(row.automatic)]),
         )
     screen.print(table)
     for reason, number in refused.items():
@@ -164,13 +163,8 @@ def _number(value: float | None) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
 
 
-def _plain(one: GridRow) -> dict[str, Any]:
-    plain = dataclasses.asdict(one.row) | {
-        "spread": one.spread,
-        "shrinkage": one.shrinkage,
-        "automatic": one.automatic,
-    }
+def _plain(row: GridRow) -> dict[str, Any]:
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in plain.items()
+        for name, value in dataclasses.asdict(row).items()
     }

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, SETTING_FLAGS, names, number_or_text
+from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, SETTING_FLAGS, names
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.program import FirstStage, Kernel, PublicSample, SecondStage
+    from dp2erm_cvx.program import FirstStage, PublicSample, SecondStage
 
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
@@ -127,15 +128,17 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
         if name in found:
             raise DeclarationError(f"setting {name!r} is given twice: give it once")
         found[name] = value
-    degree = found.pop("degree", None)
-    if degree is not None or "balance" in found:
-        from dp2erm_cvx.program import Moments
-
-        if degree is not None and "balance" in found:
+    if "degree" in found:
+        if "balance" in found:
             raise DeclarationError("setting 'balance' is given twice: give --degree only")
-        found["balance"] = Moments(found["balance"] if degree is None else degree)
-    if "kernel" in found:
-        found["kernel"] = kernel(str(found["kernel"]))
+        found["balance"] = found.pop("degree")
+    if "balance" in found or "kernel" in found:
+        from dp2erm_cvx.program import Kernel, Moments
+
+        if "balance" in found:
+            found["balance"] = Moments.from_text(str(found["balance"]))
+        if "kernel" in found:
+            found["kernel"] = Kernel.from_text(str(found["kernel"]), "kernel")
     if "target" in found:
         found["target"] = public_sample(str(found["target"]), options)
     return found
@@ -152,29 +155,6 @@ def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
         raise DeclarationError(f"target={path}: name its covariates by --covariates, or by named ranges")
     table = (read_parquet if path.lower().endswith((".parquet", ".pq")) else read_csv)(path)
     return PublicSample(np.column_stack([table.numbers(name) for name in chosen]))
-
-
-def kernel(text: str) -> Kernel:
-    """``gaussian:1.0``, ``laplace:0.5`` (bandwidth), ``linear:0`` (offset) or ``fourier:1.0:100:0``.
-
-    Sizes may be left out; those of ``fourier`` are bandwidth, frequencies and seed.
-    """
-    from dp2erm_cvx.program import Gaussian, Laplace, Linear, RandomFourier
-
-    kind, *sizes = text.strip().lower().split(":")
-    kinds: dict[str, Any] = {
-        "gaussian": Gaussian,
-        "laplace": Laplace,
-        "linear": Linear,
-        "fourier": RandomFourier,
-    }
-    if kind not in kinds or len(sizes) > (3 if kind == "fourier" else 1) or "" in sizes:
-        raise DeclarationError(
-            f"kernel = {text!r}: must be gaussian:BANDWIDTH, laplace:BANDWIDTH, linear:OFFSET or "
-            "fourier:BANDWIDTH:FREQUENCIES:SEED"
-        )
-    made: Kernel = kinds[kind](*map(number_or_text, sizes))
-    return made
 
 
 def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx.cli.options import names, number_or_text
+from dp2erm_cvx.cli.options import names
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.reading import read_setting, read_settings
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.program import ConvexSet, FirstStage, SecondStage
+    from dp2erm_cvx.program import FirstStage, SecondStage
 
 
 def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
@@ -25,12 +26,12 @@ def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
 def second_stage(text: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain) -> SecondStage:
     """The second stage of that name, or in that file, with Theta, R and features given as flags."""
     from dp2erm_cvx import registry
-    from dp2erm_cvx.program import ElasticNet
+    from dp2erm_cvx.program import ConvexSet, ElasticNet
 
     name = known_name(text, "second")
     settings: dict[str, Any] = {}
     if options["theta_set"] is not None:
-        settings["theta_set"] = theta_set(options["theta_set"])
+        settings["theta_set"] = ConvexSet.from_text(options["theta_set"], "--theta-set")
     penalty = {kind: options[kind] for kind in ("l1", "l2") if options[kind] is not None}
     if penalty:
         settings["regularizer"] = ElasticNet(**penalty)
@@ -53,20 +54,6 @@ def second_stage_by_name(text: str, domain: Domain) -> SecondStage:
 
     name = known_name(text, "second")
     return registry.build(registry.second_stages(), name).resolve(domain)
-
-
-def theta_set(text: str) -> ConvexSet:
-    """``l1:2``, ``l2:2``, ``box:5`` or ``whole``."""
-    from dp2erm_cvx.program import Box, L1Ball, L2Ball, WholeSpace
-
-    kind, separator, size = text.strip().lower().partition(":")
-    if kind == "whole" and not separator:
-        return WholeSpace()
-    kinds: dict[str, Any] = {"l1": L1Ball, "l2": L2Ball, "box": Box}
-    if kind not in kinds or not size:
-        raise DeclarationError(f"--theta-set {text!r}: must be l1:RADIUS, l2:RADIUS, box:BOUND or whole")
-    made: ConvexSet = kinds[kind](number_or_text(size))
-    return made
 
 
 def _feature(text: str, columns: tuple[str, ...], domain: Domain) -> str | int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.audit.stability.printed import PRINTED as PRINTED_ALONE
-from dp2erm_cvx.calibration import Calibration, Noise, calibrate, calibrate_paper
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, calibrate_paper
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
@@ -88,37 +88,20 @@ def bound_rows(
             continue
         ratio, calibration, refusal = bound.V / best, None, None
         try:
-            calibration = _calibrated(family, bound, loss, universe, budget, noise)
+            calibration = _calibrated(
+                family, Objective(bound, loss, universe.n_samples, universe.domain.relation), budget, noise
+            )
         except CalibrationError as error:
             refusal = str(error)
         rows.append(BoundRow(family, bound, calibration, ratio, refusal))
     return rows
 
 
-def _calibrated(
-    family: str,
-    bound: StabilityBound,
-    loss: LossConstants,
-    universe: Universe,
-    budget: Budget,
-    noise: Noise,
-) -> Calibration:
-    n, relation = universe.n_samples, universe.domain.relation
+def _calibrated(family: str, objective: Objective, budget: Budget, noise: Noise) -> Calibration:
     if family in (SHARP, STATED):
-        return calibrate(bound, loss, n, budget, noise=noise, relation=relation)
-    if loss.gradient_bound is None:
-        raise CalibrationError("the second stage states no gradient_bound, which the paper's formulas need")
-    return calibrate_paper(
-        bound,
-        loss,
-        n,
-        budget,
-        gradient_bound=loss.gradient_bound,
-        noise=noise,
-        relation=relation,
-        corrected=family != PRINTED,
-        unsound_ok=family == PRINTED,
-    )
+        return calibrate(objective, budget, noise=noise)
+    printed = family == PRINTED
+    return calibrate_paper(objective, budget, noise=noise, corrected=not printed, unsound_ok=printed)
 
 
 def _tried(compute: Callable[[], StabilityBound]) -> StabilityBound | str:

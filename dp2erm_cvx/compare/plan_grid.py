@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Noise, OutputCalibration, PlanRow
+from dp2erm_cvx.calibration import Noise, OutputCalibration
 from dp2erm_cvx.compare.noise_range import noise_range
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
@@ -20,21 +20,36 @@ from dp2erm_cvx.estimators import TOLERANCE
 from dp2erm_cvx.plan import Arithmetic, Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
-from dp2erm_cvx.steps import Method
 from dp2erm_cvx.universe import Universe
+
+AUTOMATIC = "auto"
 
 
 @dataclass(frozen=True)
 class GridRow:
-    """A planned release; ``row`` holds its settings and results, nan where the program lacks a setting.
+    """A planned release: its settings, nan where the program lacks one, and its results.
 
-    ``spread`` is the half width of the 2.5-97.5 % range of the second stage's noise, in units of theta: of
-    the effect where the program has one for everybody, else of the median coordinate. ``shrinkage`` is the
-    mean share by which gamma pulls theta toward 0. ``automatic`` names the theorem that calibration =
-    "auto" would follow.
+    ``refusal`` says why nothing covers it; the results are then None. ``V`` is the bound on the coupled
+    variation, ``scale`` the noise scale, ``noise`` the expected size of the noise in the averaged objective
+    (``E||b||/n``) or, for output perturbation, in the release itself. ``spread`` is the half width of the
+    2.5-97.5 % range of the second stage's noise, in units of theta: of the effect where the program has one
+    for everybody, else of the median coordinate. ``shrinkage`` is the mean share by which gamma pulls theta
+    toward 0. ``automatic`` names the theorem that calibration = "auto" would follow.
     """
 
-    row: PlanRow
+    n_samples: int
+    ridge: float
+    radius: float
+    trim: float
+    epsilon: float
+    delta: float
+    V: float | None = None
+    theorem: str | None = None
+    scale: float | None = None
+    gamma: float | None = None
+    noise: float | None = None
+    predicted_error: float | None = None
+    refusal: str | None = None
     spread: float | None = None
     shrinkage: float | None = None
     automatic: str | None = None
@@ -56,7 +71,7 @@ def plan_grid(
     grid: Mapping[str, Sequence[float]],
     epsilon: Sequence[float],
     delta: float = 0.0,
-    method: Method | str = Method.AUTO,
+    method: str = AUTOMATIC,
     noise: Noise | str = Noise.GAMMA,
 ) -> Iterator[GridRow]:
     """Rows over n, every setting of ``grid`` (ridge, radius, trim) and epsilon, the last innermost.
@@ -70,26 +85,28 @@ def plan_grid(
         shown: dict[str, float] = {
             name: float(getattr(first, name, math.nan)) for name in ("ridge", "radius", "trim")
         }
-        row = PlanRow(n, shown["ridge"], shown["radius"], shown["trim"], level, delta)
+        row = GridRow(n, shown["ridge"], shown["radius"], shown["trim"], level, delta)
         study = Study(
             first,
             second,
             Universe(domain, n, n_features),
             Budget(level, delta),
-            calibration=Method.AUTO,
+            calibration=AUTOMATIC,
             noise=noise,
             tolerance=TOLERANCE,
             arithmetic=Arithmetic.AUTO,
         )
         automatic = _tried(study)
         made = automatic
-        if method != Method.AUTO:
+        if method != AUTOMATIC:
             made = _tried(dataclasses.replace(study, calibration=method))
-        auto = automatic.theta.theorem if isinstance(automatic, Plan) else None
+        if isinstance(automatic, Plan):
+            row = dataclasses.replace(row, automatic=automatic.theta.theorem)
         if isinstance(made, str):
-            yield GridRow(dataclasses.replace(row, refusal=made), automatic=auto)
+            yield dataclasses.replace(row, refusal=made)
             continue
-        yield GridRow(_planned(row, made), *_spread(made), auto)
+        spread, shrinkage = _spread(made)
+        yield dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage)
 
 
 def _tried(study: Study) -> Plan | str:
@@ -99,7 +116,7 @@ def _tried(study: Study) -> Plan | str:
         return str(error)
 
 
-def _planned(row: PlanRow, made: Plan) -> PlanRow:
+def _planned(row: GridRow, made: Plan) -> GridRow:
     theta = made.theta
     calibration, output = theta.calibration, isinstance(theta.calibration, OutputCalibration)
     return dataclasses.replace(

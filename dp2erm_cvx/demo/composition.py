@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.calibration import calibrate_paper
+from dp2erm_cvx.calibration import Objective, calibrate_paper
 from dp2erm_cvx.compare.noise_range import NoiseRange, noise_range
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings
@@ -73,7 +73,6 @@ def paper_noise(n_samples: int, n_features: int, budget: Budget) -> tuple[float,
     w_max = settings.schemes()[-1].program.stability(universe).w_max
     bound = stability.universal_corollary(n_samples, w_max)
     loss = second.constants(universe)
-    assert loss.gradient_bound is not None
-    calibration = calibrate_paper(bound, loss, n_samples, budget, gradient_bound=loss.gradient_bound)
+    calibration = calibrate_paper(Objective(bound, loss, n_samples), budget)
     moved = noise_range(second, domain, calibration, n_samples=n_samples, n_features=n_features)
     return bound.V, moved

@@ -33,8 +33,8 @@ class PrivateTwoStageERM(TwoStageBase):
     first_stage, second_stage
         Programs, or their registered names for their default settings.
     calibration
-        How noise is calibrated, see :class:`~dp2erm_cvx.steps.Method`: "sharp", "paper", "paper-corrected",
-        "renyi", "output" or "auto".
+        How noise is calibrated, one of :data:`~dp2erm_cvx.calibration.NAMES`: "sharp", "paper",
+        "paper-corrected", "renyi", "output" or "auto".
     noise
         "gamma" (pure) or "gaussian" (needs delta > 0), where the calibration leaves the choice.
     split

@@ -50,7 +50,7 @@ def _uncountable(study: Study) -> str | None:
     epsilon = study.budget.epsilon
     if epsilon > LARGEST_COUNTED:
         return f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
-    if study.method.family is BoundFamily.PAPER:
+    if study.calibrator.family is BoundFamily.PAPER:
         return "the paper's calibrations assume exact arithmetic"
     gamma = study.universe.domain.covariate_bound**2
     solved: list[SecondStage | PrivateFirstStage] = [study.second]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
 from dp2erm_cvx.calibration.value import ValueStatistic, value_statistic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.arithmetic import NUMERICAL_SHARE, Arithmetic, arithmetic_by_name
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.registry import refuse_taken_name
-from dp2erm_cvx.steps import Method, Propensity, Step, Theta, Value
+from dp2erm_cvx.steps import Propensity, Step, Theta, Value
 from dp2erm_cvx.universe import Universe
 
 #: Solves and certificates take dense matrices of this order.
@@ -30,7 +30,7 @@ class Study:
     universe, budget
         The datasets that the guarantee is about, and (epsilon, delta).
     calibration
-        How the noise of theta is calibrated, see :class:`~dp2erm_cvx.steps.Method`.
+        How the noise of theta is calibrated, one of :data:`~dp2erm_cvx.calibration.NAMES`.
     noise
         "gamma" or "gaussian", where the calibration leaves the choice.
     split
@@ -49,7 +49,7 @@ class Study:
     second: SecondStage
     universe: Universe
     budget: Budget
-    calibration: Method | str = Method.SHARP
+    calibration: str = "sharp"
     noise: Noise | str = Noise.GAMMA
     split: float | None = None
     tolerance: float = 0.0
@@ -60,14 +60,10 @@ class Study:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        try:
-            put(self, "calibration", Method(self.calibration))
-        except ValueError:
-            known = ", ".join(kind.value for kind in Method)
-            raise DeclarationError(f"calibration = {self.calibration!r}: must be one of {known}") from None
-        if self.split is not None and self.method is not Method.SHARP:
+        chosen = self.calibrator
+        if self.split is not None and not chosen.splits:
             raise DeclarationError(
-                f"split = {shown(self.split)}: calibration = {self.method.value!r} chooses its own"
+                f"split = {shown(self.split)}: calibration = {chosen.name!r} chooses its own"
             )
         if self.universe.n_features > MOST_FEATURES:
             raise DeclarationError(
@@ -81,15 +77,15 @@ class Study:
             refuse_taken_name(getattr(self, name))
 
     @property
-    def method(self) -> Method:
-        """The calibration that was declared."""
-        return Method(self.calibration)
+    def calibrator(self) -> Calibrator:
+        """The calibration of theta by its name. Raises DeclarationError naming the known ones."""
+        return calibrator(self.calibration)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
-        first, tolerance, family = self.first, self.tolerance, self.method.family
+        first, tolerance, family = self.first, self.tolerance, self.calibrator.family
         if isinstance(first, PrivateFirstStage):
             yield Propensity(first, self.noise, tolerance, family, numerical_share)
-        yield Theta(first, self.second, self.method, self.noise, self.split, tolerance, numerical_share)
+        yield Theta(first, self.second, self.calibrator, self.noise, self.split, tolerance, numerical_share)
         if self.value_share is not None:
             yield Value(self.second, self.value_share, self.value_statistic)

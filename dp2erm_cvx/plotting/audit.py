@@ -8,13 +8,13 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from dp2erm_cvx.audit.stability import Cell, Verdict
+from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colors that stay apart for color-blind readers.
-_HELD, _VIOLATED, _FOUND, _GRID = "#1f5fa8", "#b35900", "#222222", "#ebebeb"
+_HELD, _VIOLATED, _FOUND, _GRID = BLUE, ORANGE, COLORS[0], "#ebebeb"
 #: Shares beyond are drawn here.
 _FARTHEST = 1e6
 _BOUNDS = (_HELD, _VIOLATED, "#3f9152", "#9467bd", "#c0504d")
@@ -30,7 +30,7 @@ _STYLED = {
 
 def shares_figure(verdicts: Sequence[Verdict]) -> str:
     """The largest movement met as a share of each bound, with its numerical interval."""
-    figure = _figure(7.6, 1.1 + 0.33 * len(verdicts))
+    figure = new_figure(7.6, 1.1 + 0.33 * len(verdicts))
     ax = figure.add_subplot()
     for place, verdict in enumerate(reversed(verdicts)):
         low, high = (_share(end, verdict) for end in (verdict.movement.low, verdict.movement.high))
@@ -67,7 +67,7 @@ def tightness_figure(cells: Sequence[Cell], n_samples: int, ridge: float | None)
     panels = [("number of records n", [(float(cell.n_samples), cell) for cell in over_n])]
     if len(over_ridge) > 1:
         panels.append(("ridge", [(cell.ridge or 0.0, cell) for cell in over_ridge]))
-    figure = _figure(4.2 * len(panels) + 0.6, 3.4)
+    figure = new_figure(4.2 * len(panels) + 0.6, 3.4)
     for ax, (label, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         names = list(dict.fromkeys(name for _, cell in points for name in cell.bounds))
         for color, name in zip(_BOUNDS, sorted(names, key=lambda name: name != "sharp"), strict=False):
@@ -84,12 +84,6 @@ def tightness_figure(cells: Sequence[Cell], n_samples: int, ridge: float | None)
     for text in figure.axes[0].legend(frameon=False, fontsize="small").get_texts():
         text.set_parse_math(False)
     return _svg(figure, "Largest V met and bounds on V, over n and over the ridge")
-
-
-def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _plain(ax: Axes) -> None:

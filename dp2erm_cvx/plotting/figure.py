@@ -1,15 +1,26 @@
-"""New figures, and figures as files. matplotlib is imported when a figure is drawn, never before."""
+"""New figures, their common look, and figures as files. matplotlib is imported when a figure is drawn."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
+BLUE, ORANGE = "#1f5fa8", "#b35900"
+#: Colors that stay apart for color-blind readers, black first.
+COLORS = ("#222222", BLUE, "#6aa3d8", ORANGE, "#d9a066", "#3a7d44", "#7a4fa3")
+#: Inches: figures fill the text column of the pages at their own size, so that their letters stay readable.
+WIDTH = 7.7
+#: A letter of a small legend, and what stands beside its words in a column, in inches.
+_LETTER, _BESIDE = 0.066, 0.6
 #: What to leave out so that the same figure is the same file.
 _DATED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
@@ -19,7 +30,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise DeclarationError("plots need matplotlib: pip install 'dp2erm-cvx[plots]'") from None
+        raise DeclarationError("figures need matplotlib: pip install 'dp2erm-cvx[plots]'") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -32,3 +43,47 @@ def save(figure: Figure, path: str | Path) -> None:
             figure.savefig(path, dpi=150, metadata=_DATED.get(Path(path).suffix.lower()))
     except (OSError, ValueError) as error:
         raise DeclarationError(f"{path}: cannot be written: {str(error).splitlines()[0]}") from None
+
+
+def plain(ax: Axes) -> None:
+    """Axes without a box, with a light grid. Call it when everything is drawn."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="0.93", linewidth=0.6)
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() == "log":
+            _number_ticks(axis)
+
+
+def legend_below(figure: Figure, axes: Iterable[Axes]) -> None:
+    """One legend for all axes below them, with as many columns as the width holds."""
+    known: dict[str, Any] = {}
+    for ax in axes:
+        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+            known.setdefault(name, handle)
+    if not known:
+        return
+    column = _LETTER * max(map(len, known)) + _BESIDE
+    columns = min(len(known), max(1, int(figure.get_figwidth() / column)))
+    rows = -(-len(known) // columns)
+    columns = -(-len(known) // rows)  # as even as they can be
+    figure.legend(
+        list(known.values()),
+        list(known),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize="small",
+    )
+
+
+def _number_ticks(axis: Axis) -> None:
+    """Numbers on a logarithmic axis, also where it spans less than a power of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_minor_formatter(NullFormatter())  # on a short logarithmic axis they overlap
+    low, high = sorted(axis.get_view_interval())
+    decades = math.log10(high / low) if low > 0 else math.inf
+    if decades < 2:
+        steps = (1, 2, 5) if decades > 0.9 else (1, 1.5, 2, 3, 4, 6)
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))

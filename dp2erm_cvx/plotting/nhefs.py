@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dp2erm_cvx.plotting.common import COLORS, legend_below, new_figure, plain
+from dp2erm_cvx.plotting.figure import COLORS, WIDTH, legend_below, new_figure, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ def nhefs(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
     """Median and 90 % range of the released effect over epsilon, a panel for each first stage."""
     private = table[(table["status"] == "done") & table["epsilon"].notna()]
     schemes = list(private["scheme"].unique())
-    figure = new_figure(1.2 + 2.4 * -(-len(schemes) // 2))
+    figure = new_figure(WIDTH, 1.2 + 2.4 * -(-len(schemes) // 2))
     axes = figure.subplots(-(-len(schemes) // 2), 2, squeeze=False, sharex=True, sharey=True)
     for ax, scheme in zip(axes.ravel(), schemes, strict=False):
         lines = private[private["scheme"] == scheme].groupby("noise", sort=False)

@@ -13,14 +13,13 @@ from numpy.typing import ArrayLike
 
 from dp2erm_cvx.diagnostics import LIMITS, overlap_table, weight_summary
 from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.plotting.figure import new_figure, save
+from dp2erm_cvx.plotting.figure import BLUE, ORANGE, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Of the controls and of the treated; apart for color-blind readers.
-_COLORS = {"control": "#b35900", "treated": "#1f5fa8"}
+_COLORS = {"control": ORANGE, "treated": BLUE}
 _BINS = 30
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records, clip_norm
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.public import public_size
+from dp2erm_cvx.text import number_or_text
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class Moments:
     def __post_init__(self) -> None:
         if isinstance(self.degree, bool) or not isinstance(self.degree, int) or not 1 <= self.degree <= 10:
             raise DeclarationError(f"degree = {self.degree!r}: must be a whole number from 1 to 10")
+
+    @classmethod
+    def from_text(cls, text: str) -> Moments:
+        """``2`` or ``moments:2``: the degree. Raises DeclarationError."""
+        return cls(number_or_text(text.strip().lower().removeprefix("moments:")))  # type: ignore[arg-type]
 
     def bound(self, features_bound: float) -> float:
         """Norm bound over the ball: ``sqrt(sum_k M^(2k))``, because sum_j x_j^(2k) <= ||x||^(2k)."""

@@ -13,13 +13,14 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.text import Written
 
 #: An entry of a kernel matrix is computed to this many units of roundoff of ``sqrt(K_ii K_jj)``, for up to
 #: 200 covariates: an inner product or a squared distance of p terms is wrong by p + 1 units.
 ENTRY_ERROR = 256.0
 
 
-class Kernel(abc.ABC):
+class Kernel(Written, abc.ABC):
     """A positive semidefinite kernel on the scaled covariates."""
 
     #: Whether K(x, x') may be negative, which costs a factor in the stability bounds.
@@ -71,6 +72,8 @@ class Gaussian(Kernel):
 
     bandwidth: float = 1.0
 
+    word = "gaussian"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
 
@@ -90,6 +93,8 @@ class Laplace(Kernel):
     """``exp(-||x - x'||_2 / bandwidth)``; C = 1."""
 
     bandwidth: float = 1.0
+
+    word = "laplace"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
@@ -111,6 +116,7 @@ class Linear(Kernel):
 
     offset: float = 0.0
     signed = True
+    word = "linear"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offset", public_number("offset", self.offset, at_least=0))

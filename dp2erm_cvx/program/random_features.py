@@ -27,6 +27,7 @@ class RandomFourier(Kernel):
     seed: int = 0
 
     signed = True
+    word = "fourier"
 
     def __post_init__(self) -> None:
         put = object.__setattr__

@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 from typing import ClassVar, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Array, Domain, Records
@@ -40,19 +39,10 @@ class SecondStage(Program):
     def feasible(self, domain: Domain) -> ConvexSet:
         """Theta."""
 
-    def refuse_unbounded(self, loss: LossConstants, domain: Domain) -> None:
-        """Raise CalibrationError where zeta_c is infinite, as Theorems 1 and 2 need it finite."""
-        if not np.isfinite(loss.gradient_radius):
-            raise CalibrationError(
-                f"{self.name}: the gradient of the squared loss is unbounded over "
-                f"{type(self.feasible(domain)).__name__}; choose an l1 ball, an l2 ball or a box for theta, "
-                "or calibration = 'renyi'"
-            )
-
     def constants(self, universe: Universe) -> LossConstants:
         """The constants, all finite. Raises CalibrationError where zeta_c is not."""
         found = self.loss_constants(universe)
-        self.refuse_unbounded(found, universe.domain)
+        found.refuse_unbounded(self.name, type(self.feasible(universe.domain)).__name__)
         return found
 
     def unconstrained(self) -> Self:

@@ -12,6 +12,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.public import public_size
+from dp2erm_cvx.text import Written
 
 
 class Projectable(abc.ABC):
@@ -30,7 +31,7 @@ class Projectable(abc.ABC):
         return 8.0 + 2.0 * dimension
 
 
-class ConvexSet(Projectable):
+class ConvexSet(Written, Projectable):
     """A choice of Theta: a set of R^p that a second stage may be constrained to."""
 
     #: Names of the scalar parameters that :meth:`constraints` asks for, in order.
@@ -52,6 +53,8 @@ class ConvexSet(Projectable):
 @dataclass(frozen=True)
 class WholeSpace(ConvexSet):
     """R^p: no constraint."""
+
+    word = "whole"
 
     def norm_bound(self, dimension: int) -> float:
         return math.inf
@@ -82,6 +85,8 @@ class _Ball(ConvexSet):
 class L2Ball(_Ball):
     """``||v||_2 <= radius``."""
 
+    word = "l2"
+
     def project(self, v: Array) -> Array:
         norm = float(np.linalg.norm(v))
         return v if norm <= self.radius else v * (self.radius / norm)
@@ -100,6 +105,8 @@ class L2Ball(_Ball):
 @dataclass(frozen=True)
 class L1Ball(_Ball):
     """``||v||_1 <= radius``."""
+
+    word = "l1"
 
     def _shrunk(self, v: Array) -> Array:
         """``|v|`` less the soft threshold whose result has l1 norm ``radius`` (Held, Wolfe & Crowder 1974).
@@ -140,6 +147,7 @@ class Box(ConvexSet):
 
     bound: float
     parameters = ("bound",)
+    word = "box"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bound", public_size("bound", self.bound))

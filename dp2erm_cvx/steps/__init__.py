@@ -4,7 +4,6 @@
 ``value`` what its rule is worth. Another step is one more module beside them.
 """
 
-from dp2erm_cvx.steps.method import Method
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
@@ -16,7 +15,6 @@ from dp2erm_cvx.steps.weights import WeightsPlan
 __all__ = [
     "Execution",
     "Inputs",
-    "Method",
     "Precision",
     "Propensity",
     "PropensityPlan",

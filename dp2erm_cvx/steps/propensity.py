@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp2erm_cvx.calibration import Calibration, Noise, Perturbed, calibrate, predicted_error
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrate, predicted_error
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
@@ -46,8 +46,8 @@ class Propensity(Step):
         loss = self.first.loss_constants(universe)
         if self.numerical_share is not None:
             budget, epsilon = reserve(budget, self.numerical_share)
-        relation = universe.domain.relation
-        calibration = calibrate(uniform_weights(n), loss, n, budget, noise=self.noise, relation=relation)
+        objective = Objective(uniform_weights(n), loss, n, universe.domain.relation, self.first.name)
+        calibration = calibrate(objective, budget, noise=self.noise)
         covered = None
         if self.numerical_share is not None:
             radius = self.first.certified_radius(universe, calibration.gamma, noise_bound(calibration))

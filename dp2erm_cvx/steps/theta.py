@@ -9,7 +9,10 @@ from typing import ClassVar
 from dp2erm_cvx.calibration import (
     EXACT_ARITHMETIC,
     Calibration,
+    Calibrator,
     GridNoise,
+    Noise,
+    Objective,
     OutputCalibration,
     Perturbed,
     RenyiCalibration,
@@ -17,9 +20,9 @@ from dp2erm_cvx.calibration import (
     predicted_error,
 )
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import FirstStage, SecondStage
-from dp2erm_cvx.steps.method import Method, automatic, declared, mean_bound
 from dp2erm_cvx.steps.noise import on_grid, sample
 from dp2erm_cvx.steps.precision import Precision, noise_bound, output_precision, precision, spent
 from dp2erm_cvx.steps.propensity import PropensityPlan
@@ -39,8 +42,8 @@ class Theta(Step):
 
     first: FirstStage
     second: SecondStage
-    method: Method
-    noise: str = "gamma"
+    calibrator: Calibrator
+    noise: Noise | str = Noise.GAMMA
     split: float | None = None
     tolerance: float = 0.0
     numerical_share: float | None = None
@@ -51,32 +54,31 @@ class Theta(Step):
         if isinstance(propensity, PropensityPlan):
             weights = propensity.weights
         else:
-            weights = plan_weights(self.first, universe, self.tolerance, self.method.family)
+            weights = plan_weights(self.first, universe, self.tolerance, self.calibrator.family)
         loss = self.second.loss_constants(universe)
         left, epsilon = budget, 0.0
         if self.numerical_share is not None:
             left, epsilon = reserve(budget, self.numerical_share)
-        calibration, reason = self._calibrated(universe, weights, loss, left)
+        objective = self._objective(universe, weights, loss)
+        calibration, reason = self.calibrator.explained(objective, left, self.noise, self.split)
         if self.numerical_share is not None and isinstance(calibration, OutputCalibration):
             # one discrete draw covers the statistic and its error: nothing has to be set aside
-            largest, relation = mean_bound(self.second.name, loss), universe.domain.relation
-            calibration = calibrate_output(
-                weights.bound, largest, universe.n_samples, budget, relation=relation
-            )
+            calibration = calibrate_output(objective, budget)
         radius = _certified_radius(calibration, self.second, universe)
         covered = None
         if self.numerical_share is not None and radius is not None:
             covered = _covered(calibration, loss, universe.n_samples, radius, epsilon)
         return ThetaPlan(universe, calibration, covered, loss, self.second, weights, radius, reason)
 
-    def _calibrated(
-        self, universe: Universe, weights: WeightsPlan, loss: LossConstants, budget: Budget
-    ) -> tuple[Calibration | OutputCalibration, str]:
-        n, domain, bound = universe.n_samples, universe.domain, weights.bound
-        if self.method is Method.AUTO:
-            return automatic(self.first.name, bound, self.second, loss, n, budget, domain)
-        found = declared(self.method, bound, self.second, loss, n, budget, domain, self.noise, self.split)
-        return found, f"calibration = {self.method.value!r} was declared"
+    def _objective(self, universe: Universe, weights: WeightsPlan, loss: LossConstants) -> Objective:
+        second, domain = self.second, universe.domain
+        restriction = None
+        try:
+            second.unconstrained()
+        except CalibrationError as error:
+            restriction = str(error)
+        names = (second.name, self.first.name, type(second.feasible(domain)).__name__)
+        return Objective(weights.bound, loss, universe.n_samples, domain.relation, *names, restriction)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Calibration, Noise, calibrate_paper
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate_paper
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import Plan, Study, make_plan
@@ -19,7 +19,7 @@ from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBoun
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability import universal_corollary
-from dp2erm_cvx.steps import Method, PropensityPlan, ThetaPlan, WeightsPlan
+from dp2erm_cvx.steps import PropensityPlan, ThetaPlan, WeightsPlan
 from dp2erm_cvx.universe import Universe
 
 _BOTH = frozenset(Neighboring)
@@ -219,7 +219,7 @@ def uniform_baseline(
     """Weights 1 and the fixed-weight corollary, which covers them: the strongest simple baseline."""
     first = registry.build(registry.first_stages(), "uniform").resolve(domain)
     second = second.resolve(domain)
-    kind = Method.PAPER_CORRECTED
+    kind = "paper-corrected"
     universe = Universe(domain, n_samples, n_features)
     plan = make_plan(Study(first, second, universe, budget, calibration=kind, noise=noise))
     return Baseline("uniform", first, second, plan, True, plan.bound.theorem)
@@ -229,18 +229,10 @@ def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) ->
     """The paper's calibration of a bound; as printed it is marked as not private, in every part."""
     second, universe = study.second, study.universe
     loss: LossConstants = second.constants(universe)
-    if loss.gradient_bound is None:
-        raise CalibrationError(f"{second.name} states no gradient_bound, which the paper's calibration needs")
+    relation = universe.domain.relation
+    objective = Objective(bound, loss, universe.n_samples, relation, second.name)
     calibration = calibrate_paper(
-        bound,
-        loss,
-        universe.n_samples,
-        study.budget,
-        gradient_bound=loss.gradient_bound,
-        noise=study.noise,
-        relation=universe.domain.relation,
-        corrected=not printed,
-        unsound_ok=printed,
+        objective, study.budget, noise=study.noise, corrected=not printed, unsound_ok=printed
     )
     if printed:
         bound = dataclasses.replace(bound, private=False)

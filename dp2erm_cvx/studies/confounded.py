@@ -11,13 +11,12 @@ from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation
-from dp2erm_cvx.studies.engine import Cell, Design, Experiment, Listing, Row
-from dp2erm_cvx.studies.fit import Weights
+from dp2erm_cvx.studies.engine import Cell, Experiment, Listing, Row
 from dp2erm_cvx.studies.listing import InForce, constants_listing
 from dp2erm_cvx.studies.plans import PLAIN
-from dp2erm_cvx.studies.scheme import Constants, Scheme
-from dp2erm_cvx.studies.summary import means, told
-from dp2erm_cvx.studies.trial import Judge, plain_row, private_rows
+from dp2erm_cvx.studies.scheme import Constants, Rule, RulesDesign
+from dp2erm_cvx.studies.summary import means, with_interval
+from dp2erm_cvx.studies.trial import Trial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,19 +57,13 @@ class Strength(BaseModel):
         return Simulation(scenario, Dataset.from_arrays(X, a, y), propensity, contrast, main)
 
 
-class ConfoundedDesign(Design):
+class ConfoundedDesign(RulesDesign):
     """See ``designs/confounded.toml``. ``centers`` names sets of public constants to compare."""
 
     n_samples: list[int]
     n_test: int = Field(ge=10)
-    replicates: int = Field(ge=1)
-    draws: int = Field(ge=1)
-    epsilons: list[float]
-    noises: list[str]
-    families: list[str]
     strength: Strength
     centers: dict[str, Constants]
-    schemes: dict[str, Scheme]
 
 
 class Confounded(Experiment[ConfoundedDesign]):
@@ -92,19 +85,17 @@ class Confounded(Experiment[ConfoundedDesign]):
         train = design.strength.draw(int(cell.key["n"]), cell.rng("train"))
         test = design.strength.draw(design.n_test, cell.rng("test"))
         rows: list[Row] = []
-        weights: dict[str, Weights] = {}
+        trial = Trial(design, train, test)
         for center, constants in design.centers.items():
-            judge = Judge(test, constants)
             for name, scheme in design.schemes.items():
-                head = {"center": center, "scheme": name}
-                rows.append({**head, **plain_row(train, judge, scheme, constants, weights)})
+                head, rule = {"center": center, "scheme": name}, Rule(scheme, constants)
+                rows.append({**head, **trial.plain_row(rule)})
                 for family in design.families:
                     if family.startswith("composition") and scheme.program != "ipw_logistic":
                         continue  # only a logistic propensity has a private form
                     for noise in design.noises:
                         rng = cell.rng(f"{center}/{name}/{family}/{noise}")
-                        how = (family, noise, design.epsilons, design.draws)
-                        found = private_rows(train, judge, scheme, constants, *how, rng, weights)
+                        found = trial.private_rows(rule, family, noise, rng)
                         rows += [{**head, **row} for row in found]
         return rows
 
@@ -118,7 +109,7 @@ class Confounded(Experiment[ConfoundedDesign]):
         private = found[found["epsilon"] == epsilon]
         lines = []
         for place, group in private.groupby(["center", "scheme", "family", "noise"], sort=False):
-            shown = map(told, group["accuracy"].tolist(), group["accuracy_half"].tolist())
+            shown = map(with_interval, group["accuracy"].tolist(), group["accuracy_half"].tolist())
             known = dict(zip(group["n"].tolist(), shown, strict=True))
             plain = found[
                 (found["center"] == place[0])
@@ -126,7 +117,7 @@ class Confounded(Experiment[ConfoundedDesign]):
                 & (found["family"] == "non-private")
                 & (found["n"] == max(design.n_samples))
             ]
-            at_last = told(float(plain["accuracy"].iloc[0]), float("nan"))
+            at_last = with_interval(float(plain["accuracy"].iloc[0]), float("nan"))
             lines.append([*map(str, place), *(known.get(n, "") for n in design.n_samples), at_last])
         headers = ["center", "scheme", "calibration", f"noise, epsilon {epsilon:g}"]
         return [*headers, *(f"n = {n:,}" for n in design.n_samples), "without privacy"], lines
@@ -136,7 +127,7 @@ class Confounded(Experiment[ConfoundedDesign]):
     ) -> list[Listing]:
         """The constants in force."""
         entries = [
-            InForce(center, name, family, scheme, constants)
+            InForce(center, name, family, Rule(scheme, constants))
             for center, constants in design.centers.items()
             for name, scheme in design.schemes.items()
             for family in (*design.families, PLAIN)

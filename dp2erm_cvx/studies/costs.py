@@ -14,7 +14,7 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import solve_draws
 from dp2erm_cvx.studies.engine import Listing, Row
 from dp2erm_cvx.studies.plans import PlannedRule, Refused, plan_rule
-from dp2erm_cvx.studies.scheme import Constants, Scheme
+from dp2erm_cvx.studies.scheme import Rule
 from dp2erm_cvx.studies.trial import budget_of
 
 if TYPE_CHECKING:
@@ -93,16 +93,14 @@ _TITLE = (
 )
 
 
-def scale_rows(
-    name: str, scheme: Scheme, constants: Constants, noises: list[str], epsilon: float, n: int, p: int
-) -> list[Row]:
+def scale_rows(rule: Rule, noises: list[str], epsilon: float, n: int, p: int) -> list[Row]:
     """One row for every noise and pair: both scales and their ratio, or why there is none."""
     rows: list[Row] = []
     for noise in noises:
         budget = budget_of(epsilon, noise, n)
         for pair in PAIRS:
-            head: Row = {"scheme": name, "family": " / ".join(pair), "noise": noise}
-            one, other = (plan_rule(scheme, constants, family, noise, budget, n, p) for family in pair)
+            head: Row = {"family": " / ".join(pair), "noise": noise}
+            one, other = (plan_rule(rule, family, noise, budget, n, p) for family in pair)
             if isinstance(one, Refused) or isinstance(other, Refused):
                 reason = one.reason if isinstance(one, Refused) else getattr(other, "reason", "")
                 rows.append({**head, "status": "refused", "reason": reason})

@@ -38,7 +38,7 @@ class Weights:
         return self._known[first]
 
 
-def fitted(rule: PlannedRule, weights: Weights, draws: int, rng: np.random.Generator) -> Fitted:
+def draw_thetas(rule: PlannedRule, weights: Weights, draws: int, rng: np.random.Generator) -> Fitted:
     """``draws`` draws of theta as the plan would release it, with exact arithmetic assumed."""
     if isinstance(rule.first, PrivateFirstStage):
         assert rule.plan.propensity is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.studies.engine import Listing
 from dp2erm_cvx.studies.plans import PLAIN, settings_in_force
-from dp2erm_cvx.studies.scheme import Constants, Scheme
+from dp2erm_cvx.studies.scheme import Constants, Rule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,13 +24,12 @@ _COLUMNS = ("M", "M'", "radius of Theta", "outcome center", "intercept", "least 
 
 @dataclass(frozen=True)
 class InForce:
-    """A scheme with its constants under a family, at a ``place`` such as a scenario."""
+    """A rule under a family, at a ``place`` such as a scenario. ``name`` is that of its scheme."""
 
     place: str
     name: str
     family: str
-    scheme: Scheme
-    constants: Constants
+    rule: Rule
 
 
 def constants_listing(column: str, entries: Iterable[InForce], table: pd.DataFrame) -> Listing:
@@ -44,12 +43,12 @@ def constants_listing(column: str, entries: Iterable[InForce], table: pd.DataFra
         list(dict.fromkeys(getattr(entry, part) for entry in known)) for part in ("name", "family", "place")
     )
     known.sort(key=lambda entry: (names.index(entry.name), families.index(entry.family)))
-    constants = [_constants_told(entry.constants) for entry in known]
+    constants = [_constants_told(entry.rule.constants) for entry in known]
     varied = [number for number in range(len(_COLUMNS)) if len({told[number] for told in constants}) > 1]
     lines: dict[tuple[str, ...], list[str]] = {}
     for entry, told in zip(known, constants, strict=True):
         own = (table[column] == entry.place) & (table["scheme"] == entry.name)
-        settings = settings_in_force(entry.scheme, entry.family)
+        settings = settings_in_force(entry.rule.scheme, entry.family)
         line = (
             entry.name,
             "without privacy" if entry.family == PLAIN else entry.family,

@@ -14,7 +14,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.engine import Cell, Design, Experiment, Row
-from dp2erm_cvx.studies.fit import Weights, fitted, without_noise
+from dp2erm_cvx.studies.fit import Weights, draw_thetas, without_noise
 from dp2erm_cvx.studies.plans import PlannedRule
 from dp2erm_cvx.universe import Universe
 
@@ -73,7 +73,7 @@ class NhefsBudgets(Experiment[NhefsDesign]):
                     continue
                 rule = PlannedRule(plan, first, second)
                 rng = cell.rng(f"{noise}/{epsilon}")
-                found = fitted(rule, weights, design.draws, rng)
+                found = draw_thetas(rule, weights, design.draws, rng)
                 effects = [comparison.effect_of(theta.tolist()) for theta in found.thetas]
                 low, middle, high = np.quantile(effects, [0.05, 0.5, 0.95])
                 rows.append(

@@ -13,7 +13,7 @@ from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.studies import baselines
-from dp2erm_cvx.studies.scheme import Constants, Scheme, build
+from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme, build_scaled
 from dp2erm_cvx.universe import Universe
 
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
@@ -32,6 +32,19 @@ class PlannedRule:
     second: SecondStage
     note: str = ""
 
+    def facts(self) -> dict[str, str | float]:
+        """What of the plan belongs in every row: V, gamma and the scale of the noise."""
+        calibration = self.plan.theta.calibration
+        return {
+            "V": self.plan.bound.V,
+            "gamma": getattr(calibration, "gamma", 0.0),
+            "scale": calibration.scale,
+            # output noise sets nothing aside
+            "split": getattr(calibration, "split", 1.0),
+            "theorem": self.plan.theorem,
+            "note": self.note,
+        }
+
 
 @dataclass(frozen=True)
 class Refused:
@@ -41,13 +54,7 @@ class Refused:
 
 
 def plan_rule(
-    scheme: Scheme,
-    constants: Constants,
-    family: str,
-    noise: str,
-    budget: Budget,
-    n_samples: int,
-    n_features: int,
+    rule: Rule, family: str, noise: str, budget: Budget, n_samples: int, n_features: int
 ) -> PlannedRule | Refused:
     """The plan of a family, or why it has none. ``auto`` chooses the noise itself within the budget.
 
@@ -55,28 +62,23 @@ def plan_rule(
     """
     if family not in FAMILIES:
         raise DeclarationError(f"family = {family!r}: must be one of {', '.join(FAMILIES)}")
-    key = json.dumps([scheme.model_dump(), constants.model_dump()], sort_keys=True)
-    return _planned(key, family, noise, budget.epsilon, budget.delta, n_samples, n_features)
+    key = json.dumps([rule.scheme.model_dump(), rule.constants.model_dump()], sort_keys=True)
+    return _planned(key, family, noise, budget, n_samples, n_features)
 
 
 @functools.lru_cache(maxsize=4096)
-def _planned(
-    key: str, family: str, noise: str, epsilon: float, delta: float, n: int, p: int
-) -> PlannedRule | Refused:
-    told = json.loads(key)
-    scheme, constants = Scheme.model_validate(told[0]), Constants.model_validate(told[1])
-    budget = Budget(epsilon, delta)
+def _planned(key: str, family: str, noise: str, budget: Budget, n: int, p: int) -> PlannedRule | Refused:
+    scheme, constants = json.loads(key)
+    rule = Rule(Scheme.model_validate(scheme), Constants.model_validate(constants))
+    plan = _composed if family.startswith("composition") else _direct
     try:
-        if family.startswith("composition"):
-            return _composed(scheme, constants, family, noise, budget, n, p)
-        return _direct(scheme, constants, family, noise, budget, n, p)
+        return plan(rule, family, noise, budget, n, p)
     except (CalibrationError, DeclarationError) as error:
         return Refused(str(error))
 
 
-def _direct(
-    scheme: Scheme, constants: Constants, family: str, noise: str, budget: Budget, n: int, p: int
-) -> PlannedRule:
+def _direct(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: int) -> PlannedRule:
+    scheme, constants = rule.scheme, rule.constants
     paper = family.startswith("paper")
     # the paper's kernel proposition holds only for neighbors of the same treatment
     weaker = paper and scheme.program == "mmd"
@@ -96,9 +98,8 @@ def _direct(
     return PlannedRule(plan, first, second, "neighbors keep their treatment" if weaker else "")
 
 
-def _composed(
-    scheme: Scheme, constants: Constants, family: str, noise: str, budget: Budget, n: int, p: int
-) -> PlannedRule:
+def _composed(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: int) -> PlannedRule:
+    scheme, constants = rule.scheme, rule.constants
     domain = constants.domain(n)
     second = constants.second_stage().resolve(domain)
     printed = family == "composition-printed"
@@ -118,7 +119,7 @@ def _composed(
                 noise=noise,
             )
             return PlannedRule(found.plan, found.first, found.second, "not private as argued")
-        private = build("ipw_private", settings_in_force(scheme, family), domain)
+        private = build_scaled("ipw_private", settings_in_force(scheme, family), domain)
         universe = Universe(domain, n, p)
         plan = make_plan(Study(private, second, universe, budget, noise=noise, tolerance=TOLERANCE))
         return PlannedRule(plan, private, second)
@@ -137,17 +138,3 @@ def settings_in_force(scheme: Scheme, family: str) -> dict[str, Any]:
     if composed:
         return {"share": 0.3, **scheme.settings, **scheme.composition}
     return dict(scheme.settings)
-
-
-def describe(rule: PlannedRule) -> dict[str, str | float]:
-    """What of a plan belongs in every row: V, gamma and the scale of the noise."""
-    calibration = rule.plan.theta.calibration
-    return {
-        "V": rule.plan.bound.V,
-        "gamma": getattr(calibration, "gamma", 0.0),
-        "scale": calibration.scale,
-        # output noise sets nothing aside
-        "split": getattr(calibration, "split", 1.0),
-        "theorem": rule.plan.theorem,
-        "note": rule.note,
-    }

@@ -18,8 +18,8 @@ from dp2erm_cvx.studies.costs import costs, scale_rows, scales_listing
 from dp2erm_cvx.studies.engine import Cell, Design, Experiment, Listing, Part, Row, part_label
 from dp2erm_cvx.studies.fit import Weights, effective_share
 from dp2erm_cvx.studies.listing import InForce, constants_listing
-from dp2erm_cvx.studies.plans import Refused, describe, plan_rule
-from dp2erm_cvx.studies.scheme import Constants, Scheme
+from dp2erm_cvx.studies.plans import Refused, plan_rule
+from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme
 from dp2erm_cvx.studies.summary import means
 from dp2erm_cvx.studies.trial import budget_of
 
@@ -83,35 +83,35 @@ class Rates(Experiment[RatesDesign]):
         """Every scheme, family and noise on one dataset; scales of noise, which no data change, once."""
         curvature, n = str(cell.key["curvature"]), int(cell.key["n"])
         data = _data(curvature, n, cell.rng("train"))
-        domain = design.constants.domain(n)
+        domain, p = design.constants.domain(n), data.X.shape[1]
         weights = Weights(domain.records(data.X, data.a, data.y))
         rows: list[Row] = []
         for name, scheme in design.schemes.items():
+            declared = Rule(scheme, design.constants)
             if int(cell.key["replicate"]) == 0:
-                how = (design.constants, design.noises, design.epsilon, n, data.X.shape[1])
-                rows += scale_rows(name, scheme, *how)
+                found = scale_rows(declared, design.noises, design.epsilon, n, p)
+                rows += [{"scheme": name, **row} for row in found]
             limit = np.array(shared[part_label((curvature, name))])
             for family in design.families:
                 for noise in design.noises:
                     head: Row = {"scheme": name, "family": family, "noise": noise}
                     budget = budget_of(design.epsilon, noise, n)
-                    p = data.X.shape[1]
-                    rule = plan_rule(scheme, design.constants, family, noise, budget, n, p)
+                    rule = plan_rule(declared, family, noise, budget, n, p)
                     if isinstance(rule, Refused):
                         rows.append({**head, "status": "refused", "reason": rule.reason})
                         continue
                     rng = cell.rng(f"{name}/{family}/{noise}")
                     w = weights(rule.first).value
-                    thetas, found = costs(rule, weights.records, w, design.draws, rng)
+                    thetas, measured = costs(rule, weights.records, w, design.draws, rng)
                     apart = np.linalg.norm(_image(curvature, thetas) - limit, axis=-1)
                     rows.append(
                         {
                             **head,
                             "status": "done",
-                            **found,
+                            **measured,
                             "population_error": float(np.mean(apart)),
                             "effective_share": effective_share(w),
-                            **describe(rule),
+                            **rule.facts(),
                         }
                     )
         return rows
@@ -136,7 +136,7 @@ class Rates(Experiment[RatesDesign]):
     def listings(self, design: RatesDesign, table: pd.DataFrame, shared: Mapping[str, Any]) -> list[Listing]:
         """Scales of noise beside each other, and the constants in force."""
         entries = [
-            InForce(curvature, name, family, scheme, design.constants)
+            InForce(curvature, name, family, Rule(scheme, design.constants))
             for curvature in (STRONG, NONE)
             for name, scheme in design.schemes.items()
             for family in design.families

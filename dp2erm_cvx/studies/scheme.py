@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,18 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from dp2erm_cvx import registry
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import (
-    FirstStage,
-    Gaussian,
-    L1Ball,
-    Laplace,
-    Linear,
-    RandomFourier,
-    SecondStage,
-)
+from dp2erm_cvx.program import FirstStage, Kernel, L1Ball, SecondStage
 from dp2erm_cvx.studies.engine import Design
-
-KERNELS = {kind.__name__: kind for kind in (Gaussian, Laplace, Linear, RandomFourier)}
 
 
 class Constants(BaseModel):
@@ -81,15 +72,22 @@ class Scheme(BaseModel):
     def first_stage(self, domain: Domain, *, paper: bool = False) -> FirstStage:
         """The program for a domain. Raises DeclarationError."""
         settings = {**self.settings, **(self.paper if paper else {})}
-        return build(self.program, settings, domain)
+        return build_scaled(self.program, settings, domain)
 
 
-def build(program: str, settings: dict[str, Any], domain: Domain) -> FirstStage:
+@dataclass(frozen=True)
+class Rule:
+    """A weighting scheme and the public constants that its rule is learned with."""
+
+    scheme: Scheme
+    constants: Constants
+
+
+def build_scaled(program: str, settings: dict[str, Any], domain: Domain) -> FirstStage:
     """A first stage whose ridge is given per squared norm of what it multiplies. Raises DeclarationError."""
     chosen = dict(settings)
-    if isinstance(chosen.get("kernel"), dict):
-        ((kind, inner),) = chosen["kernel"].items()
-        chosen["kernel"] = KERNELS[kind](**inner)
+    if "kernel" in chosen:
+        chosen["kernel"] = Kernel.from_text(chosen["kernel"], "kernel")
     if "ridge" in chosen:
         chosen["ridge"] *= _unit(program, chosen, domain)
     return registry.build(registry.first_stages(), program, **chosen).resolve(domain)
@@ -119,7 +117,7 @@ class Tuning(BaseModel):
     constants: list[dict[str, Any]] = []
 
 
-class StudyDesign(Design):
+class RulesDesign(Design):
     """What studies of rules share. ``draws`` of the noise are averaged within a replicate."""
 
     replicates: int = Field(ge=1)
@@ -127,13 +125,18 @@ class StudyDesign(Design):
     epsilons: list[float]
     noises: list[str]
     families: list[str]
-    constants: Constants
     schemes: dict[str, Scheme]
+
+
+class StudyDesign(RulesDesign):
+    """A study with one set of public constants, unless tuning replaces them."""
+
+    constants: Constants
     tuning: Tuning | None = None
 
-    def chosen(self, choice: dict[str, Any], name: str) -> tuple[Scheme, Constants]:
+    def chosen(self, choice: dict[str, Any], name: str) -> Rule:
         """A scheme and the constants with what tuning chose for them."""
         scheme = self.schemes[name]
         settings = {**scheme.settings, **choice["settings"]}
         constants = self.constants.model_copy(update=choice["constants"])
-        return scheme.model_copy(update={"settings": settings}), constants
+        return Rule(scheme.model_copy(update={"settings": settings}), constants)

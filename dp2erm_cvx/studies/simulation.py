@@ -12,9 +12,9 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.studies.engine import Cell, Experiment, Listing, Part, Row
 from dp2erm_cvx.studies.listing import constants_listing
 from dp2erm_cvx.studies.scheme import StudyDesign
-from dp2erm_cvx.studies.summary import means, told
+from dp2erm_cvx.studies.summary import means, with_interval
 from dp2erm_cvx.studies.trial import all_rows
-from dp2erm_cvx.studies.tuning import Choice, in_force, places, tune
+from dp2erm_cvx.studies.tuning import Choice, choose, in_force, places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ class SimulationStudy(Experiment[SimulationDesign]):
         """Settings tuned on an independent dataset of the scenario."""
         scenario, name, family = part
         rng = np.random.default_rng([design.seed, 6, design.scenarios.index(scenario)])
-        return tune(design, simulate(scenario, design.n_samples, rng=rng), name, family)
+        return choose(design, simulate(scenario, design.n_samples, rng=rng), name, family)
 
     def rows(self, design: SimulationDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside."""
@@ -73,7 +73,7 @@ class SimulationStudy(Experiment[SimulationDesign]):
         at = found[found["epsilon"] == epsilon]
         lines = []
         for place, group in at.groupby(["scenario", "scheme", "noise"], sort=False):
-            shown = map(told, group["accuracy"].tolist(), group["accuracy_half"].tolist())
+            shown = map(with_interval, group["accuracy"].tolist(), group["accuracy_half"].tolist())
             known = dict(zip(group["family"], shown, strict=True))
             lines.append([*map(str, place), *(known.get(family, "") for family in design.families)])
         return ["scenario", "scheme", f"noise, epsilon {epsilon:g}", *design.families], lines

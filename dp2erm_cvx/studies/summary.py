@@ -27,6 +27,6 @@ def means(table: pd.DataFrame, by: list[str], values: list[str], unit: str = "re
     return found.reset_index()
 
 
-def told(mean: float, half: float) -> str:
+def with_interval(mean: float, half: float) -> str:
     """``0.836±.004``."""
     return f"{mean:.3f}" if math.isnan(half) else f"{mean:.3f}±{f'{half:.3f}'.removeprefix('0')}"

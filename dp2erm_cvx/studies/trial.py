@@ -1,4 +1,4 @@
-"""All calibrations of a scheme on one dataset: rows of accuracy and value."""
+"""A rule on a training and a test set, under every calibration: rows of accuracy and value."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dp2erm_cvx.datasets import Simulation
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.engine import Cell, Row
-from dp2erm_cvx.studies.fit import Weights, fitted, without_noise
-from dp2erm_cvx.studies.plans import PLAIN, Refused, describe, plan_rule
-from dp2erm_cvx.studies.scheme import Constants, Scheme, StudyDesign
+from dp2erm_cvx.studies.fit import Fitted, Weights, draw_thetas, without_noise
+from dp2erm_cvx.studies.plans import PLAIN, Refused, plan_rule
+from dp2erm_cvx.studies.scheme import Constants, Rule, RulesDesign, StudyDesign
 
 
 def budget_of(epsilon: float, noise: str, n: int) -> Budget:
@@ -48,66 +48,52 @@ class Judge:
         }
 
 
-def private_rows(
-    train: Simulation,
-    judge: Judge,
-    scheme: Scheme,
-    constants: Constants,
-    family: str,
-    noise: str,
-    epsilons: list[float],
-    draws: int,
-    rng: np.random.Generator,
-    weights: dict[str, Weights],
-) -> Iterator[Row]:
-    """One row per epsilon. ``weights`` are shared by all calls on one dataset."""
-    n, p = train.dataset.X.shape
-    for epsilon in epsilons:
-        head: dict[str, Any] = {"family": family, "noise": noise, "epsilon": epsilon}
-        rule = plan_rule(scheme, constants, family, noise, budget_of(epsilon, noise, n), n, p)
-        if isinstance(rule, Refused):
-            yield {**head, "status": "refused", "reason": rule.reason}
-            continue
-        found = fitted(rule, shared_weights(train, constants, rule.note, weights), draws, rng)
-        yield {
-            **head,
-            "status": "done",
-            **judge(found.thetas),
-            "effective_share": found.effective_share,
-            "certified": found.certified,
-            **describe(rule),
-        }
+class Trial:
+    """A training set and a test set. Weights are solved once for all calibrations."""
+
+    def __init__(self, design: RulesDesign, train: Simulation, test: Simulation) -> None:
+        self.design, self.train, self.test = design, train, test
+        self._weights: dict[tuple[Constants, bool], Weights] = {}
+
+    def private_rows(self, rule: Rule, family: str, noise: str, rng: np.random.Generator) -> Iterator[Row]:
+        """One row for every epsilon of the design."""
+        n, p = self.train.dataset.X.shape
+        judge = Judge(self.test, rule.constants)
+        for epsilon in self.design.epsilons:
+            head: dict[str, Any] = {"family": family, "noise": noise, "epsilon": epsilon}
+            planned = plan_rule(rule, family, noise, budget_of(epsilon, noise, n), n, p)
+            if isinstance(planned, Refused):
+                yield {**head, "status": "refused", "reason": planned.reason}
+                continue
+            kept = planned.note == "neighbors keep their treatment"
+            found = draw_thetas(planned, self._solved(rule.constants, kept), self.design.draws, rng)
+            yield {**head, **_judged(found, judge), **planned.facts()}
+
+    def plain_row(self, rule: Rule) -> Row:
+        """The same two stages without privacy."""
+        domain = rule.constants.domain(self.train.dataset.n_samples)
+        first, second = rule.scheme.first_stage(domain), rule.constants.second_stage().resolve(domain)
+        found = without_noise(first, second, self._solved(rule.constants))
+        head: Row = {"family": PLAIN, "noise": "none", "epsilon": float("inf")}
+        return {**head, **_judged(found, Judge(self.test, rule.constants))}
+
+    def _solved(self, constants: Constants, keeps_treatment: bool = False) -> Weights:
+        """The weights of the training set in a domain."""
+        key = (constants, keeps_treatment)
+        if key not in self._weights:
+            data = self.train.dataset
+            domain = constants.domain(data.n_samples, keeps_treatment=keeps_treatment)
+            self._weights[key] = Weights(domain.records(data.X, data.a, data.y))
+        return self._weights[key]
 
 
-def plain_row(
-    train: Simulation, judge: Judge, scheme: Scheme, constants: Constants, weights: dict[str, Weights]
-) -> Row:
-    """The same two stages without privacy."""
-    domain = constants.domain(train.dataset.n_samples)
-    first, second = scheme.first_stage(domain), constants.second_stage().resolve(domain)
-    found = without_noise(first, second, shared_weights(train, constants, "", weights))
+def _judged(found: Fitted, judge: Judge) -> Row:
     return {
-        "family": PLAIN,
-        "noise": "none",
-        "epsilon": float("inf"),
         "status": "done",
         **judge(found.thetas),
         "effective_share": found.effective_share,
         "certified": found.certified,
     }
-
-
-def shared_weights(
-    train: Simulation, constants: Constants, note: str, weights: dict[str, Weights]
-) -> Weights:
-    """The weights of a dataset in a domain, solved once for all calibrations."""
-    kept = note == "neighbors keep their treatment"
-    key = f"{constants.model_dump_json()},{kept}"
-    if key not in weights:
-        domain = constants.domain(train.dataset.n_samples, keeps_treatment=kept)
-        data = train.dataset
-        weights[key] = Weights(domain.records(data.X, data.a, data.y))
-    return weights[key]
 
 
 def taken(sample: Simulation, rows: NDArray[np.int64]) -> Simulation:
@@ -129,25 +115,22 @@ def all_rows(
 ) -> list[Row]:
     """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside.
 
-    ``choices`` has those of :func:`~dp2erm_cvx.studies.tuning.tune` for ``part``.
+    ``choices`` has those of :func:`~dp2erm_cvx.studies.tuning.choose` for ``part``.
     """
     rows: list[Row] = []
-    weights: dict[str, Weights] = {}
+    trial = Trial(design, train, test)
     for name in design.schemes:
         for family in design.families:
-            own, constants = design.chosen(choices[f"{part}/{name}/{family}"], name)
-            judge = Judge(test, constants)
+            rule = design.chosen(choices[f"{part}/{name}/{family}"], name)
             for noise in design.noises:
-                rng = cell.rng(f"{name}/{family}/{noise}")
-                how = (family, noise, design.epsilons, design.draws)
-                found = private_rows(train, judge, own, constants, *how, rng, weights)
+                found = trial.private_rows(rule, family, noise, cell.rng(f"{name}/{family}/{noise}"))
                 rows += [{"scheme": name, **row} for row in found]
         # settings that a small noise asks for would make every scheme weights of 1
-        own, constants = design.chosen(choices[f"{part}/{name}/{PLAIN}"], name)
-        plain = plain_row(train, Judge(test, constants), own, constants, weights)
-        rows.append({"scheme": name, **plain})
+        rule = design.chosen(choices[f"{part}/{name}/{PLAIN}"], name)
+        rows.append({"scheme": name, **trial.plain_row(rule)})
     everyone = np.ones((1, test.dataset.n_samples), dtype=bool)
-    for label, rule in (("treat all", everyone), ("treat none", ~everyone)):
+    judge = Judge(test, rule.constants)
+    for label, treated in (("treat all", everyone), ("treat none", ~everyone)):
         head: Row = {"scheme": label, "family": "constant rule", "noise": "none"}
-        rows.append({**head, "epsilon": float("inf"), "status": "done", **judge.rules(rule)})
+        rows.append({**head, "epsilon": float("inf"), "status": "done", **judge.rules(treated)})
     return rows

@@ -20,7 +20,7 @@ from dp2erm_cvx.studies.listing import constants_listing
 from dp2erm_cvx.studies.scheme import StudyDesign
 from dp2erm_cvx.studies.summary import means
 from dp2erm_cvx.studies.trial import all_rows, taken
-from dp2erm_cvx.studies.tuning import Choice, in_force, places, tune
+from dp2erm_cvx.studies.tuning import Choice, choose, in_force, places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,7 +149,7 @@ class TwinsStudy(Experiment[TwinsDesign]):
         form, name, family = part
         pool, _ = _pools(design, form)
         rows = np.random.default_rng([design.seed, 5]).permutation(pool.dataset.n_samples)
-        return tune(design, taken(pool, rows[: design.n_samples]), name, family)
+        return choose(design, taken(pool, rows[: design.n_samples]), name, family)
 
     def rows(self, design: TwinsDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
         """Every scheme, family, noise and budget on one subset."""

@@ -6,15 +6,24 @@ import math
 import numpy as np
 from scipy import stats
 
-from dp2erm_cvx.calibration import SquaredLoss
+from dp2erm_cvx.calibration import Objective
 from dp2erm_cvx.calibration.renyi import gradient_movement
-from dp2erm_cvx.privacy import Neighboring, StabilityBound
+from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound
 
 BOTH = frozenset(Neighboring)
 
 
 def bound_of(V):
     return StabilityBound(V=V, theorem="a test", assumptions=(), relations=BOTH, w_max=V / 2)
+
+
+def squared_loss(p, M, Z, theta_bound=None):
+    """The constants of ``(z - <x, theta>)^2`` over R^p, ``||x|| <= M`` and ``|z| <= Z``."""
+    return LossConstants(p, math.inf, 2 * M * M, 0.0, theta_bound, Z, covariate_bound=M, response_bound=Z)
+
+
+def objective_of(V, loss, n):
+    return Objective(bound_of(V), loss, n)
 
 
 def coupled_variation(w, w_new):
@@ -80,7 +89,7 @@ def attacks(count, seed=3):
     """(pair, order, V, gamma, scale) with V and tau as large as the pair allows."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
-        loss = SquaredLoss(int(rng.integers(1, 4)), float(rng.choice([1.0, 0.5, 3.0])), 2.0)
+        loss = squared_loss(int(rng.integers(1, 4)), float(rng.choice([1.0, 0.5, 3.0])), 2.0)
         first, second = random_pair(rng, loss)
         V = max(coupled_variation(first.w, second.w), 1e-2)
         tau = 10 ** rng.uniform(-3, 0.3)
@@ -95,7 +104,7 @@ def attacks(count, seed=3):
 def one_dimensional_pairs(count, seed=8):
     """(loss, first, second, V): neighbors with one parameter, the same weights and a flipped response."""
     rng = np.random.default_rng(seed)
-    loss = SquaredLoss(1, 1.0, 2.0)
+    loss = squared_loss(1, 1.0, 2.0)
     for _ in range(count):
         n = int(rng.integers(2, 30))
         w = n * rng.dirichlet(np.full(n, rng.choice([1.0, 10.0])))

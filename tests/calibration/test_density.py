@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.calibration import calibrate
+from dp2erm_cvx.calibration import Objective, calibrate
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
 N = 16
@@ -94,7 +94,7 @@ def line_loss(calibration, count=400):
 
 
 def test_the_law_sums_to_one():
-    calibration = calibrate(trial_bound(N), LINE, N, Budget(EPSILON))
+    calibration = calibrate(Objective(trial_bound(N), LINE, N), Budget(EPSILON))
     for data, _ in line_pairs(np.random.default_rng(1), 20):
         atoms, density = line_law(data, calibration)
         assert atoms.sum() + density.sum() / 400 == pytest.approx(1.0, abs=0.02)
@@ -102,7 +102,7 @@ def test_the_law_sums_to_one():
 
 @pytest.mark.parametrize("split", [0.2, 0.5, 0.9])
 def test_pure_guarantee_in_one_dimension(split):
-    calibration = calibrate(trial_bound(N), LINE, N, Budget(EPSILON), split=split)
+    calibration = calibrate(Objective(trial_bound(N), LINE, N), Budget(EPSILON), split=split)
     worst = line_loss(calibration)
     # close to the budget: the search finds most of what the theorem prices
     assert 0.6 * EPSILON < worst <= EPSILON
@@ -111,12 +111,12 @@ def test_pure_guarantee_in_one_dimension(split):
 def planted(loss):
     """Calibrations that are wrong in a way somebody might write."""
     budget = Budget(EPSILON)
-    right = calibrate(trial_bound(N), loss, N, budget, split=0.8)
+    right = calibrate(Objective(trial_bound(N), loss, N), budget, split=0.8)
     small = dataclasses.replace(trial_bound(N), V=trial_bound(N).V / math.sqrt(N))
     return [
         dataclasses.replace(right, scale=right.scale / 2),
         dataclasses.replace(right, gamma=right.gamma * 1e-3),
-        calibrate(small, loss, N, budget, split=0.8),
+        calibrate(Objective(small, loss, N), budget, split=0.8),
     ]
 
 
@@ -157,7 +157,7 @@ def arms_loss(calibration, count=600):
 
 @pytest.mark.parametrize("split", [0.3, 0.8])
 def test_pure_guarantee_of_arm_means(split):
-    calibration = calibrate(trial_bound(N), ARMS, N, Budget(EPSILON), split=split)
+    calibration = calibrate(Objective(trial_bound(N), ARMS, N), Budget(EPSILON), split=split)
     assert 0.5 * EPSILON < arms_loss(calibration) <= EPSILON
 
 

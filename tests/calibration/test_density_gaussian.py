@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dp2erm_cvx.calibration import calibrate
+from dp2erm_cvx.calibration import Objective, calibrate
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
 N = 16
@@ -60,7 +60,7 @@ def divergence(calibration, count=150):
 
 
 def test_the_density_integrates_to_one():
-    calibration = calibrate(BOUND, LOSS, N, Budget(EPSILON, DELTA), noise="gaussian", split=0.8)
+    calibration = calibrate(Objective(BOUND, LOSS, N), Budget(EPSILON, DELTA), noise="gaussian", split=0.8)
     theta = grid(calibration)
     for data, _ in pairs(np.random.default_rng(8), 10):
         density = np.exp(log_density(*data, theta, calibration))
@@ -69,23 +69,23 @@ def test_the_density_integrates_to_one():
 
 @pytest.mark.parametrize("split", [0.3, 0.95])
 def test_approximate_guarantee(split):
-    calibration = calibrate(BOUND, LOSS, N, Budget(EPSILON, DELTA), noise="gaussian", split=split)
+    calibration = calibrate(Objective(BOUND, LOSS, N), Budget(EPSILON, DELTA), noise="gaussian", split=split)
     assert divergence(calibration) <= DELTA
 
 
 def test_the_worst_pair_comes_near_the_budget():
-    calibration = calibrate(BOUND, LOSS, N, Budget(EPSILON, DELTA), noise="gaussian", split=0.95)
+    calibration = calibrate(Objective(BOUND, LOSS, N), Budget(EPSILON, DELTA), noise="gaussian", split=0.95)
     assert divergence(calibration) > 0.25 * DELTA
 
 
 @pytest.mark.parametrize("bug", ["half the noise", "hardly any gamma", "V over sqrt(n)"])
 def test_planted_bugs_break_the_budget(bug):
     budget = Budget(EPSILON, DELTA)
-    right = calibrate(BOUND, LOSS, N, budget, noise="gaussian", split=0.8)
+    right = calibrate(Objective(BOUND, LOSS, N), budget, noise="gaussian", split=0.8)
     small = dataclasses.replace(BOUND, V=BOUND.V / math.sqrt(N))
     wrong = {
         "half the noise": dataclasses.replace(right, scale=right.scale / 2),
         "hardly any gamma": dataclasses.replace(right, gamma=right.gamma * 1e-3),
-        "V over sqrt(n)": calibrate(small, LOSS, N, budget, noise="gaussian", split=0.8),
+        "V over sqrt(n)": calibrate(Objective(small, LOSS, N), budget, noise="gaussian", split=0.8),
     }
     assert divergence(wrong[bug]) > DELTA

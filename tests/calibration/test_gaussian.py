@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.calibration.gaussian import gaussian_delta, largest_ratio
+from dp2erm_cvx.calibration.gaussian import gaussian_delta, private_ratio
 
 
 def half_normal_delta(s, epsilon):
@@ -61,7 +61,7 @@ def test_survival_function_is_bounded_far_in_the_tail():
 @pytest.mark.parametrize(("p", "noise_norm"), [(10, 14.2), (40, 47.0)])
 def test_published_noise_norms(p, noise_norm):
     # delta = 1/400, epsilon = 1 spent on the noise alone, unit sensitivity
-    sigma = 1.0 / float(largest_ratio(1.0, p, 1 / 400))
+    sigma = 1.0 / float(private_ratio(1.0, p, 1 / 400))
     assert sigma * math.sqrt(p) == pytest.approx(noise_norm, rel=0.01)
 
 
@@ -83,17 +83,17 @@ def test_printed_sigma_is_certified_at_small_epsilon_only():
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1 / 400, 0.5, 0.999])
 @pytest.mark.parametrize("p", [1, 20, 1000])
 def test_inverse_returns_the_private_end(epsilon, delta, p):
-    s = float(largest_ratio(epsilon, p, delta))
+    s = float(private_ratio(epsilon, p, delta))
     assert 0 < float(gaussian_delta(s, epsilon, p)) <= delta
     assert float(gaussian_delta(s * 1.00001, epsilon, p)) > delta
 
 
 def test_inverse_is_elementwise():
     epsilons = np.array([0.01, 1.0, 30.0])
-    together = largest_ratio(epsilons, 5, 1e-6)
+    together = private_ratio(epsilons, 5, 1e-6)
     assert together.shape == (3,)
     for epsilon, s in zip(epsilons, together, strict=True):
-        assert float(largest_ratio(float(epsilon), 5, 1e-6)) == pytest.approx(s, rel=1e-5)
+        assert float(private_ratio(float(epsilon), 5, 1e-6)) == pytest.approx(s, rel=1e-5)
 
 
 def test_at_least_the_analytic_gaussian_noise():

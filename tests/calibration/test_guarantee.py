@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import Calibration, Noise, calibrate, privacy_loss
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, privacy_loss
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
 BOTH = frozenset(Neighboring)
@@ -31,7 +31,7 @@ class Setting:
 
     def calibrate(self, V=None):
         bound = bound_of(self.V if V is None else V)
-        return calibrate(bound, self.loss, self.n, self.budget, noise=self.noise, split=self.split)
+        return calibrate(Objective(bound, self.loss, self.n), self.budget, noise=self.noise, split=self.split)
 
 
 def random_setting(rng, noise):
@@ -199,7 +199,7 @@ def test_privacy_loss_of_gaussian_noise_bounds_the_exact_expectation_closely():
 
 def test_privacy_loss_of_gamma_noise_below_its_pure_epsilon():
     loss = LossConstants(3, 14.0, 2.0, 0.1, 2.0, 1.0)
-    calibration = calibrate(bound_of(5.0), loss, 400, Budget(1.0))
+    calibration = calibrate(Objective(bound_of(5.0), loss, 400), Budget(1.0))
     delta = privacy_loss(calibration, loss, 400, 0.4)
     assert delta == pytest.approx(1 - math.exp(-0.6), rel=1e-6)
     assert privacy_loss(calibration, loss, 400, 1.0) == 0.0
@@ -209,7 +209,9 @@ def test_more_budget_means_less_noise():
     loss = LossConstants(3, 14.0, 2.0, 0.0, 2.0, 1.0)
 
     def scale(epsilon, delta, noise):
-        return calibrate(bound_of(5.0), loss, 400, Budget(epsilon, delta), noise=noise, split=0.5).scale
+        return calibrate(
+            Objective(bound_of(5.0), loss, 400), Budget(epsilon, delta), noise=noise, split=0.5
+        ).scale
 
     for noise in Noise:
         assert scale(0.5, 1e-6, noise) > scale(1.0, 1e-6, noise) > scale(2.0, 1e-6, noise)
@@ -218,8 +220,8 @@ def test_more_budget_means_less_noise():
 
 def test_calibration_names_its_theorem_and_sensitivity():
     loss = LossConstants(3, 14.0, 2.0, 0.0, 2.0, 1.0)
-    gamma = calibrate(bound_of(5.0), loss, 400, Budget(1.0, 1e-6))
-    gaussian = calibrate(bound_of(5.0), loss, 400, Budget(1.0, 1e-6), noise="gaussian")
+    gamma = calibrate(Objective(bound_of(5.0), loss, 400), Budget(1.0, 1e-6))
+    gaussian = calibrate(Objective(bound_of(5.0), loss, 400), Budget(1.0, 1e-6), noise="gaussian")
     assert (gamma.theorem, gaussian.theorem) == ("Theorem 1 (pure)", "Theorem 2 (approximate)")
     assert (gamma.delta, gaussian.delta) == (0.0, 1e-6)
     assert gamma.sensitivity == gaussian.sensitivity == 70.0

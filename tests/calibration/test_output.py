@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.calibration import calibrate_output
+from dp2erm_cvx.calibration import Objective, calibrate_output
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import draw
-from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.stability import randomized_trial
 
 M_OUT = 3.0
@@ -20,6 +20,12 @@ def bound_of(V):
     return StabilityBound(
         V=V, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=V / 2
     )
+
+
+def mean_of(bound, n, outcome_bound=M_OUT):
+    """The plug-in mean of responses within ``2 outcome_bound``."""
+    constants = {"covariate_bound": 1.0, "response_bound": 2 * outcome_bound, "is_mean": True}
+    return Objective(bound, LossConstants(1, 4.0, 2.0, 0.0, None, 1.0, **constants), n)
 
 
 def effect(a, y, w):
@@ -32,7 +38,7 @@ def trial_weights(a, propensity):
 
 
 def test_scale_is_the_stated_formula():
-    found = calibrate_output(bound_of(8.0), M_OUT, 400, Budget(0.5, 1e-6))
+    found = calibrate_output(mean_of(bound_of(8.0), 400), Budget(0.5, 1e-6))
     assert found.scale == pytest.approx(2 * M_OUT * 8.0 / (400 * 0.5), rel=1e-9)
     assert found.scale >= 2 * M_OUT * 8.0 / (400 * 0.5)
     assert found.sensitivity == pytest.approx(2 * M_OUT * 8.0 / 400)
@@ -43,7 +49,7 @@ def largest_loss(weaken=1.0):
     """Largest exact privacy loss of the released mean over neighboring randomized trials, over epsilon."""
     rng = np.random.default_rng(2)
     epsilon, n, propensity, worst = 1.0, 12, 0.2, 0.0
-    found = calibrate_output(randomized_trial(n, propensity), M_OUT, n, Budget(epsilon))
+    found = calibrate_output(mean_of(randomized_trial(n, propensity), n), Budget(epsilon))
     law = stats.laplace(scale=found.scale * weaken)
     for _ in range(3000):
         a = (rng.random(n) < rng.choice([0.0, 0.2, 1.0])).astype(int)
@@ -75,14 +81,14 @@ def test_movement_is_attained_by_free_weights():
         t_new = t.copy()
         t[0], t_new[0] = 2 * M_OUT, -2 * M_OUT
         movement = abs(np.mean(w * t) - np.mean(w_new * t_new))
-        sensitivity = calibrate_output(bound_of(V), M_OUT, n, Budget(1.0)).sensitivity
+        sensitivity = calibrate_output(mean_of(bound_of(V), n), Budget(1.0)).sensitivity
         assert movement <= sensitivity
         closest = max(closest, movement / sensitivity)
     assert closest > 1 - 1e-9
 
 
 def test_noise_has_the_laplace_law():
-    found = calibrate_output(bound_of(8.0), M_OUT, 400, Budget(1.0))
+    found = calibrate_output(mean_of(bound_of(8.0), 400), Budget(1.0))
     sample = [float(draw(found.law, seed=seed)[0]) for seed in range(3000)]
     assert stats.kstest(sample, stats.laplace(scale=found.scale).cdf).pvalue > 1e-3
 
@@ -99,18 +105,18 @@ def test_noise_has_the_laplace_law():
         ),
         (CalibrationError, {"budget": Budget(1e-320)}, "epsilon = 1e-320"),
         (CalibrationError, {"outcome_bound": 1e295}, "out of floating-point range"),
-        (DeclarationError, {"outcome_bound": 0.0}, "outcome_bound"),
-        (DeclarationError, {"n_samples": 1}, "n_samples"),
+        (DeclarationError, {"outcome_bound": 0.0}, "response_bound"),
+        (DeclarationError, {"n": 1}, "n_samples"),
     ],
 )
 def test_refusals(error, change, message):
     arguments = {
         "bound": bound_of(4.0),
-        "outcome_bound": M_OUT,
-        "n_samples": 400,
+        "n": 400,
         "budget": Budget(1.0),
         **change,
     }
+    budget = arguments.pop("budget")
     with pytest.raises(error, match=message) as caught:
-        calibrate_output(**arguments)
+        calibrate_output(mean_of(**arguments), budget)
     assert "\n" not in str(caught.value)

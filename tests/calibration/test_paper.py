@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dp2erm_cvx.calibration import Noise, calibrate, calibrate_paper
+from dp2erm_cvx.calibration import Noise, Objective, calibrate, calibrate_paper
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import draw
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
-LOSS = LossConstants(5, 6.0, 2.0, 0.0, 1.0, 1.0)
+LOSS = LossConstants(5, 6.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=9.0)
 #: A loss without curvature: the Jacobian costs nothing.
-FLAT = LossConstants(1, 1.0, 1e-9, 0.0, 1.0, 1.0)
+FLAT = LossConstants(1, 1.0, 1e-9, 0.0, 1.0, 1.0, gradient_bound=1.0)
 
 
 def bound_of(W1, W2=None, V=None):
@@ -38,7 +38,7 @@ def printed(W1, epsilon, delta, p, corrected=False):
 
 
 def test_gamma_noise_is_the_printed_formula():
-    found = calibrate_paper(bound_of(7.0, 50.0), LOSS, 400, Budget(0.5), gradient_bound=9.0)
+    found = calibrate_paper(Objective(bound_of(7.0, 50.0), LOSS, 400), Budget(0.5))
     assert found.scale == pytest.approx(2 * 9.0 * 7.0 / 0.5, rel=1e-9)
     assert found.gamma == pytest.approx(2 * 2.0 * 50.0 / (0.5 * 400), rel=1e-9)
     assert found.scale >= 2 * 9.0 * 7.0 / 0.5
@@ -53,13 +53,7 @@ def test_gamma_noise_is_the_printed_formula():
 def test_gaussian_noise_is_the_stated_formula(corrected, p, epsilon):
     loss = dataclasses.replace(LOSS, n_parameters=p)
     found = calibrate_paper(
-        bound_of(7.0),
-        loss,
-        400,
-        Budget(epsilon, 1e-4),
-        gradient_bound=9.0,
-        noise="gaussian",
-        corrected=corrected,
+        Objective(bound_of(7.0), loss, 400), Budget(epsilon, 1e-4), noise="gaussian", corrected=corrected
     )
     assert found.scale == pytest.approx(9.0 * printed(7.0, epsilon, 1e-4, p, corrected), rel=1e-9)
     assert found.private
@@ -87,18 +81,18 @@ def test_printed_statement_is_false():
 
 def test_printed_gaussian_is_refused_where_it_is_not_private():
     budget = Budget(200.0, 1 / 400)
-    arguments = {"gradient_bound": 1.0, "noise": "gaussian"}
+    objective = Objective(bound_of(800.0, 566.0), FLAT, 400)
     with pytest.raises(CalibrationError, match="not certified at epsilon = 200") as caught:
-        calibrate_paper(bound_of(800.0, 566.0), FLAT, 400, budget, **arguments)
+        calibrate_paper(objective, budget, noise="gaussian")
     assert "\n" not in str(caught.value)
-    marked = calibrate_paper(bound_of(800.0, 566.0), FLAT, 400, budget, unsound_ok=True, **arguments)
+    marked = calibrate_paper(objective, budget, noise="gaussian", unsound_ok=True)
     assert not marked.private
     # a fixed shift of the whole W1 breaks the declared delta at this sigma, and not the stated one
     s = 800 / marked.scale
     loss = stats.norm.sf(200 / s - s / 2) - math.exp(200 + stats.norm.logsf(200 / s + s / 2))
     assert budget.delta < loss <= marked.delta
     # the corrected noise is private there
-    corrected = calibrate_paper(bound_of(800.0, 566.0), FLAT, 400, budget, corrected=True, **arguments)
+    corrected = calibrate_paper(objective, budget, noise="gaussian", corrected=True)
     assert corrected.private
     assert corrected.scale > marked.scale
 
@@ -109,7 +103,7 @@ def test_printed_gaussian_is_certified_at_small_epsilon(W1, p):
     loss = dataclasses.replace(FLAT, n_parameters=p)
     for epsilon in (0.01, 1.0, 5.0, 17.0):
         found = calibrate_paper(
-            bound_of(W1), loss, 400, Budget(epsilon, 1 / 400), gradient_bound=1.0, noise="gaussian"
+            Objective(bound_of(W1), loss, 400), Budget(epsilon, 1 / 400), noise="gaussian"
         )
         assert found.private
 
@@ -133,11 +127,13 @@ def settings(count):
         W1 = log_uniform(2.0, 1e4)
         W2 = W1 * log_uniform(0.71, 100.0)
         budget = Budget(log_uniform(1e-3, 100.0), float(rng.choice([1e-300, 0.5, log_uniform(1e-12, 0.1)])))
-        yield bound_of(W1, W2), loss, int(rng.choice([2, 400, 10**6])), budget, radius * log_uniform(1.0, 2.0)
+        n, zeta = int(rng.choice([2, 400, 10**6])), radius * log_uniform(1.0, 2.0)
+        yield Objective(bound_of(W1, W2), dataclasses.replace(loss, gradient_bound=zeta), n), budget
 
 
-def exact_jacobian(bound, loss, n, gamma):
+def exact_jacobian(objective, gamma):
     """J of Theorem 1 with the coupled variation that W1 and W2 allow."""
+    bound, loss, n = objective.bound, objective.loss, objective.n_samples
     p, V = loss.n_parameters, min(bound.W1, mpmath.sqrt(2) * bound.W2)
     curvature = mpmath.mpf(gamma) + loss.strong_convexity
     return p * mpmath.log1p(mpmath.mpf(loss.hessian_trace) * V / (2 * p * n * curvature))
@@ -145,27 +141,27 @@ def exact_jacobian(bound, loss, n, gamma):
 
 def test_gamma_guarantee_in_exact_arithmetic():
     with mpmath.workdps(40):
-        for bound, loss, n, budget, zeta in settings(300):
-            found = calibrate_paper(bound, loss, n, budget, gradient_bound=zeta)
+        for objective, budget in settings(300):
+            found = calibrate_paper(objective, budget)
+            moved = mpmath.mpf(objective.loss.gradient_bound) * objective.bound.W1
             half = mpmath.mpf(budget.epsilon) / 2
-            assert mpmath.mpf(zeta) * bound.W1 / mpmath.mpf(found.scale) <= half
-            assert exact_jacobian(bound, loss, n, found.gamma) <= half
-            assert mpmath.mpf(zeta) * bound.W1 / mpmath.mpf(found.scale / 1.001) > half
+            assert moved / mpmath.mpf(found.scale) <= half
+            assert exact_jacobian(objective, found.gamma) <= half
+            assert moved / mpmath.mpf(found.scale / 1.001) > half
 
 
 def test_corrected_gaussian_guarantee_in_exact_arithmetic():
     # off an event of probability delta the loss is at most J + s L + s^2 / 2
     with mpmath.workdps(40):
-        for bound, loss, n, budget, zeta in settings(300):
-            found = calibrate_paper(
-                bound, loss, n, budget, gradient_bound=zeta, noise="gaussian", corrected=True
-            )
+        for objective, budget in settings(300):
+            loss = objective.loss
+            found = calibrate_paper(objective, budget, noise="gaussian", corrected=True)
             log_delta = -mpmath.log(mpmath.mpf(budget.delta))
             L = mpmath.sqrt((mpmath.sqrt(loss.n_parameters) + mpmath.sqrt(log_delta)) ** 2 + log_delta)
-            s = mpmath.mpf(zeta) * bound.W1 / mpmath.mpf(found.scale)
+            s = mpmath.mpf(loss.gradient_bound) * objective.bound.W1 / mpmath.mpf(found.scale)
             half = mpmath.mpf(budget.epsilon) / 2
             assert s * L + s * s / 2 <= half
-            assert exact_jacobian(bound, loss, n, found.gamma) <= half
+            assert exact_jacobian(objective, found.gamma) <= half
             tail = mpmath.gammainc(mpmath.mpf(loss.n_parameters) / 2, L * L / 2, mpmath.inf, regularized=True)
             assert tail <= budget.delta
             larger = s * mpmath.mpf("1.001")
@@ -175,17 +171,18 @@ def test_corrected_gaussian_guarantee_in_exact_arithmetic():
 def test_what_is_certified_keeps_the_budget():
     # Theorem 2 by quadrature over chi_p, for whatever is returned as private
     refused = 0
-    for bound, loss, n, budget, zeta in settings(150):
+    for objective, budget in settings(150):
+        bound, loss = objective.bound, objective.loss
         if budget.delta < 1e-10 or loss.n_parameters > 100:
             continue
         try:
-            found = calibrate_paper(bound, loss, n, budget, gradient_bound=zeta, noise="gaussian")
+            found = calibrate_paper(objective, budget, noise="gaussian")
         except CalibrationError:
             refused += 1
             continue
         V = min(bound.W1, math.sqrt(2) * bound.W2)
         s = loss.gradient_radius * V / found.scale
-        left = budget.epsilon - float(exact_jacobian(bound, loss, n, found.gamma))
+        left = budget.epsilon - float(exact_jacobian(objective, found.gamma))
         chi, start = stats.chi(loss.n_parameters), max(left / s - s / 2, 0.0)
         end = max(start, math.sqrt(loss.n_parameters)) + 12
         points = [max(start, math.sqrt(loss.n_parameters))]
@@ -204,17 +201,18 @@ def test_what_is_certified_keeps_the_budget():
 def test_never_less_noise_than_the_sharp_calibration_of_the_same_bound():
     for noise in Noise:
         for epsilon in (0.1, 1.0, 5.0):
-            arguments = (bound_of(8.0, 9.0), LOSS, 400, Budget(epsilon, 1e-4))
-            paper = calibrate_paper(*arguments, gradient_bound=8.0, noise=noise)
+            loss = dataclasses.replace(LOSS, gradient_bound=8.0)
+            arguments = (Objective(bound_of(8.0, 9.0), loss, 400), Budget(epsilon, 1e-4))
+            paper = calibrate_paper(*arguments, noise=noise)
             assert calibrate(*arguments, noise=noise, split=0.5).scale <= paper.scale
             assert calibrate(*arguments, noise=noise, split=0.5).gamma <= paper.gamma
 
 
 def test_the_smaller_movement_certifies():
-    found = calibrate_paper(bound_of(8.0, 5.0, V=9.0), LOSS, 400, Budget(1.0), gradient_bound=8.0)
+    found = calibrate_paper(Objective(bound_of(8.0, 5.0, V=9.0), LOSS, 400), Budget(1.0))
     assert math.isclose(found.V, 5.0 * math.sqrt(2), rel_tol=1e-9)
     assert not found.V < 5.0 * math.sqrt(2)
-    assert calibrate_paper(bound_of(8.0, 9.0, V=3.0), LOSS, 400, Budget(1.0), gradient_bound=8.0).V == 3.0
+    assert calibrate_paper(Objective(bound_of(8.0, 9.0, V=3.0), LOSS, 400), Budget(1.0)).V == 3.0
 
 
 @pytest.mark.parametrize(
@@ -229,9 +227,22 @@ def test_the_smaller_movement_certifies():
             "replace-one",
         ),
         (CalibrationError, {"noise": "gaussian", "budget": Budget(1.0)}, "delta = 0.0"),
-        (CalibrationError, {"gradient_bound": 1e295}, "out of floating-point range"),
-        (DeclarationError, {"gradient_bound": 5.9}, "at least the centered gradient radius 6"),
-        (DeclarationError, {"gradient_bound": math.inf}, "gradient_bound"),
+        (
+            CalibrationError,
+            {"loss": dataclasses.replace(LOSS, gradient_bound=1e295)},
+            "out of floating-point range",
+        ),
+        (
+            DeclarationError,
+            {"loss": dataclasses.replace(LOSS, gradient_bound=5.9)},
+            "at least the centered gradient radius 6",
+        ),
+        (DeclarationError, {"loss": dataclasses.replace(LOSS, gradient_bound=math.inf)}, "gradient_bound"),
+        (
+            CalibrationError,
+            {"loss": dataclasses.replace(LOSS, gradient_bound=None)},
+            "the second stage states no gradient_bound",
+        ),
         (DeclarationError, {"n_samples": 1}, "n_samples"),
         (DeclarationError, {"noise": "laplace"}, "gamma, gaussian"),
         (DeclarationError, {"loss": dataclasses.replace(LOSS, hessian_trace=0.0)}, "hessian_trace"),
@@ -243,9 +254,9 @@ def test_refusals(error, change, message):
         "loss": LOSS,
         "n_samples": 400,
         "budget": Budget(1.0, 1e-4),
-        "gradient_bound": 8.0,
         **change,
     }
+    budget, noise = arguments.pop("budget"), arguments.pop("noise", "gamma")
     with pytest.raises(error, match=message) as caught:
-        calibrate_paper(**arguments)
+        calibrate_paper(Objective(**arguments), budget, noise=noise)
     assert "\n" not in str(caught.value)

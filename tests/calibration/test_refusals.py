@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dp2erm_cvx.calibration import calibrate, privacy_loss, utility_bound
+from dp2erm_cvx.calibration import Objective, calibrate, privacy_loss, utility_bound
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
@@ -18,7 +18,7 @@ KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 def refusal(error, bound=BOUND, loss=LOSS, n=400, budget=None, **arguments):
     with pytest.raises(error) as caught:
-        calibrate(bound, loss, n, budget or Budget(1.0, 1e-6), **arguments)
+        calibrate(Objective(bound, loss, n), budget or Budget(1.0, 1e-6), **arguments)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -33,7 +33,7 @@ def test_relation_not_covered():
     text = refusal(CalibrationError, bound)
     assert "'replace-one'" in text
     assert "Theorem X" in text
-    assert calibrate(bound, LOSS, 400, Budget(1.0), relation=KEEP).scale > 0
+    assert calibrate(Objective(bound, LOSS, 400, KEEP), Budget(1.0)).scale > 0
 
 
 @pytest.mark.parametrize("V", [math.inf, math.nan, 0.0])
@@ -90,14 +90,14 @@ def test_loss_constants(name, value):
 
 
 def test_privacy_loss_at_an_invalid_epsilon():
-    calibration = calibrate(BOUND, LOSS, 400, Budget(1.0))
+    calibration = calibrate(Objective(BOUND, LOSS, 400), Budget(1.0))
     with pytest.raises(DeclarationError, match="epsilon"):
         privacy_loss(calibration, LOSS, 400, -1.0)
 
 
 @pytest.mark.parametrize("name", ["noise_norm", "theta_norm", "strong_convexity"])
 def test_utility_of_a_negative_quantity(name):
-    calibration = calibrate(BOUND, LOSS, 400, Budget(1.0))
+    calibration = calibrate(Objective(BOUND, LOSS, 400), Budget(1.0))
     arguments = {"noise_norm": 1.0, "n_samples": 400, "theta_norm": 1.0, name: -1.0}
     with pytest.raises(DeclarationError, match=name):
         utility_bound(calibration=calibration, **arguments)

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget
-from dp2erm_cvx.calibration import SquaredLoss, calibrate_renyi, renyi_divergence, renyi_epsilon
+from dp2erm_cvx.calibration import calibrate_renyi, renyi_divergence, renyi_epsilon
 from dp2erm_cvx.calibration.renyi import gradient_movement
 from dp2erm_cvx.errors import DeclarationError
 from tests.calibration.gaussian_pairs import (
     Side,
     attacks,
-    bound_of,
     exact_divergence,
     hockey_stick,
+    objective_of,
     one_dimensional_pairs,
+    squared_loss,
 )
 
 
@@ -62,7 +63,7 @@ def test_the_size_of_theta_counts_in_the_movement_of_the_gradient():
     first, second = Side(x, z, np.ones(n)), Side(x_new, z, np.ones(n))
     theta = first.law(gamma, 1.0)[0][0]
     assert theta == pytest.approx(Z / math.sqrt(2 * gamma), rel=0.02)
-    loss, scale, order = SquaredLoss(1, 1.0, Z), 300.0, 5.0
+    loss, scale, order = squared_loss(1, 1.0, Z), 300.0, 5.0
     exact = exact_divergence(first, second, order, gamma, scale)
     assert 0.5 < exact / float(renyi_divergence(order, V, loss, n, scale, gamma)) <= 1.0
     # without the term in ||theta|| the stated movement would be 2 M Z V, five times too small
@@ -76,7 +77,7 @@ def worst_delta(epsilon, gamma_factor, weaken=1.0):
     for loss, first, second, V in one_dimensional_pairs(150):
         n = len(first.w)
         gamma = gamma_factor * V / n
-        calibration = calibrate_renyi(bound_of(V), loss, n, Budget(epsilon, delta), gamma=gamma)
+        calibration = calibrate_renyi(objective_of(V, loss, n), Budget(epsilon, delta), gamma=gamma)
         scale = calibration.scale * weaken
         for pair in ((first, second), (second, first)):
             worst = max(worst, hockey_stick(*pair, epsilon, gamma, scale) / delta)
@@ -93,11 +94,11 @@ def test_exact_privacy_loss_in_one_dimension(epsilon, gamma_factor):
 def test_movement_of_the_gradient_is_the_stated_formula():
     V, M, outcome, gamma = 3.0, 2.0, 5.0, 0.1
     stated = V * (M**2 * outcome * math.sqrt(2 / gamma) + 4 * M * outcome)
-    assert gradient_movement(V, SquaredLoss(4, M, 2 * outcome), gamma) == pytest.approx(stated, rel=1e-10)
+    assert gradient_movement(V, squared_loss(4, M, 2 * outcome), gamma) == pytest.approx(stated, rel=1e-10)
 
 
 def test_curve_refusals():
-    loss = SquaredLoss(3, 1.0, 2.0)
+    loss = squared_loss(3, 1.0, 2.0)
     for order in (1.0, math.inf, math.nan):
         with pytest.raises(DeclarationError, match="order"):
             renyi_divergence(order, 4.0, loss, 400, 10.0, 1.0)

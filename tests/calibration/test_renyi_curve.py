@@ -7,10 +7,16 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget
-from dp2erm_cvx.calibration import SquaredLoss, calibrate_renyi, renyi_divergence, renyi_epsilon
+from dp2erm_cvx.calibration import calibrate_renyi, renyi_divergence, renyi_epsilon
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import RENYI_ORDERS, RenyiCurve
-from tests.calibration.gaussian_pairs import attacks, bound_of, exact_divergence, one_dimensional_pairs
+from tests.calibration.gaussian_pairs import (
+    attacks,
+    exact_divergence,
+    objective_of,
+    one_dimensional_pairs,
+    squared_loss,
+)
 
 ORDERS = np.array(RENYI_ORDERS)
 
@@ -24,8 +30,8 @@ def divergence(p, q, order):
 
 
 def test_the_curve_of_a_calibration_is_its_theorem() -> None:
-    loss, V, n = SquaredLoss(3, 1.0, 2.0), 4.0, 2000
-    one = calibrate_renyi(bound_of(V), loss, n, Budget(1.0, 1e-6), gamma=5.0)
+    loss, V, n = squared_loss(3, 1.0, 2.0), 4.0, 2000
+    one = calibrate_renyi(objective_of(V, loss, n), Budget(1.0, 1e-6), gamma=5.0)
     curve = one.curve()
     assert set(curve.orders) == {*RENYI_ORDERS, one.order}
     stated = renyi_divergence(curve.orders, V, loss, n, one.scale, one.gamma)
@@ -41,7 +47,7 @@ def test_composed_curves_are_above_the_exact_divergence() -> None:
     for loss, first, second, V in one_dimensional_pairs(60):
         n = len(first.w)
         calibrations = [
-            calibrate_renyi(bound_of(V), loss, n, Budget(epsilon, 1 / 400), gamma=gamma * V / n)
+            calibrate_renyi(objective_of(V, loss, n), Budget(epsilon, 1 / 400), gamma=gamma * V / n)
             for epsilon, gamma in ((1.0, 100.0), (2.5, 30.0))
         ]
         together = calibrations[0].curve().plus(calibrations[1].curve())

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dp2erm_cvx.calibration import Noise, calibrate
+from dp2erm_cvx.calibration import Noise, Objective, calibrate
 from dp2erm_cvx.calibration.split import GRID
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
@@ -24,15 +24,18 @@ def predicted(loss, n, calibration):
 def test_default_is_the_best_share_of_the_grid(noise, theta_bound, strong_convexity, n, epsilon):
     loss = LossConstants(5, 10.0, 2.0, strong_convexity, theta_bound, 1.0)
     budget = Budget(epsilon, 1e-5)
-    chosen = calibrate(BOUND, loss, n, budget, noise=noise)
-    costs = [predicted(loss, n, calibrate(BOUND, loss, n, budget, noise=noise, split=q)) for q in GRID[::7]]
+    chosen = calibrate(Objective(BOUND, loss, n), budget, noise=noise)
+    costs = [
+        predicted(loss, n, calibrate(Objective(BOUND, loss, n), budget, noise=noise, split=q))
+        for q in GRID[::7]
+    ]
     # the prediction inside uses a coarser grid of chi_p: equal within a tenth of a percent
     assert predicted(loss, n, chosen) <= min(costs) * 1.001
 
 
 def test_a_ridge_that_suffices_leaves_epsilon_to_the_noise():
     loss = LossConstants(5, 10.0, 2.0, 10.0, 2.0, 1.0)
-    calibration = calibrate(BOUND, loss, 10_000, Budget(1.0))
+    calibration = calibrate(Objective(BOUND, loss, 10_000), Budget(1.0))
     jacobian = 5 * math.log1p(2.0 * 6.0 / (2 * 5 * 10_000 * 10.0))
     assert calibration.gamma == pytest.approx(1e-8 * 2.0, rel=1e-3)
     assert calibration.split == pytest.approx(1 - jacobian, abs=1e-6)
@@ -41,6 +44,6 @@ def test_a_ridge_that_suffices_leaves_epsilon_to_the_noise():
 
 def test_split_is_respected():
     loss = LossConstants(5, 10.0, 2.0, 0.0, 2.0, 1.0)
-    calibration = calibrate(BOUND, loss, 400, Budget(2.0), split=0.25)
+    calibration = calibrate(Objective(BOUND, loss, 400), Budget(2.0), split=0.25)
     assert calibration.split == 0.25
     assert calibration.scale == pytest.approx(10.0 * 6.0 / 0.5)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import calibrate, utility_bound
+from dp2erm_cvx.calibration import Objective, calibrate, utility_bound
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
 BOUND = StabilityBound(V=3.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=1.5)
@@ -11,7 +11,7 @@ N = 100
 
 
 def calibration_of(p):
-    return calibrate(BOUND, LossConstants(p, 5.0, 2.0, 0.0, 2.0, 1.0), N, Budget(2.0))
+    return calibrate(Objective(BOUND, LossConstants(p, 5.0, 2.0, 0.0, 2.0, 1.0), N), Budget(2.0))
 
 
 def test_excess_never_exceeds_the_bound():

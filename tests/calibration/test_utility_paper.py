@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dp2erm_cvx.calibration import Calibration, Noise, PaperUtility, noise_tail, utility_bound, utility_tail
+from dp2erm_cvx.calibration import Calibration, Noise, PaperUtility, noise_tail, utility_bound
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import simulate
 
@@ -18,6 +18,12 @@ N = 100
 
 def calibration_of(noise=Noise.GAMMA, p=3, scale=5.0, gamma=0.2):
     return Calibration(noise, scale, gamma, 0.5, p, 2.0, 1.0, 1.0, 0.0, "a test")
+
+
+def sharp_tail(excess, n, calibration, theta_norm, rho):
+    """The sharp bound needs a noise of this length for the excess, and the law of the length is known."""
+    needed = math.sqrt(2 * excess * (rho + 2 * calibration.gamma)) - calibration.gamma * theta_norm
+    return noise_tail(calibration, n * needed)
 
 
 def test_constants_as_printed():
@@ -66,7 +72,7 @@ def test_noise_level_solves_the_quadratic_and_the_sharp_bound_is_smaller_there(g
 )
 def test_the_sharp_tail_is_never_above_the_printed_one(noise, p, scale, gamma, a, rho, t):
     calibration = calibration_of(noise, p, scale, gamma)
-    sharp = utility_tail(t, N, calibration, a, rho)
+    sharp = sharp_tail(t, N, calibration, a, rho)
     printed = PaperUtility.of(gamma, a, rho).tail(t, N, calibration)
     assert sharp <= printed * (1 + 1e-8) or sharp <= 5e-324
     if noise is Noise.GAUSSIAN:
@@ -107,9 +113,7 @@ def test_simulated_excess_stays_below_the_sharp_tail_and_comes_near_it(noise):
     norm = float(np.linalg.norm(best))
     for t in np.quantile(excess, [0.5, 0.9, 0.99]):
         seen = np.mean(excess >= t)
-        assert (
-            stats.binom.sf(np.sum(excess >= t) - 1, size, utility_tail(t, N, calibration, norm, rho)) > 1e-9
-        )
+        assert stats.binom.sf(np.sum(excess >= t) - 1, size, sharp_tail(t, N, calibration, norm, rho)) > 1e-9
         assert seen <= PaperUtility.of(gamma, norm, rho).tail(t, N, calibration)
 
 
@@ -121,7 +125,7 @@ def test_the_tail_is_attained_by_the_objective_with_the_worst_kink():
     worst = rho * distance**2 / 2 + gamma * distance * distance
     line = calibration_of(Noise.GAUSSIAN, 1, scale, gamma)
     for share in (0.5, 0.1, 0.01):
-        assert utility_tail(float(np.quantile(worst, 1 - share)), N, line, 1.0, rho) == pytest.approx(
+        assert sharp_tail(float(np.quantile(worst, 1 - share)), N, line, 1.0, rho) == pytest.approx(
             share, rel=0.15
         )
 
@@ -140,8 +144,6 @@ def test_below_its_threshold_the_theorem_says_nothing():
         (lambda: PaperUtility.of(0.0, 1.0), "gamma"),
         (lambda: PaperUtility.of(1.0, -1.0), "theta_norm"),
         (lambda: PaperUtility.of(1.0, 1.0, -0.1), "strong_convexity"),
-        (lambda: utility_tail(-1.0, N, calibration_of(), 1.0), "excess"),
-        (lambda: utility_tail(1.0, 0, calibration_of(), 1.0), "n_samples"),
     ],
 )
 def test_refusals(call, names):

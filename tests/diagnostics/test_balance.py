@@ -12,7 +12,7 @@ from dp2erm_cvx import diagnostics
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table, effective_sample_size
 from dp2erm_cvx.diagnostics.statistics import ks_distance, mean, variance
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.plotting.balance import love_plot
+from dp2erm_cvx.plotting import love_plot
 
 X = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 1.0], [3.0, 1.0], [7.0, 1.0]])
 A = np.array([0, 0, 0, 1, 1])

@@ -7,21 +7,21 @@ import math
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import calibrate_paper
+from dp2erm_cvx.calibration import Objective, calibrate_paper
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.stability import paper_entropy_balancing, paper_ipw_logistic
 from tests.stability.test_paper import norm_bound
 from tests.stability.test_paper_counterexamples import scaled_by_the_data
 
 #: The plug-in mean on the whole line: squared loss, one parameter, M' = 1.
-MEAN = LossConstants(1, 4.0, 2.0, 0.0, None, 1.0)
+MEAN = LossConstants(1, 4.0, 2.0, 0.0, None, 1.0, gradient_bound=4.0)
 
 
 def calibrated_by_the_data(x, n):
     """The printed calibration of IPW with lambda_min of the data at hand, as the statement writes it."""
     smallest = float(np.linalg.eigvalsh(x.T @ x / n)[0])
     bound = paper_ipw_logistic(n, 1.0, 0.2, 0.3, eigenvalue_floor=smallest, usable=False)
-    return calibrate_paper(bound, MEAN, n, Budget(1.0), gradient_bound=4.0)
+    return calibrate_paper(Objective(bound, MEAN, n), Budget(1.0))
 
 
 def test_a_noise_scale_that_depends_on_the_data_gives_no_finite_epsilon():

@@ -7,17 +7,22 @@ import math
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.calibration import Noise, calibrate_paper
+from dp2erm_cvx.calibration import Noise, Objective, calibrate_paper
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
 W1, N, DELTA = 800.0, 400, 1 / 400
-FLAT = LossConstants(1, 1.0, 1e-9, 0.0, 1.0, 1.0)
+FLAT = LossConstants(1, 1.0, 1e-9, 0.0, 1.0, 1.0, gradient_bound=1.0)
 
 
-def bound():
-    return StabilityBound(
-        V=W1, theorem="given", assumptions=(), relations=frozenset(Neighboring), w_max=N, W1=W1, W2=W1
+BOUND = StabilityBound(
+    V=W1, theorem="given", assumptions=(), relations=frozenset(Neighboring), w_max=N, W1=W1, W2=W1
+)
+
+
+def calibrated(epsilon, **arguments):
+    return calibrate_paper(
+        Objective(BOUND, FLAT, N), Budget(epsilon, DELTA), noise=Noise.GAUSSIAN, **arguments
     )
 
 
@@ -37,14 +42,10 @@ def test_statement_ii_is_false_for_a_loss_with_constant_gradient():
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0, 17.0, 88.0])
 def test_its_noise_is_private_all_the_same_for_every_usual_epsilon(epsilon):
-    found = calibrate_paper(
-        bound(), FLAT, N, Budget(epsilon, DELTA), gradient_bound=1.0, noise=Noise.GAUSSIAN
-    )
-    assert found.private
+    assert calibrated(epsilon).private
 
 
 def test_and_is_refused_beyond():
-    arguments = {"gradient_bound": 1.0, "noise": Noise.GAUSSIAN}
     with pytest.raises(CalibrationError, match="not certified at epsilon = 89"):
-        calibrate_paper(bound(), FLAT, N, Budget(89.0, DELTA), **arguments)
-    assert calibrate_paper(bound(), FLAT, N, Budget(89.0, DELTA), corrected=True, **arguments).private
+        calibrated(89.0)
+    assert calibrated(89.0, corrected=True).private

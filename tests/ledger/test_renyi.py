@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 
 from dp2erm_cvx import Budget
-from dp2erm_cvx.calibration import RenyiCalibration, SquaredLoss, calibrate_renyi
+from dp2erm_cvx.calibration import RenyiCalibration, calibrate_renyi
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Composition, Ledger, Spent
 from dp2erm_cvx.ledger.composition import fits, spent
 from dp2erm_cvx.ledger.cost import Cost
 from dp2erm_cvx.privacy import RENYI_ORDERS, RenyiCurve
 from tests.calibration.gaussian_pairs import (
-    bound_of,
     composed_hockey_stick,
     hockey_stick,
+    objective_of,
     one_dimensional_pairs,
+    squared_loss,
 )
 from tests.ledger.model import optimal_delta
 
@@ -27,7 +28,7 @@ PURE = Cost(Budget(0.1))
 
 @cache
 def calibrated(budget: Budget = ONE) -> RenyiCalibration:
-    return calibrate_renyi(bound_of(4.0), SquaredLoss(2, 1.0, 2.0), 2000, budget)
+    return calibrate_renyi(objective_of(4.0, squared_loss(2, 1.0, 2.0), 2000), budget)
 
 
 def theorem_7(budget: Budget = ONE) -> Cost:
@@ -88,7 +89,7 @@ def test_two_releases_lose_no_more_than_the_figure() -> None:
     for loss, first, second, V in one_dimensional_pairs(20):
         n = len(first.w)
         gamma = 100.0 * V / n
-        one = calibrate_renyi(bound_of(V), loss, n, Budget(1.0, delta), gamma=gamma)
+        one = calibrate_renyi(objective_of(V, loss, n), Budget(1.0, delta), gamma=gamma)
         cost = Cost(Budget(1.0, delta), one.curve())
         figures = [renyi([cost] * count, Budget(9.0, delta)).epsilon for count in (1, 2)]
         for pair in ((first, second), (second, first)):

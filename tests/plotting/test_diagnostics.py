@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.plotting.overlap import propensity_overlap, weight_histogram
+from dp2erm_cvx.plotting import propensity_overlap, weight_histogram
 
 A = np.arange(200) % 3 == 0
 RNG = np.random.default_rng(0)

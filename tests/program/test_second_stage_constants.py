@@ -199,8 +199,8 @@ def test_chosen_features_have_their_own_bound():
         ElasticNet(l1=0.7),
         ElasticNet(l2=0.4),
         ElasticNet(0.7, 0.4),
-        UserRegularizer(lambda theta: cp.norm(theta, 2)),
-        UserRegularizer(lambda theta: 3 * cp.sum_squares(theta)),
+        pytest.param(UserRegularizer(lambda theta: cp.norm(theta, 2)), id="norm"),
+        pytest.param(UserRegularizer(lambda theta: 3 * cp.sum_squares(theta)), id="sum of squares"),
     ],
     ids=str,
 )

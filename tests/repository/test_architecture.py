@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 #: A module imports only what stands before it.
 ORDER = (
     "errors",
+    "text",
     "public",
     "privacy",
     "parallel",
@@ -23,7 +24,6 @@ ORDER = (
     "data",
     "datasets",
     "program",
-    "installed",
     "registry",
     "solve",
     "stability",
@@ -52,7 +52,7 @@ ONLY = {
     "tables": {"errors"},
     "domain": {"errors", "public", "privacy"},
     "data": {"errors", "tables"},
-    "program": {"errors", "public", "privacy", "domain", "universe"},
+    "program": {"errors", "text", "public", "privacy", "domain", "universe"},
     "stability": {"errors", "public", "privacy"},
     "calibration": {"errors", "public", "privacy"},
     "mechanism": {"errors", "public", "privacy", "calibration"},

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx import Domain, Neighboring, registry
-from dp2erm_cvx.calibration import calibrate, calibrate_paper
+from dp2erm_cvx.calibration import Objective, calibrate, calibrate_paper
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 from dp2erm_cvx.stability import (
     entropy_balancing,
@@ -105,9 +105,9 @@ def test_sharp_is_at_most_the_papers_wherever_both_are_valid(name, n, ridge, rad
     assert sharp.V <= printed.W1 * (1 + 1e-9)
     assert sharp.V <= math.sqrt(2) * printed.W2 * (1 + 1e-9)
     # so is the noise, at the paper's split and with the centered gradient
-    loss, budget = LossConstants(3, 2.0, 2.0, 0.0, 1.0, 1.0), Budget(epsilon)
-    ours = calibrate(sharp, loss, n, budget, relation=KEEP, split=0.5)
-    theirs = calibrate_paper(printed, loss, n, budget, gradient_bound=3.0, relation=KEEP)
+    loss, budget = LossConstants(3, 2.0, 2.0, 0.0, 1.0, 1.0, gradient_bound=3.0), Budget(epsilon)
+    ours = calibrate(Objective(sharp, loss, n, KEEP), budget, split=0.5)
+    theirs = calibrate_paper(Objective(printed, loss, n, KEEP), budget)
     assert ours.scale <= theirs.scale
     assert ours.gamma <= theirs.gamma
 

@@ -4,10 +4,9 @@ from itertools import product
 
 import pytest
 
-from dp2erm_cvx.plotting.confounded import confounded
 from dp2erm_cvx.plotting.nhefs import nhefs
-from dp2erm_cvx.plotting.rates import rates
-from dp2erm_cvx.plotting.study import study
+from dp2erm_cvx.plotting.rules import study
+from dp2erm_cvx.plotting.studies import confounded, rates
 
 pd = pytest.importorskip("pandas")
 agg = pytest.importorskip("matplotlib.backends.backend_agg")

@@ -12,13 +12,13 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.studies import design_path
 from dp2erm_cvx.studies.confounded import Strength
 from dp2erm_cvx.studies.engine import cells_of, load_design, part_label, run
-from dp2erm_cvx.studies.fit import Weights, fitted
+from dp2erm_cvx.studies.fit import Weights, draw_thetas
 from dp2erm_cvx.studies.plans import PLAIN, Refused, plan_rule
-from dp2erm_cvx.studies.scheme import Constants, Scheme, Tuning
+from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme, Tuning
 from dp2erm_cvx.studies.simulation import SimulationDesign, SimulationStudy
 from dp2erm_cvx.studies.summary import means
 from dp2erm_cvx.studies.trial import Judge, all_rows
-from dp2erm_cvx.studies.tuning import places, tune
+from dp2erm_cvx.studies.tuning import choose, places
 from tests.command_line import run as command
 
 CONSTANTS = Constants(covariate_bound=1.0, outcome_bound=2.0, arm_floor=0.25)
@@ -65,10 +65,10 @@ def test_the_sharp_calibration_is_far_above_the_papers(quick):
 def test_theta_has_the_law_of_a_release(family, noise):
     data = simulate("linear", 120, rng=0).dataset
     budget = Budget(1.0, 1e-3 if noise == "gaussian" else 0.0)
-    rule = plan_rule(IPW, CONSTANTS, family, noise, budget, 120, 10)
+    rule = plan_rule(Rule(IPW, CONSTANTS), family, noise, budget, 120, 10)
     domain = CONSTANTS.domain(120)
     weights = Weights(domain.records(data.X, data.a, data.y))
-    many = fitted(rule, weights, 3000, np.random.default_rng(1)).thetas
+    many = draw_thetas(rule, weights, 3000, np.random.default_rng(1)).thetas
     released, how = [], {"calibration": family, "noise": noise, "arithmetic": "assumed"}
     for seed in range(150):
         model = PrivateTwoStageERM(domain, budget, rule.first, rule.second, seed=seed, **how)
@@ -82,9 +82,9 @@ def test_theta_has_the_law_of_a_release(family, noise):
 
 def test_a_private_propensity_is_drawn_anew_for_every_theta():
     data = simulate("linear", 120, rng=0).dataset
-    rule = plan_rule(IPW, CONSTANTS, "composition-sharp", "gamma", Budget(1.0), 120, 10)
+    rule = plan_rule(Rule(IPW, CONSTANTS), "composition-sharp", "gamma", Budget(1.0), 120, 10)
     weights = Weights(CONSTANTS.domain(120).records(data.X, data.a, data.y))
-    found = fitted(rule, weights, 3, np.random.default_rng(0))
+    found = draw_thetas(rule, weights, 3, np.random.default_rng(0))
     assert found.thetas.shape == (3, 10)
     assert rule.plan.propensity is not None
     assert len({tuple(theta) for theta in found.thetas}) == 3
@@ -93,13 +93,13 @@ def test_a_private_propensity_is_drawn_anew_for_every_theta():
 def test_families_that_do_not_apply_say_why():
     kernel = Scheme(program="mmd", settings={"ridge": 10.0}, paper={"cap": 2.0})
     no_floor = Constants(covariate_bound=1, outcome_bound=1)
-    found = plan_rule(kernel, no_floor, "sharp", "gamma", Budget(1.0), 100, 2)
+    found = plan_rule(Rule(kernel, no_floor), "sharp", "gamma", Budget(1.0), 100, 2)
     assert isinstance(found, Refused)
     assert "arm" in found.reason
-    kept = plan_rule(kernel, CONSTANTS, "paper", "gamma", Budget(1.0), 100, 2)
+    kept = plan_rule(Rule(kernel, CONSTANTS), "paper", "gamma", Budget(1.0), 100, 2)
     assert kept.note == "neighbors keep their treatment"
     with pytest.raises(DeclarationError, match="family"):
-        plan_rule(IPW, CONSTANTS, "best", "gamma", Budget(1.0), 50, 2)
+        plan_rule(Rule(IPW, CONSTANTS), "best", "gamma", Budget(1.0), 50, 2)
 
 
 def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, monkeypatch):
@@ -217,7 +217,7 @@ def test_the_line_without_privacy_is_tuned_without_noise():
     )
     assert ("a", "IPW", PLAIN) in places(design, ["a"])
     declared_choice = {"settings": {}, "constants": {}}
-    choices = {"a/IPW/sharp": declared_choice, f"a/IPW/{PLAIN}": tune(design, sample, "IPW", PLAIN)}
+    choices = {"a/IPW/sharp": declared_choice, f"a/IPW/{PLAIN}": choose(design, sample, "IPW", PLAIN)}
     assert choices[f"a/IPW/{PLAIN}"]["settings"] == options[1]
     cell = cells_of(SimulationStudy(), declared("quick"))[0]
     rows = all_rows(design, "a", sample, test, cell, choices)

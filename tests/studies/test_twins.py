@@ -13,8 +13,8 @@ from dp2erm_cvx.datasets import TWINS_SHA256, read_twins, twins
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.studies import design_path
 from dp2erm_cvx.studies.engine import load_design, run
-from dp2erm_cvx.studies.scheme import Constants, Scheme
-from dp2erm_cvx.studies.trial import Judge, plain_row, taken
+from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme
+from dp2erm_cvx.studies.trial import Trial, taken
 from dp2erm_cvx.studies.twins import Outcomes, TwinsDesign, TwinsStudy, _pools
 
 REAL = os.environ.get("DP2ERM_TWINS")
@@ -176,6 +176,6 @@ def test_weights_matter_on_the_real_file(tmp_path):
     found = {}
     for ridge in (1e-3, 1.0):
         scheme = Scheme(program="ipw_logistic", settings={"ridge": ridge})
-        found[ridge] = plain_row(train, Judge(test, constants), scheme, constants, {})["accuracy"]
+        found[ridge] = Trial(design, train, test).plain_row(Rule(scheme, constants))["accuracy"]
     assert found[1e-3] > found[1.0] + 0.04
     assert found[1e-3] > 0.88

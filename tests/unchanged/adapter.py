@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Program, SecondStage
 from dp2erm_cvx.registry import first_stages, programs, second_stages
-from dp2erm_cvx.steps import Method
 from dp2erm_cvx.universe import Universe
 
 #: What a refusal is raised as.
@@ -27,7 +27,7 @@ def second_stage_names() -> list[str]:
 
 
 def calibrations() -> list[str]:
-    return [method.value for method in Method]
+    return list(NAMES)
 
 
 def families() -> list[str]:

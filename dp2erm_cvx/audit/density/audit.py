@@ -11,6 +11,7 @@ from dp2erm_cvx.audit.density.law import Law
 from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.audit.density.result import DensityAudit, Direction
 from dp2erm_cvx.audit.density.search import ASCENTS, NOWHERE, Peak, largest_ratio
+from dp2erm_cvx.audit.pair_file import differing_rows
 from dp2erm_cvx.calibration import Noise, OutputCalibration
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array
@@ -122,8 +123,8 @@ def _regular(peak: Peak) -> bool:
 def _check_neighbors(first: Dataset, second: Dataset, relation: Neighboring) -> None:
     if first.X.shape != second.X.shape:
         raise DataError(f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors")
-    moved = np.any(first.X != second.X, axis=1) | (first.a != second.a) | (first.y != second.y)
-    if int(moved.sum()) > 1:
-        raise DataError(f"{int(moved.sum())} records differ row by row: neighbors differ in one")
+    changed = int(differing_rows((first.X, first.a, first.y), (second.X, second.a, second.y)).sum())
+    if changed > 1:
+        raise DataError(f"{changed} records differ row by row: neighbors differ in one")
     if relation is not Neighboring.REPLACE_ONE and np.any(first.a != second.a):
         raise DataError(f"a treatment differs, which {relation.value!r} does not protect")

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.audit.pair_file import Columns, unscaled
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 
 Ints = NDArray[np.int64]
-Records = tuple[Array, Ints, Array]
 
 #: Draws without an admissible pair before giving up.
 _TRIES = 200
 
+_FIELDS = ("X", "a", "y", "others")
+
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class KindPair:
     """Kinds of records in the units of the universe: scaled covariates X (m, k), a (m,), net outcome y (m,).
 
     Kind 0 is the changed record before, kind 1 after; ``others`` (n - 1,) are the kinds of the rest, from 2
@@ -32,16 +34,36 @@ class Pair:
     y: Array
     others: Ints
 
-    def raw(self, domain: Domain) -> tuple[Records, Records]:
+    def raw(self, domain: Domain) -> tuple[Columns, Columns]:
         """Both datasets (X, a, y) in the units of the data."""
-        X = self.X
-        if domain.ranges is not None:
-            pairs = domain.ranges.values() if isinstance(domain.ranges, Mapping) else domain.ranges
-            low, high = np.array(list(pairs), dtype=np.float64).T
-            X = (low / 2 + high / 2) + X * (high / 2 - low / 2)
-        y = self.y + domain.treatment_cost * self.a + domain.outcome_center
+        X, a, y = unscaled(domain, self.X, self.a, self.y)
         one, other = (np.concatenate([[changed], self.others]) for changed in (0, 1))
-        return (X[one], self.a[one], y[one]), (X[other], self.a[other], y[other])
+        return (X[one], a[one], y[one]), (X[other], a[other], y[other])
+
+
+def save_search(path: Path, label: str, step: int, counts: Ints, best: list[tuple[float, KindPair]]) -> None:
+    """Write a search in progress, whole or not at all."""
+    arrays = {f"{name}_{i}": getattr(pair, name) for i, (_, pair) in enumerate(best) for name in _FIELDS}
+    heights = np.array([height for height, _ in best])
+    fresh = path.with_name(path.name + ".new")
+    with fresh.open("wb") as target:
+        np.savez(target, label=label, step=step, counts=counts, heights=heights, **arrays)
+    fresh.replace(path)
+
+
+def load_search(path: Path, label: str) -> tuple[int, Ints, list[tuple[float, KindPair]]]:
+    """What :func:`save_search` wrote. Raises DataError for a damaged file, or one of another search."""
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            if str(held["label"]) != label:
+                raise DataError(f"{path}: belongs to a search of another model or with other settings")
+            heights = held["heights"].tolist()
+            pairs = [KindPair(*(held[f"{name}_{i}"] for name in _FIELDS)) for i in range(len(heights))]
+            return int(held["step"]), held["counts"], list(zip(heights, pairs, strict=True))
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError) as wrong:
+        raise DataError(f"{path}: no search can be read from it ({wrong})") from None
 
 
 @dataclass(frozen=True)
@@ -52,7 +74,7 @@ class Maker:
     n: int
     k: int
 
-    def draw(self, rng: np.random.Generator) -> Pair:
+    def draw(self, rng: np.random.Generator) -> KindPair:
         """A pair of a family chosen at random. Raises DeclarationError where the arm floor leaves none.
 
         One to four clusters, or all records different; on the sphere, on a line, at its ends, at 0, on the
@@ -65,7 +87,7 @@ class Maker:
                 return pair
         raise DeclarationError(f"arm_floor = {self.domain.arm_floor}: no pair of {self.n} records was found")
 
-    def change(self, pair: Pair, rng: np.random.Generator) -> Pair:
+    def change(self, pair: KindPair, rng: np.random.Generator) -> KindPair:
         """A pair nearby: one or two changes, of sizes from 0.001 to 1."""
         for _ in range(_TRIES):
             found = pair
@@ -75,7 +97,7 @@ class Maker:
                 return found
         return pair
 
-    def _drawn(self, rng: np.random.Generator) -> Pair:
+    def _drawn(self, rng: np.random.Generator) -> KindPair:
         n, k, R, B = self.n, self.k, self.domain.features_bound, self.domain.outcome_bound
         kinds = n - 1 if rng.random() < 0.1 else int(rng.integers(1, min(4, n - 1) + 1))
         m = kinds + 2
@@ -108,9 +130,9 @@ class Maker:
         y = outcomes[int(rng.integers(len(outcomes)))]
         if rng.random() < 0.5:
             y[:2] = rng.choice([-1.0, 1.0], size=2)
-        return Pair(X, a, B * y, rng.integers(2, m, size=n - 1))
+        return KindPair(X, a, B * y, rng.integers(2, m, size=n - 1))
 
-    def _changed(self, pair: Pair, rng: np.random.Generator) -> Pair:
+    def _changed(self, pair: KindPair, rng: np.random.Generator) -> KindPair:
         X, a, y, others = pair.X.copy(), pair.a.copy(), pair.y.copy(), pair.others.copy()
         R, B, m = self.domain.features_bound, self.domain.outcome_bound, len(a)
         row = int(rng.integers(m)) if rng.random() < 0.5 else int(rng.integers(2))
@@ -136,13 +158,13 @@ class Maker:
         if not self._flips:
             a[1] = a[0]
         length = np.linalg.norm(X, axis=1, keepdims=True)
-        return Pair(X * np.minimum(1.0, R / np.maximum(length, 1e-300)), a, np.clip(y, -B, B), others)
+        return KindPair(X * np.minimum(1.0, R / np.maximum(length, 1e-300)), a, np.clip(y, -B, B), others)
 
     @property
     def _flips(self) -> bool:
         return self.domain.relation is Neighboring.REPLACE_ONE
 
-    def _admissible(self, pair: Pair) -> bool:
+    def _admissible(self, pair: KindPair) -> bool:
         floor = self.domain.arm_floor
         if floor is None:
             return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +15,15 @@ from dp2erm_cvx.audit.density.audit import audit_density
 from dp2erm_cvx.audit.density.hockey_stick import sample
 from dp2erm_cvx.audit.density.law import log_ratio
 from dp2erm_cvx.audit.density.laws import laws
-from dp2erm_cvx.audit.density.pair_file import describe, load_state, save_pair, save_state
-from dp2erm_cvx.audit.density.pair_makers import Maker, Pair, Records
+from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker, load_search, save_search
+from dp2erm_cvx.audit.density.replay import DENSITY, audited_model, audited_weights
 from dp2erm_cvx.audit.density.result import DensityAudit
+from dp2erm_cvx.audit.pair_file import Columns, SavedPair
+from dp2erm_cvx.audit.search import Progress, Search
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.public import public_number, whole_number
 
 #: Pairs that are looked at before one of them is audited; best pairs that are kept and refined.
 _SCREENED, _KEPT = 8, 6
@@ -46,8 +47,8 @@ class PairSearch:
     """
 
     model: PrivateTwoStageERM
-    first: Records
-    second: Records
+    first: Columns
+    second: Columns
     audit: DensityAudit
     settings: dict[str, int]
     audited: int
@@ -63,7 +64,9 @@ class PairSearch:
 
     def save(self, path: str | Path) -> None:
         """Write the pair to ``path``.npz and the finding to ``path``.json, for ``replay_pair``."""
-        save_pair(path, self.model, self.first, self.second, self.audit, self.settings)
+        finding = {"model": audited_model(self.model), "settings": self.settings, "audit": asdict(self.audit)}
+        domain, weights = self.model.domain, audited_weights(self.model)
+        SavedPair(self.first, self.second, False, domain, weights, DENSITY, finding, self.private).save(path)
 
     def __str__(self) -> str:
         failed = f", {self.failed} of them without a certified solution" if self.failed else ""
@@ -75,13 +78,9 @@ def search_pairs(
     n_samples: int,
     n_features: int,
     *,
-    audits: int = 100,
-    seconds: float = math.inf,
-    seed: int = 0,
+    search: Search | None = None,
     starts: int = 16,
     draws: int = 4000,
-    checkpoint: str | Path | None = None,
-    workers: int = 1,
 ) -> PairSearch:
     """Look for the neighbors of ``n_samples`` records on which ``model`` loses most, in its own domain.
 
@@ -93,38 +92,33 @@ def search_pairs(
     ----------
     n_features
         Raw covariates, without an intercept.
-    audits, seconds
-        The search ends after whichever comes first. With ``audits`` alone the same ``seed`` repeats it.
-    checkpoint
-        A file that holds the search as it goes. If it exists the search goes on from there, to the same
-        result as without a break.
-    workers
-        Processes, -1 for all cores, or what ``joblib.parallel_config`` says. They do not change the result.
+    search
+        Its evaluations are audited pairs; default: 100.
 
     Raises what :func:`audit_density` raises, except that a pair without a certified solution is only counted;
     CertificateError if every pair was; DataError for a checkpoint of another search.
     """
-    audits = whole_number("audits", audits, at_least=1)
-    seconds = public_number("seconds", seconds, above=0.0, infinite=True)
-    seed = whole_number("seed", seed, at_least=0)
+    search = Search(evaluations=100) if search is None else search
     plan = model.plan(n_samples, n_features)
-    maker = Maker(model.domain, n_samples, n_features)
-    search = _Search(model, plan, maker, seed)
-    path = None if checkpoint is None else Path(checkpoint)
-    label = json.dumps([describe(model), n_samples, n_features, seed], default=float)
+    steps = _Steps(model, plan, Maker(model.domain, n_samples, n_features), search.seed)
+    path = None if search.checkpoint is None else Path(search.checkpoint)
+    label = json.dumps([audited_model(model), n_samples, n_features, search.seed], default=float)
     if path is not None and path.exists():
-        search.resume(*load_state(path, label))
-    deadline = time.time() + seconds
-    while search.step < audits and (search.step == 0 or time.time() < deadline):
-        steps = range(search.step, min(search.step + WAVE, audits))
-        best = tuple(search.best)
-        tasks = [(step, best, deadline if step else math.inf) for step in steps]
-        for found in run_tasks(search.look, tasks, workers=workers):
-            search.add(found)
+        steps.resume(*load_search(path, label))
+    clock = search.start()
+    # the first step of all is taken however little time there is
+    while (left := clock.left(steps.step)) != 0 or steps.step == 0:
+        wave = range(steps.step, steps.step + min(WAVE, left or WAVE))
+        best = tuple(steps.best)
+        tasks = [(step, best, clock.deadline if step else math.inf) for step in wave]
+        for met in run_tasks(steps.look, tasks, workers=search.workers):
+            steps.add(met)
+        if search.progress is not None:
+            search.progress(Progress(clock.share(steps.step), steps.step, steps.highest))
         # a wave that was cut short is no place to go on from
-        if path is not None and len(steps) == WAVE and time.time() < deadline:
-            save_state(path, label, search.step, search.counts, search.best)
-    return search.finish({"seed": seed, "starts": starts, "draws": draws})
+        if path is not None and len(wave) == WAVE and time.time() < clock.deadline:
+            save_search(path, label, steps.step, steps.counts, steps.best)
+    return steps.finish({"seed": search.seed, "starts": starts, "draws": draws})
 
 
 @dataclass(frozen=True)
@@ -133,23 +127,23 @@ class _Step:
 
     screened: int
     failed: int
-    audited: tuple[float, Pair] | None
+    audited: tuple[float, KindPair] | None
 
 
-class _Search:
+class _Steps:
     """Its state is the step, the counts and the best pairs: every step has a generator of its own."""
 
     def __init__(self, model: PrivateTwoStageERM, plan: Plan, maker: Maker, seed: int) -> None:
         self.model, self.plan, self.maker, self.seed = model, plan, maker, seed
         self.step = 0
         self.counts = np.zeros(2, dtype=np.int64)  # screened, failed
-        self.best: list[tuple[float, Pair]] = []
+        self.best: list[tuple[float, KindPair]] = []
 
-    def resume(self, step: int, counts: NDArray[np.int64], best: list[tuple[float, Pair]]) -> None:
+    def resume(self, step: int, counts: NDArray[np.int64], best: list[tuple[float, KindPair]]) -> None:
         """Go on from a saved state."""
         self.step, self.counts, self.best = step, counts.copy(), best
 
-    def look(self, step: int, best: tuple[tuple[float, Pair], ...], deadline: float) -> _Step | None:
+    def look(self, step: int, best: tuple[tuple[float, KindPair], ...], deadline: float) -> _Step | None:
         """One step: screen, and audit the best. None after the ``deadline``."""
         if time.time() >= deadline:
             return None
@@ -175,6 +169,11 @@ class _Search:
             self.best.sort(key=lambda one: -one[0])
             del self.best[_KEPT:]
 
+    @property
+    def highest(self) -> float:
+        """The largest loss over what is promised so far, as far as the search can tell."""
+        return max((height for height, _ in self.best), default=0.0)
+
     def finish(self, settings: dict[str, int]) -> PairSearch:
         """Audit the best pairs with the given settings, and the very best as it was found, too."""
         found = []
@@ -196,17 +195,17 @@ class _Search:
     def _quick(self) -> dict[str, int]:
         return {"seed": self.seed, "starts": 1, "draws": _SEARCH_DRAWS}
 
-    def _pairs(self, best: tuple[tuple[float, Pair], ...], rng: np.random.Generator) -> list[Pair]:
+    def _pairs(self, best: tuple[tuple[float, KindPair], ...], rng: np.random.Generator) -> list[KindPair]:
         if not best or rng.random() < _FRESH:
             return [self.maker.draw(rng) for _ in range(_SCREENED)]
         # better pairs are refined more often
         rank = min(int(rng.geometric(0.5)), len(best)) - 1
         return [self.maker.change(best[rank][1], rng) for _ in range(_SCREENED)]
 
-    def _audit(self, pair: Pair, settings: dict[str, int]) -> DensityAudit:
+    def _audit(self, pair: KindPair, settings: dict[str, int]) -> DensityAudit:
         return audit_density(self.model, *pair.raw(self.model.domain), **settings)  # type: ignore[arg-type]
 
-    def _screen(self, pair: Pair, rng: np.random.Generator) -> float:
+    def _screen(self, pair: KindPair, rng: np.random.Generator) -> float:
         """The largest log ratio where a search would start, or a high one among a few outputs.
 
         NaN where a solution was not certified.

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx.plotting.common import legend_below, new_figure, plain
+from dp2erm_cvx.plotting.figure import BLUE, ORANGE, WIDTH, legend_below, new_figure, plain
 from dp2erm_cvx.studies.summary import means
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: How a family of calibrations is drawn, wherever it is.
-STYLES: dict[str, dict[str, Any]] = {
-    "sharp": {"color": "#1f5fa8", "linewidth": 2.2},
+_STYLES: dict[str, dict[str, Any]] = {
+    "sharp": {"color": BLUE, "linewidth": 2.2},
     "auto": {"color": "#3a7d44", "linestyle": (0, (1, 1)), "linewidth": 2.2},
     "composition-sharp": {"color": "#7a4fa3", "linestyle": "--"},
     "composition-printed": {"color": "#a08bc0", "linestyle": ":"},
     "paper-corrected": {"color": "#d08a3c", "linestyle": ":"},
-    "paper": {"color": "#b35900", "linestyle": "-."},
+    "paper": {"color": ORANGE, "linestyle": "-."},
 }
 _LABELS = {"accuracy": "accuracy of the rule", "value": "mean outcome under the rule"}
 #: How the two constant rules are drawn; closer together than the share below of the axis they are one line.
@@ -40,7 +40,7 @@ def study(table: pd.DataFrame, part: str, stem: str) -> Iterable[tuple[str, Figu
         for value, label in _LABELS.items():
             schemes = [name for name in here["scheme"].unique() if name not in _CONSTANT]
             noises = [name for name in here["noise"].unique() if name != "none"]
-            figure = new_figure(0.9 + 2.6 * len(schemes))
+            figure = new_figure(WIDTH, 0.9 + 2.6 * len(schemes))
             axes = figure.subplots(len(schemes), len(noises), squeeze=False, sharex=True, sharey=True)
             low, high = _limits(here, value)
             constant = _constant(here, value, high - low)
@@ -94,7 +94,7 @@ def _panel(
     for name, (height, dashes) in constant.items():
         ax.axhline(height, color="0.55", linewidth=1, linestyle=dashes, label=name)
     shares: dict[str, list[str]] = {}
-    for family, style in STYLES.items():
+    for family, style in _STYLES.items():
         line = rows[(rows["family"] == family) & (rows["noise"] == noise)].sort_values("epsilon")
         if not len(line):
             continue

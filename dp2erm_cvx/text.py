@@ -1,0 +1,54 @@
+"""What options and designs write as text: numbers, and members of a family such as ``gaussian:1.0``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from typing import Any, ClassVar, Self
+
+from dp2erm_cvx.errors import DeclarationError
+
+
+def number_or_text(text: str) -> int | float | str:
+    """``"3"`` -> 3, ``"0.5"``, ``"inf"`` -> float, anything else as it stands."""
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if abs(number) < 1e300 else float(text)  # a whole number can be beyond any float
+    return text
+
+
+class Written:
+    """A family of frozen dataclasses; those with a word are written ``WORD:SIZE:SIZE``."""
+
+    #: What stands before the sizes, which are the fields in their order.
+    word: ClassVar[str]
+
+    @classmethod
+    def from_text(cls, text: str, name: str) -> Self:
+        """The member that ``text`` writes; sizes that have a default may be left out.
+
+        ``name`` is that of the setting. Raises DeclarationError.
+        """
+        members = {member.word: member for member in _members(cls)}
+        word, *sizes = text.strip().lower().split(":")
+        known = fields(members[word]) if word in members else ()
+        needed = sum(size.default is MISSING for size in known)
+        if word not in members or not needed <= len(sizes) <= len(known) or "" in sizes:
+            *others, last = (_syntax(member) for member in members.values())
+            raise DeclarationError(f"{name} = {text!r}: must be {', '.join(others)} or {last}")
+        member: Self = members[word](*map(number_or_text, sizes))
+        return member
+
+
+def _members(family: type[Any]) -> Iterator[type[Any]]:
+    for member in family.__subclasses__():
+        if "word" in vars(member):
+            yield member
+        yield from _members(member)
+
+
+def _syntax(member: type[Any]) -> str:
+    return ":".join([member.word, *(size.name.upper() for size in fields(member))])
