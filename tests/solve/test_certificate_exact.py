@@ -34,7 +34,7 @@ from dp2erm_cvx.solve import Newton, certify, solve
 from dp2erm_cvx.solve.certificate import _norm
 from dp2erm_cvx.universe import Universe
 from tests import exact, exact_kernel
-from tests.test_certified_radius import PROGRAMS, covariates, stage_of, unequal_weights
+from tests.model.test_certified_radius import PROGRAMS, covariates, stage_of, unequal_weights
 
 NAMES = sorted(programs())
 

@@ -14,7 +14,7 @@ from dp2erm_cvx.program import Composite, FirstStage, LeastSquaresModel, Penalty
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.solve import ProjectedGradient, Solution, gradient, iteration_bound, newton, solve
 from tests.conformance import edge_records
-from tests.test_certified_radius import ROBUST, SQUARED, draws
+from tests.model.test_certified_radius import ROBUST, SQUARED, draws
 
 EDGES = edge_records()
 #: The first stage without a ridge has no stability bound, hence no private release.
