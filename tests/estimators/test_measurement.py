@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, interop
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.estimators import measurement as module
 from dp2erm_cvx.estimators.measurement import as_opendp_measurement, group_privacy
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
@@ -230,7 +231,7 @@ def test_features_have_to_be_enabled_by_the_caller():
 
 
 def test_without_opendp_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(interop, "find_spec", lambda name: None)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(DeclarationError, match=r"dp2erm-cvx\[secure\]"):
         measurement()
 

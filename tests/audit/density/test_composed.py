@@ -128,7 +128,7 @@ def test_the_joint_law_is_that_of_the_fit(second):
         model = release(first, second, seed=seed, arithmetic="assumed").fit(*pair[0])
         law, _ = laws(model, model.plan(N, 2), [model.dataset_from(*data) for data in pair])
         workings = model.private_workings_
-        u = law.first.at_noise(workings.propensity_noise)
+        u = law.first.at_noise(workings.propensity.noise)
         coefficient = law.first.place(u).theta
         np.testing.assert_allclose(coefficient, workings.weights.point, rtol=1e-6, atol=1e-8)
         given = law.second(coefficient).at_noise(workings.noise)
