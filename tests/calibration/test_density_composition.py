@@ -13,6 +13,7 @@ from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
+from tests.plan.changed import changed
 
 N, EPSILON, TRIM = 4, 1.0, 2.5
 DOMAIN = Domain(1.0, 1.0)
@@ -84,7 +85,7 @@ def test_the_joint_law_keeps_the_budget_and_nearly_spends_it():
 def test_planted_bugs_break_the_budget():
     stage_1, stage_2 = PLAN.propensity.calibration, PLAN.theta.calibration
     for wrong in (
-        dataclasses.replace(PLAN, calibration=dataclasses.replace(stage_2, scale=stage_2.scale / 2)),
-        dataclasses.replace(PLAN, propensity=dataclasses.replace(stage_1, scale=stage_1.scale / 3)),
+        changed(PLAN, calibration=dataclasses.replace(stage_2, scale=stage_2.scale / 2)),
+        changed(PLAN, "propensity", calibration=dataclasses.replace(stage_1, scale=stage_1.scale / 3)),
     ):
         assert loss(wrong) > EPSILON
