@@ -344,5 +344,5 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
     for method in ("output", "auto"):
         plain = fitted(second_stage=PlugInATE(), calibration=method, first_stage="uniform").plan(150, 3)
         large = fitted(second_stage=Doubled(), calibration=method, first_stage="uniform").plan(150, 3)
-        assert large.calibration.scale == pytest.approx(10 * plain.calibration.scale)
+        assert large.theta.calibration.scale == pytest.approx(10 * plain.theta.calibration.scale)
         assert large.precision.grid.scale == pytest.approx(10 * plain.precision.grid.scale, rel=0.01)
