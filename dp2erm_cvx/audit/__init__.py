@@ -16,7 +16,7 @@ from dp2erm_cvx.audit.density import (
 )
 from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
 from dp2erm_cvx.audit.search import Progress, Search
-from dp2erm_cvx.audit.stability import ResolveBudget, StabilityAudit, audit_stability, replay
+from dp2erm_cvx.audit.stability import StabilityAudit, Strategies, audit_stability, replay
 
 __all__ = [
     "Attack",
@@ -28,9 +28,9 @@ __all__ = [
     "PairSearch",
     "Progress",
     "RepeatAudit",
-    "ResolveBudget",
     "Search",
     "StabilityAudit",
+    "Strategies",
     "audit_blackbox",
     "audit_density",
     "audit_noise",

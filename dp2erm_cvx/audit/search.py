@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -66,10 +67,14 @@ class Search:
             object.__setattr__(self, "checkpoint", Path(self.checkpoint))
 
     def share(self, part: float) -> Search:
-        """A search of a part of the limits, which leaves no checkpoint and reports no progress."""
+        """The same search with a part of the limits."""
         evaluations = None if self.evaluations is None else max(1, round(part * self.evaluations))
         seconds = None if self.seconds is None else part * self.seconds
-        return Search(evaluations, seconds, self.seed, self.workers)
+        return dataclasses.replace(self, evaluations=evaluations, seconds=seconds)
+
+    def alone(self) -> Search:
+        """The same search as one task of many: in one process, without a checkpoint and silent."""
+        return dataclasses.replace(self, workers=1, checkpoint=None, progress=None)
 
     def start(self) -> Clock:
         """The search begins now."""

@@ -30,11 +30,6 @@ class GridNoise:
     epsilon: float
     n_parameters: int
 
-    @property
-    def expected_norm(self) -> float:
-        """Bound on ``E ||noise||_2``: the root of the mean square, ``scale sqrt(2 p)``."""
-        return self.scale * math.sqrt(2.0 * self.n_parameters)
-
 
 def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> GridNoise:
     """Smallest noise for shifts of ``l1_sensitivity`` in the l1 norm: ``(shift + p 2^k) / epsilon``.

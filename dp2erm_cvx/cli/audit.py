@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.audit_reference import run_reference
-from dp2erm_cvx.cli.audit_show import VIOLATED, Output, replayed, show
+from dp2erm_cvx.cli.audit_show import VIOLATED, Output, replayed, search_of, show
 from dp2erm_cvx.cli.options import WORDS, Number, data_options, setting_options
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit.stability import Cell, Progress
+    from dp2erm_cvx.audit.search import Progress
+    from dp2erm_cvx.audit.stability import TightnessCell
+    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.report import AuditSection
+    from dp2erm_cvx.universe import Universe
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -106,52 +110,49 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
     for ending in ("npz", "json"):
         writable(_saved(options, ending), data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
-        from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability, tightness
+        from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
         from dp2erm_cvx.cli.reading import read_data, read_domain
         from dp2erm_cvx.cli.stages import first_stage
-        from dp2erm_cvx.public import whole_number
         from dp2erm_cvx.report import AuditSection
+        from dp2erm_cvx.universe import Universe
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
         first = first_stage(name, options)
-        seconds = 60.0 if options["seconds"] is None and options["solves"] is None else options["seconds"]
-        budget = ResolveBudget(solves=options["solves"], seconds=seconds)
+        search = search_of(options, seconds=60.0)
         (task,) = bar.task_ids
 
         def shown(state: Progress) -> None:
-            told = f"{state.neighbors:,} neighbors, up to {state.ratio:.0%} of a bound"
-            bar.update(task, completed=100 * min(state.share, 1.0), description=told)
+            tried = f"{state.evaluations:,} neighbors, up to {state.ratio:.0%} of a bound"
+            bar.update(task, completed=100 * state.share, description=tried)
 
-        size: dict[str, Any] = {}
-        if data is None:
-            n, columns = options["n_samples"], options["n_features"]
-            size["n_samples"] = whole_number("--n", 400 if n is None else n, at_least=2)
-            if columns is None and domain.ranges is not None:
-                columns = len(domain.ranges)
-            if columns is not None:
-                size["n_features"] = whole_number("--n-features", columns, at_least=1)
+        def cell_done(state: Progress) -> None:
+            bar.update(task, completed=100 * state.share, description="tightness")
+
         result = audit_stability(
             first,
             None if data is None else read_data(data, options, domain),
-            domain,
-            budget=budget,
-            seed=options["seed"],
-            solver=options["solver"],
-            checkpoint=options["checkpoint"],
-            workers=options["workers"],
-            progress=shown,
-            **size,
+            _universe(domain, options) if data is None else domain,
+            strategies=Strategies(solver=options["solver"]),
+            search=dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown),
         )
-        cells: tuple[Cell, ...] = ()
+        cells: tuple[TightnessCell, ...] = ()
         if not options["no_tightness"]:
-            cells = tightness(
-                first,
-                domain,
-                result.universe.n_samples,
-                n_features=min(result.universe.n_features, 3),
-                budget=budget.share(1 / 20),
-                seed=options["seed"],
-                workers=options["workers"],
-                progress=lambda share: bar.update(task, completed=100 * share, description="tightness"),
-            )
+            small = Universe(domain, result.universe.n_samples, min(result.universe.n_features, 3))
+            short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
+            cells = tightness(first, small, search=short)
     return AuditSection(result.program.name, result, cells)
+
+
+def _universe(domain: Domain, options: dict[str, Any]) -> Universe:
+    """The universe of an audit without data: 400 records, and the covariates of the ranges or 2."""
+    from dp2erm_cvx.public import whole_number
+    from dp2erm_cvx.universe import Universe
+
+    n, columns = options["n_samples"], options["n_features"]
+    if columns is None:
+        columns = 2 if domain.ranges is None else len(domain.ranges)
+    return Universe(
+        domain,
+        whole_number("--n", 400 if n is None else n, at_least=2),
+        whole_number("--n-features", columns, at_least=1),
+    )

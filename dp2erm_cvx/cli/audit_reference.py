@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.audit_show import VIOLATED, Output
+from dp2erm_cvx.cli.audit_show import VIOLATED, Output, search_of
 from dp2erm_cvx.cli.screen import advance, console, grid, progress
-from dp2erm_cvx.parallel import whole_workers
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.compare.reference_audits import Outcome
+    from dp2erm_cvx.compare.reference_audits import ReferenceAudit
 
 #: Neighbors of each audit.
 SOLVES = 80_000
@@ -22,20 +22,17 @@ def run_reference(options: dict[str, Any], output: Output, command: str) -> int:
     """Run all of them, show a table and write the report; the exit code."""
     from joblib import effective_n_jobs
 
-    from dp2erm_cvx.audit.stability import ResolveBudget
     from dp2erm_cvx.compare import reference_audits as reference
     from dp2erm_cvx.report import AuditSection, audit_facts
 
     settings = [*reference.worst_cases(), *reference.wrong_bounds()]
-    budget = ResolveBudget(solves=SOLVES)
-    if options["solves"] is not None or options["seconds"] is not None:
-        budget = ResolveBudget(options["solves"], options["seconds"])
-    if budget.seconds is not None:
-        together = effective_n_jobs(whole_workers(options["workers"]))
-        budget = ResolveBudget(budget.solves, budget.seconds * together / len(settings))
+    search = search_of(options, evaluations=SOLVES)
+    if search.seconds is not None:
+        together = effective_n_jobs(search.workers)
+        search = dataclasses.replace(search, seconds=search.seconds * together / len(settings))
     outcomes = []
     with progress("searching", total=len(settings)) as bar:
-        for outcome in reference.run(settings, budget, seed=options["seed"], workers=options["workers"]):
+        for outcome in reference.run_reference_audits(settings, search):
             outcomes.append(outcome)
             advance(bar, outcome.setting.name)
     sections = [
@@ -50,14 +47,14 @@ def run_reference(options: dict[str, Any], output: Output, command: str) -> int:
     return 0 if all(outcome.as_expected for outcome in outcomes) else VIOLATED
 
 
-def _show(outcomes: list[Outcome]) -> None:
+def _show(outcomes: list[ReferenceAudit]) -> None:
     screen = console()
     table = grid("audit", "violated", "V met", "known", "sharp bound", left=2)
     for outcome in outcomes:
         wrong = ", ".join(dict.fromkeys(v.claim.name for v in outcome.audit.violations)) or "none"
         known = f"{outcome.setting.known:.4g}" if outcome.setting.known else ""
         name = outcome.setting.name + ("" if outcome.as_expected else " NOT AS EXPECTED")
-        table.add_row(name, wrong, f"{outcome.found:.4g}", known, f"{outcome.bound:.4g}")
+        table.add_row(name, wrong, f"{outcome.met:.4g}", known, f"{outcome.bound:.4g}")
     screen.print(table)
     fine = sum(outcome.as_expected for outcome in outcomes)
     screen.print(f"{fine} of {len(outcomes)} as expected; a search, not a proof")

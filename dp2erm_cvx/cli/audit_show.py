@@ -13,6 +13,7 @@ from dp2erm_cvx.cli.screen import writable, write_text
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.audit.search import Search
     from dp2erm_cvx.audit.stability import Replay
     from dp2erm_cvx.report import AuditSection
 
@@ -55,6 +56,19 @@ class Output:
         return "Report: " + ", ".join(map(str, self.paths))
 
 
+def search_of(options: dict[str, Any], **default: float) -> Search:
+    """The search that the options ask for; ``default`` is its limit where they name none."""
+    from dp2erm_cvx.audit.search import Search
+    from dp2erm_cvx.public import whole_number
+
+    limits: dict[str, Any] = default
+    if options["solves"] is not None or options["seconds"] is not None:
+        solves = options["solves"]
+        limits = {"seconds": options["seconds"]}
+        limits["evaluations"] = None if solves is None else whole_number("--solves", solves, at_least=1)
+    return Search(**limits, seed=options["seed"], workers=options["workers"])
+
+
 def show(section: AuditSection) -> None:
     """A table of all bounds, and what the search did."""
     from dp2erm_cvx.cli.screen import console, grid
@@ -80,20 +94,26 @@ def replayed(path: str, solver: str, as_json: bool) -> int:
     from dp2erm_cvx.audit.stability import replay
     from dp2erm_cvx.cli.screen import console
 
-    found: Replay = replay(path, solver=solver)
+    again: Replay = replay(path, solver=solver)
     if as_json:
-        facts: dict[str, Any] = {"claim": found.claim.to_dict(), "movement": found.movement.to_dict()}
-        facts |= {"saved": found.saved.to_dict(), "violated": found.violated, "agrees": found.agrees}
+        facts: dict[str, Any] = {"claim": again.claim.to_dict(), "movement": again.movement.to_dict()}
+        facts["saved"] = None if again.saved is None else again.saved.to_dict()
+        facts |= {"violated": again.violated, "agrees": again.agrees}
         click.echo(json.dumps(facts, indent=2))
     else:
-        claim = found.claim
-        verdict = "VIOLATED" if found.violated else "not violated"
+        claim = again.claim
+        verdict = "VIOLATED" if again.violated else "not violated"
         screen = console()
         screen.print(
             f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold"
         )
-        screen.print(f"movement by {solver}: {found.movement}; as saved: {found.saved}")
-        screen.print(
-            "both intervals meet" if found.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong"
-        )
-    return VIOLATED if found.violated else 0
+        if again.saved is None:
+            screen.print(f"movement by {solver}: {again.movement}; another audit saved the pair")
+        else:
+            screen.print(f"movement by {solver}: {again.movement}; as saved: {again.saved}")
+            screen.print(
+                "both intervals meet"
+                if again.agrees
+                else "THE INTERVALS DO NOT MEET: one certificate is wrong"
+            )
+    return VIOLATED if again.violated else 0

@@ -125,14 +125,15 @@ def _audited(
     """The audits, and where their report is."""
     from joblib import effective_n_jobs
 
-    from dp2erm_cvx.audit.stability import ResolveBudget
+    from dp2erm_cvx.audit.search import Search
     from dp2erm_cvx.cli.screen import advance, progress
     from dp2erm_cvx.demo.audit import audited, audits
     from dp2erm_cvx.report import AuditSection, missing
 
     schemes = audited()
     # the certified solves at the end of each take the rest
-    each = ResolveBudget(seconds=0.75 * seconds * min(effective_n_jobs(-1), len(schemes)) / len(schemes))
+    together = min(effective_n_jobs(-1), len(schemes))
+    each = Search(seconds=0.75 * seconds * together / len(schemes), workers=-1)
     found = []
     with progress("auditing", total=len(schemes)) as bar:
         for scheme, audit in audits(data, each):

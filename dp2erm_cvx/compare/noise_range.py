@@ -9,7 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, OutputCalibration
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.mechanism import simulate
+from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
 
 #: The noise dominates where it reaches beyond this share of the largest value that Theta allows.
@@ -70,12 +70,12 @@ def noise_range(
     curvature = 2 * design.T @ design / len(X) + second.regularizer.strong_convexity * np.eye(p)
     if isinstance(calibration, OutputCalibration):
         gamma, hessian = 0.0, curvature
-        theta = simulate(calibration.law, draws, rng)
+        theta = simulate_noise(calibration.law, draws, rng)
         grid = None  # its one draw covers both
     else:
         gamma = calibration.gamma
         hessian = curvature + gamma * np.eye(p)
-        theta = -np.linalg.solve(hessian, simulate(calibration, draws, rng).T).T / n_samples
+        theta = -np.linalg.solve(hessian, simulate_noise(calibration, draws, rng).T).T / n_samples
     if grid is not None:
         theta = theta + rng.laplace(scale=grid.scale, size=theta.shape)
     coefficients = _coefficients(second, domain, X, p)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.audit.stability import Claim, Quantity, ResolveBudget, StabilityAudit, audit_stability
+from dp2erm_cvx.audit.search import Search
+from dp2erm_cvx.audit.stability import Claim, Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.privacy import Neighboring
@@ -49,7 +51,7 @@ class Orthant(Kernel):
 
 
 @dataclass(frozen=True)
-class Setting:
+class ReferenceSetting:
     """One audit. ``known`` is the largest V met by longer searches, 0 where none is asked for.
 
     ``bounds`` are the claims, by default all that are stated for the program. ``wrong`` are those that are
@@ -58,23 +60,21 @@ class Setting:
 
     name: str
     program: FirstStage
-    domain: Domain
-    n_samples: int
-    n_features: int
+    universe: Universe
     known: float = 0.0
     bounds: tuple[Claim, ...] | None = None
     wrong: frozenset[tuple[str, Quantity]] = frozenset()
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReferenceAudit:
     """A setting with its audit."""
 
-    setting: Setting
+    setting: ReferenceSetting
     audit: StabilityAudit
 
     @property
-    def found(self) -> float:
+    def met(self) -> float:
         """The largest V met, surely."""
         return max(v.movement.low for v in self.audit.verdicts if v.claim.quantity is Quantity.V)
 
@@ -86,42 +86,28 @@ class Outcome:
     @property
     def expectation(self) -> str:
         """What should come out, in words."""
-        told = [f"V of at least {ENOUGH * self.setting.known:.4g} is met"] if self.setting.known else []
+        expected = [f"V of at least {ENOUGH * self.setting.known:.4g} is met"] if self.setting.known else []
         wrong = sorted(f"{name} ({quantity})" for name, quantity in self.setting.wrong)
-        told.append(f"reported as violated: {', '.join(wrong)}" if wrong else "nothing is violated")
-        return "; ".join(told)
+        expected.append(f"reported as violated: {', '.join(wrong)}" if wrong else "nothing is violated")
+        return "; ".join(expected)
 
     @property
     def as_expected(self) -> bool:
         """Whether enough of the known movement was met, and exactly the wrong bounds were reported."""
         reported = {(verdict.claim.name, verdict.claim.quantity) for verdict in self.audit.violations}
-        return reported == self.setting.wrong and self.found >= ENOUGH * self.setting.known
+        return reported == self.setting.wrong and self.met >= ENOUGH * self.setting.known
 
 
-def run(
-    settings: Sequence[Setting], budget: ResolveBudget, *, seed: int = 0, workers: int = 1
-) -> Iterator[Outcome]:
-    """Audit every setting from random starts, ``budget`` each; yields them in their order.
-
-    Raises DeclarationError for an invalid seed or number of workers.
-    """
-    tasks = [(setting, budget, seed) for setting in settings]
-    return run_tasks(run_one, tasks, workers=workers)
+def run_reference_audits(settings: Sequence[ReferenceSetting], search: Search) -> Iterator[ReferenceAudit]:
+    """Audit every setting from random starts, with the limits of ``search`` each; yields them in order."""
+    tasks = [(setting, search.alone()) for setting in settings]
+    return run_tasks(reference_audit, tasks, workers=search.workers)
 
 
-def run_one(setting: Setting, budget: ResolveBudget, seed: int) -> Outcome:
+def reference_audit(setting: ReferenceSetting, search: Search) -> ReferenceAudit:
     """Audit one setting."""
-    audit = audit_stability(
-        setting.program,
-        None,
-        setting.domain,
-        bounds=setting.bounds,
-        n_samples=setting.n_samples,
-        n_features=setting.n_features,
-        budget=budget,
-        seed=seed,
-    )
-    return Outcome(setting, audit)
+    audit = audit_stability(setting.program, None, setting.universe, bounds=setting.bounds, search=search)
+    return ReferenceAudit(setting, audit)
 
 
 def first_stage(name: str, **settings: Any) -> FirstStage:
@@ -129,40 +115,44 @@ def first_stage(name: str, **settings: Any) -> FirstStage:
     return registry.build(registry.first_stages(), name, **settings)
 
 
-def ipw(n: int, ridge: float, radius: float, known: float, trim: float = _INF) -> Setting:
+def ipw(n: int, ridge: float, radius: float, known: float, trim: float = _INF) -> ReferenceSetting:
     """A logistic propensity; covariates in the unit disk."""
-    name = f"IPW, n = {n:,}, ridge {ridge:g}" + _told(radius=radius, trim=trim)
+    name = f"IPW, n = {n:,}, ridge {ridge:g}" + _named(radius=radius, trim=trim)
     program = first_stage("ipw_logistic", ridge=ridge, radius=radius, trim=trim)
-    return Setting(name, program, Domain(1, 1), n, 2, known)
+    return ReferenceSetting(name, program, Universe(Domain(1, 1), n, 2), known)
 
 
-def entropy(mass: str, n: int, ridge: float, radius: float, known: float) -> Setting:
+def entropy(mass: str, n: int, ridge: float, radius: float, known: float) -> ReferenceSetting:
     """Entropy balancing; one covariate."""
-    name = f"EBW, {mass} arms, n = {n:,}, ridge {ridge:g}" + _told(radius=radius)
+    name = f"EBW, {mass} arms, n = {n:,}, ridge {ridge:g}" + _named(radius=radius)
     program = first_stage("entropy_balancing", ridge=ridge, radius=radius, arm_mass=mass)
-    return Setting(name, program, Domain(_HALF, 1), n, 1, known)
+    return ReferenceSetting(name, program, Universe(Domain(_HALF, 1), n, 1), known)
 
 
-def entropy_paper(known: float) -> Setting:
+def entropy_paper(known: float) -> ReferenceSetting:
     """Entropy balancing in the paper's scaling."""
     # a constant of next to nothing leaves the whole ball to the balance functions
     program = first_stage(
         "entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional", constant=1e-6
     )
     name = "EBW, paper's scaling, n = 400, ridge 1, arm floor 100"
-    return Setting(name, program, Domain(1, 1, arm_floor=100), 400, 2, known)
+    return ReferenceSetting(name, program, Universe(Domain(1, 1, arm_floor=100), 400, 2), known)
 
 
-def mmd(ridge: float, known: float) -> Setting:
+def mmd(ridge: float, known: float) -> ReferenceSetting:
     """Kernel weights per arm; ``ridge`` is lambda_MMD."""
     name = f"MMD, n = 400, ridge {ridge:g}, arm floor 100"
-    return Setting(name, _kernel_stage("mmd", ridge, 400), Domain(1, 1, arm_floor=100), 400, 3, known)
+    return ReferenceSetting(
+        name, _kernel_stage("mmd", ridge, 400), Universe(Domain(1, 1, arm_floor=100), 400, 3), known
+    )
 
 
-def pooled(ridge: float, known: float) -> Setting:
+def pooled(ridge: float, known: float) -> ReferenceSetting:
     """Kernel weights on one simplex."""
     name = f"pooled MMD, n = 400, ridge {ridge:g}"
-    return Setting(name, _kernel_stage("mmd_pooled", ridge, 400), Domain(1, 1), 400, 3, known)
+    return ReferenceSetting(
+        name, _kernel_stage("mmd_pooled", ridge, 400), Universe(Domain(1, 1), 400, 3), known
+    )
 
 
 def _kernel_stage(name: str, ridge: float, n: int) -> FirstStage:
@@ -172,11 +162,11 @@ def _kernel_stage(name: str, ridge: float, n: int) -> FirstStage:
     return program
 
 
-def _told(**limits: float) -> str:
+def _named(**limits: float) -> str:
     return "".join(f", {name} {value:g}" for name, value in limits.items() if math.isfinite(value))
 
 
-def worst_cases() -> list[Setting]:
+def worst_cases() -> list[ReferenceSetting]:
     """Settings with the largest V that longer searches met."""
     return [
         ipw(400, 1, _INF, 2.98),
@@ -209,29 +199,27 @@ def worst_cases() -> list[Setting]:
     ]
 
 
-def wrong_bounds() -> list[Setting]:
+def wrong_bounds() -> list[ReferenceSetting]:
     """The paper's kernel bound, and sharp bounds with a mistake in them."""
-    paper = Setting(
+    paper = ReferenceSetting(
         "paper's kernel bound, treatments flipped",
         first_stage("mmd", ridge=100.0, cap=4.0),
-        Domain(1, 1, arm_floor=25),
-        100,
-        2,
+        Universe(Domain(1, 1, arm_floor=25), 100, 2),
         wrong=frozenset({("paper, printed", Quantity.L2)}),
     )
     narrow, tight = ipw(400, 0.003, 1, 0), entropy("equal", 400, 3, _INF, 0)
-    kernel = Setting("", first_stage("mmd", ridge=1e3), Domain(1, 1, arm_floor=25), 100, 2)
+    kernel = ReferenceSetting("", first_stage("mmd", ridge=1e3), paper.universe)
     kept = kernel_balancing(100, 1.0, 1e5, 25, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     return [
         paper,
-        _planted(narrow, "divided by sqrt n", _sharp(narrow) / math.sqrt(narrow.n_samples)),
+        _planted(narrow, "divided by sqrt n", _sharp(narrow) / math.sqrt(narrow.universe.n_samples)),
         _planted(tight, "divided by 2", _sharp(tight) / 2),
         _planted(kernel, "flips forgotten", kept.V),
         trim_inside_the_untrimmed_bound(),
     ]
 
 
-def trim_inside_the_untrimmed_bound() -> Setting:
+def trim_inside_the_untrimmed_bound() -> ReferenceSetting:
     """Entropy balancing with a trim, and its largest weight put into the theorem for none."""
     n, mu, radius, size = 1000, 0.5, 2.0, 1.0
     trim = 3 * math.exp(-radius * math.sqrt(2))
@@ -240,24 +228,18 @@ def trim_inside_the_untrimmed_bound() -> Setting:
     p, diameter = w_max / n, moment_diameter(size, size)
     pull = p * diameter + target_movement(size, size, True) / n
     wrong = coupled_variation(n, w_max, entropy_law_change(mu, radius, diameter, pull, 1 - p))
-    setting = Setting("", program, Domain(size, 1), n, 1, 57.3)
+    setting = ReferenceSetting("", program, Universe(Domain(size, 1), n, 1), 57.3)
     return _planted(setting, "trimmed inside the untrimmed bound", wrong)
 
 
-def _planted(setting: Setting, name: str, bound: float) -> Setting:
-    claims = (Claim(name, Quantity.V, bound), Claim("sharp", Quantity.V, _sharp(setting)))
-    return Setting(
-        f"{setting.program.name}: {name}",
-        setting.program,
-        setting.domain,
-        setting.n_samples,
-        setting.n_features,
-        setting.known,
-        claims,
-        frozenset({(name, Quantity.V)}),
+def _planted(setting: ReferenceSetting, name: str, bound: float) -> ReferenceSetting:
+    return dataclasses.replace(
+        setting,
+        name=f"{setting.program.name}: {name}",
+        bounds=(Claim(name, Quantity.V, bound), Claim("sharp", Quantity.V, _sharp(setting))),
+        wrong=frozenset({(name, Quantity.V)}),
     )
 
 
-def _sharp(setting: Setting) -> float:
-    program = setting.program.resolve(setting.domain)
-    return program.stability(Universe(setting.domain, setting.n_samples, setting.n_features)).V
+def _sharp(setting: ReferenceSetting) -> float:
+    return setting.program.resolve(setting.universe.domain).stability(setting.universe).V

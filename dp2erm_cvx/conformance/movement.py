@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, check_universe, neighbors
+from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors
 from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DataError, InfeasibleError, SolverError
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
@@ -55,23 +55,21 @@ def measured(subject: Subject) -> Outcome:
 
 def audit(subject: Subject) -> Outcome:
     """A short stability audit: neighbors searched for, not drawn."""
-    from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability
+    from dp2erm_cvx.audit.search import Search
+    from dp2erm_cvx.audit.stability import audit_stability
 
     check, program = "audit", subject.program
     assert isinstance(program, FirstStage)
     if isinstance(program, PrivateFirstStage):
         return noted(check, "see movement")
-    domain = check_domain(40)
+    universe = check_universe(check_domain(40), 40)
     try:
         found = audit_stability(
             program,
             None,
-            domain,
-            bounds=[program.stability(check_universe(domain, 40))],
-            n_samples=40,
-            n_features=N_FEATURES,
-            budget=ResolveBudget(seconds=subject.seconds),
-            seed=subject.seed,
+            universe,
+            bounds=[program.stability(universe)],
+            search=Search(seconds=subject.seconds, seed=subject.seed),
         )
     except (CalibrationError, DataError) as error:
         return noted(check, f"nothing to audit: {error}")

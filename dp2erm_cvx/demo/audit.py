@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2erm_cvx.audit.stability import ResolveBudget, StabilityAudit, audit_stability
+from dp2erm_cvx.audit.search import Search
+from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo.settings import Scheme, effect_domain, schemes
 from dp2erm_cvx.parallel import run_tasks
@@ -15,17 +16,13 @@ def audited() -> tuple[Scheme, ...]:
     return tuple(scheme for scheme in schemes() if scheme.label != "uniform")
 
 
-def audits(
-    data: Dataset, budget: ResolveBudget, *, workers: int = -1, seed: int = 0
-) -> Iterator[tuple[Scheme, StabilityAudit]]:
-    """Each scheme with its audit, in turn; ``budget`` is for each. Not private: movements are of NHEFS."""
+def audits(data: Dataset, search: Search) -> Iterator[tuple[Scheme, StabilityAudit]]:
+    """Each scheme with its audit, in turn; ``search`` limits each. Not private: movements are of NHEFS."""
     chosen = audited()
-    tasks = [(scheme, data, budget, seed) for scheme in chosen]
-    yield from zip(chosen, run_tasks(_audit, tasks, workers=workers), strict=True)
+    tasks = [(scheme, data, search.alone()) for scheme in chosen]
+    yield from zip(chosen, run_tasks(_audit, tasks, workers=search.workers), strict=True)
 
 
-def _audit(scheme: Scheme, data: Dataset, budget: ResolveBudget, seed: int) -> StabilityAudit:
+def _audit(scheme: Scheme, data: Dataset, search: Search) -> StabilityAudit:
     domain = effect_domain()
-    return audit_stability(
-        scheme.program, domain.records(data.X, data.a, data.y), domain, budget=budget, seed=seed
-    )
+    return audit_stability(scheme.program, domain.records(data.X, data.a, data.y), domain, search=search)

@@ -2,22 +2,23 @@
 
 ``floating`` draws in doubles, as if they were real numbers. ``exact`` draws within a proven distance of the
 ideal law, and ``grid`` adds the discrete noise that covers that distance; both need the extra ``secure``.
-``selection`` draws the choice of a candidate.
+``selection`` draws the choice of a candidate, by OpenDP.
 """
 
 from dp2erm_cvx.mechanism.exact import Draw, draw_within
-from dp2erm_cvx.mechanism.floating import draw, simulate
+from dp2erm_cvx.mechanism.floating import draw, simulate_noise
 from dp2erm_cvx.mechanism.grid import perturb_on_grid
 from dp2erm_cvx.mechanism.secure import secure_available
-from dp2erm_cvx.mechanism.selection import make_sampler, random_source
+from dp2erm_cvx.mechanism.selection import private_choice, random_source, repeatable_choice
 
 __all__ = [
     "Draw",
     "draw",
     "draw_within",
-    "make_sampler",
     "perturb_on_grid",
+    "private_choice",
     "random_source",
+    "repeatable_choice",
     "secure_available",
-    "simulate",
+    "simulate_noise",
 ]

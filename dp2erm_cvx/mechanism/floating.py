@@ -34,7 +34,7 @@ def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[
     return np.array([radius * (coordinate / norm) for coordinate in direction])
 
 
-def simulate(calibration: Calibration, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def simulate_noise(calibration: Calibration, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Draw ``size`` noise vectors, shape (size, p), to show publicly what the noise does.
 
     For figures and predicted ranges only, never for a release: the generator is repeatable.

@@ -1,106 +1,75 @@
-"""Private selection: permute-and-flip on whole-number scores, sampled exactly.
+"""Private selection: permute-and-flip on whole-number scores, drawn by OpenDP.
 
 McKenna and Sheldon, "Permute-and-Flip: a new mechanism for differentially private selection" (2020): go
 through the candidates in random order and accept one with probability ``exp(epsilon (q - q*) / (2 s))``,
 ``q*`` the best score and ``s`` their sensitivity. It is epsilon-differentially private and never worse than
-the exponential mechanism.
+the exponential mechanism. OpenDP draws it in exact arithmetic, from scores that are exact.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
-from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 
 Source = random.Random
 
-
-class Sampler(Protocol):
-    """Draws a place among whole-number scores (k,), with the pure epsilon that it was made for."""
-
-    @property
-    def name(self) -> str:
-        """What draws."""
-
-    def draw(self, scores: Sequence[int]) -> int:
-        """One place."""
+#: Draws one place among whole-number scores (k,).
+Choice = Callable[[Sequence[int]], int]
 
 
-def random_source(seed: int | str | None = None) -> random.Random:
+def random_source(seed: int | str | None = None) -> Source:
     """The operating system's entropy, or with a seed a repeatable generator, for tests only."""
     return random.SystemRandom() if seed is None else random.Random(seed)
 
 
-def make_sampler(sensitivity: int, epsilon: float, source: random.Random) -> Sampler:
-    """OpenDP's where it is installed and ``source`` is the operating system's entropy, or our own.
+def selection_scale(sensitivity: int, epsilon: float) -> float:
+    """``2 s / epsilon``, rounded up: scores that differ by it are told apart by odds of e.
 
-    ``sensitivity`` bounds how far replacing one record moves any score. No data are read. Raises
-    CalibrationError where OpenDP does not certify epsilon.
+    ``sensitivity`` bounds how far replacing one record moves any score. Raises CalibrationError where the
+    scale is out of floating-point range.
     """
-    if isinstance(source, random.SystemRandom) and find_spec("opendp") is not None:
-        return OpenDPSampler(sensitivity, epsilon)
-    return RationalSampler(Fraction(epsilon) / (2 * sensitivity), source)
+    scale = 2 * sensitivity / epsilon * (1.0 + 1e-12)
+    if not 0.0 < scale < math.inf:
+        raise CalibrationError(f"epsilon = {epsilon:g}: no scale of noise for it")
+    return scale
 
 
-@dataclass(frozen=True)
-class RationalSampler:
-    """Permute-and-flip by coins whose probabilities are exact; ``rate`` is ``epsilon / (2 s)``."""
+def private_choice(sensitivity: int, epsilon: float) -> Choice:
+    """The mechanism by OpenDP, whose privacy map certifies ``epsilon``. No data are read.
 
-    rate: Fraction
-    source: random.Random
-    name: str = "permute-and-flip in rational arithmetic"
+    Raises DeclarationError where OpenDP is not installed, CalibrationError where it does not certify epsilon.
+    """
+    if find_spec("opendp") is None:
+        raise DeclarationError("a private choice needs the extra: pip install 'dp2erm-cvx[secure]'")
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_noisy_max
+    from opendp.measures import max_divergence
+    from opendp.metrics import linf_distance
+    from opendp.mod import enable_features
 
-    def draw(self, scores: Sequence[int]) -> int:
-        """One place."""
-        best = max(scores)
-        order = list(range(len(scores)))
-        self.source.shuffle(order)
-        flips = (place for place in order if self._accepts(self.rate * (best - scores[place])))
-        return next(flips)  # the best is always accepted
-
-    def _accepts(self, x: Fraction) -> bool:
-        """True with probability exactly ``exp(-x)``, x >= 0 (Canonne, Kamath and Steinke 2020, Alg. 1)."""
-        while x > 1:
-            if not self._coin(Fraction(1)):
-                return False
-            x -= 1
-        return self._coin(x)
-
-    def _coin(self, x: Fraction) -> bool:
-        count = 1
-        while self.source.randrange(x.denominator * count) < x.numerator:
-            count += 1
-        return count % 2 == 1
+    enable_features("contrib")
+    scale = selection_scale(sensitivity, epsilon)
+    space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
+    measurement: Any = make_noisy_max(*space, max_divergence(), scale)
+    if not measurement.map(sensitivity) <= epsilon:
+        raise CalibrationError(f"OpenDP does not certify epsilon = {epsilon:g} at scale = {scale:g}")
+    return lambda scores: int(measurement(list(scores)))
 
 
-class OpenDPSampler:
-    """The same law by OpenDP, which certifies epsilon itself."""
+def repeatable_choice(sensitivity: int, epsilon: float, source: Source) -> Choice:
+    """The same law to the accuracy of doubles, from a seeded ``source``, without OpenDP: not private."""
+    return partial(_flip, selection_scale(sensitivity, epsilon), source)
 
-    name = "OpenDP make_noisy_max"
 
-    def __init__(self, sensitivity: int, epsilon: float) -> None:
-        from opendp.domains import atom_domain, vector_domain
-        from opendp.measurements import make_noisy_max
-        from opendp.measures import max_divergence
-        from opendp.metrics import linf_distance
-        from opendp.mod import enable_features
-
-        enable_features("contrib")
-        scale = 2 * sensitivity / epsilon * (1.0 + 1e-12)
-        if not 0.0 < scale < math.inf:
-            raise CalibrationError(f"epsilon = {epsilon:g}: no scale of noise for it")
-        space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
-        measurement: Any = make_noisy_max(*space, max_divergence(), scale)
-        self._measurement = measurement
-        if not measurement.map(sensitivity) <= epsilon:
-            raise CalibrationError(f"OpenDP does not certify epsilon = {epsilon:g} at scale = {scale:g}")
-
-    def draw(self, scores: Sequence[int]) -> int:
-        """One place."""
-        return int(self._measurement(list(scores)))
+def _flip(scale: float, source: Source, scores: Sequence[int]) -> int:
+    best = max(scores)
+    order = list(range(len(scores)))
+    source.shuffle(order)
+    # random() is below 1, so that the best is always accepted
+    return next(place for place in order if source.random() < math.exp((scores[place] - best) / scale))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from dp2erm_cvx.audit.stability import Cell, Verdict
+from dp2erm_cvx.audit.stability import TightnessCell, Verdict
 from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, new_figure
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _share(movement: float, verdict: Verdict) -> float:
     return min(movement / max(verdict.claim.bound, 1e-12 * movement, 1e-300), _FARTHEST)
 
 
-def tightness_figure(cells: Sequence[Cell], n_samples: int, ridge: float | None) -> str:
+def tightness_figure(cells: Sequence[TightnessCell], n_samples: int, ridge: float | None) -> str:
     """V met and bounds on V, over n at the declared ridge and over the ridge at the declared n."""
     over_n = sorted((cell for cell in cells if cell.ridge == ridge), key=lambda cell: cell.n_samples)
     over_ridge = sorted(

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.audit.stability import Cell, StabilityAudit
+from dp2erm_cvx.audit.stability import StabilityAudit, TightnessCell
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plotting.audit import shares_figure, tightness_figure
 from dp2erm_cvx.report import words
@@ -27,7 +27,7 @@ class AuditSection:
 
     title: str
     audit: StabilityAudit
-    tightness: tuple[Cell, ...] = ()
+    tightness: tuple[TightnessCell, ...] = ()
     expected: str | None = None
     as_expected: bool = True
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dp2erm_cvx.audit.stability import Cell, Pair, StabilityAudit, Verdict
+from dp2erm_cvx.audit.stability import NeighborPair, StabilityAudit, TightnessCell, Verdict
 from dp2erm_cvx.universe import Universe
 
 #: Shares of a bound from which on it counts as tight, and below which as hardly touched.
@@ -22,7 +22,7 @@ def verdict_in_words(verdict: Verdict) -> str:
         excess = f"{low / claim.bound:.3g} times the bound" if claim.bound > 0 else "where 0 is claimed"
         return (
             f"Violated: {subject} is claimed to be at most {claim.bound:.6g}, but a pair of neighbors moves "
-            f"it by at least {low:.6g}, {excess}, whatever the numerical error ({verdict.found.pair.origin})."
+            f"it by at least {low:.6g}, {excess}, whatever the numerical error ({verdict.worst.pair.origin})."
         )
     share = verdict.ratio
     if share >= _TIGHT:
@@ -36,7 +36,7 @@ def verdict_in_words(verdict: Verdict) -> str:
     return f"{told}, so a factor of at most {1 / share:.3g} could be gained."
 
 
-def headline(audits: Sequence[StabilityAudit], cells: Sequence[Cell] = ()) -> str:
+def headline(audits: Sequence[StabilityAudit], cells: Sequence[TightnessCell] = ()) -> str:
     """What all audits and the short searches beside them come to, in one line."""
     wrong = [verdict for audit in audits for verdict in audit.violations]
     tried = sum(audit.scouted + audit.resolved for audit in audits)
@@ -54,11 +54,11 @@ def headline(audits: Sequence[StabilityAudit], cells: Sequence[Cell] = ()) -> st
     return f"None of {bounds} bounds was violated by {tried:,} neighbors: a search, not a proof"
 
 
-def _place(cell: Cell) -> str:
+def _place(cell: TightnessCell) -> str:
     return f"n = {cell.n_samples:,}" + ("" if cell.ridge is None else f", ridge {cell.ridge:.3g}")
 
 
-def neighbor_in_words(pair: Pair, universe: Universe) -> str:
+def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
     """What one record does, among which others. Values of covariates are not told."""
     j, before, after = pair.changed, pair.first, pair.second
     arms = [("untreated", "treated")[int(end.a[j])] for end in (before, after)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Calibration, PaperUtility, noise_tail, utility_bound
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.mechanism import simulate
+from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import LeastSquaresModel
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import solve_draws
@@ -40,7 +40,7 @@ def costs(
     assert isinstance(model, LeastSquaresModel)
     best = solve(plain, throw=False).value
     thetas = solve_draws(
-        rule.second.instance(records, w, gamma=calibration.gamma), simulate(calibration, draws, rng)
+        rule.second.instance(records, w, gamma=calibration.gamma), simulate_noise(calibration, draws, rng)
     ).thetas
     least = model.value(best)
     excess = np.array([model.value(theta) - least for theta in thetas]) / n

@@ -14,7 +14,6 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.public import public_number
 
 Models = Mapping[str, PrivateTwoStageERM] | Sequence[PrivateTwoStageERM]
 
@@ -78,11 +77,3 @@ def one_line(name: str, value: object) -> str:
             f"{name} = {value!r}: must be one printable line of at most {_LONGEST} characters"
         )
     return str(value)
-
-
-def whole_number(name: str, value: object, *, at_least: int) -> int:
-    """``value`` if it is a whole number. Raises DeclarationError otherwise."""
-    number = public_number(name, value, at_least=at_least)
-    if number != int(number):
-        raise DeclarationError(f"{name} = {value!r}: must be a whole number")
-    return int(number)

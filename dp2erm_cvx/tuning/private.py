@@ -15,11 +15,11 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.mechanism import make_sampler, random_source
+from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
 from dp2erm_cvx.mechanism.selection import Source
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.tuning.candidates import (
     Models,
     NamedColumns,
@@ -27,12 +27,14 @@ from dp2erm_cvx.tuning.candidates import (
     fitted,
     named_models,
     one_line,
-    whole_number,
 )
 from dp2erm_cvx.tuning.gain import SENSITIVITY, declared_propensity, total_gain, unit
 from dp2erm_cvx.tuning.private_result import PrivateCandidate, PrivateTuning
 from dp2erm_cvx.tuning.selection import Selection
 from dp2erm_cvx.tuning.total import total_budget, total_guarantee
+
+#: What draws the choice: without a seed, and with one.
+_SAMPLER = {True: "OpenDP make_noisy_max", False: "permute-and-flip in floating point"}
 
 
 def tune_privately(
@@ -73,7 +75,8 @@ def tune_privately(
     seed
         For tests and experiments only: the result is marked as not private, and nothing is charged.
 
-    Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data (for the
+    Raises DeclarationError or CalibrationError for what was declared, and before any data are read
+    DeclarationError where OpenDP (the extra ``secure``) is not installed; DataError for invalid data (for the
     data holder: outside the guarantee), LedgerError where the ledger refuses; then nothing was drawn.
     """
     named = named_models(models)
@@ -81,6 +84,11 @@ def tune_privately(
     _refuse(named, domain, ledger, dataset, seed)
     if not isinstance(score_budget, Budget) or score_budget.delta:
         raise DeclarationError(f"score_budget = {score_budget!r}: must be a Budget with delta = 0")
+    source = random_source(seed)
+    if seed is None:
+        choose = private_choice(SENSITIVITY, score_budget.epsilon)
+    else:
+        choose = repeatable_choice(SENSITIVITY, score_budget.epsilon, source)
     share = public_number("split", split, above=0.0)
     probability = declared_propensity(propensity)
     records = next(iter(named.values())).dataset_from(X, a, y)
@@ -93,8 +101,6 @@ def tune_privately(
         )
     plans = {name: _plan(name, model, n_fitted, records.X.shape[1]) for name, model in named.items()}
     total = total_budget([plan.guarantee for plan in plans.values()], score_budget)
-    source = random_source(seed)
-    sampler = make_sampler(SENSITIVITY, score_budget.epsilon, source)
 
     receipt = None
     if seed is not None:
@@ -111,7 +117,7 @@ def tune_privately(
         for name, model in named.items()
     }
     gains = [_gain(model, records, score_rows, probability) for model in winners.values()]
-    best = list(winners)[sampler.draw(gains)]
+    best = list(winners)[choose(gains)]
     scale = 2 * SENSITIVITY / score_budget.epsilon * unit(domain, probability, n_scored)
     releases = [model.release_ for model in winners.values()]
     guarantee = total_guarantee(total, releases, domain, seeded=seed is not None)
@@ -127,7 +133,11 @@ def tune_privately(
             for name, plan in plans.items()
         ),
         selection=Selection(
-            score_budget.epsilon, scale, scale * math.log(len(named) / 0.05), probability, sampler.name
+            score_budget.epsilon,
+            scale,
+            scale * math.log(len(named) / 0.05),
+            probability,
+            _SAMPLER[seed is None],
         ),
         n_fitted=n_fitted,
         n_scored=n_scored,

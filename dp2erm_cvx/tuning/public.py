@@ -14,17 +14,16 @@ from dp2erm_cvx.diagnostics import effective_sample_size
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.tuning.candidates import (
     Models,
     NamedColumns,
     common_domain,
     fitted,
     named_models,
-    whole_number,
 )
 from dp2erm_cvx.tuning.public_data import PublicData
-from dp2erm_cvx.tuning.result import Row, TuningResult, best_of
+from dp2erm_cvx.tuning.result import TuningResult, TuningRow, best_of
 from dp2erm_cvx.tuning.score import Score, treatment_probabilities, value_of_rule
 
 #: A sample that leaves out fewer records than this on average cannot be scored.
@@ -185,12 +184,12 @@ def _try(
 
 def _row(
     name: str, model: PrivateTwoStageERM, planned: float | str, trials: list[_Trial], n_samples: int
-) -> Row:
+) -> TuningRow:
     done = [trial for trial in trials if trial.score is not None]
     scores = np.array([trial.score for trial in done], dtype=np.float64)
     failed = [trial.reason for trial in trials if trial.score is None]
     effective = math.fsum(trial.effective for trial in done)
-    return Row(
+    return TuningRow(
         name=name,
         epsilon=model.budget.epsilon,
         delta=model.budget.delta,

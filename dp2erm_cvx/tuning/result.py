@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import DeclarationError
 
 
 @dataclass(frozen=True)
-class Row:
+class TuningRow:
     """One candidate.
 
     ``scores`` has one score per replicate, None where the replicate failed; ``mean`` is over the others and
@@ -51,7 +51,7 @@ class TuningResult:
     """
 
     best: str
-    rows: tuple[Row, ...]
+    rows: tuple[TuningRow, ...]
     source: str
     scored_by: str
     n_samples: int
@@ -60,7 +60,7 @@ class TuningResult:
     holdout: float | None
     seed: int
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> TuningRow:
         """The row of one candidate. Raises DeclarationError where there is none."""
         for row in self.rows:
             if row.name == name:
@@ -102,7 +102,7 @@ class TuningResult:
         return "\n".join(lines)
 
 
-def best_of(rows: list[Row]) -> str | None:
+def best_of(rows: list[TuningRow]) -> str | None:
     """The name of the best candidate by the rule of :class:`TuningResult`; None where none has a score."""
     scored = [(row.failures, -row.mean, row.name) for row in rows if row.mean is not None]
     return min(scored)[2] if scored else None

@@ -19,7 +19,7 @@ from dp2erm_cvx.calibration import (
     rank,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.mechanism import simulate
+from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.stability import ipw_logistic, known_coefficient
 
@@ -52,13 +52,13 @@ def test_prediction_bounds_the_simulated_excess_of_a_mean():
     n, m = 400, 1.3
     rng = np.random.default_rng(6)
     found = calibrate(Objective(bound_of(4.0), MEAN, n), BUDGET)
-    b = simulate(found, 20_000, rng)[:, 0]
+    b = simulate_noise(found, 20_000, rng)[:, 0]
     theta = (2 * m - b / n) / (2 + found.gamma)
     typical = float(np.mean(np.abs(theta - m))) ** 2
     predicted = predicted_error(found, MEAN, n, strong_convexity=2.0)
     assert 0.1 * predicted < typical <= predicted
     output = calibrate_output(Objective(bound_of(4.0), MEAN, n), BUDGET)
-    noise = simulate(output.law, 20_000, rng)[:, 0]
+    noise = simulate_noise(output.law, 20_000, rng)[:, 0]
     assert predicted_error(output, MEAN, n) == pytest.approx(np.mean(np.abs(noise)) ** 2, rel=0.05)
 
 

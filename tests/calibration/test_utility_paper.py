@@ -11,7 +11,7 @@ from scipy import stats
 
 from dp2erm_cvx.calibration import Calibration, Noise, PaperUtility, noise_tail, utility_bound
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import simulate
+from dp2erm_cvx.mechanism import simulate_noise
 
 N = 100
 
@@ -107,7 +107,7 @@ def test_simulated_excess_stays_below_the_sharp_tail_and_comes_near_it(noise):
     calibration = calibration_of(noise, p, scale=4.0, gamma=gamma)
     best = np.array([1.0, -2.0, 0.5])
     size = 20_000
-    b = simulate(calibration, size, np.random.default_rng(0))
+    b = simulate_noise(calibration, size, np.random.default_rng(0))
     private = (rho * best - b / N) / (rho + gamma)
     excess = rho / 2 * np.sum((private - best) ** 2, axis=1)
     norm = float(np.linalg.norm(best))

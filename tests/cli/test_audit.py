@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx.audit.stability import Cell, Interval
+from dp2erm_cvx.audit.stability import Interval, TightnessCell
 from dp2erm_cvx.compare import reference_audits as reference
 from tests.command_line import run, write_files
 
@@ -63,7 +63,7 @@ def test_a_page_and_json_are_written(folder):
 
 
 def test_a_bound_violated_in_a_short_search_decides_the_exit_code(folder, monkeypatch):
-    cell = Cell(10, 1.0, {"sharp": 2.0}, Interval(2.5, 2.6))
+    cell = TightnessCell(10, 1.0, {"sharp": 2.0}, Interval(2.5, 2.6))
     monkeypatch.setattr("dp2erm_cvx.audit.stability.tightness", lambda *args, **kwargs: (cell,))
     result = run(*IPW, "--solves", "60")
     assert result.exit_code == 1
@@ -121,7 +121,7 @@ def test_data_are_read_and_it_says_so(folder):
     [
         (["audit"], "--program is missing"),
         (["audit", "--replay", "pair", "--program", "mmd"], "--replay takes"),
-        (["audit", "--replay", "nothing"], "not a saved counterexample"),
+        (["audit", "--replay", "nothing"], "not a saved pair"),
         ([*IPW, "--solves", "0"], "solves"),
         ([*IPW, "--seconds", "nan"], "seconds"),
         ([*IPW, "--solver", "newton"], "declared problem"),

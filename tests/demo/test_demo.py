@@ -9,7 +9,7 @@ from dp2erm_cvx.cli import main
 from dp2erm_cvx.compare.noise_range import noise_range, public_covariates
 from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo import comparison, composition, settings
-from dp2erm_cvx.mechanism import simulate
+from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import Box
 
 
@@ -211,7 +211,7 @@ def test_noise_range_of_arm_means_in_closed_form():
     model = PrivateTwoStageERM(domain, Budget(1.0), "uniform", second)
     calibration = model.plan(500, 3).theta.calibration
     found = noise_range(second, domain, calibration, n_samples=500, n_features=3)
-    b = simulate(calibration, 200_000, np.random.default_rng(9))
+    b = simulate_noise(calibration, 200_000, np.random.default_rng(9))
     scale = 500 * (1 + calibration.gamma)
     np.testing.assert_allclose(found.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03)
     assert found.effect == pytest.approx(np.quantile(np.abs(b[:, 1] - b[:, 0]), 0.95) / scale, rel=0.03)

@@ -7,15 +7,15 @@ import pytest
 from scipy import stats
 
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.mechanism import draw, draw_within, simulate
+from dp2erm_cvx.mechanism import draw, draw_within, simulate_noise
 from tests.mechanism.laws import calibration_of, p_value
 
-KINDS = ["draw", "draw_within", "simulate"]
+KINDS = ["draw", "draw_within", "simulate_noise"]
 
 
 def sample(kind, calibration, size):
-    if kind == "simulate":
-        return simulate(calibration, size, np.random.default_rng(5))
+    if kind == "simulate_noise":
+        return simulate_noise(calibration, size, np.random.default_rng(5))
     if kind == "draw_within":
         return np.array([draw_within(calibration, 1e-9, seed=seed).value for seed in range(size)])
     return np.array([draw(calibration, seed=seed) for seed in range(size)])
@@ -62,7 +62,7 @@ def test_gaussian_coordinates(kind):
 @pytest.mark.parametrize("noise", Noise)
 def test_expected_noise(noise):
     calibration = calibration_of(noise, 7)
-    norms = np.linalg.norm(simulate(calibration, 40_000, np.random.default_rng(1)), axis=1)
+    norms = np.linalg.norm(simulate_noise(calibration, 40_000, np.random.default_rng(1)), axis=1)
     assert norms.mean() == pytest.approx(calibration.expected_noise, rel=0.01)
 
 

@@ -135,7 +135,8 @@ def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first,
         assert covered.tolerance > covered.radius > 0
         # it is free: far below the privacy noise
         largest_curvature = 200 * (part.gamma + 2.0)
-        assert covered.grid.expected_norm < 3e-3 * part.expected_noise / largest_curvature
+        norm = covered.grid.scale * math.sqrt(2 * covered.grid.n_parameters)
+        assert norm < 3e-3 * part.expected_noise / largest_curvature
 
 
 def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:

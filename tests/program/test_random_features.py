@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.audit.stability import ResolveBudget, audit_stability
+from dp2erm_cvx.audit import Search, audit_stability
 from dp2erm_cvx.compare.reference_audits import first_stage
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
@@ -113,7 +113,7 @@ def test_entries_are_as_exact_as_the_kernel_says():
 def test_no_neighbor_moves_the_weights_beyond_the_signed_bound(name):
     domain = Domain(1.0, 1.0, arm_floor=25)
     program = first_stage(name, ridge=0.3, kernel=RandomFourier(0.3, 4, 5))
-    result = audit_stability(program, None, domain, n_samples=100, budget=ResolveBudget(solves=3000))
+    result = audit_stability(program, None, Universe(domain, 100, 2), search=Search(3000))
     assert not result.violations
     assert result.verdict("sharp").ratio > 0.1
     unsigned = first_stage(name, ridge=0.3, kernel=Gaussian(0.3)).stability(Universe(domain, 100, 2)).V

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit.stability import Claim, Pair, Quantity, ResolveBudget, audit_stability, tightness
+from dp2erm_cvx.audit import Search
+from dp2erm_cvx.audit.stability import Claim, NeighborPair, Quantity, audit_stability, tightness
 from dp2erm_cvx.compare.reference_audits import first_stage
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import gram_memory
@@ -24,8 +25,8 @@ WRONG = "<script>alert(1)</script> & $half$"
 
 @pytest.fixture(scope="module")
 def held():
-    result = audit_stability(IPW, None, UNIT, n_samples=60, budget=ResolveBudget(solves=900))
-    cells = tightness(IPW, UNIT, 60, sizes=[30, 60], ridges=[0.05], budget=ResolveBudget(solves=300))
+    result = audit_stability(IPW, None, Universe(UNIT, 60, 2), search=Search(900))
+    cells = tightness(IPW, Universe(UNIT, 60, 2), sizes=[30, 60], ridges=[0.05], search=Search(300))
     return AuditSection("IPW of 60", result, cells)
 
 
@@ -33,7 +34,7 @@ def held():
 def violated():
     data = ([[0.5], [-0.5], [0.2], [0.9]], [0, 1, 1, 0], [0.0] * 4)
     bounds = [Claim(WRONG, Quantity.V, 1.0), Claim("nothing moves", Quantity.L1, 0.0)]
-    result = audit_stability(IPW, data, UNIT, bounds=bounds, budget=ResolveBudget(solves=400))
+    result = audit_stability(IPW, data, UNIT, bounds=bounds, search=Search(400))
     return AuditSection("four records", result)
 
 
@@ -125,9 +126,8 @@ def test_a_bound_violated_in_a_short_search_leads_too(held):
 
 def test_a_cell_that_cannot_be_searched_leaves_the_others(monkeypatch):
     monkeypatch.setattr(gram_memory, "_memory", lambda: 6 * 8 * 50.0**2)
-    cells = tightness(
-        first_stage("mmd", ridge=1.0), Domain(1, 1, arm_floor=10), 40, budget=ResolveBudget(solves=30)
-    )
+    universe = Universe(Domain(1, 1, arm_floor=10), 40, 2)
+    cells = tightness(first_stage("mmd", ridge=1.0), universe, search=Search(30))
     assert {cell.n_samples for cell in cells if cell.movement is not None} == {10, 20, 40}
     for cell in cells:
         assert (cell.n_samples > 50) == ("GB" in (cell.refusal or ""))
@@ -135,7 +135,7 @@ def test_a_cell_that_cannot_be_searched_leaves_the_others(monkeypatch):
 
 def test_arms_that_fill_the_records_fit_at_any_size():
     full = Domain(1, 1, arm_floor=3)
-    cells = tightness(first_stage("ipw_logistic", ridge=1.0), full, 6, budget=ResolveBudget(solves=60))
+    cells = tightness(first_stage("ipw_logistic", ridge=1.0), Universe(full, 6, 2), search=Search(60))
     assert {cell.n_samples for cell in cells} == {2, 3, 6, 12, 24}
     assert all(cell.movement is not None for cell in cells)
 
@@ -144,7 +144,7 @@ def test_neighbors_are_told_without_values():
     X = np.array([[0.5, 0.0], [0.5, 0.0], [0.25, 0.5], [-1.0, 0.0]])
     before = UNIT.records(X, [0, 0, 0, 0], np.zeros(4))
     after = UNIT.records(np.vstack([X[:3], [[1.0, 0.0]]]), [0, 0, 0, 1], np.zeros(4))
-    told = words.neighbor_in_words(Pair(before, after, 3, "flips"), Universe(UNIT, 4, 2))
+    told = words.neighbor_in_words(NeighborPair(before, after, 3, "flips"), Universe(UNIT, 4, 2))
     assert told == (
         "flips: a record goes from untreated to treated and moves by 100% of the diameter of the covariates; "
         "the other 3 take 2 distinct values, none treated"
@@ -179,10 +179,10 @@ def test_a_page_needs_its_packages_and_an_audit(held, monkeypatch):
 
 def test_cells_without_a_bound_say_why():
     hard = first_stage("entropy_balancing_hard")
-    (cell,) = tightness(hard, UNIT, 40, sizes=[40], budget=ResolveBudget(solves=10))
+    (cell,) = tightness(hard, Universe(UNIT, 40, 2), sizes=[40], search=Search(10))
     assert cell.movement is None or cell.bounds
     kernel = first_stage("mmd", ridge=1.0)
-    cells = tightness(kernel, Domain(1, 1, arm_floor=10), 40, budget=ResolveBudget(solves=60))
+    cells = tightness(kernel, Universe(Domain(1, 1, arm_floor=10), 40, 2), search=Search(60))
     assert {cell.n_samples for cell in cells} == {10, 20, 40, 80, 160}
     # the arm floor grows with n, or the bound would not hold its size
     at_ridge = [cell.bounds["sharp"] for cell in cells if cell.ridge == 1.0]
@@ -192,9 +192,9 @@ def test_cells_without_a_bound_say_why():
 @pytest.mark.parametrize("given", [{"sizes": [1]}, {"ridges": [0.0]}, {"sizes": [2.5]}])
 def test_cells_that_are_none(given):
     with pytest.raises(DeclarationError):
-        tightness(IPW, UNIT, 40, **given)
+        tightness(IPW, Universe(UNIT, 40, 2), **given)
 
 
 def test_a_ridge_cannot_be_varied_where_there_is_none():
     with pytest.raises(DeclarationError, match="no ridge"):
-        tightness(first_stage("uniform"), UNIT, 40, ridges=[1.0])
+        tightness(first_stage("uniform"), Universe(UNIT, 40, 2), ridges=[1.0])

@@ -35,8 +35,8 @@ from dp2erm_cvx.program import (
 from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel
-from tests.solve.test_certificate_exact import bound_to, small_records
 from tests.model.test_certified_radius import PROGRAMS
+from tests.solve.test_certificate_exact import bound_to, small_records
 
 SMOOTH = [
     "overlap",

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit.stability import Quantity, ResolveBudget, StabilityAudit, audit_stability
+from dp2erm_cvx.audit import Search
+from dp2erm_cvx.audit.stability import Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.audit.stability.claims import Claim
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Gaussian, Linear, PublicSample
@@ -44,10 +45,8 @@ class Row:
     def search(self, solves: int, seed: int = 0, share: float = 1.0) -> StabilityAudit:
         """An audit of ``share`` times the bound."""
         claim = Claim("sharp", Quantity.V, share * self.bound)
-        budget = ResolveBudget(solves=solves)
-        return audit_stability(
-            self.program, None, self.domain, bounds=[claim], n_samples=self.n, budget=budget, seed=seed
-        )
+        universe = Universe(self.domain, self.n, 2)
+        return audit_stability(self.program, None, universe, bounds=[claim], search=Search(solves, seed=seed))
 
 
 def rows() -> list[Row]:

@@ -79,6 +79,7 @@ def test_what_is_published_is_complete_and_holds_no_score(ledger):
     assert plain["best"] in ("itr", "means")
     assert Release.from_json(json.dumps(plain["release"])) == result.release
     assert set(plain["selection"]) == {"epsilon", "scale", "resolution", "propensity", "sampler"}
+    assert plain["selection"]["sampler"] == "OpenDP make_noisy_max"
     # 2 B / (epsilon m) with B = M' / p
     assert result.selection.scale == pytest.approx(2 * 2.0 / (0.5 * 200))
     assert result.selection.resolution == pytest.approx(result.selection.scale * math.log(2 / 0.05))
@@ -273,6 +274,21 @@ def test_an_unproven_plan_is_not_charged(ledger, monkeypatch):
     with pytest.raises(CalibrationError, match=r"candidate 1: .* not proven"):
         choose([candidate()], ledger)
     assert ledger.account("trial").receipts == ()
+
+
+def test_without_opendp_nothing_is_read_or_charged(ledger, monkeypatch):
+    monkeypatch.setattr("dp2erm_cvx.mechanism.selection.find_spec", lambda name: None)
+    monkeypatch.setattr(PrivateTwoStageERM, "dataset_from", lambda *_: pytest.fail("data were read"))
+    with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[secure\]'"):
+        choose([candidate()], ledger)
+    assert ledger.account("trial").receipts == ()
+
+
+def test_a_seeded_choice_needs_no_opendp(monkeypatch):
+    monkeypatch.setattr("dp2erm_cvx.mechanism.selection.find_spec", lambda name: None)
+    with pytest.warns(UserWarning, match="not private"):
+        result = choose([candidate(arithmetic="assumed")], None, seed=1)
+    assert result.selection.sampler == "permute-and-flip in floating point"
 
 
 def test_invalid_data_are_found_before_the_charge(ledger):

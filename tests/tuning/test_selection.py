@@ -3,7 +3,6 @@
 import math
 import random
 from collections import Counter
-from fractions import Fraction
 from itertools import combinations, product
 
 import numpy as np
@@ -12,7 +11,8 @@ from scipy.stats import chisquare
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.mechanism.selection import OpenDPSampler, RationalSampler, make_sampler
+from dp2erm_cvx.mechanism import private_choice, repeatable_choice
+from dp2erm_cvx.mechanism.selection import selection_scale
 from dp2erm_cvx.tuning.gain import LEVELS, SENSITIVITY, declared_propensity, total_gain, unit
 
 DOMAIN = Domain(1.0, 2.0)
@@ -35,8 +35,8 @@ def law(scores: list[int], rate: float) -> list[float]:
     return chances
 
 
-def sampled(sampler, scores: list[int], size: int) -> list[int]:
-    counts = Counter(sampler.draw(scores) for _ in range(size))
+def sampled(choose, scores: list[int], size: int) -> list[int]:
+    counts = Counter(choose(scores) for _ in range(size))
     return [counts[place] for place in range(len(scores))]
 
 
@@ -48,50 +48,46 @@ def test_the_law_is_a_law(scores):
     assert math.fsum(law(scores, 0.3)) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("scores", CASES)
-def test_our_sampler_has_the_stated_law(scores):
-    # sensitivity 2 and epsilon 1: rate 1/4
-    sampler = make_sampler(2, 1.0, random.Random(1))
-    counts, expected = sampled(sampler, scores, 20_000), 20_000 * np.array(law(scores, 0.25))
+def agrees(choose, scores: list[int], size: int) -> float:
+    """p-value of draws at sensitivity 2 and epsilon 1, whose rate is 1/4."""
+    counts, expected = np.array(sampled(choose, scores, size)), size * np.array(law(scores, 0.25))
     likely = expected > 5
-    assert np.sum(np.array(counts)[~likely]) <= 5
-    assert chisquare(np.array(counts)[likely], expected[likely], sum_check=False).pvalue > 1e-4
+    assert np.sum(counts[~likely]) <= 10
+    return float(chisquare(counts[likely], expected[likely], sum_check=False).pvalue)
 
 
 @pytest.mark.parametrize("scores", CASES)
-def test_opendp_has_the_same_law(scores):
+def test_opendp_has_the_stated_law(scores):
     pytest.importorskip("opendp")
-    counts, expected = sampled(OpenDPSampler(2, 1.0), scores, 1500), 1500 * np.array(law(scores, 0.25))
-    likely = expected > 5
-    assert np.sum(np.array(counts)[~likely]) <= 10
-    assert chisquare(np.array(counts)[likely], expected[likely], sum_check=False).pvalue > 1e-6
+    assert agrees(private_choice(2, 1.0), scores, 3000) > 1e-6
 
 
-@pytest.mark.parametrize("x", [Fraction(0), Fraction(1, 7), Fraction(1), Fraction(5, 2), Fraction(20)])
-def test_coins_are_fair_to_their_exponential(x):
-    sampler = RationalSampler(Fraction(1), random.Random(3))
-    heads = sum(sampler._accepts(x) for _ in range(20_000))
-    spread = math.sqrt(20_000 * math.exp(-x) * (1 - math.exp(-x)))
-    assert abs(heads - 20_000 * math.exp(-x)) <= 5 * spread + 1e-3
+@pytest.mark.parametrize("scores", CASES)
+def test_a_repeatable_choice_has_the_same_law(scores):
+    assert agrees(repeatable_choice(2, 1.0, random.Random(1)), scores, 20_000) > 1e-4
+
+
+@pytest.mark.parametrize("scores", CASES)
+def test_twice_the_epsilon_is_seen(scores):
+    if len(set(scores)) > 1 and max(scores) - scores[1] < 100:
+        assert agrees(repeatable_choice(2, 2.0, random.Random(1)), scores, 20_000) < 1e-6
 
 
 @pytest.mark.parametrize("epsilon", [1e-300, 1e-3, 1.0, 1e3, 1e300])
-def test_scales_of_any_size(epsilon):
-    sampler = make_sampler(SENSITIVITY, epsilon, random.Random(0))
-    places = {sampler.draw([0, 10 * SENSITIVITY, -SENSITIVITY]) for _ in range(50)}
+@pytest.mark.parametrize("kind", ["private", "repeatable"])
+def test_scales_of_any_size(kind, epsilon):
+    if kind == "private":
+        pytest.importorskip("opendp")
+        choose = private_choice(SENSITIVITY, epsilon)
+    else:
+        choose = repeatable_choice(SENSITIVITY, epsilon, random.Random(0))
+    places = {choose([0, 10 * SENSITIVITY, -SENSITIVITY]) for _ in range(50)}
     assert places == {1} if epsilon > 100 else places == {0, 1, 2} if epsilon < 0.1 else 1 in places
 
 
-def test_a_scale_that_opendp_does_not_have():
-    pytest.importorskip("opendp")
-    with pytest.raises(CalibrationError):
-        OpenDPSampler(SENSITIVITY, 5e-324)
-
-
-def test_the_choice_of_sampler():
-    pytest.importorskip("opendp")
-    assert make_sampler(SENSITIVITY, 1.0, random.SystemRandom()).name == OpenDPSampler.name
-    assert make_sampler(SENSITIVITY, 1.0, random.Random(0)).name == RationalSampler.name
+def test_a_scale_that_there_is_not():
+    with pytest.raises(CalibrationError, match="no scale of noise"):
+        selection_scale(SENSITIVITY, 5e-324)
 
 
 RECORDS = [(a, y) for a in (0, 1) for y in (-2.0, -0.7, 0.0, 2.0)]
@@ -120,8 +116,7 @@ def worst_loss(rate: float, *, p: float = 0.3) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_privacy_over_all_neighbors(epsilon):
-    sampler = make_sampler(SENSITIVITY, epsilon, random.Random(0))
-    loss = worst_loss(float(sampler.rate))
+    loss = worst_loss(1.0 / selection_scale(SENSITIVITY, epsilon))
     assert 0.5 * epsilon < loss <= epsilon * (1 + 1e-12)
 
 

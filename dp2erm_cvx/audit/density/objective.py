@@ -19,7 +19,7 @@ from dp2erm_cvx.audit.density.law import Law, Place
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
-from dp2erm_cvx.mechanism import simulate
+from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import LeastSquaresModel, LogisticModel, Penalty
 from dp2erm_cvx.solve.newton import minimize
 
@@ -129,7 +129,7 @@ class ObjectiveLaw(Law):
 
     def outputs(self, size: int, rng: np.random.Generator) -> list[Array]:
         """``u`` of ``size`` independent outputs; raises CertificateError where one is not met."""
-        return [self.at_noise(b) for b in simulate(self.calibration, size, rng)]
+        return [self.at_noise(b) for b in simulate_noise(self.calibration, size, rng)]
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
         """Typical outputs, those of no noise, those far out, and what they lead to.

@@ -11,7 +11,7 @@ from dp2erm_cvx.audit.density.law import Law, Place
 from dp2erm_cvx.audit.density.objective import UNIT
 from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.mechanism import simulate
+from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import LeastSquaresModel
 
 
@@ -67,7 +67,7 @@ class MeanLaw(Law):
 
     def outputs(self, size: int, rng: np.random.Generator) -> list[Array]:
         """``size`` independent outputs."""
-        noise = simulate(self.calibration.law, size, rng)
+        noise = simulate_noise(self.calibration.law, size, rng)
         return [b + self.center for b in noise]
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.audit.stability.claims import Quantity
-from dp2erm_cvx.audit.stability.groups import CLUSTERS, Groups, admitted, joined
+from dp2erm_cvx.audit.stability.groups import CLUSTERS, Groups, admitted, joined, structured_starts
 from dp2erm_cvx.audit.stability.scout import Scout
-from dp2erm_cvx.audit.stability.starts import structured_starts
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.universe import Universe
 

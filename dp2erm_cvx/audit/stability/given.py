@@ -1,27 +1,76 @@
-"""What an audit is given: data, a generator of data, or only the size of the universe."""
+"""What an audit is given: data, a generator of data, or only the universe; and which neighbors it tries."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.audit.stability.neighbors import STRATEGIES
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
 from dp2erm_cvx.universe import Universe
+
+#: The name of the search over base datasets.
+BASE = "base"
 
 Raw = tuple[ArrayLike, ArrayLike, ArrayLike]
 Data = Raw | Dataset | Records
 Generator = Callable[[np.random.Generator], Data]
+#: Draws a dataset.
+Source = Callable[[np.random.Generator], Records]
 
 
-def source_of(
-    given: Data | Generator | None, domain: Domain
-) -> Callable[[np.random.Generator], Records] | None:
+@dataclass(frozen=True)
+class Strategies:
+    """Which neighbors a stability audit tries, and the solver that checks them.
+
+    Parameters
+    ----------
+    names
+        Any of "random", "held-out", "extreme", "flips", "each", "ascent" (neighbors of the given data) and
+        "base" (a search over datasets of few distinct records); default: all that apply.
+    held_out
+        Records whose covariates replace those of a record; default: those of the data themselves.
+    solver
+        The conic solver of the declared CVXPY problem that at least 1 % of the neighbors solved in full, and
+        all those reported, are compared with.
+
+    Raises DeclarationError for anything else.
+    """
+
+    names: Sequence[str] | None = None
+    held_out: Data | None = field(default=None, repr=False)
+    solver: str = "clarabel"
+
+    def __post_init__(self) -> None:
+        if not isinstance(solver_by_name(self.solver), ConicSolver):
+            raise DeclarationError(
+                f"solver = {self.solver!r}: must reach the declared problem, such as 'clarabel'"
+            )
+
+    def chosen(self, has_data: bool) -> tuple[str, ...]:
+        """The strategies in force. Raises DeclarationError for one that does not apply."""
+        known = (*STRATEGIES, BASE) if has_data else (BASE,)
+        if self.names is None:
+            return known
+        names = (self.names,) if isinstance(self.names, str) else tuple(self.names)
+        for name in names:
+            if name not in known:
+                hint = "" if has_data else " without data or a generator"
+                raise DeclarationError(f"search = {name!r}: must be one of {', '.join(known)}{hint}")
+        if not names:
+            raise DeclarationError("search: nothing to search")
+        return tuple(dict.fromkeys(names))
+
+
+def source_of(given: Data | Generator | None, domain: Domain) -> Source | None:
     """Draws datasets from what is given; None where nothing is. Raises DataError."""
     if given is None:
         return None
@@ -42,22 +91,20 @@ def records_of(given: Data, domain: Domain) -> Records:
     return domain.records(data.X, data.a, data.y)
 
 
-def universe_of(
-    domain: Domain, example: Records | None, n_samples: int | None, n_features: int | None
-) -> Universe:
+def universe_of(declared: Universe | Domain, example: Records | None) -> Universe:
     """The universe that the data belong to or that is declared. Raises DeclarationError."""
+    domain = declared.domain if isinstance(declared, Universe) else declared
     if example is not None:
-        size = (example.n_samples, example.covariates.shape[1])
-        for name, given, own in zip(("n_samples", "n_features"), (n_samples, n_features), size, strict=True):
-            if given is not None and given != own:
-                raise DeclarationError(f"{name} = {given!r}: the data have {own}")
-        return Universe(domain, *size)
-    if n_samples is None:
-        raise DeclarationError("n_samples: needed where no data are given")
-    declared = Universe(domain, n_samples, 2 if n_features is None else n_features)
+        own = Universe(domain, example.n_samples, example.covariates.shape[1])
+        if isinstance(declared, Universe) and declared != own:
+            size = f"{own.n_samples} records, {own.n_features} covariates"
+            raise DeclarationError(f"universe = {declared}: the data have {size}")
+        return own
+    if not isinstance(declared, Universe):
+        raise DeclarationError("n_samples: needed where no data are given: declare a Universe")
     if 2 * (domain.arm_floor or 0) > declared.n_samples:
         raise DeclarationError(
-            f"arm_floor = {domain.arm_floor:g}: {n_samples} records cannot hold two such arms"
+            f"arm_floor = {domain.arm_floor:g}: {declared.n_samples} records cannot hold two such arms"
         )
     return declared
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.audit.stability.groups import clipped, records_at
 from dp2erm_cvx.audit.stability.movement import movements
-from dp2erm_cvx.audit.stability.resolve import Pair, Resolved, Solved
+from dp2erm_cvx.audit.stability.resolve import NeighborPair, Resolved, Solved
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.program import ExponentialModel, FirstStage, LogisticModel, Moments
@@ -57,7 +57,7 @@ class Base:
         found.append(np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][0])
         return [u / np.linalg.norm(u) for u in found if len(u) == X.shape[1] and np.linalg.norm(u) > 1e-12]
 
-    def pair(self, change: Replacement) -> Pair | None:
+    def pair(self, change: Replacement) -> NeighborPair | None:
         """The two datasets, or None where the neighbor leaves the universe."""
         X, a = self.records.covariates.copy(), self.records.a.copy()
         if not self.universe.flips and change.arm != a[change.index]:
@@ -66,7 +66,7 @@ class Base:
         floor = self.universe.domain.arm_floor or 0
         if min(a.sum(), len(a) - a.sum()) < floor:
             return None
-        return Pair(self.records, records_at(self.universe, X, a), change.index, change.origin)
+        return NeighborPair(self.records, records_at(self.universe, X, a), change.index, change.origin)
 
     def resolved(self, changes: list[Replacement]) -> list[tuple[Replacement, Resolved]]:
         """Changes with their certified movements, solved side by side.

@@ -16,7 +16,7 @@ from dp2erm_cvx.solve import Solver, solve
 
 
 @dataclass(frozen=True)
-class Pair:
+class NeighborPair:
     """Two neighbors that differ in record ``changed``, and where they come from."""
 
     first: Records = field(repr=False)
@@ -37,7 +37,7 @@ class Solved:
 class Resolved:
     """A pair with its certified movements."""
 
-    pair: Pair
+    pair: NeighborPair
     movements: dict[Quantity, Interval]
     solved: tuple[Solved, Solved] = field(repr=False)
 
@@ -88,7 +88,9 @@ def _weights_of(
     return found
 
 
-def resolve(program: FirstStage, pairs: list[Pair], solver: str | Solver | None = None) -> list[Resolved]:
+def resolve(
+    program: FirstStage, pairs: list[NeighborPair], solver: str | Solver | None = None
+) -> list[Resolved]:
     """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
 
     ``solver`` is that of the program by default.

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dp2erm_cvx.audit.stability.claims import Claim
-from dp2erm_cvx.audit.stability.counterexample import save_pair
 from dp2erm_cvx.audit.stability.movement import Interval
+from dp2erm_cvx.audit.stability.replay import save_claim
 from dp2erm_cvx.audit.stability.resolve import Resolved, SolverCheck
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import FirstStage
@@ -18,14 +18,14 @@ from dp2erm_cvx.universe import Universe
 
 @dataclass(frozen=True)
 class Verdict:
-    """The largest movement found of what one claim bounds.
+    """The largest movement met of what one claim bounds.
 
-    ``movement`` holds the exact movement of the pair ``found``, whose weights are certified.
+    ``movement`` holds the exact movement of the ``worst`` pair, whose weights are certified.
     """
 
     claim: Claim
     movement: Interval
-    found: Resolved = field(repr=False)
+    worst: Resolved = field(repr=False)
     neighbors: int
 
     @property
@@ -41,13 +41,13 @@ class Verdict:
     @property
     def numerical_error(self) -> float:
         """Sum of the certified radii of both weights, in the 1-norm."""
-        return self.found.radius
+        return self.worst.radius
 
     def __str__(self) -> str:
         name = f"{self.claim.name}: {self.claim.quantity} <= {self.claim.bound:.6g}"
         if self.violated:
             return (
-                f"{name}: violated by this pair ({self.found.pair.origin}): movement in {self.movement} > "
+                f"{name}: violated by this pair ({self.worst.pair.origin}): movement in {self.movement} > "
                 f"{self.claim.bound:.6g}"
             )
         return (
@@ -63,7 +63,7 @@ class Verdict:
             "violated": self.violated,
             # a bound of 0 has no ratio, and JSON no infinity
             "ratio": self.ratio if math.isfinite(self.ratio) else None,
-            "origin": self.found.pair.origin,
+            "origin": self.worst.pair.origin,
             "numerical_error": self.numerical_error,
             "verdict": str(self),
         }
@@ -71,7 +71,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class StabilityAudit:
-    """What was searched and what was found. A search refutes a bound or says nothing: it never proves one.
+    """What was searched, and what it met. A search refutes a bound or says nothing: it never proves one.
 
     ``scouted`` neighbors were solved for on their distinct records, ``resolved`` ones in full and with a
     certificate; only the latter are reported. ``check`` compares with another solver. ``private`` is False
@@ -120,7 +120,7 @@ class StabilityAudit:
             if not self.violations:
                 raise DeclarationError("no bound was violated: name the verdict whose pair is to be saved")
             verdict = self.violations[0]
-        return save_pair(Path(path), self.program, verdict.claim, verdict.found, self.private)
+        return save_claim(path, self.program, verdict.claim, verdict.worst, self.private)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; no record."""

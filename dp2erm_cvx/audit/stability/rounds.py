@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,15 @@ import numpy as np
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity
 from dp2erm_cvx.audit.stability.climb import climb, most
 from dp2erm_cvx.audit.stability.fast import known_scout, scout_for
-from dp2erm_cvx.audit.stability.groups import joined
+from dp2erm_cvx.audit.stability.given import BASE, Source
+from dp2erm_cvx.audit.stability.groups import joined, structured_starts
 from dp2erm_cvx.audit.stability.neighbors import Base, ascend, propose
-from dp2erm_cvx.audit.stability.resolve import Pair, SolverCheck, check
+from dp2erm_cvx.audit.stability.resolve import NeighborPair, SolverCheck, check
 from dp2erm_cvx.audit.stability.scout import InFull, Scout
-from dp2erm_cvx.audit.stability.search import Candidate, State
-from dp2erm_cvx.audit.stability.starts import structured_starts
+from dp2erm_cvx.audit.stability.state import Gain, KeptPair, State
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.universe import Universe
-
-#: The name of the search over base datasets.
-BASE = "base"
 
 #: Rounds that start from the same state, whoever runs them: so no result depends on the number of workers.
 WAVE = 4
@@ -43,49 +41,47 @@ class Task:
 
     number: int
     room: int
-    elite: tuple[Candidate, ...]
-    deadline: float | None
+    elite: tuple[KeptPair, ...]
+    deadline: float
 
 
-@dataclass
-class Found:
-    """What a round adds to the state; ``whole`` is False if its room or the deadline cut it short."""
-
-    whole: bool
-    check: SolverCheck
-    kept: list[Candidate] = field(default_factory=list)
-    scouted: int = 0
-    resolved: int = 0
-
-
+@dataclass(eq=False)
 class Searcher:
     """Runs rounds. A round depends on the arguments and its task, and on nothing else.
 
-    ``compare`` says whether a fast scout has to agree with full solves on a sample before it is used.
+    Parameters
+    ----------
+    names
+        Strategies, taken in turns.
+    source
+        Draws the datasets whose neighbors are tried; None for the search over base datasets alone.
+    pool
+        Covariates of held-out records (m, d); None for those of the data.
+    solver
+        Solves one in so many neighbors again.
+    compare
+        Whether a fast scout has to agree with full solves on a sample before it is used.
     """
 
-    def __init__(
-        self,
-        program: FirstStage,
-        universe: Universe,
-        claims: Sequence[Claim],
-        names: Sequence[str],
-        source: Callable[[np.random.Generator], Records] | None,
-        pool: Array | None,
-        seed: int,
-        solver: str,
-        *,
-        compare: bool = True,
-    ) -> None:
-        self.program, self.universe, self.claims, self.names = program, universe, tuple(claims), names
-        self.source, self.pool, self.seed, self.solver = source, pool, seed, solver
+    program: FirstStage
+    universe: Universe
+    claims: Sequence[Claim]
+    names: Sequence[str]
+    source: Source | None = None
+    pool: Array | None = None
+    seed: int = 0
+    solver: str = ""
+    compare: bool = True
+
+    def __post_init__(self) -> None:
+        universe = self.universe
         # so many covariates as are given data, but a base dataset needs no more than three
         self.small = Universe(universe.domain, universe.n_samples, min(universe.n_features, 3))
-        self.scout = self._scout(compare) if BASE in names else None
+        self.scout = self._scout() if BASE in self.names else None
         self._base: tuple[int, Base] | None = None
 
-    def _scout(self, compare: bool) -> Scout:
-        if not compare:  # a scout that is off wastes a search, but what is reported is solved in full
+    def _scout(self) -> Scout:
+        if not self.compare:  # a scout that is off wastes a search, but what is reported is solved in full
             return known_scout(self.program, self.small) or InFull(self.program, self.small)
         sample = structured_starts(self.small, _SAMPLE, np.random.default_rng([self.seed, 1]))
         return scout_for(self.program, self.small, sample)
@@ -94,7 +90,7 @@ class Searcher:
         # a worker draws its own: the weights of a dataset are cheaper than sending them
         return {**self.__dict__, "_base": None}
 
-    def wave(self, state: State, left: int | None, deadline: float | None) -> Iterator[Task]:
+    def wave(self, state: State, left: int | None, deadline: float) -> Iterator[Task]:
         """The next rounds of the search, of at most ``left`` neighbors together."""
         for number in range(state.rounds, state.rounds + WAVE):
             room = self._most(number)
@@ -104,20 +100,20 @@ class Searcher:
                 known = state.kept.get(self._aim(number // len(self.names)), [])
                 elite = tuple(pair for pair in known if pair.groups is not None)
                 # the first round of all finds something however little time there is
-                yield Task(number, room, elite, deadline if number else None)
+                yield Task(number, room, elite, deadline if number else math.inf)
 
-    def run(self, task: Task) -> Found:
+    def run(self, task: Task) -> Gain:
         """One round."""
         number, turn = divmod(task.number, len(self.names))
-        if task.deadline is not None and time.time() >= task.deadline:
-            return Found(False, SolverCheck(self.solver))
+        if time.time() >= task.deadline:
+            return Gain(False, SolverCheck(self.solver))
         rng = np.random.default_rng([self.seed, 2, task.number])
         if self.names[turn] == BASE:
-            found = self._search_base(number, task, rng)
+            gain = self._search_base(number, task, rng)
         else:
-            found = self._search_data(self.names[turn], number, task.room, rng)
-        found.whole = task.room >= self._most(task.number)
-        return found
+            gain = self._search_data(self.names[turn], number, task.room, rng)
+        gain.whole = task.room >= self._most(task.number)
+        return gain
 
     def highest(self, state: State) -> float:
         """The largest movement over its bound so far."""
@@ -130,19 +126,19 @@ class Searcher:
             return most(self.scout)
         return max(CHUNK, ASCENTS * ASCENT_SOLVES)
 
-    def _search_base(self, number: int, task: Task, rng: np.random.Generator) -> Found:
+    def _search_base(self, number: int, task: Task, rng: np.random.Generator) -> Gain:
         assert self.scout is not None
         quantity = self._aim(number)
         elite = joined([known.as_groups() for known in task.elite]) if task.elite else None
         with np.errstate(all="ignore"):
             ends, spent = climb(self.scout, lambda moved: moved[quantity], elite, task.room, rng)
             moved = self.scout.movements(ends)
-        found = Found(True, SolverCheck(self.solver), scouted=spent)
+        gain = Gain(True, SolverCheck(self.solver), scouted=spent)
         for index in range(len(ends)):
             values = {name.value: float(moved[name][index]) for name in Quantity}
             if np.isfinite(list(values.values())).all():
-                found.kept.append(Candidate.of_groups(ends, index, values, "search over base datasets"))
-        return found
+                gain.kept.append(KeptPair.of_groups(ends, index, values, "search over base datasets"))
+        return gain
 
     def _aim(self, number: int) -> Quantity:
         """Mostly V, which every release consumes; the other quantities claimed in turn."""
@@ -151,7 +147,7 @@ class Searcher:
             return Quantity.V
         return claimed[(number // 4 if Quantity.V in claimed else number) % len(claimed)]
 
-    def _search_data(self, name: str, number: int, room: int, rng: np.random.Generator) -> Found:
+    def _search_data(self, name: str, number: int, room: int, rng: np.random.Generator) -> Gain:
         index = 0 if self._given else number // STAY
         base = self.base(index)
         size = ASCENTS if name == "ascent" else min(CHUNK, room)
@@ -168,11 +164,11 @@ class Searcher:
         solved = base.resolved(changes)
         items = [item for _, item in solved]
         again = check(self.program, items[: -(-tried // CHECKED)], self.solver, base=number == 0)
-        found = Found(True, again, resolved=tried)
+        gain = Gain(True, again, resolved=tried)
         for change, item in solved:
             values = {quantity.value: interval.low for quantity, interval in item.movements.items()}
-            found.kept.append(Candidate.of_replacement(change, index, values))
-        return found
+            gain.kept.append(KeptPair.of_replacement(change, index, values))
+        return gain
 
     @property
     def _given(self) -> bool:
@@ -192,11 +188,11 @@ class Searcher:
             self._base = (index, Base(self.program, self.universe, records, pool))
         return self._base[1]
 
-    def pair(self, candidate: Candidate) -> Pair | None:
+    def pair(self, kept: KeptPair) -> NeighborPair | None:
         """The two datasets of a kept pair in full, or None outside of the universe."""
-        if candidate.replacement is not None:
-            return self.base(candidate.base).pair(candidate.as_replacement())
-        first, second = candidate.as_groups().expand(0, self.small)
+        if kept.replacement is not None:
+            return self.base(kept.base).pair(kept.as_replacement())
+        first, second = kept.as_groups().expand(0, self.small)
         floor = self.universe.domain.arm_floor or 0
         inside = all(min(r.a.sum(), r.n_samples - r.a.sum()) >= floor for r in (first, second))
-        return Pair(first, second, first.n_samples - 1, candidate.origin) if inside else None
+        return NeighborPair(first, second, first.n_samples - 1, kept.origin) if inside else None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.audit.stability.claims import Quantity
 from dp2erm_cvx.audit.stability.groups import Groups
 from dp2erm_cvx.audit.stability.movement import movements, of_groups
-from dp2erm_cvx.audit.stability.resolve import Pair, resolve
+from dp2erm_cvx.audit.stability.resolve import NeighborPair, resolve
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.universe import Universe
@@ -65,7 +65,7 @@ class InFull(Scout):
         changed = self.universe.n_samples - 1
         found = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
         for index in range(len(pairs)):
-            pair = Pair(*pairs.expand(index, self.universe), changed, "")
+            pair = NeighborPair(*pairs.expand(index, self.universe), changed, "")
             for item in resolve(self.program, [pair]):
                 w, v = (end.weights for end in item.solved)
                 for quantity, interval in movements(w, v, changed, 0.0, 0.0).items():

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dp2erm_cvx.audit.search import Progress, Search
+from dp2erm_cvx.audit.stability.audit import explore
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity, claims_of
-from dp2erm_cvx.audit.stability.explore import explore
+from dp2erm_cvx.audit.stability.given import BASE
 from dp2erm_cvx.audit.stability.movement import Interval
 from dp2erm_cvx.audit.stability.resolve import SolverCheck, resolve
-from dp2erm_cvx.audit.stability.rounds import BASE, Searcher
-from dp2erm_cvx.audit.stability.search import ResolveBudget, State
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.audit.stability.rounds import Searcher
+from dp2erm_cvx.audit.stability.state import State
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.program import FirstStage
@@ -26,7 +27,7 @@ SIZES, RIDGES = (0.25, 0.5, 1.0, 2.0, 4.0), (0.01, 0.1, 1.0, 10.0)
 
 
 @dataclass(frozen=True)
-class Cell:
+class TightnessCell:
     """The largest V that a short search met with ``n_samples`` records and a ``ridge``.
 
     ``bounds`` are the finite bounds on V by name, those on W1 >= V among them. ``ridge`` is None where the
@@ -54,17 +55,12 @@ class Cell:
 
 def tightness(
     program: FirstStage,
-    domain: Domain,
-    n_samples: int,
+    universe: Universe,
     *,
-    n_features: int = 2,
     sizes: Iterable[float] | None = None,
     ridges: Iterable[float] | None = None,
-    budget: ResolveBudget | None = None,
-    seed: int = 0,
-    workers: int = 1,
-    progress: Callable[[float], None] | None = None,
-) -> tuple[Cell, ...]:
+    search: Search | None = None,
+) -> tuple[TightnessCell, ...]:
     """Search at several n with the declared ridge, and at several ridges with the declared n.
 
     No data are read. A public arm floor grows and shrinks with n, so that cells are comparable.
@@ -72,19 +68,16 @@ def tightness(
     Parameters
     ----------
     sizes, ridges
-        Default: the multiples ``SIZES`` of ``n_samples`` and ``RIDGES`` of the ridge; a program
-        without a positive setting ``ridge`` is searched over n alone.
-    budget
-        For every cell; default 4,000 neighbors.
-    progress
-        Called with the share that is done.
+        Default: the multiples ``SIZES`` of n and ``RIDGES`` of the ridge; a program without a positive
+        setting ``ridge`` is searched over n alone.
+    search
+        Limits for every cell; default: 4,000 neighbors.
 
     A cell that cannot be searched, such as a Gram matrix beyond the memory, says so in its ``refusal``.
     Raises DeclarationError for an invalid argument.
     """
-    n_samples = whole_number("n_samples", n_samples, at_least=2)
-    n_features = whole_number("n_features", n_features, at_least=1)
-    program = program.resolve(domain)
+    search = Search(evaluations=4000) if search is None else search
+    program, n_samples = program.resolve(universe.domain), universe.n_samples
     declared = getattr(program, "ridge", None) or None
     if sizes is None:
         sizes = sorted({max(2, round(n_samples * share)) for share in SIZES})
@@ -94,39 +87,31 @@ def tightness(
         raise DeclarationError(f"ridges: {program.name} has no ridge to vary")
     places = [(whole_number("sizes", n, at_least=2), declared) for n in sizes]
     places += [(n_samples, public_number("ridges", ridge, above=0.0)) for ridge in ridges]
-    chosen = list(dict.fromkeys(places))
-    budget = ResolveBudget(solves=4000) if budget is None else budget
-    tasks = [(program, domain, n_samples, place, n_features, budget, seed) for place in chosen]
-    cells = []
-    for cell in run_tasks(_cell, tasks, workers=workers):
+    tasks = [(program, universe, *place, search.alone()) for place in dict.fromkeys(places)]
+    cells: list[TightnessCell] = []
+    for cell in run_tasks(_cell, tasks, workers=search.workers):
         cells.append(cell)
-        if progress is not None:
-            progress(len(cells) / len(tasks))
+        if search.progress is not None:
+            search.progress(Progress(len(cells) / len(tasks), len(cells), 0.0))
     return tuple(cells)
 
 
 def _cell(
-    program: FirstStage,
-    domain: Domain,
-    declared_n: int,
-    place: tuple[int, float | None],
-    n_features: int,
-    budget: ResolveBudget,
-    seed: int,
-) -> Cell:
-    n, ridge = place
+    program: FirstStage, universe: Universe, n: int, ridge: float | None, search: Search
+) -> TightnessCell:
+    domain = universe.domain
     if domain.arm_floor:
         # rounded down, so that two such arms fit into n records
-        floor = max(1, math.floor(domain.arm_floor * n / declared_n))
+        floor = max(1, math.floor(domain.arm_floor * n / universe.n_samples))
         domain = dataclasses.replace(domain, arm_floor=floor)
     if ridge is not None:
         changed: Any = program
         program = dataclasses.replace(changed, ridge=ridge)
-    universe = Universe(domain, n, n_features)
+    universe = Universe(domain, n, universe.n_features)
     try:
         claims, refused = claims_of(program, universe)
     except Dp2ermError as error:
-        return Cell(n, ridge, {}, None, str(error))
+        return TightnessCell(n, ridge, {}, None, str(error))
     # V <= W1, and a bound on V itself replaces the one on W1
     bounds = {
         claim.name: claim.bound
@@ -135,24 +120,24 @@ def _cell(
         if claim.quantity is kind
     }
     if not bounds:
-        return Cell(n, ridge, {}, None, "; ".join(refused.values()))
+        return TightnessCell(n, ridge, {}, None, "; ".join(refused.values()))
     try:
-        moved = _largest(program, universe, claims, budget, seed)
+        moved = _largest(program, universe, claims, search)
     except Dp2ermError as error:
-        return Cell(n, ridge, bounds, None, f"not searched: {error}")
-    return Cell(n, ridge, bounds, moved)
+        return TightnessCell(n, ridge, bounds, None, f"not searched: {error}")
+    return TightnessCell(n, ridge, bounds, moved)
 
 
 def _largest(
-    program: FirstStage, universe: Universe, claims: Sequence[Claim], budget: ResolveBudget, seed: int
+    program: FirstStage, universe: Universe, claims: Sequence[Claim], search: Search
 ) -> Interval | None:
     # every cell is small: comparing its scout with full solves would cost more than the search
-    searcher = Searcher(program, universe, claims, (BASE,), None, None, seed, "", compare=False)
+    searcher = Searcher(program, universe, claims, (BASE,), seed=search.seed, compare=False)
     state = State(SolverCheck(""))
-    explore(searcher, state, budget)
-    for candidate in state.kept.get(Quantity.V, []):
-        pair = searcher.pair(candidate)
+    explore(searcher, state, search)
+    for kept in state.kept.get(Quantity.V, []):
+        pair = searcher.pair(kept)
         if pair is not None:
-            (found,) = resolve(program, [pair])
-            return found.movements[Quantity.V]
+            (resolved,) = resolve(program, [pair])
+            return resolved.movements[Quantity.V]
     return None

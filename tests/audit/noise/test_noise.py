@@ -11,7 +11,7 @@ from dp2erm_cvx.audit import audit_noise, audit_repeats
 from dp2erm_cvx.audit.noise.closeness import chance_of_pair, closest, log_peak_density
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import draw, draw_within, simulate
+from dp2erm_cvx.mechanism import draw, draw_within, simulate_noise
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import ElasticNet, L2Ball, UserRegularizer, WholeSpace
@@ -45,7 +45,7 @@ def test_true_noise_raises_an_alarm_as_often_as_stated(noise, p):
     level, trials = 0.2, 50
     alarms = 0
     for _ in range(trials):
-        rows = iter(simulate(law(noise, p), 40, rng))
+        rows = iter(simulate_noise(law(noise, p), 40, rng))
         alarms += audit_noise(lambda rows=rows: next(rows), law(noise, p), size=40, level=level).alarm
     assert alarms <= stats.binom.ppf(1 - 1e-6, trials, level)
     assert alarms > 0  # it can raise one
@@ -75,7 +75,7 @@ def test_the_peak_density_is_that_of_the_law(noise, p):
 
 def test_the_chance_of_a_close_pair_is_an_upper_bound():
     rng = np.random.default_rng(4)
-    near = [closest(simulate(law(p=2), 30, rng), mirrored=True) for _ in range(300)]
+    near = [closest(simulate_noise(law(p=2), 30, rng), mirrored=True) for _ in range(300)]
     chances = [chance_of_pair(r, log_peak_density(law(p=2)), 30, 2, ways=2) for r in near]
     for level in (0.05, 0.2):
         assert np.mean(np.array(chances) < level) <= level + 0.03

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
+from dp2erm_cvx.audit import Search
 from dp2erm_cvx.audit.stability import (
     Claim,
     Quantity,
-    ResolveBudget,
+    Strategies,
     audit_stability,
     claims_of,
     climb,
@@ -30,21 +31,12 @@ IPW = first_stage("ipw_logistic", ridge=0.1, radius=1.0)
 UNIT = Domain(1.0, 1.0)
 
 
-def audited(case, solves, bounds=None, **more):
-    return audit_stability(
-        case.program,
-        None,
-        case.domain,
-        bounds=bounds,
-        n_samples=case.n_samples,
-        n_features=case.n_features,
-        budget=ResolveBudget(solves=solves),
-        **more,
-    )
+def audited(case, solves, bounds=None):
+    return audit_stability(case.program, None, case.universe, bounds=bounds, search=Search(solves))
 
 
 def sharp(case):
-    return case.program.stability(Universe(case.domain, case.n_samples, 2)).V
+    return case.program.stability(case.universe).V
 
 
 def test_nothing_is_violated_where_the_bounds_are_right():
@@ -88,11 +80,11 @@ def test_planted_wrong_bounds_are_reported(case):
 def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_replayed(tmp_path):
     program = first_stage("mmd", ridge=100.0, cap=4.0)
     domain = Domain(1.0, 1.0, arm_floor=25)
-    result = audit_stability(program, None, domain, n_samples=100, budget=ResolveBudget(solves=2000))
+    result = audit_stability(program, None, Universe(domain, 100, 2), search=Search(2000))
     printed = result.verdict("paper, printed", Quantity.L2)
     assert printed.violated
     assert printed.claim.bound == pytest.approx(2 * math.sqrt(2) * 5 * 100 / 1e4, rel=1e-6)
-    pair = printed.found.pair
+    pair = printed.worst.pair
     assert pair.first.a[pair.changed] != pair.second.a[pair.changed]
     assert not result.verdict("sharp").violated
     assert "false under replace-one" in result.refused["paper, usable"]
@@ -102,7 +94,7 @@ def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_repl
         assert again.violated
         assert again.agrees
     keep = dataclasses.replace(domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    kept = audit_stability(program, None, keep, n_samples=100, budget=ResolveBudget(solves=2000))
+    kept = audit_stability(program, None, Universe(keep, 100, 2), search=Search(2000))
     assert not kept.violations
 
 
@@ -114,9 +106,9 @@ def test_files_that_hold_no_pair_of_neighbors_are_refused(tmp_path):
     with np.load(arrays) as held:
         content = dict(held)
     for name, value in (
-        ("X", content["X"] * 3),
-        ("a_after", 1 - content["a_after"]),
-        ("X", content["X"][1:]),
+        ("X_first", content["X_first"] * 3),
+        ("a_second", 1 - content["a_second"]),
+        ("X_first", content["X_first"][1:]),
     ):
         np.savez(arrays, **{**content, name: value})
         with pytest.raises(DataError):
@@ -137,7 +129,7 @@ def some_data(n=60, d=4, seed=0):
 
 
 def test_data_are_read_and_it_says_so():
-    result = audit_stability(IPW, some_data(), Domain(2.0, 1.0), budget=ResolveBudget(solves=700))
+    result = audit_stability(IPW, some_data(), Domain(2.0, 1.0), search=Search(700))
     assert not result.private
     assert "not private" in str(result)
     assert not result.violations
@@ -147,10 +139,15 @@ def test_data_are_read_and_it_says_so():
     wrong = [Claim("too small", Quantity.V, 2.5)]
     for name in ("extreme", "flips", "each", "ascent", "held-out"):
         found = audit_stability(
-            IPW, some_data(), Domain(2.0, 1.0), bounds=wrong, search=[name], budget=ResolveBudget(solves=60)
+            IPW,
+            some_data(),
+            Domain(2.0, 1.0),
+            bounds=wrong,
+            strategies=Strategies([name]),
+            search=Search(60),
         )
         assert found.violations, name
-        assert found.verdicts[0].found.pair.origin == name
+        assert found.verdicts[0].worst.pair.origin == name
 
 
 def test_a_generator_reads_no_data():
@@ -158,8 +155,8 @@ def test_a_generator_reads_no_data():
         IPW,
         lambda rng: some_data(seed=int(rng.integers(10**6))),
         Domain(2.0, 1.0),
-        search=["extreme", "flips"],
-        budget=ResolveBudget(solves=300),
+        strategies=Strategies(["extreme", "flips"]),
+        search=Search(300),
     )
     assert result.private
     assert not result.violations
@@ -172,11 +169,15 @@ def facts(result):
 @pytest.mark.parametrize("source", [None, some_data(30, 2)])
 def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
     monkeypatch.setattr(climb, "CHEAP", climb.Effort(30, 1, 60))
-    call = {"domain": Domain(2.0, 1.0), "seed": 5, "n_samples": 30, "budget": ResolveBudget(solves=700)}
+    call = {"universe": Universe(Domain(2.0, 1.0), 30, 2)}
     if source is not None:
-        call["search"] = ("flips", "ascent", "base")
-    whole = audit_stability(IPW, source, **call)
-    assert facts(whole) == facts(audit_stability(IPW, source, **call))
+        call["strategies"] = Strategies(("flips", "ascent", "base"))
+
+    def audited_with(**how):
+        return audit_stability(IPW, source, **call, search=Search(**{"evaluations": 700, "seed": 5, **how}))
+
+    whole = audited_with()
+    assert facts(whole) == facts(audited_with())
     path = tmp_path / "state.json"
 
     def stop_after(share):
@@ -188,19 +189,19 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
 
     for share in (0.2, 0.55):
         with pytest.raises(KeyboardInterrupt):
-            audit_stability(IPW, source, **call, checkpoint=path, progress=stop_after(share))
-    assert facts(audit_stability(IPW, source, **call, checkpoint=path)) == facts(whole)
+            audited_with(checkpoint=path, progress=stop_after(share))
+    assert facts(audited_with(checkpoint=path)) == facts(whole)
     with pytest.raises(DataError, match="another audit"):
-        audit_stability(IPW, source, **{**call, "seed": 6}, checkpoint=path)
+        audited_with(checkpoint=path, seed=6)
     path.write_text("no state")
     with pytest.raises(DataError, match="not the state"):
-        audit_stability(IPW, source, **call, checkpoint=path)
+        audited_with(checkpoint=path)
 
 
 def test_a_budget_in_seconds_is_kept():
     shares = []
     result = audit_stability(
-        IPW, None, UNIT, n_samples=50, budget=ResolveBudget(seconds=0.5), progress=shares.append
+        IPW, None, Universe(UNIT, 50, 2), search=Search(seconds=0.5, progress=shares.append)
     )
     assert 0.5 <= result.seconds < 5
     assert shares[-1].share == 1.0
@@ -219,28 +220,46 @@ def test_claims_are_public_quantities_of_every_family():
 @pytest.mark.parametrize(
     ("change", "error", "names"),
     [
-        ({"n_samples": None}, DeclarationError, "n_samples"),
-        ({"n_samples": 1}, DeclarationError, "n_samples"),
-        ({"search": ["flips"]}, DeclarationError, "search"),
-        ({"search": []}, DeclarationError, "search"),
+        ({"universe": UNIT}, DeclarationError, "n_samples"),
+        (
+            {"universe": Universe(dataclasses.replace(UNIT, arm_floor=11), 20, 2)},
+            DeclarationError,
+            "arm_floor",
+        ),
+        ({"data": some_data(20, 3)}, DeclarationError, "3 covariates"),
+        ({"strategies": Strategies(["flips"])}, DeclarationError, "search"),
+        ({"strategies": Strategies([])}, DeclarationError, "search"),
         ({"bounds": []}, DeclarationError, "bounds"),
         ({"bounds": [3.0]}, DeclarationError, "bounds"),
-        ({"seed": -1}, DeclarationError, "seed"),
-        ({"solver": "newton"}, DeclarationError, "solver"),
         ({"program": first_stage("ipw_private")}, DeclarationError, "noise"),
     ],
 )
 def test_refusals(change, error, names):
-    call = {"program": IPW, "data_or_generator": None, "domain": UNIT, "n_samples": 20}
+    call = {"program": IPW, "data": None, "universe": Universe(UNIT, 20, 2)}
     with pytest.raises(error, match=names) as caught:
-        audit_stability(**{**call, **change}, budget=ResolveBudget(solves=5))
+        audit_stability(**{**call, **change}, search=Search(5))
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("given", [{}, {"solves": 0}, {"solves": 1.5}, {"seconds": 0}, {"seconds": INF}])
-def test_budgets_that_are_none(given):
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"evaluations": 0},
+        {"evaluations": 1.5},
+        {"seconds": 0},
+        {"seconds": INF},
+        {"evaluations": 5, "seed": -1},
+    ],
+)
+def test_limits_that_are_none(given):
     with pytest.raises(DeclarationError):
-        ResolveBudget(**given)
+        Search(**given)
+
+
+def test_the_checking_solver_must_reach_the_declared_problem():
+    with pytest.raises(DeclarationError, match="solver"):
+        Strategies(solver="newton")
 
 
 def test_a_first_stage_without_a_ridge_is_solved_in_full():
@@ -248,7 +267,9 @@ def test_a_first_stage_without_a_ridge_is_solved_in_full():
     result = audited(case, 30)
     assert "ridge = 0" in result.refused["sharp"]
     hard = first_stage("entropy_balancing_hard")
-    result = audit_stability(hard, some_data(40, 1), UNIT, budget=ResolveBudget(solves=120), search=["each"])
+    result = audit_stability(
+        hard, some_data(40, 1), UNIT, strategies=Strategies(["each"]), search=Search(120)
+    )
     assert not result.violations
     assert 50 < result.verdicts[0].neighbors <= 120
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.stability import Quantity
 from dp2erm_cvx.audit.stability.climb import evolve
-from dp2erm_cvx.audit.stability.groups import admitted, clipped, records_at
+from dp2erm_cvx.audit.stability.groups import FAMILIES, admitted, clipped, records_at, structured_starts
 from dp2erm_cvx.audit.stability.movement import movements
 from dp2erm_cvx.audit.stability.neighbors import (
     STRATEGIES,
@@ -24,7 +24,6 @@ from dp2erm_cvx.audit.stability.neighbors import (
     variation_gradient,
 )
 from dp2erm_cvx.audit.stability.resolve import resolve
-from dp2erm_cvx.audit.stability.starts import FAMILIES, structured_starts
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.universe import Universe
