@@ -18,11 +18,11 @@ from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.tables import (
     Table,
     as_array,
+    quoted,
     read_csv,
     read_frame,
     read_parquet,
     repeated,
-    shown,
     to_numbers,
 )
 
@@ -76,7 +76,7 @@ class Dataset:
         if width == 0:
             raise DataError("X has no columns: at least one covariate is needed")
         if (twice := repeated(names)) is not None:
-            raise DataError(f"column name {shown(twice)} is used twice: names must differ")
+            raise DataError(f"column name {quoted(twice)} is used twice: names must differ")
         if n_samples < 2:
             raise DataError(f"{n_samples} record(s): at least 2 are needed")
 
@@ -154,5 +154,5 @@ def _treatments(values: NDArray[np.float64], name: str) -> NDArray[np.int64]:
     wrong = np.flatnonzero((values != 0) & (values != 1))
     if wrong.size:
         row, value = wrong[0] + 1, values[wrong[0]]
-        raise DataError(f"row {row}, column {shown(name)}: {value:g} is not a treatment: must be 0 or 1")
+        raise DataError(f"row {row}, column {quoted(name)}: {value:g} is not a treatment: must be 0 or 1")
     return values.astype(np.int64)

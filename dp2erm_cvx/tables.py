@@ -36,13 +36,13 @@ class Table:
 
     def __post_init__(self) -> None:
         if (name := repeated(self.names)) is not None:
-            raise DataError(f"{self.source} has two columns named {shown(name)}: rename one")
+            raise DataError(f"{self.source} has two columns named {quoted(name)}: rename one")
         object.__setattr__(self, "_known", frozenset(self.names))
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """One column as finite float64; raises DataError naming the row and the column otherwise."""
         if name not in self._known:
-            raise DataError(f"{self.source} has no column {shown(name)}; it has: {listed(self.names)}")
+            raise DataError(f"{self.source} has no column {quoted(name)}; it has: {listed(self.names)}")
         return to_numbers(self.column(name), name, self.place)
 
 
@@ -50,17 +50,17 @@ def to_numbers(
     values: Any, name: str, place: Callable[[int], str] = lambda row: f"row {row + 1}"
 ) -> NDArray[np.float64]:
     """A new (n,) float64 array of finite numbers; raises DataError at the first value that is not one."""
-    array = as_array(values, f"column {shown(name)}")
+    array = as_array(values, f"column {quoted(name)}")
     if array.dtype.kind in "buif":
         with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
             numbers = array.astype(np.float64)
         wrong = np.flatnonzero(~np.isfinite(numbers))
         if wrong.size:
             row = int(wrong[0])
-            raise DataError(f"{place(row)}, column {shown(name)}: {_complaint(float(numbers[row]))}")
+            raise DataError(f"{place(row)}, column {quoted(name)}: {_complaint(float(numbers[row]))}")
         return numbers
     if array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
-        raise DataError(f"column {shown(name)}: holds dates or durations, not numbers")
+        raise DataError(f"column {quoted(name)}: holds dates or durations, not numbers")
     if array.dtype.kind != "O":
         array = array.astype(object)
     return np.array([_number(value, name, row, place) for row, value in enumerate(array)], dtype=np.float64)
@@ -84,7 +84,7 @@ def repeated(names: Sequence[str]) -> str | None:
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
-def shown(text: object) -> str:
+def quoted(text: object) -> str:
     """A text from a file in one line of a message."""
     told = repr(text)
     return told if len(told) <= 40 else told[:37] + "..."
@@ -92,7 +92,7 @@ def shown(text: object) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """The first names in one line of a message."""
-    told = ", ".join(name if name.isprintable() and len(name) <= 40 else shown(name) for name in names[:20])
+    told = ", ".join(name if name.isprintable() and len(name) <= 40 else quoted(name) for name in names[:20])
     return told + (", ..." if len(names) > 20 else "")
 
 
@@ -185,7 +185,7 @@ def _number(value: Any, name: str, row: int, place: Callable[[int], str]) -> flo
         except (TypeError, ValueError, OverflowError):
             number = math.nan
     if not math.isfinite(number):
-        raise DataError(f"{place(row)}, column {shown(name)}: {_complaint(value)}")
+        raise DataError(f"{place(row)}, column {quoted(name)}: {_complaint(value)}")
     return number
 
 
@@ -193,7 +193,7 @@ def _complaint(value: Any) -> str:
     if isinstance(value, str | bytes):
         if not value.strip():
             return "the cell is empty; nothing is imputed"
-        return f"{shown(value)} is text, not a number"
+        return f"{quoted(value)} is text, not a number"
     nan = isinstance(value, float | np.floating) and math.isnan(value)
     if value is None or nan or type(value).__name__ in _MISSING:
         return "the value is missing (NaN); nothing is imputed"

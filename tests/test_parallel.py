@@ -9,7 +9,7 @@ import pytest
 from joblib import parallel_config
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Attack, Search, audit_blackbox, audit_stability
+from dp2erm_cvx.audit import Attack, SearchPlan, audit_blackbox, audit_stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.registry import build, first_stages
@@ -49,7 +49,9 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def facts(workers: int) -> dict:
     program = build(first_stages(), "ipw_logistic", ridge=0.1, radius=1.0)
-    result = audit_stability(program, data(), Domain(2.0, 1.0), search=Search(900, seed=4, workers=workers))
+    result = audit_stability(
+        program, data(), Domain(2.0, 1.0), search=SearchPlan(900, seed=4, workers=workers)
+    )
     return {name: value for name, value in result.to_dict().items() if name != "seconds"}
 
 

@@ -15,7 +15,7 @@ from dp2erm_cvx.audit.density import (
     search_pairs,
 )
 from dp2erm_cvx.audit.noise import NoiseAudit, RepeatAudit, audit_noise, audit_repeats
-from dp2erm_cvx.audit.search import Progress, Search
+from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.audit.stability import StabilityAudit, Strategies, audit_stability, replay
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "PairSearch",
     "Progress",
     "RepeatAudit",
-    "Search",
+    "SearchPlan",
     "StabilityAudit",
     "Strategies",
     "audit_blackbox",

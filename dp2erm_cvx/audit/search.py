@@ -24,7 +24,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchPlan:
     """Limits of a search, and how it runs; at least one limit is needed.
 
     Parameters
@@ -66,13 +66,13 @@ class Search:
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", Path(self.checkpoint))
 
-    def share(self, part: float) -> Search:
+    def share(self, part: float) -> SearchPlan:
         """The same search with a part of the limits."""
         evaluations = None if self.evaluations is None else max(1, round(part * self.evaluations))
         seconds = None if self.seconds is None else part * self.seconds
         return dataclasses.replace(self, evaluations=evaluations, seconds=seconds)
 
-    def alone(self) -> Search:
+    def alone(self) -> SearchPlan:
         """The same search as one task of many: in one process, without a checkpoint and silent."""
         return dataclasses.replace(self, workers=1, checkpoint=None, progress=None)
 
@@ -85,7 +85,7 @@ class Search:
 class Clock:
     """A search that began at ``began``, in seconds since the epoch, on any machine."""
 
-    search: Search
+    search: SearchPlan
     began: float
 
     @property

@@ -12,19 +12,19 @@ from typing import Any
 import click
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.cli.audit import audit
-from dp2erm_cvx.cli.bounds import bounds
-from dp2erm_cvx.cli.certify import certify
-from dp2erm_cvx.cli.check_program import check_program
-from dp2erm_cvx.cli.demo import demo
-from dp2erm_cvx.cli.experiment import experiment
-from dp2erm_cvx.cli.fit import fit
-from dp2erm_cvx.cli.ledger import ledger
-from dp2erm_cvx.cli.new_program import new_program
+from dp2erm_cvx.cli.audit import audit_command
+from dp2erm_cvx.cli.bounds import bounds_command
+from dp2erm_cvx.cli.certify import certify_command
+from dp2erm_cvx.cli.check_program import check_program_command
+from dp2erm_cvx.cli.demo import demo_command
+from dp2erm_cvx.cli.experiment import experiment_command
+from dp2erm_cvx.cli.fit import fit_command
+from dp2erm_cvx.cli.ledger import ledger_command
+from dp2erm_cvx.cli.new_program import new_program_command
 from dp2erm_cvx.cli.options import WORDS
-from dp2erm_cvx.cli.plan import plan
-from dp2erm_cvx.cli.predict import predict
-from dp2erm_cvx.cli.programs import programs
+from dp2erm_cvx.cli.plan import plan_command
+from dp2erm_cvx.cli.predict import predict_command
+from dp2erm_cvx.cli.programs import programs_command
 from dp2erm_cvx.errors import Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
@@ -105,17 +105,17 @@ def main(context: click.Context) -> None:
 
 
 for command in (
-    fit,
-    predict,
-    bounds,
-    plan,
-    programs,
-    new_program,
-    check_program,
-    certify,
-    audit,
-    ledger,
-    experiment,
-    demo,
+    fit_command,
+    predict_command,
+    bounds_command,
+    plan_command,
+    programs_command,
+    new_program_command,
+    check_program_command,
+    certify_command,
+    audit_command,
+    ledger_command,
+    experiment_command,
+    demo_command,
 ):
     main.add_command(command)

@@ -29,7 +29,7 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 """
 
 
-@click.command(short_help="Search for neighbors that violate a stability bound.", epilog=_EXAMPLE)
+@click.command("audit", short_help="Search for neighbors that violate a stability bound.", epilog=_EXAMPLE)
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @click.option("--program", help="First stage: a name of dp2erm programs, or FILE.py.")
 @setting_options
@@ -58,7 +58,7 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 @click.option("--no-tightness", is_flag=True, help="Leave out the short searches over n and the ridge.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def audit(context: click.Context, /, data: str | None, program: str | None, **options: Any) -> int:
+def audit_command(context: click.Context, /, data: str | None, program: str | None, **options: Any) -> int:
     """Compare how far weights move between neighbors with every bound that is stated for them.
 
     Without DATA the search is over datasets of the domain as well; with DATA over neighbors of those records

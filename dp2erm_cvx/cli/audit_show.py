@@ -13,7 +13,7 @@ from dp2erm_cvx.cli.screen import writable, write_text
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit.search import Search
+    from dp2erm_cvx.audit.search import SearchPlan
     from dp2erm_cvx.audit.stability import Replay
     from dp2erm_cvx.report import AuditSection
 
@@ -56,9 +56,9 @@ class Output:
         return "Report: " + ", ".join(map(str, self.paths))
 
 
-def search_of(options: dict[str, Any], **default: float) -> Search:
+def search_of(options: dict[str, Any], **default: float) -> SearchPlan:
     """The search that the options ask for; ``default`` is its limit where they name none."""
-    from dp2erm_cvx.audit.search import Search
+    from dp2erm_cvx.audit.search import SearchPlan
     from dp2erm_cvx.public import whole_number
 
     limits: dict[str, Any] = default
@@ -66,7 +66,7 @@ def search_of(options: dict[str, Any], **default: float) -> Search:
         solves = options["solves"]
         limits = {"seconds": options["seconds"]}
         limits["evaluations"] = None if solves is None else whole_number("--solves", solves, at_least=1)
-    return Search(**limits, seed=options["seed"], workers=options["workers"])
+    return SearchPlan(**limits, seed=options["seed"], workers=options["workers"])
 
 
 def show(section: AuditSection) -> None:

@@ -25,7 +25,7 @@ dp2erm bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-
 """
 
 
-@click.command(short_help="Every stability bound of a first stage, side by side.", epilog=_EXAMPLE)
+@click.command("bounds", short_help="Every stability bound of a first stage, side by side.", epilog=_EXAMPLE)
 @click.option(
     "--program", help="First stage, or FILE.py; without one --plot compares IPW, entropy balancing and MMD."
 )
@@ -38,7 +38,7 @@ dp2erm bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-
 @click.option("--delta", type=Number(), default=0.0, help="Above 0: Gaussian noise, else gamma noise [0].")
 @click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def bounds(program: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
+def bounds_command(program: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
     """Print what each family of bounds says about one first stage. No data are read.
 
     W1 and W2 are the movements that the paper bounds, V is the coupled variation; scale and gamma are the
@@ -120,13 +120,13 @@ def _growth(plot: str | None, as_json: bool) -> None:
     from dp2erm_cvx.cli.screen import console, grid, progress
 
     with progress("bounding"):
-        from dp2erm_cvx.compare.bound_curves import SIZES, growth, table
+        from dp2erm_cvx.compare.bound_curves import SIZES, curve_table, growth
         from dp2erm_cvx.plotting import Panel, bound_plot
 
         curves = growth()
         title = "How far one record moves the weights, at a fixed ridge per record"
         bound_plot([Panel(title, "number of records n", curves)], plot)
-        rows = list(table(curves))
+        rows = list(curve_table(curves))
     if as_json:
         click.echo(
             json.dumps([dict(zip(("curve", "first", "last", "slope"), row, strict=True)) for row in rows])

@@ -16,10 +16,10 @@ from dp2erm_cvx.errors import DeclarationError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dp2erm_cvx.compare.certify import Row
+    from dp2erm_cvx.compare.certify import CertificateRow
 
 
-@click.command(short_help="Solvers against programs: what is proved about each solution.")
+@click.command("certify", short_help="Solvers against programs: what is proved about each solution.")
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @data_options
 @click.option("--n", "n_samples", type=Number(), default=400, show_default=True, help="Simulated records.")
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @setting_options
 @click.option("--solver", "solvers", multiple=True, help="Only this solver; repeatable [all].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def certify(
+def certify_command(
     data: str | None, programs: Sequence[str], solvers: Sequence[str], as_json: bool, **options: Any
 ) -> None:
     """Solve every program with every solver and print what is proved about each solution.
@@ -48,7 +48,7 @@ def certify(
         dataset, domain, built = _prepare(data, programs, options)
         (task,) = bar.task_ids
         bar.update(task, total=len(built))
-        rows: list[Row] = []
+        rows: list[CertificateRow] = []
         for name, instance in instances(built, dataset, domain):
             bar.update(task, description=name)
             rows += certificates(name, instance, names)
@@ -74,7 +74,7 @@ def certify(
     )
 
 
-def certificate_table(rows: Sequence[Row]) -> Table:
+def certificate_table(rows: Sequence[CertificateRow]) -> Table:
     """One line per solver under the name of its program; fits 80 columns."""
     from dp2erm_cvx.cli.screen import grid
 
@@ -97,7 +97,7 @@ def certificate_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def certificate_notes(rows: Sequence[Row]) -> list[str]:
+def certificate_notes(rows: Sequence[CertificateRow]) -> list[str]:
     """One line for every reason why a program was not solved; solvers mostly share it."""
     lines = [f"{row.program}: {row.note}" for row in rows if row.note and row.status != "does not apply"]
     return list(dict.fromkeys(lines))
@@ -153,7 +153,7 @@ def _number(value: float, form: str) -> str:
     return "-" if math.isnan(value) else format(value, form)
 
 
-def _finite(row: Row) -> dict[str, Any]:
+def _finite(row: CertificateRow) -> dict[str, Any]:
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in dataclasses.asdict(row).items()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,14 +12,16 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit.stability import StabilityAudit
+    from pathlib import Path
+
     from dp2erm_cvx.cli.audit_show import Output
     from dp2erm_cvx.data import Dataset
-    from dp2erm_cvx.demo.comparison import Comparison
-    from dp2erm_cvx.demo.settings import Scheme
+    from dp2erm_cvx.demo.comparison import DemoComparison
+
+Item = TypeVar("Item")
 
 
-@click.command(short_help="Private effects and rules from real data, and an audit, in a minute.")
+@click.command("demo", short_help="Private effects and rules from real data, and an audit, in a minute.")
 @click.option(
     "--output-dir",
     default="output",
@@ -36,96 +38,98 @@ if TYPE_CHECKING:
     help="For the audit at the end, about; 0 leaves it out.",
 )
 @click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
-def demo(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: int | None) -> None:
+def demo_command(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: int | None) -> None:
     """Private effects and treatment rules from NHEFS, beside non-private comparisons.
 
     NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten years.
     """  # fmt: skip
     from pathlib import Path
 
-    from dp2erm_cvx.cli import demo_text as text
     from dp2erm_cvx.cli.audit_show import Output
-    from dp2erm_cvx.cli.certify import certificate_table
-    from dp2erm_cvx.cli.report import show_balance
-    from dp2erm_cvx.cli.screen import advance, console, progress, write_text
+    from dp2erm_cvx.cli.screen import console
     from dp2erm_cvx.report import missing
 
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
     audit_seconds = public_number("--audit-seconds", audit_seconds, at_least=0.0)
-    folder = Path(output_dir)
     report = Output(output_dir, "audit_nhefs", page=audit_seconds > 0 and not missing())
-    with progress("loading", total=16) as bar:
-        from dp2erm_cvx.datasets import load_nhefs
-        from dp2erm_cvx.demo import comparison, composition, settings
-        from dp2erm_cvx.plotting import love_plot
-        from dp2erm_cvx.solve import solver_by_name
-
-        chosen = tuple(solvers) or ("newton", "clarabel", "scs")
-        for name in chosen:
-            solver_by_name(name)
-        data, seeds = load_nhefs(), comparison.Seeds(seed)
-        rows, effects, rules = [], [], []
-        for group in comparison.certificate_rows(data, chosen):
-            rows += group
-            advance(bar, "certifying")
-        for effect in comparison.effects(data, seeds):
-            effects.append(effect)
-            advance(bar, "releasing effects")
-        composed, plugged = composition.composed(data, seeds)
-        budgets = [one.budget for one in settings.COMPOSED_SPENDING]
-        first_noise = [composition.propensity_noise(data, budget) for budget in budgets]
-        by_paper = [composition.paper_noise(data.n_samples, len(data.columns), budget) for budget in budgets]
-        advance(bar, "comparing calibrations")
-        for rule in comparison.rules(data, seeds):
-            rules.append(rule)
-            advance(bar, "releasing rules")
-        naive, textbook = comparison.naive_effect(data), comparison.textbook_effect(data)
-        advance(bar, "drawing")
-        best = _best_balance(effects)
-        try:
-            love_plot(best.balance, folder / "love_nhefs.png")
-            drawn = f"Love plot (not private): {folder / 'love_nhefs.png'}"
-        except DeclarationError as error:
-            drawn = f"No love plot: {error}"
-        # the rule that can be read: entropy balancing at the larger budget
-        kept = rules[1].published[-1].release
-        write_text(folder / "release_nhefs.json", kept.to_json() + "\n")
-        advance(bar)
-
+    data, sections = _released(Path(output_dir), tuple(solvers) or ("newton", "clarabel", "scs"), seed)
     screen = console()
     if seed is not None:
         screen.print("NOT PRIVATE: the noise is seeded, for tests only.", style="bold")
-    for block in text.data_section(data):
-        screen.print(block)
-    for block in text.certificate_section(certificate_table(rows)):
-        screen.print(block)
-    for block in text.effect_section(effects, naive, textbook):
-        screen.print(block)
-    for block in text.calibration_section(effects, composed, plugged, first_noise, by_paper):
-        screen.print(block)
-    for block in text.rule_section(rules):
-        screen.print(block)
-    screen.print(text.heading("6. Balance, for the data holder only"))
-    screen.print(f"First stage: {best.scheme.label} ({best.scheme.reason}).")
-    show_balance(best.balance, stderr=False)
-    screen.print(drawn)
-    for block in text.guarantee_section(
-        [*effects, composed, plugged, *rules], kept, str(folder / "release_nhefs.json")
-    ):
-        screen.print(block)
+    for section in sections:
+        screen.print(section)
     if audit_seconds > 0:
-        for block in text.audit_section(*_audited(data, audit_seconds, report)):
-            screen.print(block)
+        for section in _audited(data, audit_seconds, report):
+            screen.print(section)
 
 
-def _audited(
-    data: Dataset, seconds: float, report: Output
-) -> tuple[list[tuple[Scheme, StabilityAudit]], str]:
+def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[Dataset, list[Any]]:
+    """The data, and everything to print before the audit; the figure and a release are in ``folder``."""
+    from dp2erm_cvx.cli import demo_text as text
+    from dp2erm_cvx.cli.certify import certificate_table
+    from dp2erm_cvx.cli.report import balance_blocks
+    from dp2erm_cvx.cli.screen import advance, progress, write_text
+
+    with progress("loading", total=16) as bar:
+        from dp2erm_cvx.datasets import load_nhefs
+        from dp2erm_cvx.demo import comparison, composition
+        from dp2erm_cvx.solve import solver_by_name
+
+        def counted(label: str, found: Iterable[Item]) -> list[Item]:
+            kept = []
+            for one in found:
+                kept.append(one)
+                advance(bar, label)
+            return kept
+
+        for name in solvers:
+            solver_by_name(name)
+        data, seeds = load_nhefs(), comparison.Seeds(seed)
+        rows = counted("certifying", comparison.certificate_rows(data, solvers))
+        effects = counted("releasing effects", comparison.effect_comparisons(data, seeds))
+        others = composition.calibrations(data, seeds)
+        advance(bar, "comparing calibrations")
+        rules = counted("releasing rules", comparison.rule_comparisons(data, seeds))
+        naive, textbook = comparison.naive_effect(data), comparison.textbook_effect(data)
+        advance(bar, "drawing")
+        best = _best_balance(effects)
+        drawn = _drawn(best, folder / "love_nhefs.png")
+        # the rule that can be read: entropy balancing at the larger budget
+        kept, path = rules[1].published[-1].release, folder / "release_nhefs.json"
+        write_text(path, kept.to_json() + "\n")
+        advance(bar)
+    return data, [
+        *text.data_section(data),
+        *text.certificate_section(certificate_table([row for group in rows for row in group])),
+        *text.effect_section(effects, naive, textbook),
+        *text.calibration_section(effects, others),
+        *text.rule_section(rules),
+        text.heading("6. Balance, for the data holder only"),
+        f"First stage: {best.scheme.label} ({best.scheme.reason}).",
+        *balance_blocks(best.balance),
+        drawn,
+        *text.guarantee_section([*effects, others.composed, others.plug_in, *rules], kept, str(path)),
+    ]
+
+
+def _drawn(best: DemoComparison, path: Path) -> str:
+    """Draw the balance where matplotlib is installed; what to say of it."""
+    from dp2erm_cvx.plotting import love_plot
+
+    try:
+        love_plot(best.balance, path)
+    except DeclarationError as error:
+        return f"No love plot: {error}"
+    return f"Love plot (not private): {path}"
+
+
+def _audited(data: Dataset, seconds: float, report: Output) -> Iterator[Any]:
     """The audits, and where their report is."""
     from joblib import effective_n_jobs
 
-    from dp2erm_cvx.audit.search import Search
+    from dp2erm_cvx.audit.search import SearchPlan
+    from dp2erm_cvx.cli.demo_text import audit_section
     from dp2erm_cvx.cli.screen import advance, progress
     from dp2erm_cvx.demo.audit import audited, audits
     from dp2erm_cvx.report import AuditSection, missing
@@ -133,7 +137,7 @@ def _audited(
     schemes = audited()
     # the certified solves at the end of each take the rest
     together = min(effective_n_jobs(-1), len(schemes))
-    each = Search(seconds=0.75 * seconds * together / len(schemes), workers=-1)
+    each = SearchPlan(seconds=0.75 * seconds * together / len(schemes), workers=-1)
     found = []
     with progress("auditing", total=len(schemes)) as bar:
         for scheme, audit in audits(data, each):
@@ -143,10 +147,10 @@ def _audited(
     written = report.write(sections, "dp2erm demo", "Stability audit around NHEFS")
     if missing():
         written += f" (no page: pip install {' '.join(missing())})"
-    return found, written
+    yield from audit_section(found, written)
 
 
-def _best_balance(effects: list[Comparison]) -> Comparison:
+def _best_balance(effects: list[DemoComparison]) -> DemoComparison:
     import numpy as np
 
     return min(effects, key=lambda one: float(np.mean(np.abs(one.balance.smd_after))))

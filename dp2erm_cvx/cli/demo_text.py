@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dp2erm_cvx.audit.stability import StabilityAudit
-    from dp2erm_cvx.compare.noise_range import NoiseRange
     from dp2erm_cvx.data import Dataset
-    from dp2erm_cvx.demo.comparison import Comparison, Published
-    from dp2erm_cvx.demo.composition import PropensityNoise
-    from dp2erm_cvx.demo.settings import Scheme, Spending
+    from dp2erm_cvx.demo.comparison import DemoComparison, Published
+    from dp2erm_cvx.demo.composition import Calibrations
+    from dp2erm_cvx.demo.settings import DemoScheme, Spending
     from dp2erm_cvx.release import Release
 
 
@@ -66,7 +65,7 @@ def certificate_section(table: Table) -> Iterator[Any]:
     yield table
 
 
-def effect_section(effects: Sequence[Comparison], naive: float, textbook: float) -> Iterator[Any]:
+def effect_section(effects: Sequence[DemoComparison], naive: float, textbook: float) -> Iterator[Any]:
     """Average effects."""
     yield heading("3. The average effect of giving up smoking on weight, in kg")
     yield (
@@ -107,13 +106,7 @@ def effect_section(effects: Sequence[Comparison], naive: float, textbook: float)
     yield "Better balance costs stability: V grows, and the noise with it."
 
 
-def calibration_section(
-    effects: Sequence[Comparison],
-    composed: Comparison,
-    plugged: Comparison,
-    first_noise: Sequence[PropensityNoise],
-    by_paper: Sequence[tuple[float, NoiseRange]],
-) -> Iterator[Any]:
+def calibration_section(effects: Sequence[DemoComparison], others: Calibrations) -> Iterator[Any]:
     """What the choice of calibration buys for one and the same weighting."""
     mild, strong = effects[-2], effects[-1]
     yield heading("4. What the choice of calibration buys")
@@ -130,21 +123,21 @@ def calibration_section(
         table.add_column(_budget(spending), justify="right")
     for column in table.columns:
         column.no_wrap = True
-    pulled = [f"±{_width(moved.effect)} (pulled {moved.shrinkage:.0%})" for _, moved in by_paper]
-    table.add_row("paper, not released", f"{by_paper[0][0]:,.4g}", *pulled)
+    pulled = [f"±{_width(moved.effect)} (pulled {moved.shrinkage:.0%})" for _, moved in others.by_paper]
+    table.add_row("paper, not released", f"{others.by_paper[0][0]:,.4g}", *pulled)
     for label, one in (
         ("direct, sharp", strong),
-        ("composition", composed),
-        ("composition, plug-in", plugged),
+        ("composition", others.composed),
+        ("composition, plug-in", others.plug_in),
     ):
         told = [
             f"{published.effect:+.2f} ±{_width(published.noise.effect)}{_mark(published)}"
             for published in one.published[: len(settings.COMPOSED_SPENDING)]
         ]
         table.add_row(label, f"{one.stability:.3g}", *told)
-    noisy = [f"{one.effect:+.2f} ±{_width(1.96 * one.deviation)}" for one in first_noise]
+    noisy = [f"{one.effect:+.2f} ±{_width(1.96 * one.deviation)}" for one in others.first_noise]
     table.add_row("  with no noise but its first*", "", *noisy)
-    table.add_row("  |SMD| with that noise*", "", *(f"{one.imbalance:.3f}" for one in first_noise))
+    table.add_row("  |SMD| with that noise*", "", *(f"{one.imbalance:.3f}" for one in others.first_noise))
     yield table
     left = {one.scheme.label: f"{np.mean(np.abs(one.balance.smd_after)):.3f}" for one in (mild, strong)}
     yield (
@@ -156,7 +149,7 @@ def calibration_section(
     )
 
 
-def rule_section(rules: Sequence[Comparison]) -> Iterator[Any]:
+def rule_section(rules: Sequence[DemoComparison]) -> Iterator[Any]:
     """Treatment rules."""
     domain = settings.rule_domain()
     yield heading(f"5. A rule: for whom does giving up add more than {settings.TREATMENT_COST:g} kg?")
@@ -193,7 +186,7 @@ def rule_section(rules: Sequence[Comparison]) -> Iterator[Any]:
     yield from _dominated(rules)
 
 
-def guarantee_section(comparisons: Sequence[Comparison], kept: Release, path: str) -> Iterator[Any]:
+def guarantee_section(comparisons: Sequence[DemoComparison], kept: Release, path: str) -> Iterator[Any]:
     """What was promised."""
     published = [one for comparison in comparisons for one in comparison.published]
     epsilon = sum(one.release.guarantee.epsilon for one in published)
@@ -214,7 +207,7 @@ def guarantee_section(comparisons: Sequence[Comparison], kept: Release, path: st
     yield f"Next: dp2erm predict {path} YOUR.csv    dp2erm fit --help    dp2erm programs"
 
 
-def audit_section(found: Sequence[tuple[Scheme, StabilityAudit]], written: str) -> Iterator[Any]:
+def audit_section(found: Sequence[tuple[DemoScheme, StabilityAudit]], written: str) -> Iterator[Any]:
     """How far the weights moved between neighbors, beside the bound that every release above rests on."""
     yield heading("8. Do the bounds hold? A short audit, for the data holder only")
     table = grid("first stage", "neighbors tried", "V met *", "bound on V", "share", "verdict")
@@ -255,7 +248,7 @@ def _budget(spending: Spending) -> str:
     return f"({budget.epsilon:g}, {budget.delta:g})" if budget.delta else f"epsilon {budget.epsilon:g}"
 
 
-def _dominated(comparisons: Sequence[Comparison]) -> Iterator[str]:
+def _dominated(comparisons: Sequence[DemoComparison]) -> Iterator[str]:
     found = {
         one.scheme.label: [_budget(each.spending) for each in one.published if _dominates(each)]
         for one in comparisons

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAMES = ("confounded", "nhefs", "rates", "simulation", "twins")
 
 
-@click.command(short_help="Run an experiment of the documentation.")
+@click.command("experiment", short_help="Run an experiment of the documentation.")
 @click.argument("name", type=click.Choice(NAMES))
 @click.option("--quick", "variant", flag_value="quick", help="Seconds instead of minutes.")
 @click.option("--full", "variant", flag_value="", help="As declared: minutes to half an hour.")
@@ -37,15 +37,7 @@ NAMES = ("confounded", "nhefs", "rates", "simulation", "twins")
     metavar="FOLDER",
     help="Results go to a folder of it with the name of the experiment and the variant.",
 )
-def experiment(
-    name: str,
-    variant: str | None,
-    design: str | None,
-    data: str | None,
-    workers: Any,
-    cell: str | None,
-    output_dir: str,
-) -> None:
+def experiment_command(name: str, variant: str | None, cell: str | None, **options: Any) -> None:
     """Run the cells that are missing, keep each as it finishes, and write a table and figures.
 
     A run that was stopped goes on where it was, tuning included; a folder of another design or of other code
@@ -56,14 +48,15 @@ def experiment(
     from dp2erm_cvx.studies import design_path, experiment_by_name
     from dp2erm_cvx.studies.engine import Store, load_design, run, run_one
 
+    design, data = options["design"], options["data"]
     if variant is None and design is None:
         raise DeclarationError("choose --quick or --full, or --variant NAME, or --design FILE.toml")
     chosen = experiment_by_name(name)
     given = {} if data is None else {"data": data}
     declared = load_design(chosen.design, design or design_path(name), variant or None, **given)
-    folder = Path(output_dir) / "-".join(filter(None, (name, variant)))
+    folder = Path(options["output_dir"]) / "-".join(filter(None, (name, variant)))
     with progress(name, total=None) as bar:
-        how: dict[str, Any] = {"workers": workers, "progress": _stages(bar)}
+        how: dict[str, Any] = {"workers": options["workers"], "progress": _stages(bar)}
         if cell is not None:
             rows = run_one(chosen, declared, cell, folder=folder, **how)
         else:

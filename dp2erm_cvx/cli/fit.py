@@ -19,7 +19,7 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 """
 
 
-@click.command(short_help="One private release from a data file.", epilog=_EXAMPLE)
+@click.command("fit", short_help="One private release from a data file.", epilog=_EXAMPLE)
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
 @click.option(
@@ -68,7 +68,7 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @click.option("--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger.")
 @click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger.")
 @click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE.")
-def fit(data: str, **options: Any) -> None:
+def fit_command(data: str, **options: Any) -> None:
     """Release a private treatment rule or effect from DATA.
 
     Everything about the domain, the programs and the budget is public and must be declared without

@@ -22,7 +22,7 @@ dp2erm ledger budget.db
 """
 
 
-@click.command(short_help="Budget of data sets: total, spent and left.", epilog=_EXAMPLE)
+@click.command("ledger", short_help="Budget of data sets: total, spent and left.", epilog=_EXAMPLE)
 @click.argument("file", metavar="FILE")
 @click.option("--dataset", metavar="NAME", help="This data set only, with every charge.")
 @click.option("--declare-epsilon", type=Number(), help="Open the account of --dataset with this total.")
@@ -30,7 +30,7 @@ dp2erm ledger budget.db
 @click.option("--relation", help="Neighbors that the total is for [replace-one].")
 @click.option("--composition", help="basic; pld or renyi where budgets do not depend on results [basic].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def ledger(file: str, dataset: str | None, as_json: bool, **options: Any) -> None:
+def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any) -> None:
     """Show the budgets in the ledger FILE, or declare the total of a data set.
 
     A total is declared once and never changed. dp2erm fit --ledger charges a release before its noise is

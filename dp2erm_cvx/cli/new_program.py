@@ -14,7 +14,7 @@ from dp2erm_cvx.errors import DeclarationError
 KINDS = ("exponential", "quadratic", "direct", "loss")
 
 
-@click.command(name="new-program", short_help="Write the file of a new program from a template.")
+@click.command("new-program", short_help="Write the file of a new program from a template.")
 @click.argument("name")
 @click.option(
     "--kind",
@@ -24,15 +24,14 @@ KINDS = ("exponential", "quadratic", "direct", "loss")
     "quadratics and norms. loss: a second stage.",
 )
 @click.option("--output", metavar="FILE.py", help="[NAME.py]")
-def new_program(name: str, kind: str, output: str | None) -> None:
+def new_program_command(name: str, kind: str, output: str | None) -> None:
     """Write NAME.py, a complete program to edit: its objective, its constants and its theorem."""
-    from dp2erm_cvx.conformance import TEMPLATES
-    from dp2erm_cvx.conformance import new_program as written
+    from dp2erm_cvx.conformance import TEMPLATES, program_template
     from dp2erm_cvx.registry import available
 
     if name in available():
         raise DeclarationError(f"a program named {name!r} is installed already: choose another name")
-    text = written(name, kind)
+    text = program_template(name, kind)
     place = Path(output or f"{name}.py")
     if place.suffix != ".py":
         raise DeclarationError(f"{place}: a program is a file that ends in .py: choose another --output")

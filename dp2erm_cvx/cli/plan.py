@@ -26,7 +26,9 @@ dp2erm plan --program ipw_logistic --second-stage arm_means --covariate-bound 2 
 """
 
 
-@click.command(short_help="Noise and predicted error over a grid, before budget is spent.", epilog=_EXAMPLE)
+@click.command(
+    "plan", short_help="Noise and predicted error over a grid, before budget is spent.", epilog=_EXAMPLE
+)
 @click.option("--program", default="entropy_balancing", show_default=True, help="First stage, or FILE.py.")
 @click.option("--n", "n_samples", required=True, metavar="N,N,...", help="Numbers of records.")
 @click.option("--ridge", metavar="X,X,...", help="Ridges of the first stage [its default].")
@@ -46,7 +48,7 @@ dp2erm plan --program ipw_logistic --second-stage arm_means --covariate-bound 2 
 )
 @click.option("--noise", default="gamma", show_default=True, help="gamma (pure) or gaussian.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def plan(program: str, as_json: bool, **options: Any) -> None:
+def plan_command(program: str, as_json: bool, **options: Any) -> None:
     """Tabulate what releases would cost, from public quantities alone. No data are read, no budget is spent.
 
     V bounds how far one record moves the weights. The noise is the 2.5-97.5 % range of the effect (of a

@@ -11,12 +11,12 @@ from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.errors import DeclarationError
 
 
-@click.command(short_help="Recommendations from a release alone.")
+@click.command("predict", short_help="Recommendations from a release alone.")
 @click.argument("release", metavar="RELEASE.json")
 @click.argument("data", metavar="DATA.csv|.parquet")
 @click.option("--second-stage", metavar="FILE.py", help="The file of a second stage of your own.")
 @click.option("--output", metavar="FILE", help="Write the CSV to a file instead of stdout.")
-def predict(release: str, data: str, second_stage: str | None, output: str | None) -> None:
+def predict_command(release: str, data: str, second_stage: str | None, output: str | None) -> None:
     """Recommended treatment and estimated effect for every row of DATA, as CSV.
 
     Columns are found by name, then scaled and clipped exactly as in the fit. The effect is in units of the

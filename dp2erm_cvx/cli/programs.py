@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from dp2erm_cvx.program import Program
 
 
-@click.command(short_help="Registered programs, their settings and theorems.")
+@click.command("programs", short_help="Registered programs, their settings and theorems.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def programs(as_json: bool) -> None:
+def programs_command(as_json: bool) -> None:
     """List every registered program: formula, cone, settings, theorem in force."""
     from rich.table import Table
 
@@ -23,7 +23,7 @@ def programs(as_json: bool) -> None:
     from dp2erm_cvx.cli.screen import console, progress
 
     with progress("collecting programs"):
-        listed = [describe(cls) for cls in registry.programs().values()]
+        listed = [program_facts(cls) for cls in registry.programs().values()]
     if as_json:
         click.echo(json.dumps(listed, indent=2))
         return
@@ -54,7 +54,7 @@ def programs(as_json: bool) -> None:
     screen.print("Settings with defaults: dp2erm fit ... --program NAME --set SETTING=VALUE")
 
 
-def describe(cls: type[Program]) -> dict[str, Any]:
+def program_facts(cls: type[Program]) -> dict[str, Any]:
     """What a program class declares about itself, as plain JSON types."""
     from dp2erm_cvx.program import FirstStage
 

@@ -15,6 +15,7 @@ from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from dp2erm_cvx.diagnostics import BalanceTable
     from dp2erm_cvx.domain import Domain
@@ -40,7 +41,15 @@ def show_release(release: Release, second: SecondStage, domain: Domain, plan: Pl
 def show_balance(table: BalanceTable, *, stderr: bool) -> None:
     """Print a balance table, marked as not private."""
     screen = console(stderr=stderr)
-    screen.print(f"Balance before and after weighting: {NOT_PRIVATE}, for the data holder only", style="bold")
+    for block in balance_blocks(table):
+        screen.print(block)
+
+
+def balance_blocks(table: BalanceTable) -> Iterator[Table | Text | str]:
+    """What to print of a balance table, marked as not private."""
+    from rich.text import Text
+
+    yield Text(f"Balance before and after weighting: {NOT_PRIVATE}, for the data holder only", style="bold")
     covariates = grid("covariate", "SMD before", "SMD after")
     for row in table.rows():
         covariates.add_row(*row)
@@ -54,11 +63,11 @@ def show_balance(table: BalanceTable, *, stderr: bool) -> None:
     for arm in table.arm_rows():
         arms.add_row(*arm)
     for part in (covariates, shapes, targets):
-        screen.print(part)
-        screen.print()
-    screen.print(arms)
+        yield part
+        yield ""
+    yield arms
     for note in table.notes:
-        screen.print(f"note: {note}")
+        yield f"note: {note}"
 
 
 def noise_sentences(moved: NoiseRange) -> list[str]:

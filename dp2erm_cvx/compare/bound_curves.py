@@ -111,7 +111,7 @@ def _collected(settings: Iterable[tuple[float, FirstStage, Universe]], name: str
     ]
 
 
-def table(curves: Iterable[Curve]) -> Iterator[tuple[str, float, float, float]]:
+def curve_table(curves: Iterable[Curve]) -> Iterator[tuple[str, float, float, float]]:
     """(label, V at the smallest n, V at the largest n, slope over the last decade in log-log)."""
     for curve in curves:
         ends = np.flatnonzero(np.isfinite(curve.V))

@@ -24,7 +24,7 @@ GAMMA = 0.01
 
 
 @dataclass(frozen=True)
-class Row:
+class CertificateRow:
     """One solver on one program. Private where the data are: the numbers depend on the records.
 
     ``objective`` is the smooth-plus-prox objective at the solution (of the dual, for closed-form
@@ -92,18 +92,18 @@ def instances(
 
 def certificates(
     name: str, instance: Instance | InfeasibleError, solvers: Sequence[str | Solver]
-) -> list[Row]:
+) -> list[CertificateRow]:
     """One row per solver for one program. A solver that does not apply, or fails, is a row too."""
     labels = [solver if isinstance(solver, str) else solver.name for solver in solvers]
     if isinstance(instance, InfeasibleError):
-        return [Row(name, label, _failure(instance), note=str(instance)) for label in labels]
-    rows: list[Row] = []
+        return [CertificateRow(name, label, _failure(instance), note=str(instance)) for label in labels]
+    rows: list[CertificateRow] = []
     found: list[Solution | None] = []
     for solver, label in zip(solvers, labels, strict=True):
         try:
             solution = solve(instance, solver=solver, throw=False)
         except Dp2ermError as error:
-            rows.append(Row(name, label, _failure(error), note=str(error)))
+            rows.append(CertificateRow(name, label, _failure(error), note=str(error)))
             found.append(None)
             continue
         note = "" if solution.certified else _infeasible(instance)
@@ -130,12 +130,12 @@ def _infeasible(instance: Instance) -> str:
     return ""
 
 
-def _row(name: str, label: str, instance: Instance, solution: Solution) -> Row:
+def _row(name: str, label: str, instance: Instance, solution: Solution) -> CertificateRow:
     certificate, raw, model = solution.certificate, solution.stats.raw, instance.model
     objective = math.nan
     if model is not None:
         objective = model.value(solution.point) + model.penalty.value(solution.point)
-    return Row(
+    return CertificateRow(
         name,
         label,
         status=solution.status.value,

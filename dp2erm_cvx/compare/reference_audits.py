@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.audit.search import Search
+from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import Claim, Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.parallel import run_tasks
@@ -98,19 +98,21 @@ class ReferenceAudit:
         return reported == self.setting.wrong and self.met >= ENOUGH * self.setting.known
 
 
-def run_reference_audits(settings: Sequence[ReferenceSetting], search: Search) -> Iterator[ReferenceAudit]:
+def run_reference_audits(
+    settings: Sequence[ReferenceSetting], search: SearchPlan
+) -> Iterator[ReferenceAudit]:
     """Audit every setting from random starts, with the limits of ``search`` each; yields them in order."""
     tasks = [(setting, search.alone()) for setting in settings]
     return run_tasks(reference_audit, tasks, workers=search.workers)
 
 
-def reference_audit(setting: ReferenceSetting, search: Search) -> ReferenceAudit:
+def reference_audit(setting: ReferenceSetting, search: SearchPlan) -> ReferenceAudit:
     """Audit one setting."""
     audit = audit_stability(setting.program, None, setting.universe, bounds=setting.bounds, search=search)
     return ReferenceAudit(setting, audit)
 
 
-def first_stage(name: str, **settings: Any) -> FirstStage:
+def reference_program(name: str, **settings: Any) -> FirstStage:
     """A program of the registry."""
     return registry.build(registry.first_stages(), name, **settings)
 
@@ -118,21 +120,21 @@ def first_stage(name: str, **settings: Any) -> FirstStage:
 def ipw(n: int, ridge: float, radius: float, known: float, trim: float = _INF) -> ReferenceSetting:
     """A logistic propensity; covariates in the unit disk."""
     name = f"IPW, n = {n:,}, ridge {ridge:g}" + _named(radius=radius, trim=trim)
-    program = first_stage("ipw_logistic", ridge=ridge, radius=radius, trim=trim)
+    program = reference_program("ipw_logistic", ridge=ridge, radius=radius, trim=trim)
     return ReferenceSetting(name, program, Universe(Domain(1, 1), n, 2), known)
 
 
 def entropy(mass: str, n: int, ridge: float, radius: float, known: float) -> ReferenceSetting:
     """Entropy balancing; one covariate."""
     name = f"EBW, {mass} arms, n = {n:,}, ridge {ridge:g}" + _named(radius=radius)
-    program = first_stage("entropy_balancing", ridge=ridge, radius=radius, arm_mass=mass)
+    program = reference_program("entropy_balancing", ridge=ridge, radius=radius, arm_mass=mass)
     return ReferenceSetting(name, program, Universe(Domain(_HALF, 1), n, 1), known)
 
 
 def entropy_paper(known: float) -> ReferenceSetting:
     """Entropy balancing in the paper's scaling."""
     # a constant of next to nothing leaves the whole ball to the balance functions
-    program = first_stage(
+    program = reference_program(
         "entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional", constant=1e-6
     )
     name = "EBW, paper's scaling, n = 400, ridge 1, arm floor 100"
@@ -156,7 +158,7 @@ def pooled(ridge: float, known: float) -> ReferenceSetting:
 
 
 def _kernel_stage(name: str, ridge: float, n: int) -> FirstStage:
-    program = first_stage(name, ridge=ridge / n)
+    program = reference_program(name, ridge=ridge / n)
     # a public program takes no kernel of a user's own; Theorems 5 and 6 hold for any with 0 <= K <= C
     object.__setattr__(program, "kernel", Orthant())
     return program
@@ -203,12 +205,12 @@ def wrong_bounds() -> list[ReferenceSetting]:
     """The paper's kernel bound, and sharp bounds with a mistake in them."""
     paper = ReferenceSetting(
         "paper's kernel bound, treatments flipped",
-        first_stage("mmd", ridge=100.0, cap=4.0),
+        reference_program("mmd", ridge=100.0, cap=4.0),
         Universe(Domain(1, 1, arm_floor=25), 100, 2),
         wrong=frozenset({("paper, printed", Quantity.L2)}),
     )
     narrow, tight = ipw(400, 0.003, 1, 0), entropy("equal", 400, 3, _INF, 0)
-    kernel = ReferenceSetting("", first_stage("mmd", ridge=1e3), paper.universe)
+    kernel = ReferenceSetting("", reference_program("mmd", ridge=1e3), paper.universe)
     kept = kernel_balancing(100, 1.0, 1e5, 25, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
     return [
         paper,
@@ -223,7 +225,7 @@ def trim_inside_the_untrimmed_bound() -> ReferenceSetting:
     """Entropy balancing with a trim, and its largest weight put into the theorem for none."""
     n, mu, radius, size = 1000, 0.5, 2.0, 1.0
     trim = 3 * math.exp(-radius * math.sqrt(2))
-    program = first_stage("entropy_balancing", ridge=mu, radius=radius, constant=size, trim=trim)
+    program = reference_program("entropy_balancing", ridge=mu, radius=radius, constant=size, trim=trim)
     w_max = largest_weight(n, math.log(3))
     p, diameter = w_max / n, moment_diameter(size, size)
     pull = p * diameter + target_movement(size, size, True) / n

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from dp2erm_cvx.conformance.coefficient_constants import coefficient_constants
-from dp2erm_cvx.conformance.loss_constants import loss_constants
+from dp2erm_cvx.conformance.loss_constants import loss_constants, undeclared_curvature
 from dp2erm_cvx.conformance.margins import wrong_loss, wrong_margin
-from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
-from dp2erm_cvx.conformance.regularizer import undeclared_curvature
+from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import (
     N_FEATURES,
     check_domain,
     check_universe,
     edge_records,
     neighbors,
+    one_record,
     other_domains,
+    remembered,
 )
-from dp2erm_cvx.conformance.separable_constants import separable_constants
-from dp2erm_cvx.conformance.subject import Subject
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     FirstStage,
@@ -31,12 +32,11 @@ from dp2erm_cvx.program import (
     WeightedMarginLoss,
 )
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability import Report, ball, check_kernel
-
-_CHECK = "constants"
+from dp2erm_cvx.stability import Report, Search, ball, check_kernel, check_separable, record_domain
 
 
-def constants(subject: Subject) -> Outcome:
+@named("constants")
+def constants(subject: Subject) -> Judgment:
     """Part of the theorem that a program states itself: diameters, ranges, kernel bounds, loss constants.
 
     In universes of two scales, because a formula may be right at one of them only.
@@ -45,18 +45,18 @@ def constants(subject: Subject) -> Outcome:
     try:
         program = subject.program.resolve(domain)
         if wrong := _wrong(program, subject, domain):
-            return failed(_CHECK, wrong)
+            return failed(wrong)
         report = _searched(program, domain, subject.evaluations, subject.seed)
     except CalibrationError as error:
-        return noted(_CHECK, str(error))
+        return noted(str(error))
     if report is None:
-        return passed(_CHECK, "none that are the program's own: its theorem derives them from the domain")
+        return passed("none that are the program's own: its theorem derives them from the domain")
     if wrong := _refuted(report):
-        return failed(_CHECK, wrong)
+        return failed(wrong)
     if wrong := _at_another_scale(subject):
-        return failed(_CHECK, wrong)
-    told = ", ".join(f"{finding.constant} {finding.ratio:.0%}" for finding in report.findings)
-    return passed(_CHECK, f"found of declared: {told}")
+        return failed(wrong)
+    text = ", ".join(f"{finding.constant} {finding.ratio:.0%}" for finding in report.findings)
+    return passed(f"found of declared: {text}")
 
 
 def _at_another_scale(subject: Subject) -> str:
@@ -73,10 +73,10 @@ def _at_another_scale(subject: Subject) -> str:
 
 
 def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> Report | None:
-    if isinstance(program, SecondStage):
+    if isinstance(program, SecondStage | PrivateFirstStage):
         return loss_constants(program, domain, evaluations, seed)
     if isinstance(program, SeparableFirstStage):
-        return separable_constants(program, domain, evaluations, seed)
+        return _separable(program, domain, evaluations, seed)
     if isinstance(program, KernelFirstStage):
         kernel = program.kernel
         return check_kernel(
@@ -87,8 +87,6 @@ def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> 
             evaluations=evaluations,
             seed=seed,
         )
-    if isinstance(program, PrivateFirstStage):
-        return coefficient_constants(program, domain, evaluations, seed)
     assert isinstance(program, FirstStage)
     return None
 
@@ -124,3 +122,67 @@ def _beyond_radius(program: SeparableFirstStage) -> str:
         if length - found.certificate.radius > declared * (1 + 1e-9):
             return f"radius is declared {declared:.4g}, a coefficient is {length:.4g} long"
     return ""
+
+
+def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, seed: int) -> Report:
+    """Of a resolved program, over all records of the domain and coefficients within the declared radius."""
+    declared = program.constants(domain)
+
+    @remembered
+    def row(record: Array) -> tuple[Array, Array]:
+        one = one_record(domain, record)
+        z = program.rows(one)[0]
+        linear = program.linear_terms(one)
+        return z, np.zeros(len(z)) if linear is None else linear[0]
+
+    @remembered
+    def weight_row(record: Array) -> Array:
+        rows = program.weight_rows(one_record(domain, record))
+        return row(record)[0] if rows is None else rows[0]
+
+    def grad_psi(lam: Array, record: Array) -> Array:
+        z, linear = row(record)
+        return float(program.loss.slope(np.array([z @ lam]))[0]) * z + linear
+
+    def log_weight(lam: Array, record: Array) -> float:
+        return float(program.log_weight.log(np.array([weight_row(record) @ lam]))[0])
+
+    region = record_domain(N_FEATURES, domain.features_bound)
+    k = len(row(np.zeros(N_FEATURES + 1))[0])
+    found = check_separable(
+        region,
+        ball(k, declared.radius),
+        grad_psi,
+        log_weight,
+        gradient_diameter=declared.gradient_diameter,
+        log_weight_diameter=declared.log_weight_diameter,
+        log_weight_range=declared.log_weight_range,
+        clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf)),
+        evaluations=evaluations,
+        seed=seed,
+    )
+    # certificates and the public bound on the numerical error divide by these
+    search = Search(evaluations, seed)
+    reach = max(program.row_bound(domain), program.weight_row_bound(domain)) * declared.radius
+    margins = ball(1, reach if 0.0 < reach < 50.0 else 50.0)
+
+    def steepness(s: Array, t: Array) -> float:
+        far, change = float(abs(s[0] - t[0])), program.log_weight.log(s) - program.log_weight.log(t)
+        return float(abs(change[0])) / far if far > 1e-6 else 0.0
+
+    search.add("lipschitz", program.log_weight.lipschitz, steepness, (margins, margins), 1e-6)
+    search.add("row_bound", program.row_bound(domain), lambda d: _norm(row(d)[0]), (region,))
+    search.add(
+        "weight_row_bound", program.weight_row_bound(domain), lambda d: _norm(weight_row(d)), (region,)
+    )
+    search.add("linear_bound", program.linear_bound(domain), lambda d: _norm(row(d)[1]), (region,))
+    for fact, declared_size, derivative in (
+        ("largest_slope", program.loss.largest_slope(reach), program.loss.slope),
+        ("largest_curvature", program.loss.largest_curvature(reach), program.loss.curvature),
+    ):
+        search.add(fact, declared_size, lambda s, of=derivative: float(abs(of(s)[0])), (margins,))
+    return Report((*found.findings, *search.report().findings), found.searched)
+
+
+def _norm(vector: Array) -> float:
+    return float(np.linalg.norm(vector))

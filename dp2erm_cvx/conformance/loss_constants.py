@@ -1,56 +1,120 @@
-"""Constants of a second stage (Theorems 1 and 2) and of what its certificate rests on, searched."""
+"""Constants of the loss that sets noise (Theorems 1, 2 and 9), and of what certificates rest on, searched."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.conformance.noise_terms import smooth_of
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_universe, one_record, standard_records
+from dp2erm_cvx.conformance.objective import points_of, smooth_of
+from dp2erm_cvx.conformance.samples import (
+    N_FEATURES,
+    check_universe,
+    edge_records,
+    one_record,
+    remembered,
+    standard_records,
+)
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.program import SecondStage, WeightedLeastSquares, WeightedMarginLoss
+from dp2erm_cvx.program import (
+    Composite,
+    ConvexSet,
+    PrivateFirstStage,
+    SecondStage,
+    WeightedLeastSquares,
+    WeightedMarginLoss,
+)
 from dp2erm_cvx.stability import Finding, Region, Report, Search, check_second_stage, record_domain
 
 #: Records of the datasets whose weight is all on the one that is searched for, and the share of the points.
-SIZES = ((1, 1.0), (6, 0.25))
+_SIZES = ((1, 1.0), (6, 0.25))
+_STEP = 1e-4
+#: Differences of gradients over such a step are good to about this much of the largest curvature.
+_ROUNDING = 1e-6
+
+#: What is perturbed: a second stage with its weights, or a first stage that weighs all records alike.
+_Perturbed = SecondStage | PrivateFirstStage
 
 
-def loss_constants(program: SecondStage, domain: Domain, evaluations: int, seed: int) -> Report:
-    """Of a resolved program, for a record alone and beside others that have no weight.
+def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: int) -> Report:
+    """Of a resolved program, for a record alone and for one among others.
 
-    Raises CalibrationError where the gradient is unbounded over Theta.
+    In a second stage these have no weight. Raises CalibrationError where the gradient is unbounded.
     """
-    declared = program.constants(check_universe(domain))
-    theta_set, p = program.feasible(domain), declared.n_parameters
-    size = theta_set.norm_bound(p)
-    parameters = Region(p, theta_set.project, size / math.sqrt(p) if math.isfinite(size) else 10.0)
-    region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound)
+    own = isinstance(program, SecondStage)
+    if isinstance(program, SecondStage):
+        declared = program.constants(check_universe(domain))
+    else:
+        # theta_bound is what a budget is split by: it sets no noise
+        declared = dataclasses.replace(program.loss_constants(check_universe(domain)), theta_bound=None)
+    region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound if own else None)
+    parameters = _parameters(program, domain, declared.n_parameters, region.vertices[0])
     findings: list[Finding] = []
-    searched = ""
-    for n, share in SIZES:
-        at = _loss_of_one(program, domain, n)
-        found = check_second_stage(
+    for n, share in _SIZES:
+        model = _of_record(program, domain, n)
+
+        def gradient(theta: Array, record: Array, n: int = n, model: _OfRecord = model) -> Array:
+            total = model(record).gradient(theta) - model(record).ridge * theta
+            return total / n if own else total
+
+        def trace(theta: Array, record: Array, n: int = n, model: _OfRecord = model) -> float:
+            # of the mean record, less what a large ridge leaves of rounding
+            ridge = len(theta) * model(record).ridge * (1 + 1e-15)
+            return (float(np.trace(model(record).hessian(theta))) - ridge) / n
+
+        findings += check_second_stage(
             region,
             parameters,
-            partial(_part, at, 0),
-            declared,
-            hessian_trace=partial(_part, at, 1),
+            gradient,
+            # the norm of a sum of gradients is no record's own, a difference of two sums is
+            declared if own or n == 1 else dataclasses.replace(declared, gradient_bound=None),
+            hessian_trace=trace,
             evaluations=max(int(share * evaluations), 20),
             seed=seed,
-        )
-        findings += found.findings
-        searched = searched or found.searched
+        ).findings
     search = Search(max(evaluations // 4, 20), seed)
     for constant, bound, value in _row_bounds(program, domain):
         search.add(constant, bound, value, (region,))
-    return Report(largest_of([*findings, *search.report().findings]), searched)
+    return Report(_largest([*findings, *search.report().findings]), search.report().searched)
 
 
-def largest_of(findings: list[Finding]) -> tuple[Finding, ...]:
+#: The model at a record.
+_OfRecord = Callable[[Array], Composite]
+
+
+def _parameters(program: _Perturbed, domain: Domain, p: int, record: Array) -> Region:
+    """Theta, or the set of coefficients."""
+    model = _model(program, one_record(domain, record))
+    within = program.feasible(domain) if isinstance(program, SecondStage) else model.penalty.set
+    size = within.norm_bound(p) if isinstance(within, ConvexSet) else math.inf
+    return Region(p, within.project, size / math.sqrt(p) if math.isfinite(size) else 10.0)
+
+
+def _of_record(program: _Perturbed, domain: Domain, n: int) -> _OfRecord:
+    return remembered(lambda record: _model(program, _beside(one_record(domain, record), n)))
+
+
+def _model(program: _Perturbed, records: Records) -> Composite:
+    """Without noise; in a second stage with all weight on the first record."""
+    if isinstance(program, PrivateFirstStage):
+        return smooth_of(program.perturbed(records, 0.0, np.zeros(records.X.shape[1])))
+    weights = np.zeros(records.n_samples)
+    weights[0] = records.n_samples
+    return smooth_of(program.instance(records, weights, gamma=0.0))
+
+
+def _beside(record: Records, n: int) -> Records:
+    """A record in place of the first of n others, or alone."""
+    if n == 1:
+        return record
+    domain, others = record.domain, standard_records(n)
+    X = np.vstack([record.covariates, others.covariates[1:]])
+    return domain.records(X, np.r_[record.a, others.a[1:]], np.r_[record.y, others.y[1:]])
+
+
+def _largest(findings: list[Finding]) -> tuple[Finding, ...]:
     """Of every constant the finding that is the largest part of what is declared."""
     largest: dict[str, Finding] = {}
     for finding in findings:
@@ -60,64 +124,68 @@ def largest_of(findings: list[Finding]) -> tuple[Finding, ...]:
     return tuple(largest.values())
 
 
-def _loss_of_one(
-    program: SecondStage, domain: Domain, n: int
-) -> Callable[[Array, Array], tuple[Array, float]]:
-    """Gradient and trace of the Hessian of one record's loss, n - 1 others beside it."""
-    others = standard_records(n) if n > 1 else None
-    weights = np.zeros(n)
-    weights[0] = n
-
-    def at(theta: Array, record: Array) -> tuple[Array, float]:
-        model = smooth_of(program.instance(beside(one_record(domain, record), others), weights, gamma=0.0))
-        gradient = model.gradient(theta) - model.ridge * theta
-        # less what a large ridge leaves of rounding
-        trace = float(np.trace(model.hessian(theta))) - len(theta) * model.ridge * (1 + 1e-15)
-        return gradient / n, trace / n
-
-    return at
-
-
-def _part(at: Callable[[Array, Array], tuple[Array, float]], part: int, theta: Array, record: Array) -> Any:
-    return at(theta, record)[part]
-
-
-def beside(record: Records, others: Records | None) -> Records:
-    """A record in place of the first of others, or alone."""
-    if others is None:
-        return record
-    domain = record.domain
-    X = np.vstack([record.covariates, others.covariates[1:]])
-    return domain.records(X, np.r_[record.a, others.a[1:]], np.r_[record.y, others.y[1:]])
-
-
-def _row_bounds(
-    program: SecondStage, domain: Domain
-) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
+def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
-    declared = program.loss_constants(check_universe(domain))
     if isinstance(program, WeightedMarginLoss):
-        bounds, margin = program.row_bounds(check_universe(domain)), program
-        yield "row_bounds norm", bounds.norm, lambda d: _norm(margin.rows(one_record(domain, d)).Z)
-        yield "row_bounds offset", bounds.offset, lambda d: _norm(margin.rows(one_record(domain, d)).offset)
-        yield "row_bounds factor", bounds.factor, lambda d: _norm(margin.rows(one_record(domain, d)).factor)
+        bounds = program.row_bounds(check_universe(domain))
+        rows = remembered(lambda record: program.rows(one_record(domain, record)))
+        yield "row_bounds norm", bounds.norm, lambda d: _norm(rows(d).Z)
+        yield "row_bounds offset", bounds.offset, lambda d: _norm(rows(d).offset)
+        yield "row_bounds factor", bounds.factor, lambda d: _norm(rows(d).factor)
     if isinstance(program, WeightedLeastSquares):
-        squares = program
+        declared = program.loss_constants(check_universe(domain))
+        design = remembered(lambda record: program.design(one_record(domain, record)))
         if declared.covariate_bound is not None:
-            yield (
-                "covariate_bound",
-                declared.covariate_bound,
-                lambda d: _norm(squares.design(one_record(domain, d))[0]),
-            )
+            yield "covariate_bound", declared.covariate_bound, lambda d: _norm(design(d)[0])
         if declared.response_bound is not None:
-            yield (
-                "response_bound",
-                declared.response_bound,
-                lambda d: _norm(squares.design(one_record(domain, d))[1]),
-            )
+            yield "response_bound", declared.response_bound, lambda d: _norm(design(d)[1])
         if declared.is_mean:
-            yield "is_mean (x = 1)", 0.0, lambda d: _norm(squares.design(one_record(domain, d))[0] - 1.0)
+            yield "is_mean (x = 1)", 0.0, lambda d: _norm(design(d)[0] - 1.0)
 
 
 def _norm(values: Array) -> float:
     return float(np.linalg.norm(values))
+
+
+def undeclared_curvature(program: _Perturbed, domain: Domain, seed: int) -> str:
+    """What is wrong about mu_R, which is credited against gamma, or nothing.
+
+    With gamma = 0 and all weight on one record the loss curves in few directions: what is left in the others
+    is the regularizer's, and no more may be declared.
+    """
+    declared = program.loss_constants(check_universe(domain)).strong_convexity
+    if declared == 0.0:
+        return ""
+    for records in _lonely(domain, seed):
+        n = records.n_samples
+        if n > 1 and isinstance(program, PrivateFirstStage):
+            continue  # it weighs all records alike
+        model = _model(program, records)
+        for theta in points_of(model, seed):
+            least = min(_curvatures(model, theta)) / n
+            if not least >= declared * (1 - _ROUNDING) - _ROUNDING * model.smoothness / n:
+                return (
+                    f"strong_convexity (mu_R) is declared {declared:.4g}, and with gamma = 0 and all "
+                    f"weight on one record the curvature is {max(least, 0.0):.4g}: the regularizer's "
+                    "counts, not the loss's"
+                )
+    return ""
+
+
+def _lonely(domain: Domain, seed: int) -> Iterator[Records]:
+    """Datasets whose first record will have all weight."""
+    region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound)
+    rng = np.random.default_rng([seed, 19])
+    for record in (*map(region.project, region.vertices[::5]), *(region.draw(rng) for _ in range(4))):
+        yield one_record(domain, record)
+    yield from (standard_records(6), edge_records()["duplicate rows"])
+
+
+def _curvatures(model: Composite, theta: Array) -> Iterator[float]:
+    """Least eigenvalue of the Hessian, and the same by differences of the gradient along its directions."""
+    values, directions = np.linalg.eigh(model.hessian(theta))
+    yield float(values[0])
+    for direction in directions.T:
+        step = _STEP * direction
+        change = model.gradient(theta + step) - model.gradient(theta - step)
+        yield float(change @ direction) / (2 * _STEP)

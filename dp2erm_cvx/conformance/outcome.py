@@ -1,4 +1,4 @@
-"""What a check found, and all checks of one program together."""
+"""What a check finds, and all checks of one program together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Status(enum.StrEnum):
+class CheckStatus(enum.StrEnum):
     """``NOTED``: nothing to pass or fail, but the reader should know."""
 
     PASSED = "passed"
@@ -16,16 +16,16 @@ class Status(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CheckOutcome:
     """One check: its name, what came out and the numbers or the reason in words."""
 
     check: str
-    status: Status
+    status: CheckStatus
     detail: str
 
 
 @dataclass(frozen=True)
-class Report:
+class ConformanceReport:
     """All checks of one program at one choice of settings.
 
     A search refutes and never proves: ``passed`` says that nothing was found, not that a bound holds.
@@ -35,22 +35,22 @@ class Report:
     settings: dict[str, Any]
     kind: str
     proved: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CheckOutcome, ...]
 
     @property
     def passed(self) -> bool:
         """Whether no check failed."""
-        return all(outcome.status is not Status.FAILED for outcome in self.outcomes)
+        return not self.failures
 
     @property
-    def failures(self) -> tuple[Outcome, ...]:
+    def failures(self) -> tuple[CheckOutcome, ...]:
         """The checks that failed."""
-        return tuple(outcome for outcome in self.outcomes if outcome.status is Status.FAILED)
+        return tuple(outcome for outcome in self.outcomes if outcome.status is CheckStatus.FAILED)
 
     @property
-    def notes(self) -> tuple[Outcome, ...]:
+    def notes(self) -> tuple[CheckOutcome, ...]:
         """The checks that neither passed nor failed, for a reader to judge."""
-        return tuple(outcome for outcome in self.outcomes if outcome.status is Status.NOTED)
+        return tuple(outcome for outcome in self.outcomes if outcome.status is CheckStatus.NOTED)
 
     @property
     def conclusion(self) -> str:
@@ -84,16 +84,20 @@ class Report:
         return "\n".join(lines)
 
 
-def passed(check: str, detail: str) -> Outcome:
-    """Nothing was found."""
-    return Outcome(check, Status.PASSED, detail)
+#: What a check says of a program: whether it passed, and the numbers or the reason in words.
+Judgment = tuple[CheckStatus, str]
 
 
-def failed(check: str, detail: str) -> Outcome:
-    """Something was found."""
-    return Outcome(check, Status.FAILED, detail)
+def passed(detail: str) -> Judgment:
+    """No violation."""
+    return CheckStatus.PASSED, detail
 
 
-def noted(check: str, detail: str) -> Outcome:
+def failed(detail: str) -> Judgment:
+    """A violation."""
+    return CheckStatus.FAILED, detail
+
+
+def noted(detail: str) -> Judgment:
     """Nothing to judge."""
-    return Outcome(check, Status.NOTED, detail)
+    return CheckStatus.NOTED, detail

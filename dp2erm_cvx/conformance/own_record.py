@@ -1,4 +1,8 @@
-"""Whether what the theorems take as a function of one record is one."""
+"""Whether what the theorems take as a function of one record is one.
+
+The methods of a program may each be a function of one record, and what is solved another thing: ``data``,
+``model`` and ``instance`` can be overridden. So the objective is examined beside the methods.
+"""
 
 from __future__ import annotations
 
@@ -6,38 +10,65 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dp2erm_cvx.conformance.outcome import Outcome, failed, noted, passed
-from dp2erm_cvx.conformance.own_objective import shared_terms
-from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, neighbors, standard_records
-from dp2erm_cvx.conformance.subject import Subject
+from dp2erm_cvx.conformance.objective import DeclaredValue, points_of, smooth_of
+from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
+from dp2erm_cvx.conformance.samples import (
+    KEPT,
+    N_FEATURES,
+    SIZE,
+    Square,
+    check_domain,
+    neighbors,
+    squares,
+    standard_records,
+    unequal_weights,
+)
+from dp2erm_cvx.conformance.subject import Subject, named
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import ClosedFormWeights, FirstStage, KernelFirstStage, SeparableFirstStage
+from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.program import (
+    ClosedFormWeights,
+    Composite,
+    EntropyFirstStage,
+    FirstStage,
+    Instance,
+    KernelFirstStage,
+    Kind,
+    LogisticModel,
+    MarginModel,
+    SecondStage,
+    SeparableFirstStage,
+)
 
-#: Sums over the covariates of one record may round otherwise beside other records.
-_ROUNDING = 1e-9
+#: Sums over the covariates of one record may round otherwise beside other records, and objectives more so.
+_ROUNDING, _LOOSE = 1e-9, 1e-7
+#: The places of the two records whose losses are compared, and others that they are moved to.
+_FIRST, _SECOND = KEPT[:2]
+_ORDER = [2, 1, _FIRST, 3, _SECOND, 4, 6, 7]
 
 
-def own_record(subject: Subject) -> Outcome:
+@named("own record")
+def own_record(subject: Subject) -> Judgment:
     """Rows, weights and kernel entries of records among others, against those of each record alone.
 
     A quantity that is centered, scaled or ranked by the sample differs: one changed record then changes the
     terms of all others, which no theorem of these kinds covers. Then the objective that is solved.
     """
-    check, program = "own record", subject.program
+    program = subject.program
     assert isinstance(program, FirstStage)
     compared: dict[str, None] = {}
     for what, together, alone in _all_pairs(program):
         scale = max(1.0, float(np.max(np.abs(alone), initial=0.0)))
         if together.shape != alone.shape or not np.max(np.abs(together - alone)) <= _ROUNDING * scale:
-            return failed(check, f"{what}: depends on the other records, which no theorem covers")
+            return failed(f"{what}: depends on the other records, which no theorem covers")
         compared[what] = None
-    for what, wrong in shared_terms(program.resolve(check_domain()), subject.seed):
+    for what, wrong in _shared_terms(program.resolve(check_domain()), subject.seed):
         if wrong:
-            return failed(check, f"{wrong}, which no theorem of kind {program.kind.value!r} covers")
+            return failed(f"{wrong}, which no theorem of kind {program.kind.value!r} covers")
         compared[what] = None
     if not compared:
-        return noted(check, f"nothing to compare: {program.kind.proved}")
-    return passed(check, f"{', '.join(compared)}: a record's own, whatever the others are")
+        return noted(f"nothing to compare: {program.kind.proved}")
+    return passed(f"{', '.join(compared)}: a record's own, whatever the others are")
 
 
 def _all_pairs(program: FirstStage) -> Iterator[tuple[str, Array, Array]]:
@@ -74,3 +105,141 @@ def _pairs(program: FirstStage, records: Records) -> Iterator[tuple[str, Array, 
 def _one(records: Records, i: int) -> Records:
     assert records.X.shape[1] == N_FEATURES + 1
     return records.domain.records(records.covariates[i : i + 1], records.a[i : i + 1], records.y[i : i + 1])
+
+
+def _shared_terms(program: FirstStage, seed: int) -> Iterator[tuple[str, str]]:
+    """What was compared between datasets, and what is wrong about it, if anything."""
+    if program.kind is Kind.DIRECT:
+        return
+    for same_arms in (True,) if _needs_arms(program) else (True, False):
+        for square in squares(same_arms=same_arms, seed=seed):
+            try:
+                bound = [program.instance(records) for records in square.corners]
+            except InfeasibleError:
+                continue  # which the check of feasibility judges
+            if program.kind is Kind.QUADRATIC:
+                yield from _quadratic(bound)
+            elif all(one.model is not None for one in bound):
+                models = [one.model for one in bound if one.model is not None]
+                if len({model.dimension for model in models}) == 1:
+                    yield from _parametric(program, models, same_arms)
+
+
+def _needs_arms(program: FirstStage) -> bool:
+    """Whether the theorem lets the sizes of the arms enter."""
+    paper = isinstance(program, EntropyFirstStage) and program.scaling == "paper"
+    return paper or "weights" in program.moving
+
+
+def _parametric(program: FirstStage, models: list[Composite], same_arms: bool) -> Iterator[tuple[str, str]]:
+    rng = np.random.default_rng(17)
+    # the log of a mean of exponentials, which a model of another class may be, is a sum at 0 only
+    everywhere = isinstance(models[0], MarginModel | LogisticModel)
+    for size in (0.0, 0.3, 1.0):
+        point = models[0].penalty.set.project(size * rng.normal(size=models[0].dimension))
+        if program.kind is not Kind.CLOSED_FORM and (everywhere or (size == 0.0 and same_arms)):
+            yield "terms of the objective", _not_a_sum([model.gradient(point) for model in models])
+        at = point if program.kind is not Kind.CLOSED_FORM else np.ones(models[0].dimension)
+        logs = [_logs(model.output(at)) for model in models]
+        yield "ratios of weights", _other_ratios(logs)
+
+
+def _not_a_sum(gradients: list[Array]) -> str:
+    scale = 1e-12 + max(float(np.max(np.abs(one))) for one in gradients)
+    apart = (gradients[0] - gradients[1]) - (gradients[2] - gradients[3])
+    if np.max(np.abs(apart)) <= _LOOSE * scale:
+        return ""
+    return "the term of one record in the objective depends on the other records"
+
+
+def _logs(weights: Array) -> Array:
+    return np.log(np.maximum(np.abs(weights[list(KEPT)]), 1e-300))
+
+
+def _other_ratios(logs: list[Array]) -> str:
+    shifted = [one - one[0] for one in logs]
+    if all(np.max(np.abs(one - shifted[0])) <= _LOOSE * (1 + np.max(np.abs(shifted[0]))) for one in shifted):
+        return ""
+    return "the ratio of two weights at a fixed coefficient depends on the other records"
+
+
+def _quadratic(bound: list[Instance]) -> Iterator[tuple[str, str]]:
+    forms = [_form(one) for one in bound]
+    entries = [form[0] for form in forms]
+    scale = 1e-12 + float(np.max(np.abs(entries[0])))
+    apart = max(float(np.max(np.abs(one - entries[0]))) for one in entries)
+    wrong = "" if apart <= _LOOSE * scale else "the entry of two records depends on the other records"
+    yield "entries of the quadratic form", wrong
+    linear = [form[1] for form in forms]
+    yield (
+        "terms of the linear form",
+        _not_a_sum(linear)
+        and ("what one record adds to the linear term of another depends on the other records"),
+    )
+
+
+def _form(instance: Instance) -> tuple[Array, Array]:
+    """The quadratic and the linear form between the records that stay."""
+    if instance.model is not None:
+        model = instance.model
+        hessian, linear = model.hessian(model.start()), model.gradient(np.zeros(model.dimension))
+        # a record may have no variable: what a unit of each variable brings says whose it is
+        owners = [int(np.argmax(np.abs(model.output(unit)))) for unit in np.eye(model.dimension)]
+        kept = [owners.index(index) for index in KEPT if index in owners]
+        return hessian[np.ix_(kept, kept)], linear[kept]
+    value = DeclaredValue(instance, "weights")
+    if value.dimension != SIZE:
+        return np.zeros((1, 1)), np.zeros(1)
+    at_zero, units = value(np.zeros(SIZE)), np.eye(SIZE)[list(KEPT)]
+    single = np.array([value(unit) - at_zero for unit in units])
+    pairs = np.array([[value(one + other) - at_zero for other in units] for one in units])
+    if not np.all(np.isfinite(pairs)):
+        return np.zeros((1, 1)), np.zeros(1)  # no quadratic form, which its author answers for
+    return pairs - single[:, None] - single[None, :], single
+
+
+@named("own record")
+def contributions(subject: Subject) -> Judgment:
+    """What weight brings that moves from one record to another, whatever the other records are.
+
+    Theorems 1 and 2 count one changed loss: a response centered by the sample, or a loss scaled by the size
+    of its arm, changes all of them.
+    """
+    program = subject.program
+    assert isinstance(program, SecondStage)
+    for same_arms in (True, False):
+        for square in squares(same_arms=same_arms, seed=subject.seed):
+            shifted = list(_shifted(program, square))
+            for theta in points_of(shifted[0][0], subject.seed):
+                if _differ(shifted, theta):
+                    return failed(
+                        "the loss of one record depends on the other records: Theorems 1 and 2 need "
+                        "sum_i w_i l(theta; d_i)"
+                    )
+    return passed("losses are a record's own, whatever the others are")
+
+
+def _shifted(program: SecondStage, square: Square) -> Iterator[tuple[Composite, Composite, float]]:
+    """Objectives between which weight moves from one record to another, and how much on either side."""
+    there = square.there[0]
+    moved = Records(there.X[_ORDER], there.a[_ORDER], there.y[_ORDER], there.domain)
+    ends = (_ORDER.index(_FIRST), _ORDER.index(_SECOND))
+    for records, one, other in (
+        *((corner, _FIRST, _SECOND) for corner in square.corners),
+        (moved, *ends),
+    ):
+        weights = unequal_weights(SIZE)
+        step = 0.5 * min(weights[one], weights[other])
+        shift = step * (np.eye(SIZE)[one] - np.eye(SIZE)[other])
+        before, after = (
+            smooth_of(program.instance(records, weights + side * shift, gamma=0.0)) for side in (-1, 1)
+        )
+        yield before, after, step
+
+
+def _differ(shifted: list[tuple[Composite, Composite, float]], theta: Array) -> bool:
+    """Whether the difference of the two losses' gradients is not the same in all datasets."""
+    gradients = [(before.gradient(theta), after.gradient(theta), step) for before, after, step in shifted]
+    differences = [(after - before) / (2 * step) for before, after, step in gradients]
+    scale = 1e-12 + max(float(np.max(np.abs(before))) / step for before, _, step in gradients)
+    return any(not np.max(np.abs(one - differences[0])) <= _LOOSE * scale for one in differences)

@@ -1,17 +1,25 @@
-"""Records that programs are checked on: ordinary, adversarial, and neighbors of both."""
+"""Records that programs are checked on: ordinary, adversarial, neighbors, and the same few beside others."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.universe import Universe
 
 #: Covariates of all records here, an intercept apart.
 N_FEATURES = 3
+
+#: Records of a :class:`Square`, the place of the one that changes, and of those that stay.
+SIZE, CHANGED, KEPT = 8, 3, (0, 5, 6)
+_OTHERS = [index for index in range(SIZE) if index != CHANGED and index not in KEPT]
 
 
 def check_domain(n_samples: int = 60) -> Domain:
@@ -106,3 +114,57 @@ def one_record(domain: Domain, record: Array) -> Records:
     """Of a point (x, a) or (x, a, y - center) that a search tries."""
     y = record[N_FEATURES + 1] if len(record) > N_FEATURES + 1 else 0.0
     return domain.records(record[None, :N_FEATURES], [int(record[N_FEATURES])], [y])
+
+
+_T = TypeVar("_T")
+
+
+def remembered(of_record: Callable[[Array], _T]) -> Callable[[Array], _T]:
+    """The same function, for a search that asks for one record again and again."""
+    known = lru_cache(maxsize=64)(lambda key: of_record(np.frombuffer(key)))
+    return lambda record: known(record.tobytes())
+
+
+@dataclass(frozen=True)
+class Square:
+    """Four datasets that share the records ``KEPT``: to tell what depends on these alone.
+
+    In each of ``here`` and ``there`` record ``CHANGED`` is before and after one change, the same in both;
+    the other records differ between them.
+    """
+
+    here: tuple[Records, Records]
+    there: tuple[Records, Records]
+
+    @property
+    def corners(self) -> tuple[Records, Records, Records, Records]:
+        """All four."""
+        return (*self.here, *self.there)
+
+
+def squares(*, same_arms: bool, seed: int = 0) -> Iterator[Square]:
+    """Ordinary others, others at the edge, and others that are all alike; with their arms kept or not."""
+    universe = check_domain(SIZE)
+    rng = np.random.default_rng([seed, 13])
+    for spread in (1.0, 3.0, 0.0):
+        raw = rng.uniform(-1, 1, (SIZE, N_FEATURES)), np.arange(SIZE) % 2, rng.normal(size=SIZE)
+        changed = _replaced(raw, [CHANGED], rng, 1.0, same_arms)
+        others = _replaced(raw, _OTHERS, rng, spread, same_arms)
+        again = tuple(values.copy() for values in others)
+        for whole, new in zip(again, changed, strict=True):
+            whole[CHANGED] = new[CHANGED]
+        first, second, third, fourth = (universe.records(*one) for one in (raw, changed, others, again))
+        yield Square((first, second), (third, fourth))
+
+
+#: Covariates, treatments and outcomes.
+_Raw = tuple[Array, NDArray[np.int64], Array]
+
+
+def _replaced(raw: _Raw, where: list[int], rng: np.random.Generator, spread: float, same_arms: bool) -> _Raw:
+    X, a, y = raw[0].copy(), raw[1].copy(), raw[2].copy()
+    X[where] = spread * rng.uniform(-1, 1, (len(where), N_FEATURES)) + (0.4 if spread == 0.0 else 0.0)
+    y[where] = spread * rng.normal(size=len(where)) + 2.0
+    if not same_arms:
+        a[where] = 1 - a[where[0]]
+    return X, a, y

@@ -1,29 +1,40 @@
-"""A program under examination, bound to records as the checks need it."""
+"""A program under examination, bound to records as the checks need it, and what a check of it is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from dp2erm_cvx.audit.search import SearchPlan
+from dp2erm_cvx.conformance.outcome import CheckOutcome, Judgment
 from dp2erm_cvx.conformance.samples import N_FEATURES, unequal_weights
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.program import Compiled, FirstStage, Instance, Program, SecondStage
-from dp2erm_cvx.solve import Solution, solve
+from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
+
+#: Of the audit, and the seed of all searches, unless others are asked for.
+SEARCH = SearchPlan(20_000)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """``program`` at one choice of settings; ``seconds`` for each search, seeded with ``seed``.
+    """``program`` at one choice of settings; every search of it has the seed of ``search``.
 
-    ``sizes`` are those of neighbors whose weights are compared, ``evaluations`` those of each constant.
+    ``search`` is that of the audit, ``sizes`` and ``pairs`` number and sizes of the neighbors whose weights
+    are compared, ``evaluations`` the points that each declared constant is searched at.
     """
 
     program: Program
-    seconds: float
-    seed: int
+    search: SearchPlan = SEARCH
     sizes: tuple[int, ...] = (8, 25)
+    pairs: int = 40
     evaluations: int = 600
+
+    @property
+    def seed(self) -> int:
+        """Of every search."""
+        return self.search.seed
 
     def bind(self, records: Records, *, gamma: float = 0.05, noise: float = 1.0) -> Instance:
         """The program on records; a second stage with unequal weights and random noise."""
@@ -40,20 +51,23 @@ class Subject:
         columns = domain.columns or tuple(f"x{k + 1}" for k in range(N_FEATURES))
         return len(self.program.parameter_names(columns, domain))
 
-    def solve(self, records: Records) -> Solution:
-        """Certified, by whatever solver applies first. Raises InfeasibleError, SolverError and others."""
-        return solve(self.bind(records), solver="first_certified")
-
     def distance(self, first: Array, second: Array) -> float:
         """In the norm that certificates are stated in: l1 for weights, l2 for theta."""
         return float(np.linalg.norm(first - second, 1 if isinstance(self.program, FirstStage) else 2))
 
 
-def solvers_for(instance: Instance) -> list[str]:
-    """Every solver that applies: conic ones always, OSQP for QPs, first-order and Newton with a model."""
-    names = ["clarabel", "scs"]
-    if Compiled(instance.program.declare, instance.data).problem.is_qp():
-        names.append("osqp")
-    if instance.model is not None:
-        names += ["newton", "projected_gradient"]
-    return names
+@dataclass(frozen=True)
+class Check:
+    """What the theorems assume of a program, searched for violations; ``name`` stands in every report."""
+
+    name: str
+    examine: Callable[[Subject], Judgment]
+
+    def __call__(self, subject: Subject) -> CheckOutcome:
+        """Run it."""
+        return CheckOutcome(self.name, *self.examine(subject))
+
+
+def named(name: str) -> Callable[[Callable[[Subject], Judgment]], Check]:
+    """A decorator: the check of this name that runs the function."""
+    return lambda examine: Check(name, examine)

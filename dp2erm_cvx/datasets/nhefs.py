@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
+from typing import Any
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.privacy import Neighboring
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,7 @@ def nhefs_domain(
     covariate_bound: float = 2.5,
     outcome_bound: float = 20.0,
     outcome_center: float = 2.5,
-    treatment_cost: float = 0.0,
-    intercept: float = 0.0,
-    arm_floor: int | None = None,
-    relation: Neighboring = Neighboring.REPLACE_ONE,
+    **others: Any,
 ) -> Domain:
     """A public :class:`~dp2erm_cvx.domain.Domain` for :func:`load_nhefs`, declared without the data.
 
@@ -78,8 +75,9 @@ def nhefs_domain(
     outcome_bound, outcome_center
         In kg. Adults in middle life gain about a quarter of a kilogram a year, so 2.5 kg in the ten years
         between the visits; a change 20 kg away from that is rare.
-    treatment_cost
-        In kg; see :class:`~dp2erm_cvx.domain.Domain`, also for ``intercept``, ``arm_floor`` and ``relation``.
+    others
+        ``treatment_cost`` (in kg), ``intercept``, ``arm_floor`` and ``relation`` of
+        :class:`~dp2erm_cvx.domain.Domain`.
 
     Raises
     ------
@@ -90,9 +88,6 @@ def nhefs_domain(
         covariate_bound=covariate_bound,
         outcome_bound=outcome_bound,
         outcome_center=outcome_center,
-        treatment_cost=treatment_cost,
         ranges={name: (known.low, known.high) for name, known in NHEFS_RANGES.items()},
-        intercept=intercept,
-        arm_floor=arm_floor,
-        relation=relation,
+        **others,
     )

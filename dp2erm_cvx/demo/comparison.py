@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.compare.certify import Row, certificates
+from dp2erm_cvx.compare.certify import CertificateRow, certificates
 from dp2erm_cvx.compare.noise_range import NoiseRange, noise_range
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings
-from dp2erm_cvx.demo.settings import Scheme, Spending
+from dp2erm_cvx.demo.settings import DemoScheme, Spending
 from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
@@ -40,14 +40,14 @@ class Published:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class DemoComparison:
     """One first stage: its releases beside the non-private fit at the same ridge, which is not private.
 
     ``stability`` is the bound V. ``theta`` and ``recommended`` are those of the non-private fit, without
     noise and gamma; ``balance`` is not private either.
     """
 
-    scheme: Scheme
+    scheme: DemoScheme
     stability: float
     theta: tuple[float, ...]
     recommended: NDArray[np.int64]
@@ -78,19 +78,19 @@ class Seeds:
         return seed
 
 
-def compare(
+def compare_schemes(
     data: Dataset,
     domain: Domain,
-    schemes: Iterable[Scheme],
+    schemes: Iterable[DemoScheme],
     second: WeightedLeastSquares,
     spending: Sequence[Spending],
     seeds: Seeds,
-) -> Iterator[Comparison]:
+) -> Iterator[DemoComparison]:
     """Release theta once for every scheme and budget. Every release is a separate one from the same data."""
     for scheme in schemes:
         plain = TwoStageERM(domain, scheme.program, second).fit(data.X, data.a, data.y)
         published = tuple(_publish(data, domain, scheme, second, one, seeds()) for one in spending)
-        yield Comparison(
+        yield DemoComparison(
             scheme=scheme,
             stability=scheme.program.stability(Universe(domain, data.n_samples, len(data.columns))).V,
             theta=tuple(float(value) for value in plain.theta_),
@@ -103,7 +103,7 @@ def compare(
 def _publish(
     data: Dataset,
     domain: Domain,
-    scheme: Scheme,
+    scheme: DemoScheme,
     second: WeightedLeastSquares,
     spending: Spending,
     seed: int | None,
@@ -126,9 +126,9 @@ def _publish(
     return Published(spending, model.release_, moved, model.predict(data.X))
 
 
-def effects(data: Dataset, seeds: Seeds) -> Iterator[Comparison]:
+def effect_comparisons(data: Dataset, seeds: Seeds) -> Iterator[DemoComparison]:
     """The average effect by arm means, for every scheme and budget."""
-    yield from compare(
+    yield from compare_schemes(
         data,
         settings.effect_domain(),
         settings.schemes(),
@@ -138,13 +138,15 @@ def effects(data: Dataset, seeds: Seeds) -> Iterator[Comparison]:
     )
 
 
-def rules(data: Dataset, seeds: Seeds) -> Iterator[Comparison]:
+def rule_comparisons(data: Dataset, seeds: Seeds) -> Iterator[DemoComparison]:
     """The treatment rule, for no weighting and the milder scheme of each family."""
     chosen = [scheme for k, scheme in enumerate(settings.schemes()) if k in (0, 1, 3)]
-    yield from compare(data, settings.rule_domain(), chosen, settings.rule(), settings.RULE_SPENDING, seeds)
+    yield from compare_schemes(
+        data, settings.rule_domain(), chosen, settings.rule(), settings.RULE_SPENDING, seeds
+    )
 
 
-def certificate_rows(data: Dataset, solvers: Sequence[str]) -> Iterator[list[Row]]:
+def certificate_rows(data: Dataset, solvers: Sequence[str]) -> Iterator[list[CertificateRow]]:
     """Every scheme with every solver."""
     domain = settings.effect_domain()
     records = domain.records(data.X, data.a, data.y)

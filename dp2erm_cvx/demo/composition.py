@@ -11,7 +11,7 @@ from dp2erm_cvx.calibration import Objective, calibrate_paper
 from dp2erm_cvx.compare.noise_range import NoiseRange, noise_range
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings
-from dp2erm_cvx.demo.comparison import Comparison, Seeds, compare
+from dp2erm_cvx.demo.comparison import DemoComparison, Seeds, compare_schemes
 from dp2erm_cvx.diagnostics import balance_table
 from dp2erm_cvx.mechanism import draw
 from dp2erm_cvx.plan import Study, make_plan
@@ -21,11 +21,36 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 
 
-def composed(data: Dataset, seeds: Seeds) -> tuple[Comparison, Comparison]:
+@dataclass(frozen=True, eq=False)
+class Calibrations:
+    """The releases of :func:`composed`, and at their budgets what the propensity alone and the paper add."""
+
+    composed: DemoComparison
+    plug_in: DemoComparison
+    first_noise: tuple[PropensityNoise, ...]
+    by_paper: tuple[tuple[float, NoiseRange], ...]
+
+
+def calibrations(data: Dataset, seeds: Seeds) -> Calibrations:
+    """All that stands beside the direct calibration. Not private: see :func:`propensity_noise`."""
+    budgets = [one.budget for one in settings.COMPOSED_SPENDING]
+    n, k = data.X.shape
+    return Calibrations(
+        *composed(data, seeds),
+        tuple(propensity_noise(data, budget) for budget in budgets),
+        tuple(paper_noise(n, k, budget) for budget in budgets),
+    )
+
+
+def composed(data: Dataset, seeds: Seeds) -> tuple[DemoComparison, DemoComparison]:
     """Effects from a private propensity (Theorem 9): by arm means, and by the plug-in (Theorem 8)."""
     domain, schemes = settings.effect_domain(), [settings.composed_scheme()]
-    means = next(compare(data, domain, schemes, settings.arm_means(), settings.COMPOSED_SPENDING, seeds))
-    plug_in = next(compare(data, domain, schemes, settings.plug_in(), settings.OUTPUT_SPENDING, seeds))
+    means = next(
+        compare_schemes(data, domain, schemes, settings.arm_means(), settings.COMPOSED_SPENDING, seeds)
+    )
+    plug_in = next(
+        compare_schemes(data, domain, schemes, settings.plug_in(), settings.OUTPUT_SPENDING, seeds)
+    )
     return means, plug_in
 
 

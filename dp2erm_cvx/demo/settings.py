@@ -25,7 +25,7 @@ RULE_BOUND = 5.0
 
 
 @dataclass(frozen=True)
-class Scheme:
+class DemoScheme:
     """A first stage with its short name in the tables and the public reason for its settings."""
 
     label: str
@@ -68,29 +68,29 @@ def rule_domain() -> Domain:
     )
 
 
-def schemes() -> tuple[Scheme, ...]:
+def schemes() -> tuple[DemoScheme, ...]:
     """First stages, from none to stronger balance within each family."""
     first = registry.first_stages()
     squared = effect_domain().covariate_bound ** 2
     balance = 2 * COVARIATES_BOUND**2
     return (
-        Scheme("uniform", registry.build(first, "uniform"), "no weighting: the baseline"),
-        Scheme(
+        DemoScheme("uniform", registry.build(first, "uniform"), "no weighting: the baseline"),
+        DemoScheme(
             "entropy",
             registry.build(first, "entropy_balancing", ridge=balance),
             f"entropy balancing; ridge {balance:g} = G^2, the squared norm bound of the balance functions",
         ),
-        Scheme(
+        DemoScheme(
             "entropy, ridge/4",
             registry.build(first, "entropy_balancing", ridge=balance / 4),
             f"ridge {balance / 4:g}: a quarter, for better balance",
         ),
-        Scheme(
+        DemoScheme(
             "IPW",
             registry.build(first, "ipw_logistic", ridge=squared / 10, trim=4.0),
             f"logistic propensity; ridge {squared / 10:g} = M^2/10; no 1/propensity above 4",
         ),
-        Scheme(
+        DemoScheme(
             "IPW, ridge/10",
             registry.build(first, "ipw_logistic", ridge=squared / 100, trim=4.0),
             f"ridge {squared / 100:g}: a tenth, for better balance",
@@ -98,11 +98,11 @@ def schemes() -> tuple[Scheme, ...]:
     )
 
 
-def composed_scheme() -> Scheme:
+def composed_scheme() -> DemoScheme:
     """The last scheme again, with a private coefficient (Theorem 9)."""
     squared = effect_domain().covariate_bound ** 2
     program = registry.build(registry.first_stages(), "ipw_private", share=0.3, ridge=squared / 100, trim=4.0)
-    return Scheme("private IPW", program, "the same with 30 % of epsilon spent on the propensity")
+    return DemoScheme("private IPW", program, "the same with 30 % of epsilon spent on the propensity")
 
 
 def arm_means() -> WeightedLeastSquares:

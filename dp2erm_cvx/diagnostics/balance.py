@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.diagnostics.balance_notes import about_arms, about_columns
-from dp2erm_cvx.diagnostics.checks import ARMS, Array, Mask, arms, finite, nonnegative, numbers, same_length
+from dp2erm_cvx.diagnostics.checks import (
+    ARMS,
+    NOT_PRIVATE,
+    Array,
+    Mask,
+    aligned,
+    arms,
+    finite,
+    nonnegative,
+    numbers,
+    same_length,
+)
 from dp2erm_cvx.diagnostics.statistics import effective_sample_size, ks_distance, mean, scaled, variance
-from dp2erm_cvx.diagnostics.text import NOT_PRIVATE, aligned
 from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.tables import listed
 
 
 @dataclass(frozen=True)
@@ -169,7 +179,7 @@ def balance_table(
         ks_after=ks_distance(table, *(weight * arm for arm in members)),
         target_before=target(equal),
         target_after=target(weight),
-        notes=(*about_arms(weight, members), *about_columns(names, binary, before, after)),
+        notes=(*_about_arms(weight, members), *_about_columns(names, binary, before, after)),
     )
 
 
@@ -182,3 +192,31 @@ def _summary(weight: Array, members: Mask) -> ArmSummary:
         effective_before=float(members.sum()),
         effective_after=effective_sample_size(weight[members]),
     )
+
+
+def _about_arms(weight: Array, arms: tuple[Mask, Mask]) -> Iterator[str]:
+    """One note for each arm that has too few records or too little weight."""
+    for name, members in zip(ARMS, arms, strict=True):
+        if not members.any():
+            yield f"the {name} arm is empty: no difference is defined"
+        elif not weight[members].any():
+            yield f"the {name} arm has no weight: no difference is defined after weighting"
+        elif members.sum() == 1:
+            yield f"the {name} arm has one record: no standard deviation is defined"
+
+
+def _about_columns(
+    names: Sequence[str], binary: Mask, before: tuple[Array, Array], after: tuple[Array, Array]
+) -> Iterator[str]:
+    """Notes on columns, from the (p,) variances of the two arms before and after weighting."""
+    constant = (before[0] == 0) & (before[1] == 0)
+    for k in np.flatnonzero(constant):
+        yield f"{names[int(k)]} does not vary within the arms: no ratio or standardized difference is defined"
+    if binary.any():
+        told = listed([names[int(k)] for k in np.flatnonzero(binary)])
+        yield f"variance ratios are left out for covariates with two values: {told}"
+    if np.isnan(after).any() and not np.isnan(before).any():
+        yield "an arm has its weight on fewer than two records: no variance ratio is defined after weighting"
+    for when, (control, _) in (("", before), (" after weighting", after)):
+        for k in np.flatnonzero((control == 0) & ~constant & ~binary):
+            yield f"{names[int(k)]} does not vary among the controls: no variance ratio is defined{when}"

@@ -1,7 +1,11 @@
-"""What every diagnostic asks of its arrays. Rows are numbered from 0, as in the arrays themselves."""
+"""What every diagnostic asks of its arrays, and how its tables are written.
+
+Rows are numbered from 0, as in the arrays themselves.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,8 @@ Mask = NDArray[np.bool_]
 
 #: The arms in the order of a = 0, 1.
 ARMS = ("control", "treated")
+#: Stands in the first line of every text of this package.
+NOT_PRIVATE = "not private: for the data holder only"
 
 
 def numbers(values: Any, name: str) -> Array:
@@ -62,6 +68,15 @@ def arms(a: Array) -> tuple[Mask, Mask]:
     """(n,) masks of the controls and of the treated; DataError at the first a that is neither 0 nor 1."""
     _all((a == 0) | (a == 1), a, "a", "0 or 1")
     return a == 0, a == 1
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line per row: the first column to the left, the others to the right."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
 
 
 def _all(fine: Mask, values: Array, name: str, must: str) -> Array:

@@ -9,12 +9,22 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.diagnostics.checks import ARMS, Array, Mask, arms, numbers, probabilities, same_length
-from dp2erm_cvx.diagnostics.overlap_advice import advice
-from dp2erm_cvx.diagnostics.text import NOT_PRIVATE, aligned
+from dp2erm_cvx.diagnostics.checks import (
+    ARMS,
+    NOT_PRIVATE,
+    Array,
+    Mask,
+    aligned,
+    arms,
+    numbers,
+    probabilities,
+    same_length,
+)
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
+#: Where the advice changes: a share of records and an area that are ours, not a theorem's.
+_MANY, _APART = 0.1, 0.9
 #: The rule of thumb of Crump, Hotz, Imbens and Mitnik (2009).
 LIMITS = (0.1, 0.9)
 #: Of the propensities of an arm, from its minimum to its maximum.
@@ -144,7 +154,7 @@ def overlap_table(
         support=(float(support[0]), float(support[1])),
         outside_support=shares[1],
         auc=auc,
-        advice=advice(nobody, support[0] > support[1], shares[0], auc),
+        advice=_advice(nobody, support[0] > support[1], shares[0], auc),
     )
 
 
@@ -173,3 +183,28 @@ def _checked_limits(limits: object) -> tuple[float, float]:
     if not 0 <= low < high <= 1:
         raise DeclarationError(f"limits = ({low:g}, {high:g}): must satisfy 0 <= lower < upper <= 1")
     return low, high
+
+
+def _advice(nobody: bool, apart: bool, outside: float, auc: float) -> str:
+    """One sentence, from whether an arm is empty, the supports are apart, the share outside and the area."""
+    if nobody:
+        return "one arm is empty: nothing can be compared."
+    if apart:
+        return (
+            "the arms do not overlap: no weights on these records make them comparable; study a population "
+            "in which both treatments occur."
+        )
+    if outside > _MANY:
+        return (
+            f"overlap is poor ({outside:.1%} of the records are outside the limits): the estimate will rest "
+            "on few records; take a trim or a larger ridge, or narrow the population by a public rule rather "
+            "than by these propensities."
+        )
+    if auc > _APART:
+        return (
+            f"few records are outside the limits, but the arms are nearly told apart (area {auc:.2f}): a "
+            "smaller ridge of the propensity may show poor overlap."
+        )
+    if outside > 0:
+        return f"{outside:.1%} of the records are outside the limits: expect large weights, or trim them."
+    return "every record is within the limits: overlap is no reason against any first stage."

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation
-from dp2erm_cvx.studies.engine import Cell, Experiment, Listing, Row
+from dp2erm_cvx.studies.engine import Experiment, Listing, Row, StudyCell
 from dp2erm_cvx.studies.listing import InForce, constants_listing
 from dp2erm_cvx.studies.plans import PLAIN
 from dp2erm_cvx.studies.scheme import Constants, Rule, RulesDesign
@@ -80,7 +80,7 @@ class Confounded(Experiment[ConfoundedDesign]):
             for replicate in range(design.replicates):
                 yield {"n": n, "replicate": replicate}
 
-    def rows(self, design: ConfoundedDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+    def rows(self, design: ConfoundedDesign, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
         """Every center, scheme, family, noise and budget on one dataset."""
         train = design.strength.draw(int(cell.key["n"]), cell.rng("train"))
         test = design.strength.draw(design.n_test, cell.rng("test"))

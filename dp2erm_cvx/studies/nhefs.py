@@ -13,7 +13,7 @@ from dp2erm_cvx.demo import comparison, settings
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.engine import Cell, Design, Experiment, Row
+from dp2erm_cvx.studies.engine import Design, Experiment, Row, StudyCell
 from dp2erm_cvx.studies.fit import Weights, draw_thetas, without_noise
 from dp2erm_cvx.studies.plans import PlannedRule
 from dp2erm_cvx.universe import Universe
@@ -45,7 +45,7 @@ class NhefsBudgets(Experiment[NhefsDesign]):
         for scheme in (*settings.schemes(), settings.composed_scheme()):
             yield {"scheme": scheme.label}
 
-    def rows(self, design: NhefsDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+    def rows(self, design: NhefsDesign, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
         """Quantiles of the released effect over draws of the noise, in kg."""
         known = {one.label: one for one in (*settings.schemes(), settings.composed_scheme())}
         data, domain = load_nhefs(), settings.effect_domain()

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import TOLERANCE
 from dp2erm_cvx.plan import Plan, Study, make_plan
@@ -17,7 +18,7 @@ from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme, build_scaled
 from dp2erm_cvx.universe import Universe
 
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
-FAMILIES = ("paper", "paper-corrected", "sharp", "auto", "composition-sharp", "composition-printed")
+FAMILIES = (*NAMES, "composition-sharp", "composition-printed")
 
 #: The family of fits without noise.
 PLAIN = "non-private"

@@ -15,7 +15,7 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.studies.costs import costs, scale_rows, scales_listing
-from dp2erm_cvx.studies.engine import Cell, Design, Experiment, Listing, Part, Row, part_label
+from dp2erm_cvx.studies.engine import Design, Experiment, Listing, Part, Row, StudyCell, part_label
 from dp2erm_cvx.studies.fit import Weights, effective_share
 from dp2erm_cvx.studies.listing import InForce, constants_listing
 from dp2erm_cvx.studies.plans import Refused, plan_rule
@@ -63,7 +63,7 @@ class Rates(Experiment[RatesDesign]):
         """Curvatures and schemes."""
         return [(curvature, name) for curvature in (STRONG, NONE) for name in design.schemes]
 
-    def needs(self, design: RatesDesign, cell: Cell) -> Iterable[Part]:
+    def needs(self, design: RatesDesign, cell: StudyCell) -> Iterable[Part]:
         """Those of its curvature."""
         return [(str(cell.key["curvature"]), name) for name in design.schemes]
 
@@ -79,7 +79,7 @@ class Rates(Experiment[RatesDesign]):
         found: list[float] = _image(curvature, theta).tolist()
         return found
 
-    def rows(self, design: RatesDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+    def rows(self, design: RatesDesign, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
         """Every scheme, family and noise on one dataset; scales of noise, which no data change, once."""
         curvature, n = str(cell.key["curvature"]), int(cell.key["n"])
         data = _data(curvature, n, cell.rng("train"))

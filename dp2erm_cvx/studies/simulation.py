@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.studies.engine import Cell, Experiment, Listing, Part, Row
+from dp2erm_cvx.studies.engine import Experiment, Listing, Part, Row, StudyCell
 from dp2erm_cvx.studies.listing import constants_listing
 from dp2erm_cvx.studies.scheme import StudyDesign
 from dp2erm_cvx.studies.summary import means, with_interval
@@ -47,7 +47,7 @@ class SimulationStudy(Experiment[SimulationDesign]):
         """Scenarios, schemes and families."""
         return places(design, design.scenarios)
 
-    def needs(self, design: SimulationDesign, cell: Cell) -> Iterable[Part]:
+    def needs(self, design: SimulationDesign, cell: StudyCell) -> Iterable[Part]:
         """Those of its scenario."""
         return places(design, [str(cell.key["scenario"])])
 
@@ -57,7 +57,7 @@ class SimulationStudy(Experiment[SimulationDesign]):
         rng = np.random.default_rng([design.seed, 6, design.scenarios.index(scenario)])
         return choose(design, simulate(scenario, design.n_samples, rng=rng), name, family)
 
-    def rows(self, design: SimulationDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+    def rows(self, design: SimulationDesign, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
         """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside."""
         scenario = str(cell.key["scenario"])
         train = simulate(scenario, design.n_samples, rng=cell.rng("train"))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.datasets import Simulation
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.engine import Cell, Row
+from dp2erm_cvx.studies.engine import Row, StudyCell
 from dp2erm_cvx.studies.fit import Fitted, Weights, draw_thetas, without_noise
 from dp2erm_cvx.studies.plans import PLAIN, Refused, plan_rule
 from dp2erm_cvx.studies.scheme import Constants, Rule, RulesDesign, StudyDesign
@@ -110,7 +110,7 @@ def all_rows(
     part: str,
     train: Simulation,
     test: Simulation,
-    cell: Cell,
+    cell: StudyCell,
     choices: Mapping[str, Any],
 ) -> list[Row]:
     """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside.

@@ -15,7 +15,7 @@ from scipy.special import expit
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation, read_twins
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.studies.engine import Cell, Experiment, Listing, Part, Row
+from dp2erm_cvx.studies.engine import Experiment, Listing, Part, Row, StudyCell
 from dp2erm_cvx.studies.listing import constants_listing
 from dp2erm_cvx.studies.scheme import StudyDesign
 from dp2erm_cvx.studies.summary import means
@@ -140,7 +140,7 @@ class TwinsStudy(Experiment[TwinsDesign]):
         """Forms, schemes and families."""
         return places(design, design.forms)
 
-    def needs(self, design: TwinsDesign, cell: Cell) -> Iterable[Part]:
+    def needs(self, design: TwinsDesign, cell: StudyCell) -> Iterable[Part]:
         """Those of its form."""
         return places(design, [str(cell.key["form"])])
 
@@ -151,7 +151,7 @@ class TwinsStudy(Experiment[TwinsDesign]):
         rows = np.random.default_rng([design.seed, 5]).permutation(pool.dataset.n_samples)
         return choose(design, taken(pool, rows[: design.n_samples]), name, family)
 
-    def rows(self, design: TwinsDesign, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+    def rows(self, design: TwinsDesign, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
         """Every scheme, family, noise and budget on one subset."""
         form = str(cell.key["form"])
         _, pool = _pools(design, form)

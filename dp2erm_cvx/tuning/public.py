@@ -90,11 +90,10 @@ def tune(
 
     probability = None if score is not None else treatment_probabilities(dataset, domain)
     trials: dict[str, list[_Trial]] = {name: [] for name in named}
-    for drawn, left_out, noise_seed in _samples(dataset.n_samples, n_samples, replicates, seed, holdout):
+    for sample in _samples(dataset.n_samples, n_samples, replicates, seed, holdout):
         for name, model in named.items():
             if isinstance(plans[name], float):
-                trial = _try(model, dataset, drawn, left_out, noise_seed, score, probability)
-                trials[name].append(trial)
+                trials[name].append(_try(model, dataset, sample, score, probability))
     rows = [_row(name, named[name], plans[name], trials[name], n_samples) for name in named]
     best = best_of(rows)
     if best is None:
@@ -104,6 +103,15 @@ def tune(
     return TuningResult(
         best, tuple(rows), public.source, scored_by, n_samples, dataset.n_samples, replicates, holdout, seed
     )
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Rows drawn (n_samples,), rows left out, and a seed for the noise."""
+
+    drawn: NDArray[np.int64]
+    left_out: NDArray[np.int64]
+    noise_seed: int
 
 
 @dataclass(frozen=True)
@@ -141,8 +149,7 @@ def _plan(model: PrivateTwoStageERM, n_samples: int, n_features: int) -> float |
 
 def _samples(
     n_public: int, n_samples: int, replicates: int, seed: int, holdout: float | None
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
-    """Rows drawn (n_samples,), rows left out, and a seed for the noise, per replicate."""
+) -> Iterator[_Sample]:
     for replicate in range(replicates):
         rng = np.random.default_rng([seed, replicate])
         if holdout is None:
@@ -153,21 +160,20 @@ def _samples(
             aside = math.floor(holdout * n_public)
             left_out, rest = order[:aside], order[aside:]
             drawn = rest[rng.integers(len(rest), size=n_samples)]
-        yield drawn, left_out, int(rng.integers(2**62))
+        yield _Sample(drawn, left_out, int(rng.integers(2**62)))
 
 
 def _try(
     model: PrivateTwoStageERM,
     dataset: Dataset,
-    drawn: NDArray[np.int64],
-    left_out: NDArray[np.int64],
-    noise_seed: int,
+    sample: _Sample,
     score: Score | None,
     probability: Array | None,
 ) -> _Trial:
+    left_out = sample.left_out
     X, a, y = dataset.X[left_out], dataset.a[left_out], dataset.y[left_out]
     try:
-        model = fitted(model, dataset, drawn, noise_seed)
+        model = fitted(model, dataset, sample.drawn, sample.noise_seed)
         if score is None:
             assert probability is not None
             chosen = model.predict(NamedColumns(X, dataset.columns))

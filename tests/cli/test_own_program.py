@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx.conformance import new_program
+from dp2erm_cvx.conformance import program_template
 from dp2erm_cvx.registry import available, programs
 from tests.command_line import FIT, run, write_files
 
@@ -18,7 +18,7 @@ _NO_DATA = ("--covariate-bound", "2", "--outcome-bound", "2", "--n-features", "2
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files()
-    weights, loss = new_program("my_weights", "exponential"), new_program("my_loss", "loss")
+    weights, loss = program_template("my_weights", "exponential"), program_template("my_loss", "loss")
     Path("weights.py").write_text(weights, encoding="utf-8")
     Path("loss.py").write_text(loss, encoding="utf-8")
     second = '\n\n@dataclass(frozen=True)\nclass Other(MyWeights):\n    """Too."""\n\n    name = "other"\n'
@@ -121,8 +121,8 @@ def test_one_of_several_is_chosen():
 )
 def test_a_file_that_does_not_fit_is_refused(words, message):
     Path("broken.py").write_text("x = 1\ny = x / 0\n", encoding="utf-8")
-    Path("taken.py").write_text(new_program("uniform", "direct"), encoding="utf-8")
-    bare = new_program("bare_one", "direct").replace("@dataclass(frozen=True)\n", "")
+    Path("taken.py").write_text(program_template("uniform", "direct"), encoding="utf-8")
+    bare = program_template("bare_one", "direct").replace("@dataclass(frozen=True)\n", "")
     Path("bare.py").write_text(bare, encoding="utf-8")
     refused = run(*FIT, *words)
     assert (refused.exit_code, refused.stdout) == (2, "")

@@ -27,7 +27,7 @@ def demo(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def effects(data):
-    return list(comparison.effects(data, comparison.Seeds(1)))
+    return list(comparison.effect_comparisons(data, comparison.Seeds(1)))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def composed(data):
 
 @pytest.fixture(scope="module")
 def rules(data):
-    return list(comparison.rules(data, comparison.Seeds(1)))
+    return list(comparison.rule_comparisons(data, comparison.Seeds(1)))
 
 
 def test_the_demo_runs_and_is_readable(demo):
@@ -115,7 +115,9 @@ def test_without_a_seed_every_release_is_private_and_new(data):
     scheme, spending = settings.schemes()[:1], settings.EFFECT_SPENDING[:1]
     drawn = [
         next(
-            comparison.compare(data, settings.effect_domain(), scheme, settings.arm_means(), spending, seeds)
+            comparison.compare_schemes(
+                data, settings.effect_domain(), scheme, settings.arm_means(), spending, seeds
+            )
         )
         for seeds in (comparison.Seeds(None), comparison.Seeds(None))
     ]

@@ -13,7 +13,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Composite, FirstStage, LeastSquaresModel, Penalty
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.solve import ProjectedGradient, Solution, gradient, iteration_bound, newton, solve
-from tests.conformance import edge_records
+from tests.every_program import edge_records
 from tests.model.test_certified_radius import ROBUST, SQUARED, draws
 
 EDGES = edge_records()

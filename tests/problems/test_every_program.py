@@ -25,7 +25,7 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, solve
-from tests.conformance import (
+from tests.every_program import (
     EXTREMES,
     SETTINGS,
     build,

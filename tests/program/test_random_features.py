@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.audit import Search, audit_stability
-from dp2erm_cvx.compare.reference_audits import first_stage
+from dp2erm_cvx.audit import SearchPlan, audit_stability
+from dp2erm_cvx.compare.reference_audits import reference_program
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
@@ -32,7 +32,7 @@ def records(n, seed=1, domain=DOMAIN):
 
 def both(name, monkeypatch, given, **settings):
     """The instance by features and the same by a Gram matrix."""
-    program = first_stage(name, **settings)
+    program = reference_program(name, **settings)
     monkeypatch.setattr(kernel_stage, "DENSE", 0)
     by_features = program.instance(given)
     monkeypatch.setattr(kernel_stage, "DENSE", 10**6)
@@ -112,11 +112,11 @@ def test_entries_are_as_exact_as_the_kernel_says():
 @pytest.mark.parametrize("name", ["mmd", "mmd_pooled"])
 def test_no_neighbor_moves_the_weights_beyond_the_signed_bound(name):
     domain = Domain(1.0, 1.0, arm_floor=25)
-    program = first_stage(name, ridge=0.3, kernel=RandomFourier(0.3, 4, 5))
-    result = audit_stability(program, None, Universe(domain, 100, 2), search=Search(3000))
+    program = reference_program(name, ridge=0.3, kernel=RandomFourier(0.3, 4, 5))
+    result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(3000))
     assert not result.violations
     assert result.verdict("sharp").ratio > 0.1
-    unsigned = first_stage(name, ridge=0.3, kernel=Gaussian(0.3)).stability(Universe(domain, 100, 2)).V
+    unsigned = reference_program(name, ridge=0.3, kernel=Gaussian(0.3)).stability(Universe(domain, 100, 2)).V
     assert result.verdict("sharp").claim.bound > unsigned
 
 
@@ -126,11 +126,11 @@ def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_formed(monkeypa
     given = records(5000)
     for kernel in (Gaussian(), RandomFourier(1.0, 2000)):
         with pytest.raises(DeclarationError, match=r"5,000: a Gram matrix .* 1\.2 GB"):
-            first_stage("mmd", kernel=kernel).instance(given)
-    model = PrivateTwoStageERM(DOMAIN, Budget(1.0), first_stage("mmd", ridge=10.0))
+            reference_program("mmd", kernel=kernel).instance(given)
+    model = PrivateTwoStageERM(DOMAIN, Budget(1.0), reference_program("mmd", ridge=10.0))
     with pytest.raises(DeclarationError, match="RandomFourier"):
         model.plan(5000, 10)  # before any record is read
-    assert solve(first_stage("mmd", kernel=RandomFourier(1.0, 20)).instance(given)).certified
+    assert solve(reference_program("mmd", kernel=RandomFourier(1.0, 20)).instance(given)).certified
 
 
 @pytest.mark.parametrize("kernel", [RandomFourier(0.5, 6), Linear(0.3)])
@@ -140,7 +140,7 @@ def test_the_gradient_rounds_by_no_more_than_it_says(kernel, monkeypatch):
     n = 3000
     X = np.tile([[0.6, 0.1], [0.59, 0.12]], (n // 2, 1)) + 1e-3 * np.random.default_rng(0).random((n, 2))
     given = Domain(1.0, 1.0).records(X, np.arange(n) % 2, np.zeros(n))
-    model = first_stage("mmd", ridge=1e-6, kernel=kernel).instance(given).model
+    model = reference_program("mmd", ridge=1e-6, kernel=kernel).instance(given).model
     v = np.full(n, 1.0) + 0.1 * np.random.default_rng(1).random(n)
     G, S = model.G.astype(np.longdouble), v.astype(np.longdouble)
     F = kernel.features(given.covariates).astype(np.longdouble)
@@ -152,7 +152,7 @@ def test_the_gradient_rounds_by_no_more_than_it_says(kernel, monkeypatch):
 
 
 def test_forty_thousand_records_fit():
-    instance = first_stage("mmd", ridge=1e-3, kernel=RandomFourier(2.0, 30)).instance(records(40_000))
+    instance = reference_program("mmd", ridge=1e-3, kernel=RandomFourier(2.0, 30)).instance(records(40_000))
     solution = solve(instance)
     assert solution.certificate.relative_radius <= 1e-8
     assert abs(solution.value.sum() - 40_000) <= 1e-6

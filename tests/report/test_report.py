@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Search
+from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.audit.stability import Claim, NeighborPair, Quantity, audit_stability, tightness
-from dp2erm_cvx.compare.reference_audits import first_stage
+from dp2erm_cvx.compare.reference_audits import reference_program
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import gram_memory
 from dp2erm_cvx.report import AuditSection, audit, audit_facts, audit_page, words
 from dp2erm_cvx.universe import Universe
 
 UNIT = Domain(1.0, 1.0)
-IPW = first_stage("ipw_logistic", ridge=0.1, radius=1.0)
+IPW = reference_program("ipw_logistic", ridge=0.1, radius=1.0)
 WRONG = "<script>alert(1)</script> & $half$"
 
 
 @pytest.fixture(scope="module")
 def held():
-    result = audit_stability(IPW, None, Universe(UNIT, 60, 2), search=Search(900))
-    cells = tightness(IPW, Universe(UNIT, 60, 2), sizes=[30, 60], ridges=[0.05], search=Search(300))
+    result = audit_stability(IPW, None, Universe(UNIT, 60, 2), search=SearchPlan(900))
+    cells = tightness(IPW, Universe(UNIT, 60, 2), sizes=[30, 60], ridges=[0.05], search=SearchPlan(300))
     return AuditSection("IPW of 60", result, cells)
 
 
@@ -34,7 +34,7 @@ def held():
 def violated():
     data = ([[0.5], [-0.5], [0.2], [0.9]], [0, 1, 1, 0], [0.0] * 4)
     bounds = [Claim(WRONG, Quantity.V, 1.0), Claim("nothing moves", Quantity.L1, 0.0)]
-    result = audit_stability(IPW, data, UNIT, bounds=bounds, search=Search(400))
+    result = audit_stability(IPW, data, UNIT, bounds=bounds, search=SearchPlan(400))
     return AuditSection("four records", result)
 
 
@@ -127,7 +127,7 @@ def test_a_bound_violated_in_a_short_search_leads_too(held):
 def test_a_cell_that_cannot_be_searched_leaves_the_others(monkeypatch):
     monkeypatch.setattr(gram_memory, "_memory", lambda: 6 * 8 * 50.0**2)
     universe = Universe(Domain(1, 1, arm_floor=10), 40, 2)
-    cells = tightness(first_stage("mmd", ridge=1.0), universe, search=Search(30))
+    cells = tightness(reference_program("mmd", ridge=1.0), universe, search=SearchPlan(30))
     assert {cell.n_samples for cell in cells if cell.movement is not None} == {10, 20, 40}
     for cell in cells:
         assert (cell.n_samples > 50) == ("GB" in (cell.refusal or ""))
@@ -135,7 +135,9 @@ def test_a_cell_that_cannot_be_searched_leaves_the_others(monkeypatch):
 
 def test_arms_that_fill_the_records_fit_at_any_size():
     full = Domain(1, 1, arm_floor=3)
-    cells = tightness(first_stage("ipw_logistic", ridge=1.0), Universe(full, 6, 2), search=Search(60))
+    cells = tightness(
+        reference_program("ipw_logistic", ridge=1.0), Universe(full, 6, 2), search=SearchPlan(60)
+    )
     assert {cell.n_samples for cell in cells} == {2, 3, 6, 12, 24}
     assert all(cell.movement is not None for cell in cells)
 
@@ -178,11 +180,11 @@ def test_a_page_needs_its_packages_and_an_audit(held, monkeypatch):
 
 
 def test_cells_without_a_bound_say_why():
-    hard = first_stage("entropy_balancing_hard")
-    (cell,) = tightness(hard, Universe(UNIT, 40, 2), sizes=[40], search=Search(10))
+    hard = reference_program("entropy_balancing_hard")
+    (cell,) = tightness(hard, Universe(UNIT, 40, 2), sizes=[40], search=SearchPlan(10))
     assert cell.movement is None or cell.bounds
-    kernel = first_stage("mmd", ridge=1.0)
-    cells = tightness(kernel, Universe(Domain(1, 1, arm_floor=10), 40, 2), search=Search(60))
+    kernel = reference_program("mmd", ridge=1.0)
+    cells = tightness(kernel, Universe(Domain(1, 1, arm_floor=10), 40, 2), search=SearchPlan(60))
     assert {cell.n_samples for cell in cells} == {10, 20, 40, 80, 160}
     # the arm floor grows with n, or the bound would not hold its size
     at_ridge = [cell.bounds["sharp"] for cell in cells if cell.ridge == 1.0]
@@ -197,4 +199,4 @@ def test_cells_that_are_none(given):
 
 def test_a_ridge_cannot_be_varied_where_there_is_none():
     with pytest.raises(DeclarationError, match="no ridge"):
-        tightness(first_stage("uniform"), Universe(UNIT, 40, 2), ridges=[1.0])
+        tightness(reference_program("uniform"), Universe(UNIT, 40, 2), ridges=[1.0])

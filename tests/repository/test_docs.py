@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from dp2erm_cvx import Domain, release, stability
+from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.conformance import check_program, programs_of_file
@@ -214,7 +215,7 @@ def test_the_added_loss_conforms(tmp_path):
     path = tmp_path / "hinge_rule.py"
     path.write_text(source, encoding="utf-8")
     (cls,) = programs_of_file(path)
-    for report in check_program(cls, seconds=0.1):
+    for report in check_program(cls, search=SearchPlan(100)):
         assert report.passed, str(report)
 
 
@@ -379,7 +380,7 @@ def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeyp
     source = blocks("tutorials/add_a_scheme.md", "python")[0]
     assert len(source.splitlines()) < 60
     Path("matching.py").write_text(source, encoding="utf-8")
-    ran = CliRunner().invoke(main, ["check-program", "matching.py", "--seconds", "0.2", "--json"])
+    ran = CliRunner().invoke(main, ["check-program", "matching.py", "--solves", "100", "--json"])
     assert ran.exit_code == 0
     shown = blocks("tutorials/add_a_scheme.md", "text")[0]
     monkeypatch.setenv("COLUMNS", "80")

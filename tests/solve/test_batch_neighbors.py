@@ -15,7 +15,7 @@ from dp2erm_cvx.program import FirstStage, Gaussian, Laplace, Linear, Moments
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import certify, solve
 from dp2erm_cvx.solve.batch import NeighborSolutions, Replacements, paths, solve_neighbors
-from tests.conformance import edge_records
+from tests.every_program import edge_records
 from tests.helpers import make_records
 
 FAST: list[tuple[str, dict[str, Any]]] = [

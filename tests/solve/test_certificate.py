@@ -29,7 +29,7 @@ from dp2erm_cvx.program import (
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import OSQP, SCS, Clarabel, ProjectedGradient, certify, solve
 from tests import exact
-from tests.conformance import label
+from tests.every_program import label
 from tests.helpers import make_records, make_weights, output_distance
 
 N, P = 30, 3

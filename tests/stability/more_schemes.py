@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Search
+from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.audit.stability import Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.audit.stability.claims import Claim
 from dp2erm_cvx.privacy import Neighboring
@@ -46,7 +46,9 @@ class Row:
         """An audit of ``share`` times the bound."""
         claim = Claim("sharp", Quantity.V, share * self.bound)
         universe = Universe(self.domain, self.n, 2)
-        return audit_stability(self.program, None, universe, bounds=[claim], search=Search(solves, seed=seed))
+        return audit_stability(
+            self.program, None, universe, bounds=[claim], search=SearchPlan(solves, seed=seed)
+        )
 
 
 def rows() -> list[Row]:

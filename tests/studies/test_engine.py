@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.studies.engine import Cell, Design, Experiment, cells_of, load_design, run, run_one
+from dp2erm_cvx.studies.engine import Design, Experiment, StudyCell, cells_of, load_design, run, run_one
 from dp2erm_cvx.studies.engine import store as engine_store
 from dp2erm_cvx.studies.engine.store import code_digest, digest_of
 
@@ -98,7 +98,7 @@ def test_a_damaged_cell_is_run_again(tmp_path, kept):
 def test_a_killed_process_leaves_what_goes_on_to_the_same_table(tmp_path):
     program = (
         "import os, signal, sys\n"
-        "from tests.experiments.test_engine import DESIGN, Draws, run\n"
+        "from tests.studies.test_engine import DESIGN, Draws, run\n"
         "run(Draws(), DESIGN, sys.argv[1], "
         "progress=lambda what, done, total: done == 3 and os.kill(os.getpid(), signal.SIGKILL))\n"
     )
@@ -123,7 +123,7 @@ def test_a_cell_runs_alone_and_has_generators_of_its_own(tmp_path):
     values = [c.rng(p).random() for c in (cell, other) for p in ("noise", "test")]
     assert len(set(values)) == 4
     assert cell.rng("noise").random() == values[0]
-    assert Cell(cell.key, 4).rng("noise").random() != values[0]
+    assert StudyCell(cell.key, 4).rng("noise").random() != values[0]
 
 
 def test_cells_of_another_design_are_not_mixed_in(tmp_path):

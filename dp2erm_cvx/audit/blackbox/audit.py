@@ -12,7 +12,7 @@ from dp2erm_cvx.audit.blackbox.attack import Attack
 from dp2erm_cvx.audit.blackbox.events import Choice, EpsilonBound, Event, Observations
 from dp2erm_cvx.audit.blackbox.observation import Runner, run_all
 from dp2erm_cvx.audit.blackbox.scores import scores
-from dp2erm_cvx.audit.density.result import Direction
+from dp2erm_cvx.audit.density.audit import Direction
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from dp2erm_cvx.audit.density.law import Law, log_ratio
-from dp2erm_cvx.audit.density.search import NOWHERE, Peak
+from dp2erm_cvx.audit.density.law import NOWHERE, Law, Peak, log_ratio
 from dp2erm_cvx.domain import Array
 
 

@@ -11,15 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.density.audit import audit_density
+from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density
 from dp2erm_cvx.audit.density.hockey_stick import sample
 from dp2erm_cvx.audit.density.law import log_ratio
 from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker, load_search, save_search
 from dp2erm_cvx.audit.density.replay import DENSITY, audited_model, audited_weights
-from dp2erm_cvx.audit.density.result import DensityAudit
 from dp2erm_cvx.audit.pair_file import Columns, SavedPair
-from dp2erm_cvx.audit.search import Progress, Search
+from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.parallel import run_tasks
@@ -78,7 +77,7 @@ def search_pairs(
     n_samples: int,
     n_features: int,
     *,
-    search: Search | None = None,
+    search: SearchPlan | None = None,
     starts: int = 16,
     draws: int = 4000,
 ) -> PairSearch:
@@ -98,7 +97,7 @@ def search_pairs(
     Raises what :func:`audit_density` raises, except that a pair without a certified solution is only counted;
     CertificateError if every pair was; DataError for a checkpoint of another search.
     """
-    search = Search(evaluations=100) if search is None else search
+    search = SearchPlan(evaluations=100) if search is None else search
     plan = model.plan(n_samples, n_features)
     steps = _Steps(model, plan, Maker(model.domain, n_samples, n_features), search.seed)
     path = None if search.checkpoint is None else Path(search.checkpoint)

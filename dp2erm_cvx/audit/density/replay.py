@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dp2erm_cvx.audit.density.audit import audit_density
-from dp2erm_cvx.audit.density.result import DensityAudit
+from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density
 from dp2erm_cvx.audit.pair_file import SavedPair
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM

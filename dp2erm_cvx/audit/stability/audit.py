@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.audit.search import Progress, Search
+from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.audit.stability.claims import Claim, checked_claims, claims_of
 from dp2erm_cvx.audit.stability.given import (
     Data,
@@ -39,7 +39,7 @@ def audit_stability(
     *,
     bounds: Iterable[Claim | StabilityBound] | None = None,
     strategies: Strategies | None = None,
-    search: Search | None = None,
+    search: SearchPlan | None = None,
 ) -> StabilityAudit:
     """Search for neighbors whose weights move more than a bound allows.
 
@@ -66,7 +66,7 @@ def audit_stability(
     """
     if isinstance(program, PrivateFirstStage):
         raise DeclarationError(f"{program.name} adds noise to its weights: its bound is about no re-solve")
-    search = Search(seconds=60.0) if search is None else search
+    search = SearchPlan(seconds=60.0) if search is None else search
     strategies = Strategies() if strategies is None else strategies
     domain = universe.domain if isinstance(universe, Universe) else universe
     program = program.resolve(domain)
@@ -108,7 +108,7 @@ def audit_stability(
     )
 
 
-def explore(searcher: Searcher, state: State, search: Search, call: dict[str, Any] | None = None) -> None:
+def explore(searcher: Searcher, state: State, search: SearchPlan, call: dict[str, Any] | None = None) -> None:
     """Search on from ``state`` in waves of rounds, until a limit is reached.
 
     A checkpoint states the ``call`` and is written wherever the search could go on after a stop.

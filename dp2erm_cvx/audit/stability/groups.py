@@ -23,7 +23,7 @@ def records_at(universe: Universe, covariates: Array, arm: NDArray[np.int64]) ->
     return Records(X, arm, np.zeros(len(arm)), domain)
 
 
-def clipped(universe: Universe, points: Array) -> Array:
+def in_ball(universe: Universe, points: Array) -> Array:
     """Points (..., d) pulled into the ball of the covariates."""
     norm = np.linalg.norm(points, axis=-1, keepdims=True)
     inside = universe.domain.features_bound * (1.0 - 1e-12)
@@ -102,7 +102,7 @@ def admitted(universe: Universe, points: Array, arm: NDArray[np.int64], share: A
         count += _whole(np.where(side, share, 0.0), amount)
     valid = (count.sum(axis=1) == n - 1) & (low <= high)
     count[~valid] = np.nan
-    return Groups(clipped(universe, points), arm, count)
+    return Groups(in_ball(universe, points), arm, count)
 
 
 def _whole(share: Array, amount: Array) -> Array:

@@ -11,8 +11,7 @@ from typing import Any
 from dp2erm_cvx import registry
 from dp2erm_cvx.audit.pair_file import SavedPair
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity
-from dp2erm_cvx.audit.stability.movement import Interval
-from dp2erm_cvx.audit.stability.resolve import NeighborPair, Resolved, resolve
+from dp2erm_cvx.audit.stability.resolve import Interval, NeighborPair, Resolved, resolve
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program import (
     FirstStage,

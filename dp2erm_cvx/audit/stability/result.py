@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dp2erm_cvx.audit.stability.claims import Claim
-from dp2erm_cvx.audit.stability.movement import Interval
 from dp2erm_cvx.audit.stability.replay import save_claim
-from dp2erm_cvx.audit.stability.resolve import Resolved, SolverCheck
+from dp2erm_cvx.audit.stability.resolve import Interval, Resolved, SolverCheck
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.universe import Universe

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.stability.claims import Quantity
 from dp2erm_cvx.audit.stability.groups import Groups
-from dp2erm_cvx.audit.stability.movement import movements, of_groups
-from dp2erm_cvx.audit.stability.resolve import NeighborPair, resolve
+from dp2erm_cvx.audit.stability.resolve import NeighborPair, movements, of_groups, resolve
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.universe import Universe

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dp2erm_cvx.audit.search import Progress, Search
+from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.audit.stability.audit import explore
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity, claims_of
 from dp2erm_cvx.audit.stability.given import BASE
-from dp2erm_cvx.audit.stability.movement import Interval
-from dp2erm_cvx.audit.stability.resolve import SolverCheck, resolve
+from dp2erm_cvx.audit.stability.resolve import Interval, SolverCheck, resolve
 from dp2erm_cvx.audit.stability.rounds import Searcher
 from dp2erm_cvx.audit.stability.state import State
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
@@ -59,7 +58,7 @@ def tightness(
     *,
     sizes: Iterable[float] | None = None,
     ridges: Iterable[float] | None = None,
-    search: Search | None = None,
+    search: SearchPlan | None = None,
 ) -> tuple[TightnessCell, ...]:
     """Search at several n with the declared ridge, and at several ridges with the declared n.
 
@@ -76,7 +75,7 @@ def tightness(
     A cell that cannot be searched, such as a Gram matrix beyond the memory, says so in its ``refusal``.
     Raises DeclarationError for an invalid argument.
     """
-    search = Search(evaluations=4000) if search is None else search
+    search = SearchPlan(evaluations=4000) if search is None else search
     program, n_samples = program.resolve(universe.domain), universe.n_samples
     declared = getattr(program, "ridge", None) or None
     if sizes is None:
@@ -97,7 +96,7 @@ def tightness(
 
 
 def _cell(
-    program: FirstStage, universe: Universe, n: int, ridge: float | None, search: Search
+    program: FirstStage, universe: Universe, n: int, ridge: float | None, search: SearchPlan
 ) -> TightnessCell:
     domain = universe.domain
     if domain.arm_floor:
@@ -129,7 +128,7 @@ def _cell(
 
 
 def _largest(
-    program: FirstStage, universe: Universe, claims: Sequence[Claim], search: Search
+    program: FirstStage, universe: Universe, claims: Sequence[Claim], search: SearchPlan
 ) -> Interval | None:
     # every cell is small: comparing its scout with full solves would cost more than the search
     searcher = Searcher(program, universe, claims, (BASE,), seed=search.seed, compare=False)

@@ -25,7 +25,7 @@ D = TypeVar("D", bound=Design)
 
 
 @dataclass(frozen=True)
-class Cell:
+class StudyCell:
     """``key`` names it within its experiment, such as ``{"scenario": "linear", "replicate": 3}``."""
 
     key: Mapping[str, str | int | float]
@@ -84,7 +84,7 @@ class Experiment(abc.ABC, Generic[D]):
         """What cells share, such as tuned settings: each part is computed once, before the cells."""
         return ()
 
-    def needs(self, design: D, cell: Cell) -> Iterable[Part]:
+    def needs(self, design: D, cell: StudyCell) -> Iterable[Part]:
         """The parts that one cell reads."""
         return self.parts(design)
 
@@ -101,7 +101,7 @@ class Experiment(abc.ABC, Generic[D]):
         return []
 
     @abc.abstractmethod
-    def rows(self, design: D, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+    def rows(self, design: D, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
         """The rows of one cell: a function of the arguments alone. ``shared`` has its parts by label."""
 
 
@@ -110,9 +110,9 @@ def part_label(part: Part) -> str:
     return "/".join(part)
 
 
-def cells_of(experiment: Experiment[D], design: D) -> list[Cell]:
+def cells_of(experiment: Experiment[D], design: D) -> list[StudyCell]:
     """All cells. Raises ValueError where two have the same label."""
-    cells = [Cell(key, design.seed) for key in experiment.keys(design)]
+    cells = [StudyCell(key, design.seed) for key in experiment.keys(design)]
     if len({cell.label for cell in cells}) != len(cells):
         raise ValueError(f"{experiment.name}: two cells have the same key")
     return cells

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
-from dp2erm_cvx.studies.engine.cell import Cell, Experiment, Part, Row, cells_of, part_label
+from dp2erm_cvx.studies.engine.cell import Experiment, Part, Row, StudyCell, cells_of, part_label
 from dp2erm_cvx.studies.engine.design import Design
 from dp2erm_cvx.studies.engine.store import Store
 
@@ -78,7 +78,7 @@ def run_one(
     return _rows(experiment, design, cell, shared)
 
 
-def _rows(experiment: Experiment[D], design: D, cell: Cell, shared: Mapping[str, Any]) -> list[Row]:
+def _rows(experiment: Experiment[D], design: D, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
     return experiment.rows(design, cell, shared)
 
 
@@ -89,7 +89,7 @@ def _untold(what: str, done: int, total: int) -> None:
 def _share_missing(
     experiment: Experiment[D],
     design: D,
-    cells: Sequence[Cell],
+    cells: Sequence[StudyCell],
     store: Store | None,
     *,
     workers: int,

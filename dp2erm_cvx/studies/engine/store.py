@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.studies.engine.cell import Cell, Row
+from dp2erm_cvx.studies.engine.cell import Row, StudyCell
 from dp2erm_cvx.studies.engine.design import Design
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Store:
         together = {**self.shared(), **shared}
         self._replace(self.folder / "shared.json", (json.dumps(together, indent=2) + "\n").encode())
 
-    def done(self, cell: Cell) -> bool:
+    def done(self, cell: StudyCell) -> bool:
         """Whether the rows of a cell are here. A file that a power failure damaged is as none."""
         try:
             self._parquet.read_metadata(self._path(cell))
@@ -87,14 +87,14 @@ class Store:
             return False
         return True
 
-    def keep(self, cell: Cell, rows: list[Row]) -> None:
+    def keep(self, cell: StudyCell, rows: list[Row]) -> None:
         """Keep the rows of a cell, whole or not at all."""
         path = self._path(cell)
         part = _part(path)
         self._pandas.DataFrame([{**cell.key, **row} for row in rows]).to_parquet(part, index=False)
         os.replace(part, path)
 
-    def collect(self, cells: Iterable[Cell]) -> pd.DataFrame:
+    def collect(self, cells: Iterable[StudyCell]) -> pd.DataFrame:
         """One table of all rows in the order of the cells, written to ``results.parquet``."""
         frames = [self._pandas.read_parquet(self._path(cell)) for cell in cells]
         table = self._pandas.concat(frames, ignore_index=True)
@@ -104,7 +104,7 @@ class Store:
         os.replace(part, path)
         return table
 
-    def _path(self, cell: Cell) -> Path:
+    def _path(self, cell: StudyCell) -> Path:
         return self.cells / f"{hashlib.sha256(cell.label.encode()).hexdigest()[:24]}.parquet"
 
     @staticmethod

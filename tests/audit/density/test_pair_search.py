@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.audit import Search, audit_density, replay_pair, search_pairs
+from dp2erm_cvx.audit import SearchPlan, audit_density, replay_pair, search_pairs
 from dp2erm_cvx.audit.density.pair_makers import Maker
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
@@ -69,7 +69,7 @@ def test_pairs_are_neighbors_inside_the_domain(relation, floor):
 
 def test_the_worst_pair_of_a_mean_is_found():
     """The mean moves as far as it can, so that the loss is epsilon."""
-    found = search_pairs(release(), 6, 2, search=Search(12), starts=2)
+    found = search_pairs(release(), 6, 2, search=SearchPlan(12), starts=2)
     assert not found.exceeds
     assert found.audit.loss >= 0.999
     assert found.audited == 12
@@ -82,7 +82,7 @@ def test_the_worst_pair_of_a_mean_is_found():
 def test_a_search_finds_what_the_known_worst_case_shows():
     model = release("plug_in_ate", calibration="sharp")
     known = audit_density(model, *aligned(np.random.default_rng(0), 5, 1), starts=1)
-    found = search_pairs(model, 5, 1, search=Search(10), starts=1)
+    found = search_pairs(model, 5, 1, search=SearchPlan(10), starts=1)
     assert found.audit.loss >= 0.97 * known.loss
 
 
@@ -90,7 +90,7 @@ def test_a_search_finds_what_the_known_worst_case_shows():
     ("second", "bug", "calibration"), [(MEAN, HalfTheNoise, "output"), ("arm_means", HardlyAnyGamma, "sharp")]
 )
 def test_a_planted_bug_is_found_without_a_hint(second, bug, calibration):
-    found = search_pairs(release(second, bug, calibration=calibration), 4, 1, search=Search(2), starts=1)
+    found = search_pairs(release(second, bug, calibration=calibration), 4, 1, search=SearchPlan(2), starts=1)
     assert found.exceeds
     assert "EXCEEDED" in str(found)
 
@@ -106,7 +106,7 @@ def test_bugs_are_found_with_every_seed(seed):
         (MEAN, AThirdOfThePropensityNoise, "sharp", logistic, 60),
     ):
         found = search_pairs(
-            release(second, bug, first, calibration), 5, 1, search=Search(audits, seed=seed), starts=2
+            release(second, bug, first, calibration), 5, 1, search=SearchPlan(audits, seed=seed), starts=2
         )
         assert found.exceeds, (second, bug)
 
@@ -115,7 +115,9 @@ def test_bugs_are_found_with_every_seed(seed):
 @pytest.mark.parametrize("first", ["uniform", "entropy_balancing", "ipw_logistic", "mmd"])
 @pytest.mark.parametrize("second", ["itr", "plug_in_ate", "arm_means"])
 def test_no_searched_pair_exceeds_the_budget(first, second):
-    found = search_pairs(release(second, first=first, calibration="sharp"), 6, 1, search=Search(25), starts=4)
+    found = search_pairs(
+        release(second, first=first, calibration="sharp"), 6, 1, search=SearchPlan(25), starts=4
+    )
     assert not found.exceeds
     assert found.audit.loss > 0.1
 
@@ -125,34 +127,34 @@ def test_gaussian_noise_is_searched_by_its_delta():
         domain, budget = Domain(1.0, 1.0), Budget(1.0, 0.05)
         return cls(domain, budget, "uniform", "plug_in_ate", noise="gaussian", arithmetic="assumed")
 
-    found = search_pairs(model(HalfTheNoise), 3, 1, search=Search(1), draws=600)
+    found = search_pairs(model(HalfTheNoise), 3, 1, search=SearchPlan(1), draws=600)
     assert found.audit.hockey_stick.draws == 600
     assert found.exceeds
 
 
 def test_a_search_repeats_and_resumes(tmp_path):
-    whole = search_pairs(release(), 5, 1, search=Search(6, seed=3), starts=1)
+    whole = search_pairs(release(), 5, 1, search=SearchPlan(6, seed=3), starts=1)
     state = tmp_path / "state.npz"
-    part = search_pairs(release(), 5, 1, search=Search(4, seed=3, checkpoint=state), starts=1)
+    part = search_pairs(release(), 5, 1, search=SearchPlan(4, seed=3, checkpoint=state), starts=1)
     assert part.audited == 4
     assert state.exists()
-    rest = search_pairs(release(), 5, 1, search=Search(6, seed=3, checkpoint=state, workers=2), starts=1)
+    rest = search_pairs(release(), 5, 1, search=SearchPlan(6, seed=3, checkpoint=state, workers=2), starts=1)
     assert same(rest, whole)
     assert (rest.audit, rest.screened) == (whole.audit, whole.screened)
-    assert not same(search_pairs(release(), 5, 1, search=Search(6, seed=4), starts=1), whole)
+    assert not same(search_pairs(release(), 5, 1, search=SearchPlan(6, seed=4), starts=1), whole)
     with pytest.raises(DataError, match="another"):
-        search_pairs(release(), 5, 1, search=Search(6, seed=4, checkpoint=state))
+        search_pairs(release(), 5, 1, search=SearchPlan(6, seed=4, checkpoint=state))
     state.write_bytes(b"no search")
     with pytest.raises(DataError):
-        search_pairs(release(), 5, 1, search=Search(6, seed=3, checkpoint=state))
+        search_pairs(release(), 5, 1, search=SearchPlan(6, seed=3, checkpoint=state))
 
 
 def test_seconds_end_a_search():
-    assert search_pairs(release(), 5, 1, search=Search(1000, seconds=1e-6), starts=1).audited == 1
+    assert search_pairs(release(), 5, 1, search=SearchPlan(1000, seconds=1e-6), starts=1).audited == 1
 
 
 def test_a_saved_pair_is_replayed(tmp_path):
-    found = search_pairs(release(cls=HalfTheNoise), 5, 1, search=Search(2), starts=1)
+    found = search_pairs(release(cls=HalfTheNoise), 5, 1, search=SearchPlan(2), starts=1)
     found.save(tmp_path / "worst")
     again, loss = replay_pair(tmp_path / "worst", release(cls=HalfTheNoise))
     assert again == found.audit
@@ -165,7 +167,7 @@ def test_a_saved_pair_is_replayed(tmp_path):
 
 
 def test_a_pair_of_another_model_is_not_replayed(tmp_path):
-    search_pairs(release(), 5, 1, search=Search(1), starts=1).save(tmp_path / "worst")
+    search_pairs(release(), 5, 1, search=SearchPlan(1), starts=1).save(tmp_path / "worst")
     with pytest.raises(DeclarationError, match="second_stage differs"):
         replay_pair(tmp_path / "worst", release("plug_in_ate"))
     with pytest.raises(DataError):
@@ -186,6 +188,6 @@ def test_an_arm_floor_without_pairs_is_refused():
 )
 def test_invalid_limits_are_refused(settings):
     with pytest.raises(DeclarationError):
-        Search(**{"evaluations": 5, **settings})
+        SearchPlan(**{"evaluations": 5, **settings})
     with pytest.raises(DeclarationError, match="evaluations or seconds"):
-        Search()
+        SearchPlan()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.compare.reference_audits import entropy, first_stage, ipw
+from dp2erm_cvx.compare.reference_audits import entropy, ipw, reference_program
 
 INF = math.inf
 
-__all__ = ["INF", "entropy", "first_stage", "ipw"]
+__all__ = ["INF", "entropy", "ipw", "reference_program"]

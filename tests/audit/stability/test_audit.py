@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Search
+from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.audit.stability import (
     Claim,
     Quantity,
@@ -25,14 +25,14 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import ipw_logistic, logistic
 from dp2erm_cvx.universe import Universe
-from tests.audit.stability.cases import INF, first_stage, ipw
+from tests.audit.stability.cases import INF, ipw, reference_program
 
-IPW = first_stage("ipw_logistic", ridge=0.1, radius=1.0)
+IPW = reference_program("ipw_logistic", ridge=0.1, radius=1.0)
 UNIT = Domain(1.0, 1.0)
 
 
 def audited(case, solves, bounds=None):
-    return audit_stability(case.program, None, case.universe, bounds=bounds, search=Search(solves))
+    return audit_stability(case.program, None, case.universe, bounds=bounds, search=SearchPlan(solves))
 
 
 def sharp(case):
@@ -78,9 +78,9 @@ def test_planted_wrong_bounds_are_reported(case):
 
 
 def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_replayed(tmp_path):
-    program = first_stage("mmd", ridge=100.0, cap=4.0)
+    program = reference_program("mmd", ridge=100.0, cap=4.0)
     domain = Domain(1.0, 1.0, arm_floor=25)
-    result = audit_stability(program, None, Universe(domain, 100, 2), search=Search(2000))
+    result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(2000))
     printed = result.verdict("paper, printed", Quantity.L2)
     assert printed.violated
     assert printed.claim.bound == pytest.approx(2 * math.sqrt(2) * 5 * 100 / 1e4, rel=1e-6)
@@ -94,7 +94,7 @@ def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_repl
         assert again.violated
         assert again.agrees
     keep = dataclasses.replace(domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    kept = audit_stability(program, None, Universe(keep, 100, 2), search=Search(2000))
+    kept = audit_stability(program, None, Universe(keep, 100, 2), search=SearchPlan(2000))
     assert not kept.violations
 
 
@@ -129,7 +129,7 @@ def some_data(n=60, d=4, seed=0):
 
 
 def test_data_are_read_and_it_says_so():
-    result = audit_stability(IPW, some_data(), Domain(2.0, 1.0), search=Search(700))
+    result = audit_stability(IPW, some_data(), Domain(2.0, 1.0), search=SearchPlan(700))
     assert not result.private
     assert "not private" in str(result)
     assert not result.violations
@@ -144,7 +144,7 @@ def test_data_are_read_and_it_says_so():
             Domain(2.0, 1.0),
             bounds=wrong,
             strategies=Strategies([name]),
-            search=Search(60),
+            search=SearchPlan(60),
         )
         assert found.violations, name
         assert found.verdicts[0].worst.pair.origin == name
@@ -156,7 +156,7 @@ def test_a_generator_reads_no_data():
         lambda rng: some_data(seed=int(rng.integers(10**6))),
         Domain(2.0, 1.0),
         strategies=Strategies(["extreme", "flips"]),
-        search=Search(300),
+        search=SearchPlan(300),
     )
     assert result.private
     assert not result.violations
@@ -174,7 +174,9 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
         call["strategies"] = Strategies(("flips", "ascent", "base"))
 
     def audited_with(**how):
-        return audit_stability(IPW, source, **call, search=Search(**{"evaluations": 700, "seed": 5, **how}))
+        return audit_stability(
+            IPW, source, **call, search=SearchPlan(**{"evaluations": 700, "seed": 5, **how})
+        )
 
     whole = audited_with()
     assert facts(whole) == facts(audited_with())
@@ -201,7 +203,7 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
 def test_a_budget_in_seconds_is_kept():
     shares = []
     result = audit_stability(
-        IPW, None, Universe(UNIT, 50, 2), search=Search(seconds=0.5, progress=shares.append)
+        IPW, None, Universe(UNIT, 50, 2), search=SearchPlan(seconds=0.5, progress=shares.append)
     )
     assert 0.5 <= result.seconds < 5
     assert shares[-1].share == 1.0
@@ -209,11 +211,11 @@ def test_a_budget_in_seconds_is_kept():
 
 
 def test_claims_are_public_quantities_of_every_family():
-    found, refused = claims_of(first_stage("ipw_randomized", propensity=0.3), Universe(UNIT, 100, 2))
+    found, refused = claims_of(reference_program("ipw_randomized", propensity=0.3), Universe(UNIT, 100, 2))
     norm = next(c for c in found if (c.name, c.quantity) == ("paper, printed", Quantity.L2))
     assert norm.bound == pytest.approx(math.sqrt(2) * 0.4 / 0.3 * 100 / 99, rel=1e-6)
     assert not refused
-    _, refused = claims_of(first_stage("entropy_balancing", ridge=1.0), Universe(UNIT, 100, 2))
+    _, refused = claims_of(reference_program("entropy_balancing", ridge=1.0), Universe(UNIT, 100, 2))
     assert set(refused) == {"paper, printed", "paper, usable"}
 
 
@@ -231,13 +233,13 @@ def test_claims_are_public_quantities_of_every_family():
         ({"strategies": Strategies([])}, DeclarationError, "search"),
         ({"bounds": []}, DeclarationError, "bounds"),
         ({"bounds": [3.0]}, DeclarationError, "bounds"),
-        ({"program": first_stage("ipw_private")}, DeclarationError, "noise"),
+        ({"program": reference_program("ipw_private")}, DeclarationError, "noise"),
     ],
 )
 def test_refusals(change, error, names):
     call = {"program": IPW, "data": None, "universe": Universe(UNIT, 20, 2)}
     with pytest.raises(error, match=names) as caught:
-        audit_stability(**{**call, **change}, search=Search(5))
+        audit_stability(**{**call, **change}, search=SearchPlan(5))
     assert "\n" not in str(caught.value)
 
 
@@ -254,7 +256,7 @@ def test_refusals(change, error, names):
 )
 def test_limits_that_are_none(given):
     with pytest.raises(DeclarationError):
-        Search(**given)
+        SearchPlan(**given)
 
 
 def test_the_checking_solver_must_reach_the_declared_problem():
@@ -266,9 +268,9 @@ def test_a_first_stage_without_a_ridge_is_solved_in_full():
     case = ipw(20, 0.0, 1.0, 0)
     result = audited(case, 30)
     assert "ridge = 0" in result.refused["sharp"]
-    hard = first_stage("entropy_balancing_hard")
+    hard = reference_program("entropy_balancing_hard")
     result = audit_stability(
-        hard, some_data(40, 1), UNIT, strategies=Strategies(["each"]), search=Search(120)
+        hard, some_data(40, 1), UNIT, strategies=Strategies(["each"]), search=SearchPlan(120)
     )
     assert not result.violations
     assert 50 < result.verdicts[0].neighbors <= 120

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.stability import Quantity
 from dp2erm_cvx.audit.stability.climb import evolve
-from dp2erm_cvx.audit.stability.groups import FAMILIES, admitted, clipped, records_at, structured_starts
-from dp2erm_cvx.audit.stability.movement import movements
+from dp2erm_cvx.audit.stability.groups import FAMILIES, admitted, in_ball, records_at, structured_starts
 from dp2erm_cvx.audit.stability.neighbors import (
     STRATEGIES,
     Base,
@@ -23,11 +22,11 @@ from dp2erm_cvx.audit.stability.neighbors import (
     propose,
     variation_gradient,
 )
-from dp2erm_cvx.audit.stability.resolve import resolve
+from dp2erm_cvx.audit.stability.resolve import movements, resolve
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.universe import Universe
-from tests.audit.stability.cases import first_stage
+from tests.audit.stability.cases import reference_program
 
 
 def exact(w, v, j):
@@ -118,7 +117,7 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
 def a_base(program, domain, n=30, d=3, seed=0):
     rng = np.random.default_rng(seed)
     universe = Universe(domain, n, d)
-    X = clipped(universe, rng.normal(size=(n, d)))
+    X = in_ball(universe, rng.normal(size=(n, d)))
     records = records_at(universe, X, (rng.random(n) < 0.5).astype(np.int64))
     return Base(program.resolve(domain), universe, records, X)
 
@@ -126,10 +125,10 @@ def a_base(program, domain, n=30, d=3, seed=0):
 @pytest.mark.parametrize(
     "program",
     [
-        first_stage("ipw_logistic", ridge=0.05),
-        first_stage("ipw_logistic", ridge=0.003, radius=0.6),
-        first_stage("entropy_balancing", ridge=0.3),
-        first_stage("mmd", ridge=0.01, kernel=Gaussian(0.5)),
+        reference_program("ipw_logistic", ridge=0.05),
+        reference_program("ipw_logistic", ridge=0.003, radius=0.6),
+        reference_program("entropy_balancing", ridge=0.3),
+        reference_program("mmd", ridge=0.01, kernel=Gaussian(0.5)),
     ],
     ids=["ipw", "ipw in a ball that binds", "entropy", "mmd with weights at 0"],
 )
@@ -152,7 +151,7 @@ def test_gradient_is_that_of_re_solves(program):
 
 
 def test_ascent_climbs_and_keeps_to_its_budget():
-    base = a_base(first_stage("ipw_logistic", ridge=0.05), Domain(1.0, 1.0))
+    base = a_base(reference_program("ipw_logistic", ridge=0.05), Domain(1.0, 1.0))
     start = Replacement(4, np.array([0.1, 0.1, -0.1]), 1, "random")
     before, _ = variation_gradient(base, start)
     end, spent = ascend(base, start, 12)
@@ -164,7 +163,7 @@ def test_ascent_climbs_and_keeps_to_its_budget():
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_proposals_are_neighbors(name):
-    base = a_base(first_stage("entropy_balancing", ridge=0.5), Domain(1.0, 1.0, arm_floor=5))
+    base = a_base(reference_program("entropy_balancing", ridge=0.5), Domain(1.0, 1.0, arm_floor=5))
     changes = propose(base, name, 1, 40, np.random.default_rng(0))
     pairs = [pair for change in changes if (pair := base.pair(change)) is not None]
     assert len(pairs) > 10

@@ -11,7 +11,7 @@ from dp2erm_cvx.audit.stability.groups import structured_starts
 from dp2erm_cvx.audit.stability.scout import InFull
 from dp2erm_cvx.program import Gaussian, Linear, Moments, PublicSample
 from dp2erm_cvx.universe import Universe
-from tests.audit.stability.cases import first_stage
+from tests.audit.stability.cases import reference_program
 
 PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
 
@@ -19,25 +19,25 @@ PLAIN, FLOOR = Domain(1.0, 1.0), Domain(1.5, 1.0, arm_floor=8, intercept=0.5)
 @pytest.mark.parametrize(
     ("program", "domain"),
     [
-        (first_stage("ipw_logistic", ridge=0.01), PLAIN),
-        (first_stage("ipw_logistic", ridge=0.003, radius=1.0, trim=2.5), FLOOR),
-        (first_stage("entropy_balancing", ridge=0.3), PLAIN),
-        (first_stage("entropy_balancing", ridge=0.1, radius=0.7, arm_mass="proportional"), FLOOR),
-        (first_stage("entropy_balancing", ridge=0.5, radius=2.0, trim=0.2), PLAIN),
-        (first_stage("entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional"), FLOOR),
-        (first_stage("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN),
-        (first_stage("mmd", ridge=0.05, cap=1.7, alpha=0.2, kernel=Gaussian(0.3)), FLOOR),
-        (first_stage("mmd_pooled", ridge=0.1, kernel=Linear(0.2)), PLAIN),
-        (first_stage("overlap", ridge=0.01), PLAIN),
-        (first_stage("overlap", ridge=0.003, radius=1.0), FLOOR),
-        (first_stage("inverse_probability_tilting", ridge=0.02, radius=1.0, balance=Moments(2)), FLOOR),
-        (first_stage("energy_balancing", ridge=0.1), FLOOR),
-        (first_stage("stable_balancing", ridge=0.05, alpha=0.3), PLAIN),
-        (first_stage("kernel_mean_matching", ridge=0.1, kernel=Linear(0.2)), FLOOR),
-        (first_stage("kernel_mean_matching", ridge=0.1), PLAIN),
-        (first_stage("kernel_mean_matching", ridge=0.1, target=PublicSample([[0.9, 0.0]])), FLOOR),
-        (first_stage("ipw_known", coefficient=(1.0, -0.5), trim=2.0), PLAIN),
-        (first_stage("ipw_randomized", propensity=0.3), FLOOR),
+        (reference_program("ipw_logistic", ridge=0.01), PLAIN),
+        (reference_program("ipw_logistic", ridge=0.003, radius=1.0, trim=2.5), FLOOR),
+        (reference_program("entropy_balancing", ridge=0.3), PLAIN),
+        (reference_program("entropy_balancing", ridge=0.1, radius=0.7, arm_mass="proportional"), FLOOR),
+        (reference_program("entropy_balancing", ridge=0.5, radius=2.0, trim=0.2), PLAIN),
+        (reference_program("entropy_balancing", ridge=1.0, scaling="paper", arm_mass="proportional"), FLOOR),
+        (reference_program("mmd", ridge=0.05, kernel=Gaussian(0.5)), PLAIN),
+        (reference_program("mmd", ridge=0.05, cap=1.7, alpha=0.2, kernel=Gaussian(0.3)), FLOOR),
+        (reference_program("mmd_pooled", ridge=0.1, kernel=Linear(0.2)), PLAIN),
+        (reference_program("overlap", ridge=0.01), PLAIN),
+        (reference_program("overlap", ridge=0.003, radius=1.0), FLOOR),
+        (reference_program("inverse_probability_tilting", ridge=0.02, radius=1.0, balance=Moments(2)), FLOOR),
+        (reference_program("energy_balancing", ridge=0.1), FLOOR),
+        (reference_program("stable_balancing", ridge=0.05, alpha=0.3), PLAIN),
+        (reference_program("kernel_mean_matching", ridge=0.1, kernel=Linear(0.2)), FLOOR),
+        (reference_program("kernel_mean_matching", ridge=0.1), PLAIN),
+        (reference_program("kernel_mean_matching", ridge=0.1, target=PublicSample([[0.9, 0.0]])), FLOOR),
+        (reference_program("ipw_known", coefficient=(1.0, -0.5), trim=2.0), PLAIN),
+        (reference_program("ipw_randomized", propensity=0.3), FLOOR),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -57,9 +57,9 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
 def test_a_program_that_is_not_known_is_solved_in_full():
     universe = Universe(PLAIN, 10, 2)
     sample = structured_starts(universe, 5, np.random.default_rng(0))
-    known = first_stage("ipw_logistic", ridge=0.1)
+    known = reference_program("ipw_logistic", ridge=0.1)
     assert not fast.scout_for(known, universe, sample).exact
-    measured = first_stage("entropy_balancing", ridge=1.0, base_measure=(1.0,) * 10).resolve(PLAIN)
+    measured = reference_program("entropy_balancing", ridge=1.0, base_measure=(1.0,) * 10).resolve(PLAIN)
     assert fast.scout_for(measured, universe, sample).exact
 
 
@@ -68,4 +68,4 @@ def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
     sample = structured_starts(universe, 5, np.random.default_rng(0))
     right = fast.LogisticScout.weights
     monkeypatch.setattr(fast.LogisticScout, "weights", lambda *given: 1.01 * right(*given))
-    assert fast.scout_for(first_stage("ipw_logistic", ridge=0.1), universe, sample).exact
+    assert fast.scout_for(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact

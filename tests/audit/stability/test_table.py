@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dp2erm_cvx.audit import Search
+from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.compare import reference_audits as reference
 
 #: Neighbors per row: 32 rows in about five minutes.
@@ -20,7 +20,7 @@ ALL = [*reference.worst_cases(), *reference.wrong_bounds()]
 )
 def test_the_outcome_is_the_known_one(setting):
     began = time.perf_counter()
-    outcome = reference.reference_audit(setting, Search(NEIGHBORS, seed=2602))
+    outcome = reference.reference_audit(setting, SearchPlan(NEIGHBORS, seed=2602))
     print(
         f"\n{setting.name}: found {outcome.met:.4g}, known {setting.known:g}, bound {outcome.bound:.4g}, "
         f"{time.perf_counter() - began:.1f} s"
@@ -32,12 +32,12 @@ def test_the_outcome_is_the_known_one(setting):
 
 def test_a_few_are_met_quickly():
     settings = [reference.ipw(400, 1, float("inf"), 2.98), reference.wrong_bounds()[1]]
-    for outcome in reference.run_reference_audits(settings, Search(4000)):
+    for outcome in reference.run_reference_audits(settings, SearchPlan(4000)):
         assert outcome.as_expected
         assert outcome.met <= outcome.bound
 
 
 def test_a_search_that_meets_too_little_or_reports_nothing_is_not_as_expected():
     setting = reference.ipw(400, 1, float("inf"), 3.4)
-    (outcome,) = reference.run_reference_audits([setting], Search(300))
+    (outcome,) = reference.run_reference_audits([setting], SearchPlan(300))
     assert not outcome.as_expected

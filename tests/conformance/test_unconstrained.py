@@ -7,16 +7,15 @@ import dataclasses
 import pytest
 
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.contributions import contributions
-from dp2erm_cvx.conformance.outcome import Status
-from dp2erm_cvx.conformance.perturbation import perturbation
+from dp2erm_cvx.conformance.outcome import CheckStatus
+from dp2erm_cvx.conformance.own_record import contributions
+from dp2erm_cvx.conformance.perturbation import perturbation, unconstrained
 from dp2erm_cvx.conformance.run import check_program
-from dp2erm_cvx.conformance.unconstrained import unconstrained
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr_huber import HuberRule
 from dp2erm_cvx.problems.regression import Regression
 from dp2erm_cvx.program import L2Ball, WholeSpace
-from tests.conformance_checks.planted import derived, judged, refuted
+from tests.conformance.planted import FEW, derived, judged, refuted
 
 
 def freed(base, **members):
@@ -84,14 +83,14 @@ def test_what_is_planted_is_found_there_alone(case):
     base, without_theta, why = PLANTED[case]
     program = derived(base, unconstrained=without_theta)()
     for check in (perturbation, contributions, constants):
-        assert judged(check, program).status is Status.PASSED
+        assert judged(check, program).status is CheckStatus.PASSED
     refuted(unconstrained, program, why)
 
 
 @pytest.mark.parametrize("program", [ArmMeans(), Regression(), Regression(theta_set=WholeSpace())])
 def test_right_ones_pass(program):
     found = judged(unconstrained, program)
-    assert found.status is Status.PASSED
+    assert found.status is CheckStatus.PASSED
     assert found.detail.startswith("the same objective")
 
 
@@ -100,5 +99,5 @@ def test_a_loss_that_is_not_squared_has_no_such_form():
 
 
 def test_a_whole_run_examines_it():
-    (report,) = check_program(derived(Regression, unconstrained=PLANTED["no noise"][1]), seconds=0.1)
+    (report,) = check_program(derived(Regression, unconstrained=PLANTED["no noise"][1]), search=FEW)
     assert [failure.check for failure in report.failures] == ["without Theta"]

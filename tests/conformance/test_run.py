@@ -18,11 +18,11 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry, stability
 from dp2erm_cvx.conformance import (
     TEMPLATES,
-    Report,
-    Status,
+    CheckStatus,
+    ConformanceReport,
     check_program,
     load_program,
-    new_program,
+    program_template,
     programs_of_file,
     standard_records,
 )
@@ -34,8 +34,9 @@ from dp2erm_cvx.registry import collect, first_stages, programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 from tests.command_line import run as command
+from tests.conformance.planted import FEW
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 BUILT_IN = first_stages()
@@ -43,13 +44,13 @@ BUILT_IN = first_stages()
 _SHORT = ("--no-page", "--no-tightness", "--json")
 
 
-def reports_of(path: Path, text: str, seconds: float = 0.2) -> list[Report]:
+def reports_of(path: Path, text: str) -> list[ConformanceReport]:
     path.write_text(text, encoding="utf-8")
-    return [report for cls in programs_of_file(path) for report in check_program(cls, seconds=seconds)]
+    return [report for cls in programs_of_file(path) for report in check_program(cls, search=FEW)]
 
 
 def changed(kind: str, *pairs: tuple[str, str]) -> str:
-    text = new_program("mine", kind)
+    text = program_template("mine", kind)
     for old, new in pairs:
         assert text.count(old) >= 1, old
         text = text.replace(old, new)
@@ -58,14 +59,14 @@ def changed(kind: str, *pairs: tuple[str, str]) -> str:
 
 @pytest.mark.parametrize("name", programs())
 def test_every_registered_program_conforms(name):
-    for report in check_program(programs()[name], seconds=0.1):
+    for report in check_program(programs()[name], search=FEW):
         assert report.passed, str(report)
         assert json.loads(json.dumps(report.to_dict())) == report.to_dict()
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
 def test_templates_conform_as_they_are(kind, tmp_path):
-    for report in reports_of(tmp_path / "mine.py", new_program("mine", kind)):
+    for report in reports_of(tmp_path / "mine.py", program_template("mine", kind)):
         assert report.passed, str(report)
         assert report.program == "mine"
         assert report.kind == ("second stage" if kind == "loss" else kind)
@@ -285,7 +286,7 @@ def test_what_is_wrong_is_found(case, tmp_path):
     path.write_text(changed(kind, *pairs), encoding="utf-8")
     (cls,) = programs_of_file(path)
     seen = []
-    for report in check_program(cls, seconds=0.5):
+    for report in check_program(cls, search=FEW):
         seen.append(report)
         if {failure.check for failure in report.failures} & expected:
             return
@@ -299,12 +300,15 @@ def test_a_set_that_moves_by_its_authors_word_is_noted_and_not_passed(tmp_path):
     )
     for report in reports_of(tmp_path / "mine.py", text):
         (found,) = [one for one in report.outcomes if one.check == "fixed feasible set"]
-        assert found.status is Status.NOTED
+        assert found.status is CheckStatus.NOTED
         assert "author" in found.detail
 
 
 def test_weights_of_the_wrong_sign_are_noted(tmp_path):
-    for new, status in (("np.maximum(0.0, -s)", Status.PASSED), ("np.maximum(0.0, s)", Status.NOTED)):
+    for new, status in (
+        ("np.maximum(0.0, -s)", CheckStatus.PASSED),
+        ("np.maximum(0.0, s)", CheckStatus.NOTED),
+    ):
         for report in reports_of(tmp_path / "mine.py", changed("exponential", ("np.maximum(0.0, -s)", new))):
             (found,) = [one for one in report.outcomes if one.check == "balance"]
             assert found.status is status
@@ -349,9 +353,9 @@ def test_files_without_a_program_say_why(text, message, tmp_path):
 
 def test_a_file_that_is_edited_is_read_again(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(new_program("mine", "direct"), encoding="utf-8")
+    path.write_text(program_template("mine", "direct"), encoding="utf-8")
     (first,) = programs_of_file(path)
-    path.write_text(new_program("yours", "direct"), encoding="utf-8")
+    path.write_text(program_template("yours", "direct"), encoding="utf-8")
     (second,) = programs_of_file(path)
     assert (first.name, second.name) == ("mine", "yours")
 
@@ -397,7 +401,7 @@ def test_a_program_that_changes_another_needs_a_name_of_its_own():
 
 def test_a_program_of_no_kind_cannot_state_its_own_stability(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(new_program("mine", "direct"), encoding="utf-8")
+    path.write_text(program_template("mine", "direct"), encoding="utf-8")
     (direct,) = programs_of_file(path)
 
     class Claims(direct):
@@ -415,32 +419,35 @@ def test_unknown_names_and_kinds_are_refused(tmp_path):
         load_program("nobody")
     for name in ("3x", "Mine", "class", "a-b", "", "records"):
         with pytest.raises(DeclarationError, match="name"):
-            new_program(name, "direct")
+            program_template(name, "direct")
     with pytest.raises(DeclarationError, match="kind"):
-        new_program("mine", "linear")
-    with pytest.raises(DeclarationError, match="seconds"):
-        list(check_program(programs()["uniform"], seconds=0))
+        program_template("mine", "linear")
+    refused = command("check-program", "uniform", "--solves", "0")
+    assert (refused.exit_code, "solves" in refused.stderr) == (2, True)
 
 
 def test_a_program_without_a_kind_is_covered_by_the_universal_corollary(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(new_program("mine", "direct"), encoding="utf-8")
+    path.write_text(program_template("mine", "direct"), encoding="utf-8")
     (cls,) = programs_of_file(path)
     assert issubclass(cls, FirstStage)
     from dp2erm_cvx.conformance.samples import check_domain
 
     assert cls().stability(Universe(check_domain(50), 50, 2)).V == 100
-    (report,) = list(check_program(cls, seconds=0.2))[:1]
-    assert next(o for o in report.outcomes if o.check == "kind").status is Status.NOTED
+    (report,) = list(check_program(cls, search=FEW))[:1]
+    assert next(o for o in report.outcomes if o.check == "kind").status is CheckStatus.NOTED
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("import absent_module\n", "entry point other = other_weights.*ModuleNotFoundError.*absent_module"),
-        (new_program("overlap", "direct"), "two programs are named 'overlap': in .* and in other_weights"),
         (
-            new_program("mine", "direct").replace('name = "mine"', "pass"),
+            program_template("overlap", "direct"),
+            "two programs are named 'overlap': in .* and in other_weights",
+        ),
+        (
+            program_template("mine", "direct").replace('name = "mine"', "pass"),
             "Mine is registered and has no",
         ),
     ],
@@ -474,8 +481,8 @@ def test_of_two_distributions_with_one_name_neither_is_taken():
     for name in ("one", "two"):
         module = ModuleType(f"{name}_weights")
         sys.modules[module.__name__] = module
-        exec(new_program("mine", "direct"), module.__dict__)
-        exec(new_program(f"also_{name}", "direct"), module.__dict__)
+        exec(program_template("mine", "direct"), module.__dict__)
+        exec(program_template(f"also_{name}", "direct"), module.__dict__)
     for order in (entries, entries[::-1]):
         found, complaints = collect([*order, *own])
         assert "mine" not in found
@@ -499,11 +506,11 @@ def test_a_release_is_conditional_where_the_error_of_the_weights_has_no_public_b
 def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_all_weights(tmp_path):
     """V = 2n covers whatever the solver returns; a second stage judged by its gap is not covered by it."""
     path, data = tmp_path / "mine.py", simulate("linear", 60, rng=0).dataset
-    path.write_text(new_program("mine", "direct"), encoding="utf-8")
+    path.write_text(program_template("mine", "direct"), encoding="utf-8")
     (cls,) = programs_of_file(path)
-    for report in check_program(cls, seconds=0.1):
+    for report in check_program(cls, search=FEW):
         (found,) = [o for o in report.outcomes if o.check == "certified by design"]
-        assert (found.status, "covers all weights" in found.detail) == (Status.PASSED, True)
+        assert (found.status, "covers all weights" in found.detail) == (CheckStatus.PASSED, True)
     domain, own = Domain(1.0, 2.0), UserRegularizer(lambda theta: cp.norm(theta, 1))
     for second, private in (("arm_means", True), (TreatmentRule(L2Ball(1.0), own), False)):
         model = PrivateTwoStageERM(domain, Budget(epsilon=2.0), cls(), second)
@@ -581,7 +588,7 @@ def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
         refused = command("new-program", *words, "--kind", "direct")
         assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
     assert [path.name for path in Path.cwd().iterdir()] == ["mine.py"]
-    fine = command("check-program", "mine.py", "--seconds", "0.3")
+    fine = command("check-program", "mine.py", "--solves", "300")
     assert fine.exit_code == 0
     assert fine.stdout.count("all checks passed") == 2
     wrong = (
@@ -590,7 +597,7 @@ def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
         .replace("gradient_diameter=M", "gradient_diameter=0.5 * M")
     )
     Path("mine.py").write_text(wrong, encoding="utf-8")
-    found = command("check-program", "mine.py", "--seconds", "0.3", "--json")
+    found = command("check-program", "mine.py", "--solves", "300", "--json")
     assert found.exit_code == 1
     (first, _) = json.loads(found.stdout)
     assert [o["check"] for o in first["outcomes"] if o["status"] == "failed"] == ["constants"]
@@ -602,7 +609,7 @@ def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_au
     site = tmp_path / "site"
     metadata = site / "matching_weights-1.0.dist-info"
     metadata.mkdir(parents=True)
-    text = new_program("matching_plugin", "exponential")
+    text = program_template("matching_plugin", "exponential")
     (site / "matching_weights.py").write_text(text, encoding="utf-8")
     (metadata / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: matching-weights\nVersion: 1.0\n", encoding="utf-8"
@@ -627,7 +634,7 @@ def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_au
 
     listed = {row["name"]: row for row in json.loads(dp2erm("programs", "--json"))}
     assert listed["matching_plugin"]["stage"] == "first"
-    assert "all checks passed" in dp2erm("check-program", "matching_plugin", "--seconds", "0.3")
+    assert "all checks passed" in dp2erm("check-program", "matching_plugin", "--solves", "300")
     options = ["--program", "matching_plugin", "--ridge", "0.1", "--covariate-bound", "1"]
     audited = json.loads(dp2erm("audit", *options, "--n", "60", "--solves", "200", *_SHORT))
     assert audited["resolved"] > 0

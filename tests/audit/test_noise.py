@@ -8,7 +8,7 @@ from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_noise, audit_repeats
-from dp2erm_cvx.audit.noise.closeness import chance_of_pair, closest, log_peak_density
+from dp2erm_cvx.audit.noise import chance_of_pair, closest, log_peak_density
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within, simulate_noise

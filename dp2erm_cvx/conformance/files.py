@@ -1,18 +1,48 @@
-"""Programs out of a file that is not installed, and by name."""
+"""Files of programs: a new one from a template, and the programs that one declares."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import inspect
+import keyword
 import os
+import re
 import sys
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 
-from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.program import Program
 from dp2erm_cvx.registry import programs
+
+#: Kinds that there is a template for, and what each is for.
+TEMPLATES = {
+    "exponential": "weights are a function of a fitted coefficient, with a ridge (Theorem 3)",
+    "quadratic": "weights balance features by a ridged quadratic program on one simplex (Theorem 6)",
+    "direct": "a program of the weights in second-order cones, no entropy: no theorem, V = 2n",
+    "loss": "a second stage: weighted convex losses of <z, theta> - o (Theorems 1 and 2)",
+}
+
+
+def program_template(name: str, kind: str) -> str:
+    """Text of a file that declares a program called ``name``.
+
+    Raises DeclarationError for a name that is no lower-case Python name or that the file needs for itself,
+    and for an unknown kind.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise DeclarationError(f"name = {name!r}: must be a lower-case Python name such as my_weights")
+    if kind not in TEMPLATES:
+        raise DeclarationError(f"kind = {kind!r}: must be one of {', '.join(TEMPLATES)}")
+    text = files("dp2erm_cvx.conformance").joinpath(f"templates/{kind}.py.txt").read_text(encoding="utf-8")
+    title = "".join(part.capitalize() for part in name.split("_"))
+    if re.search(rf"\b{title}\b", text):
+        raise DeclarationError(
+            f"name = {name!r}: the file uses {title} for something else; choose another name"
+        )
+    return text.replace("@NAME@", name).replace("@CLASS@", title)
 
 
 def load_program(name_or_file: str) -> list[type[Program]]:

@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dp2erm_cvx.conformance.bounds import bound_of_theorem
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.outcome import Status
+from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.own_record import own_record
-from dp2erm_cvx.conformance.stated_bound import stated_bound
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
@@ -21,7 +21,7 @@ from dp2erm_cvx.problems.overlap import OverlapWeights
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.program import Records
 from dp2erm_cvx.registry import first_stages
-from tests.conformance_checks.planted import derived, judged, refuted, restated
+from tests.conformance.planted import derived, judged, refuted, restated
 
 
 def standardized(records: Records) -> Records:
@@ -75,14 +75,14 @@ def test_a_closed_form_of_the_share_of_an_arm_is_found():
 
 @pytest.mark.parametrize("settings", [{}, {"scaling": "paper", "arm_mass": "proportional"}])
 def test_entropy_balancing_of_either_scaling_passes(settings):
-    assert judged(own_record, EntropyBalancing(**settings)).status is Status.PASSED
+    assert judged(own_record, EntropyBalancing(**settings)).status is CheckStatus.PASSED
 
 
 @pytest.mark.parametrize("name", first_stages())
 def test_only_programs_without_a_theorem_have_nothing_to_compare(name):
     cls = first_stages()[name]
     found = judged(own_record, cls(**cls.examples[0]))
-    assert found.status is (Status.PASSED if cls.relations else Status.NOTED)
+    assert found.status is (CheckStatus.PASSED if cls.relations else CheckStatus.NOTED)
 
 
 def _constants(**changes):
@@ -110,18 +110,18 @@ def test_constants_that_are_right_at_one_scale_are_found(case):
 
 #: Library programs that are based on with half of their V, and what is said.
 HALVED = {
-    "overlap": (OverlapWeights, Status.FAILED, "Theorem 3"),
-    "entropy_balancing": (EntropyBalancing, Status.FAILED, "Theorem 4"),
-    "ipw_logistic": (IPWLogistic, Status.NOTED, "of IPWLogistic"),
+    "overlap": (OverlapWeights, CheckStatus.FAILED, "Theorem 3"),
+    "entropy_balancing": (EntropyBalancing, CheckStatus.FAILED, "Theorem 4"),
+    "ipw_logistic": (IPWLogistic, CheckStatus.NOTED, "of IPWLogistic"),
 }
 
 
 @pytest.mark.parametrize("name", HALVED)
 def test_half_a_bound_is_seen_beside_that_of_the_base(name):
     base, status, why = HALVED[name]
-    found = judged(stated_bound, derived(base, bound=restated(base, "bound", V=lambda V: V / 2))())
+    found = judged(bound_of_theorem, derived(base, bound=restated(base, "bound", V=lambda V: V / 2))())
     assert (found.status, why in found.detail) == (status, True)
 
 
 def test_a_cap_that_leaves_no_room_is_not_for_the_check_of_own_records():
-    assert judged(own_record, MMD(alpha=1.0, cap=1.5)).status is Status.PASSED
+    assert judged(own_record, MMD(alpha=1.0, cap=1.5)).status is CheckStatus.PASSED

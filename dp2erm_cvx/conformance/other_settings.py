@@ -1,17 +1,22 @@
-"""Settings beside those of the examples, one changed at a time."""
+"""Settings that no example tries: the cheap checks at some of them, and the names of the rest."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dp2erm_cvx.conformance.bounds import bound_of_theorem, compared_movement
+from dp2erm_cvx.conformance.constants import constants
+from dp2erm_cvx.conformance.outcome import CheckStatus, Judgment, failed, noted, passed
+from dp2erm_cvx.conformance.own_record import contributions, own_record
 from dp2erm_cvx.conformance.samples import check_domain, check_universe
-from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.conformance.subject import Check, Subject, named
+from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, SolverError
 from dp2erm_cvx.program import (
     Box,
     ConvexSet,
@@ -28,9 +33,70 @@ from dp2erm_cvx.program import (
 _FINITE = 1.5
 
 
+@named("other settings")
+def other_settings(subject: Subject) -> Judgment:
+    """Every number among the settings halved and doubled, one at a time, under the cheap checks.
+
+    A bound may be right at the examples and wrong elsewhere: a probability of 1/2 is its own complement.
+    """
+    program, tried = subject.program, dict[str, dict[str, None]]()
+    cheap: tuple[Check, ...] = (contributions, constants)
+    if isinstance(program, FirstStage):
+        cheap = (bound_of_theorem, own_record, constants, _few_movements)
+    for one in (others := list(_variations(program))):
+        tried.setdefault(one.name, {})[_text(one.value) + one.beside] = None
+    for each in cheap:
+        for one in others:
+            outcome = each(
+                dataclasses.replace(subject, program=one.program, sizes=(8,), pairs=6, evaluations=60)
+            )
+            if outcome.status is CheckStatus.FAILED:
+                return failed(f"{one}: {outcome.check}: {outcome.detail}")
+    text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())
+    return _with_what_was_left_out(
+        program, f"{text}: nothing found" if text else "no other values were tried", tried
+    )
+
+
+@named("movement")
+def _few_movements(subject: Subject) -> Judgment:
+    try:
+        return compared_movement(subject)
+    except (InfeasibleError, SolverError, CertificateError) as error:
+        return noted(str(error))  # settings that nobody asked for may be hard to solve
+
+
+def _with_what_was_left_out(program: Program, text: str, tried: Container[str]) -> Judgment:
+    alone = [name for name in _at_their_defaults(program) if name not in tried]
+    whole = [name for name in _whole_numbers(program) if name not in alone]
+    if whole:
+        text += f". {', '.join(whole)}: whole numbers, tried at those of the examples only"
+    if alone:
+        return noted(f"{text}. {', '.join(alone)}: only their defaults were checked")
+    return passed(text)
+
+
+def _at_their_defaults(program: Program) -> list[str]:
+    """Fields that no example sets to another value than their default."""
+    examples = type(program).examples
+    names = []
+    for field in dataclasses.fields(program):  # type: ignore[arg-type]
+        default = field.default
+        if all(field.name not in one or _same(one[field.name], default) for one in examples):
+            names.append(field.name)
+    return names
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except ValueError:  # arrays have no one answer
+        return False
+
+
 @dataclass(frozen=True)
-class Variation:
-    """``program`` with its setting ``name`` at ``value``; ``beside`` tells the example, if not the first."""
+class _Variation:
+    """``program`` with its setting ``name`` at ``value``; ``beside`` names the example, if not the first."""
 
     name: str
     value: Any
@@ -38,17 +104,17 @@ class Variation:
     beside: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} = {told(self.value)}{self.beside}"
+        return f"{self.name} = {_text(self.value)}{self.beside}"
 
 
-def variations(program: Program) -> Iterator[Variation]:
+def _variations(program: Program) -> Iterator[_Variation]:
     """From the program and from every example but the first, those that can be used at all.
 
     A bound that is right at twice the first example may be wrong at twice the second.
     """
     yield from _around(program, "")
     for settings in type(program).examples[1:]:
-        beside = ", ".join(f"{name} = {told(value)}" for name, value in settings.items())
+        beside = ", ".join(f"{name} = {_text(value)}" for name, value in settings.items())
         try:
             start = type(program)(**settings)
         except (Dp2ermError, TypeError):
@@ -56,7 +122,7 @@ def variations(program: Program) -> Iterator[Variation]:
         yield from _around(start, f" (from {beside})")
 
 
-def whole_numbers(program: Program) -> list[str]:
+def _whole_numbers(program: Program) -> list[str]:
     """Fields of integers: half of one is none, and twice a number of columns says nothing of a bound."""
     resolved = program.resolve(check_domain())
     return [
@@ -66,12 +132,12 @@ def whole_numbers(program: Program) -> list[str]:
     ]
 
 
-def told(value: Any) -> str:
+def _text(value: Any) -> str:
     """A setting in a line of the report."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _around(program: Program, beside: str) -> Iterator[Variation]:
+def _around(program: Program, beside: str) -> Iterator[_Variation]:
     resolved = program.resolve(check_domain())
     for field in dataclasses.fields(program):  # type: ignore[arg-type]
         for value in _others(_number(program, resolved, field.name), getattr(resolved, field.name), field):
@@ -80,7 +146,7 @@ def _around(program: Program, beside: str) -> Iterator[Variation]:
             except (Dp2ermError, TypeError, ValueError):
                 continue  # a setting that the program refuses
             if _applies(other):
-                yield Variation(field.name, value, other, beside)
+                yield _Variation(field.name, value, other, beside)
 
 
 def _number(program: Program, resolved: Program, name: str) -> Any:

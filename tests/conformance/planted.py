@@ -6,9 +6,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from dp2erm_cvx.conformance.outcome import Outcome, Status
-from dp2erm_cvx.conformance.subject import Subject
+from dp2erm_cvx.audit import SearchPlan
+from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus
+from dp2erm_cvx.conformance.subject import Check, Subject
 from dp2erm_cvx.program import Program
+
+#: Neighbors of an audit that has to show that it runs, or finds what is far off.
+FEW = SearchPlan(300)
 
 
 def derived(base: type, **members: Any) -> Any:
@@ -17,15 +21,15 @@ def derived(base: type, **members: Any) -> Any:
     return dataclasses.dataclass(frozen=True)(made)
 
 
-def judged(check: Callable[[Subject], Outcome], program: Program) -> Outcome:
+def judged(check: Check, program: Program) -> CheckOutcome:
     """What one check finds about a program."""
-    return check(Subject(program, 2.0, 0))
+    return check(Subject(program))
 
 
-def refuted(check: Callable[[Subject], Outcome], program: Program, why: str) -> None:
+def refuted(check: Check, program: Program, why: str) -> None:
     """Assert that a check fails and says why."""
     found = judged(check, program)
-    assert found.status is Status.FAILED, found
+    assert found.status is CheckStatus.FAILED, found
     assert why in found.detail
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.contributions import contributions
-from dp2erm_cvx.conformance.outcome import Status
+from dp2erm_cvx.conformance.other_settings import other_settings
+from dp2erm_cvx.conformance.outcome import CheckStatus
+from dp2erm_cvx.conformance.own_record import contributions
 from dp2erm_cvx.conformance.perturbation import perturbation
-from dp2erm_cvx.conformance.settings import other_settings
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.program import MarginRows, RowBounds
-from tests.conformance_checks.planted import derived, judged, refuted, restated
+from tests.conformance.planted import derived, judged, refuted, restated
 
 
 def design(change):
@@ -154,11 +154,11 @@ def test_what_is_planted_is_found(case):
 @pytest.mark.parametrize("base", [ArmMeans, LogisticRule])
 @pytest.mark.parametrize("check", [constants, contributions, perturbation])
 def test_right_ones_pass(base, check):
-    assert judged(check, base()).status is Status.PASSED
+    assert judged(check, base()).status is CheckStatus.PASSED
 
 
 def test_a_regularizer_that_no_example_has_is_tried():
     twice = restated(LogisticRule, "loss_constants", strong_convexity=lambda mu: 2 * mu)
     program = derived(LogisticRule, loss_constants=twice)()
-    assert judged(constants, program).status is Status.PASSED  # mu_R is 0 without one
+    assert judged(constants, program).status is CheckStatus.PASSED  # mu_R is 0 without one
     refuted(other_settings, program, "regularizer = ElasticNet(l1=0.3, l2=0.7): constants: strong_convexity")

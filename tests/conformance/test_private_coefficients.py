@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.outcome import Status
-from dp2erm_cvx.conformance.private_coefficient import coefficient_noise
+from dp2erm_cvx.conformance.outcome import CheckStatus
+from dp2erm_cvx.conformance.perturbation import coefficient_noise
 from dp2erm_cvx.conformance.run import check_program
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.program import LogisticModel
-from tests.conformance_checks.planted import derived, judged, refuted, restated
+from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
 
 def perturbed(change):
@@ -93,12 +93,12 @@ def test_what_is_planted_is_found(case):
 
 @pytest.mark.parametrize("settings", [{}, {"radius": 2.0}, {"ridge": 0.0, "radius": 3.0, "trim": np.inf}])
 def test_the_librarys_own_passes(settings):
-    assert judged(coefficient_noise, PrivateLogistic(**settings)).status is Status.PASSED
+    assert judged(coefficient_noise, PrivateLogistic(**settings)).status is CheckStatus.PASSED
     found = judged(constants, PrivateLogistic(**settings))
-    assert found.status is Status.PASSED
+    assert found.status is CheckStatus.PASSED
     assert "gradient_radius" in found.detail
 
 
 def test_a_whole_run_examines_the_noise():
-    (report,) = check_program(derived(PrivateLogistic, **PLANTED["no noise"][0]), seconds=0.1)
+    (report,) = check_program(derived(PrivateLogistic, **PLANTED["no noise"][0]), search=FEW)
     assert [failure.check for failure in report.failures] == ["gamma, noise"]

@@ -8,13 +8,13 @@ import warnings
 import numpy as np
 import pytest
 
+from dp2erm_cvx.conformance.declaration import declaration
 from dp2erm_cvx.conformance.margins import overflow, wrong_loss
-from dp2erm_cvx.conformance.outcome import Status
-from dp2erm_cvx.conformance.statement import declaration
+from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.overlap import OverlapWeights
 from dp2erm_cvx.program import ExponentialLoss, HuberLoss, LogisticLoss, WholeSpace
-from tests.conformance_checks.planted import derived, judged
+from tests.conformance.planted import derived, judged
 
 
 def loss(base, **members):
@@ -85,10 +85,10 @@ def test_a_loss_that_overflows_without_a_ball_says_what_bounds_it():
         found = judged(declaration, derived(OverlapWeights, loss=ExponentialLoss())())
         wide = judged(declaration, derived(LogisticRule, loss=ExponentialLoss())(theta_set=WholeSpace()))
     for one in (found, wide):
-        assert one.status is Status.FAILED
+        assert one.status is CheckStatus.FAILED
         assert "overflows without a ball" in one.detail
     assert "radius" in found.detail
     assert judged(declaration, derived(OverlapWeights, loss=ExponentialLoss())(radius=1.0)).status is (
-        Status.PASSED
+        CheckStatus.PASSED
     )
     assert overflow(LogisticLoss(), math.inf) == ""

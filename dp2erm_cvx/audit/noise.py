@@ -1,0 +1,255 @@
+"""Tests of noise: drawn noise against its stated law, and repeated releases against fresh noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+from scipy.spatial import cKDTree
+from scipy.special import gammaln
+from sklearn.base import clone
+
+from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.program import ElasticNet, WeightedLeastSquares
+from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.steps import ThetaPlan
+
+
+def log_peak_density(calibration: Calibration) -> float:
+    """Log of the largest density of the noise vector b (p,), which is that at 0."""
+    p = calibration.n_parameters
+    if calibration.noise is Noise.GAUSSIAN:
+        return -p * (0.5 * math.log(2 * math.pi) + math.log(calibration.scale))
+    # radius Gamma(p), direction uniform: Gamma(p/2) / (2 pi^(p/2) Gamma(p) scale^p)
+    shape = float(gammaln(p / 2)) - math.log(2) - p / 2 * math.log(math.pi) - float(gammaln(p))
+    return shape - p * math.log(calibration.scale)
+
+
+def closest(draws: Array, *, mirrored: bool) -> float:
+    """Smallest distance between two of the rows (m, p); ``mirrored`` also between one and minus another."""
+    distances = np.asarray(cKDTree(draws).query(draws, k=2)[0], dtype=np.float64)
+    near = float(np.min(distances[:, 1]))
+    if not mirrored:
+        return near
+    across, whose = cKDTree(-draws).query(draws, k=2)
+    # a row and its own mirror image are no pair
+    pairs = np.asarray(whose) != np.arange(len(draws))[:, None]
+    return min(near, float(np.min(np.asarray(across, dtype=np.float64)[pairs])))
+
+
+def chance_of_pair(distance: float, log_density: float, draws: int, dimension: int, ways: int) -> float:
+    """Bound on the probability that any two of ``draws`` vectors (p,) are within ``distance``.
+
+    Given one vector, another is in a ball of that radius with probability at most its volume times the
+    largest density; ``ways`` counts the balls of a pair, and the union bound runs over all pairs.
+    """
+    if draws < 2 or math.isinf(distance):
+        return 1.0
+    if distance == 0.0:
+        return 0.0
+    volume = dimension / 2 * math.log(math.pi) - float(gammaln(dimension / 2 + 1))
+    volume += dimension * math.log(distance)
+    pairs = math.log(ways * draws * (draws - 1) / 2)
+    return math.exp(min(0.0, volume + log_density + pairs))
+
+
+#: Directions are tested along the diagonals of coordinate pairs, too, up to this many coordinates.
+_PAIRED = 12
+
+
+@dataclass(frozen=True)
+class NoiseAudit:
+    """What ``size`` draws of noise say about its law. It depends on secret noise: not private.
+
+    ``repeats``, ``radius`` and ``direction`` are p-values, each valid whatever the others are: for how close
+    two draws came (``closest``, a distance in units of b, up to a sign), for the law of ``||b||``
+    (``median_radius`` is relative to the median it should have), and for a uniform direction. For noise of
+    the stated law an ``alarm`` has a probability of at most ``level``. No alarm is no proof: another law may
+    be close to the stated one, and a generator may be predictable without ever repeating.
+    """
+
+    repeats: float
+    radius: float
+    direction: float
+    closest: float
+    median_radius: float
+    size: int
+    level: float
+    private: bool = field(default=False, init=False)
+
+    @property
+    def alarm(self) -> bool:
+        """Whether a p-value is below its third of ``level``."""
+        return min(self.repeats, self.radius, self.direction) < self.level / 3
+
+    def __str__(self) -> str:
+        verdict = "NOT the stated law" if self.alarm else "no alarm, which is no proof"
+        values = f"repeats {self.repeats:.2g}, radius {self.radius:.2g}, direction {self.direction:.2g}"
+        return f"{self.size} draws: p-values: {values}; {verdict} at level {self.level:g}; not private"
+
+
+def audit_noise(
+    draw: Callable[[], ArrayLike], calibration: Calibration, *, size: int = 1000, level: float = 1e-3
+) -> NoiseAudit:
+    """Test that ``draw()`` returns independent noise vectors b (p,) of the law of ``calibration``.
+
+    - repeats: the closest pair of draws, or of a draw and a negated one, against a union bound for the stated
+      density. Noise that is used twice, or a generator of few states, gives 0.
+    - radius: Kolmogorov-Smirnov test of ``||b||`` against Gamma(p, scale), or scale times chi_p.
+    - direction: Kolmogorov-Smirnov tests of ``b / ||b||`` along every coordinate and, up to 12 coordinates,
+      along the diagonals of every pair; one sign test for p = 1. All exact, joined by Bonferroni.
+
+    Raises DeclarationError for an invalid argument, or where a draw is not a finite vector (p,).
+    """
+    size = whole_number("size", size, at_least=20)
+    level = public_number("level", level, above=0.0)
+    if level >= 1.0:
+        raise DeclarationError(f"level = {level!r}: must be between 0 and 1")
+    p = calibration.n_parameters
+    draws = np.array([_vector(draw(), p) for _ in range(size)])
+    radii = np.linalg.norm(draws, axis=1)
+    # distributions of the length at unit scale
+    law = stats.gamma(p) if calibration.noise is Noise.GAMMA else stats.chi(p)
+    near = closest(draws, mirrored=True)
+    return NoiseAudit(
+        repeats=chance_of_pair(near, log_peak_density(calibration), size, p, ways=2),
+        radius=float(stats.kstest(radii / calibration.scale, law.cdf).pvalue),
+        direction=_direction(draws, radii),
+        closest=near,
+        median_radius=float(np.median(radii) / (calibration.scale * law.median())),
+        size=size,
+        level=level,
+    )
+
+
+def _vector(value: ArrayLike, p: int) -> Array:
+    vector = np.asarray(value, dtype=np.float64)
+    if vector.shape != (p,) or not np.all(np.isfinite(vector)):
+        raise DeclarationError(f"draw: every draw must be a finite vector of shape ({p},)")
+    return vector
+
+
+def _direction(draws: Array, radii: Array) -> float:
+    size, p = draws.shape
+    if p == 1:
+        return float(stats.binomtest(int(np.sum(draws > 0)), size).pvalue)
+    # a vector of length 0 has no direction, and no law here draws one
+    unit = draws / np.maximum(radii, math.ulp(0.0))[:, None]
+    # one coordinate of a uniform direction, along whatever axis
+    law = stats.beta((p - 1) / 2, (p - 1) / 2)
+    values = [float(stats.kstest(np.clip((unit @ axis + 1) / 2, 0, 1), law.cdf).pvalue) for axis in _axes(p)]
+    return min(1.0, min(values) * len(values))
+
+
+def _axes(p: int) -> Iterator[Array]:
+    identity = np.eye(p)
+    yield from identity
+    if p <= _PAIRED:
+        for one, other in itertools.combinations(identity, 2):
+            yield (one + other) / math.sqrt(2)
+            yield (one - other) / math.sqrt(2)
+
+
+#: A theta this close to the boundary, relative to its size, counts as on it: atoms repeat by design.
+_MARGIN = 1e-3
+
+
+@dataclass(frozen=True)
+class RepeatAudit:
+    """How close ``size`` releases of the same data came. It spends no budget and must not be published.
+
+    ``p_value`` bounds the probability that fresh noise brings any two of the ``counted`` thetas within
+    ``closest`` of each other; counted are those inside Theta and off the kinks of R, where theta has a
+    density. Noise that is used twice gives 0, or little more where noise on a grid was added. No alarm is no
+    proof: fewer than two may have counted, output perturbation may have a grid so coarse that its releases
+    coincide by right, and noise that is used again only later is not seen.
+    """
+
+    p_value: float
+    closest: float
+    counted: int
+    size: int
+    level: float
+    private: bool = field(default=False, init=False)
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the p-value is below ``level``; with fresh noise that has at most this probability."""
+        return self.p_value < self.level
+
+    def __str__(self) -> str:
+        verdict = "noise was REUSED" if self.alarm else "no alarm, which is no proof"
+        found = f"{self.counted} of {self.size} releases counted, closest pair {self.closest:.3g}"
+        return f"{found}, p-value {self.p_value:.2g}; {verdict} at level {self.level:g}; not private"
+
+
+def audit_repeats(
+    model: PrivateTwoStageERM,
+    X: ArrayLike,
+    a: ArrayLike,
+    y: ArrayLike,
+    *,
+    size: int = 64,
+    level: float = 1e-3,
+) -> RepeatAudit:
+    """Release theta ``size`` times from the raw data X (n, k), a (n,), y (n,), and look for reused noise.
+
+    The density of theta is at most that of the noise at 0 times the determinant of the Hessian (proof of
+    Theorem 1), which the public trace bound limits, so that the chance of a close pair has a public bound. A
+    generator with 256 states repeats itself among 64 releases with probability 0.9996. No ledger is charged:
+    use synthetic data, or keep all of it with the data holder.
+
+    Raises DeclarationError for a seeded model, an invalid argument, or a second stage other than weighted
+    least squares with an elastic net.
+    """
+    size = whole_number("size", size, at_least=2)
+    level = public_number("level", level, above=0.0)
+    second = model.resolved_second_stage()
+    if model.seed is not None:
+        raise DeclarationError("a seeded model repeats its noise by design: leave the seed out")
+    if not isinstance(second, WeightedLeastSquares) or not isinstance(second.regularizer, ElasticNet):
+        raise DeclarationError(f"{second.name}: audit_repeats needs weighted least squares, an elastic net")
+    fresh: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None)
+    thetas = np.array([fresh.fit(X, a, y).theta_ for _ in range(size)])
+    n = fresh.release_.n_samples
+    step = fresh.plan(n, fresh.n_features_in_).theta
+    theta_set = second.feasible(model.domain)
+    # noise on a grid carries an atom this far into the inside, and hardly ever farther
+    reach = 0.0 if step.precision is None else 50 * step.precision.grid.scale
+    sizes = np.linalg.norm(thetas, axis=1, keepdims=True)
+    outward = thetas * (1 + _MARGIN + np.divide(reach, sizes, out=np.zeros_like(sizes), where=sizes > 0))
+    counted = thetas[[np.array_equal(theta_set.project(far), far) for far in outward]]
+    if second.regularizer.l1 > 0:
+        smallest = _MARGIN * np.max(np.abs(counted), axis=1, initial=0.0) + reach
+        counted = counted[np.min(np.abs(counted), axis=1, initial=math.inf) > smallest]
+    near = closest(counted, mirrored=False) if len(counted) > 1 else math.inf
+    density = _log_largest_density(step, n)
+    chance = chance_of_pair(near + _rounding(step), density, len(counted), thetas.shape[1], ways=1)
+    return RepeatAudit(chance, near, len(counted), size, level)
+
+
+def _log_largest_density(step: ThetaPlan, n: int) -> float:
+    """Log of a bound on the density of theta, given whatever weights of sum n: public."""
+    calibration = step.calibration
+    if isinstance(calibration, OutputCalibration):
+        return log_peak_density(calibration.law)
+    p = calibration.n_parameters
+    # the determinant is at most the mean eigenvalue to the power p
+    mean = n * (step.loss.hessian_trace / p + calibration.gamma + step.loss.strong_convexity)
+    return log_peak_density(calibration) + p * math.log(mean)
+
+
+def _rounding(step: ThetaPlan) -> float:
+    """How much closer two thetas may come by rounding and by the error of a solve: twice that of one."""
+    if step.precision is None:
+        return 0.0
+    grid = step.precision.grid
+    return 2 * (step.precision.tolerance + math.sqrt(grid.n_parameters) * math.ldexp(1.0, grid.exponent))
