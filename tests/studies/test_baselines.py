@@ -49,7 +49,7 @@ def test_printed_composition_has_the_printed_numbers():
     assert calibration.gamma == pytest.approx(2 * (2 * 4) * math.sqrt(2) * largest / (1.0 * N), rel=1e-9)
     assert (calibration.epsilon, baseline.plan.propensity.calibration.epsilon) == (1.0, 1.0)
     gaussian = printed_ipw(noise="gaussian").plan
-    assert (gaussian.calibration.delta, gaussian.propensity.delta) == (5e-4, 0.0)
+    assert (gaussian.theta.calibration.delta, gaussian.propensity.calibration.delta) == (5e-4, 0.0)
 
 
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])

@@ -16,7 +16,6 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, Led
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.release import Release, Standing
 from dp2erm_cvx.tuning import private, tune_privately
-from tests.plan.changed import unproven
 
 DOMAIN = Domain(1.5, 1.0)
 
@@ -268,8 +267,10 @@ def test_what_is_refused(kind, match, changes, ledger):
 
 
 def test_an_unproven_plan_is_not_charged(ledger, monkeypatch):
-    plan = candidate().plan(200, 2)
-    found = unproven(plan)
+    # here, because this file is also run outside of the tests
+    from tests.plan.changed import unproven
+
+    found = unproven(candidate().plan(200, 2))
     monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
     with pytest.raises(CalibrationError, match=r"candidate 1: .* not proven"):
         choose([candidate()], ledger)
