@@ -14,7 +14,7 @@ from scipy.special import expit, logsumexp
 
 from benchmarks.work import DECLARED, NAIVE
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import ExponentialModel, FactoredKernelModel, Instance, KernelModel, LogisticModel
+from dp2erm_cvx.program import ExponentialModel, FactoredKernelModel, Instance, KernelModel, MarginModel
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.solve import solve
 
@@ -25,7 +25,7 @@ def naive_cvxpy(instance: Instance, records: Records) -> Array:
     """A new CVXPY problem, solved by Clarabel with its defaults."""
     model = instance.model
     constraints = []
-    if isinstance(model, LogisticModel):
+    if isinstance(model, MarginModel):
         v = cp.Variable(model.dimension)
         loss = cp.sum(cp.logistic(-model.Z @ v)) + 0.5 * model.ridge * cp.sum_squares(v)
     elif isinstance(model, ExponentialModel):
@@ -46,7 +46,7 @@ def naive_cvxpy(instance: Instance, records: Records) -> Array:
     elif isinstance(model, LeastSquaresModel):
         v = cp.Variable(model.dimension)
         residual = cp.multiply(np.sqrt(model.weights), model.z - model.X @ v)
-        loss = cp.sum_squares(residual) + 0.5 * model.ridge * cp.sum_squares(v) + model.noise @ v
+        loss = cp.sum_squares(residual) + 0.5 * model.ridge * cp.sum_squares(v) + model.linear @ v
         constraints = [cp.norm(v, 1) <= model.penalty.set.radius]
     else:
         raise TypeError(type(model).__name__)
@@ -67,7 +67,7 @@ def newton(instance: Instance, records: Records) -> Array:
 def scipy_lbfgs(instance: Instance, records: Records) -> Array:
     """L-BFGS-B on the smooth problem, with its gradient."""
     model = instance.model
-    if isinstance(model, LogisticModel):
+    if isinstance(model, MarginModel):
         Z, ridge = model.Z, model.ridge
 
         def loss(v: Array) -> tuple[float, Array]:
@@ -95,7 +95,7 @@ def sklearn_logistic(instance: Instance, records: Records) -> Array:
     from sklearn.linear_model import LogisticRegression
 
     model = instance.model
-    assert isinstance(model, LogisticModel)
+    assert isinstance(model, MarginModel)
     # rows (2a - 1) x with outcome 1: half of them are turned, so that there are two classes
     turned = np.arange(model.n) % 2 == 1
     X = np.where(turned[:, None], -model.Z, model.Z)

@@ -84,6 +84,8 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
         {"ridge": 0.01, "radius": 2.0, "trim": 1.7},
     ],
     "ipw_private": [{}, {"ridge": 0.05, "radius": 0.2}, {"ridge": 0.01, "radius": 2.0, "trim": 1.7}],
+    "overlap_private": [{}, {"ridge": 0.05, "radius": 0.2}],
+    "tilting_private": [{}, {"ridge": 0.05, "radius": 0.2, "balance": Moments(2), "constant": 0.5}],
     "entropy_balancing": [*_ENTROPY, {"ridge": 0.05, "radius": 0.5, "trim": 1.05}],
     "entropy_balancing_primal": _ENTROPY,
     "entropy_balancing_hard": [{}, {"arm_mass": "proportional"}, {"balance": Moments(2)}],

@@ -52,9 +52,11 @@ def logistic(
     return found, _normalized([min(1 + mp.exp(-s), mp.mpf(trim)) for s in scores])
 
 
-def overlap(records: Records, ridge: Any, radius: float, start: Array) -> tuple[Vector, Vector]:
+def overlap(
+    records: Records, ridge: Any, radius: float, start: Array, noise: Array | None = None
+) -> tuple[Vector, Vector]:
     """(lambda, overlap weights): the probability of the other arm."""
-    found, scores = _propensity(records, ridge, radius, start, None)
+    found, scores = _propensity(records, ridge, radius, start, noise)
     return found, _normalized([1 / (1 + mp.exp(s)) for s in scores])
 
 
@@ -84,18 +86,23 @@ def propensity_derivatives(records: Records, ridge: Any, noise: Array | None = N
     return derivatives
 
 
-def tilting(program: Any, records: Records, start: Array) -> tuple[Vector, Vector]:
-    """(lambda, weights) of inverse probability tilting."""
-    found = _minimize(tilting_derivatives(program, records), to_mp(start), program.radius)
+def tilting(
+    program: Any, records: Records, start: Array, ridge: Any, noise: Array | None = None
+) -> tuple[Vector, Vector]:
+    """(lambda, weights) of inverse probability tilting, perturbed by ``noise`` if there is one."""
+    found = _minimize(tilting_derivatives(program, records, ridge, noise), to_mp(start), program.radius)
     rows, _ = _tilting_rows(program, records)
     return found, _normalized([1 + mp.exp(-_dot(b, found)) for b in rows])
 
 
-def tilting_derivatives(program: Any, records: Records) -> Derivatives:
+def tilting_derivatives(
+    program: Any, records: Records, ridge: Any, noise: Array | None = None
+) -> Derivatives:
     """Gradient and Hessian of inverse probability tilting."""
     rows, others = _tilting_rows(program, records)
+    others = others if noise is None else [*others, to_mp(noise)]
     linear = [mp.fsum(column) for column in zip(*others, strict=True)]
-    m = len(rows) * mp.mpf(program.ridge)
+    m = len(rows) * mp.mpf(ridge)
 
     def derivatives(v: Vector) -> tuple[Vector, Any]:
         tilts = [mp.exp(-_dot(b, v)) for b in rows]

@@ -99,7 +99,8 @@ def _of_record(program: _Perturbed, domain: Domain, n: int) -> _OfRecord:
 def _model(program: _Perturbed, records: Records) -> Composite:
     """Without noise; in a second stage with all weight on the first record."""
     if isinstance(program, PrivateFirstStage):
-        return smooth_of(program.perturbed(records, 0.0, np.zeros(records.X.shape[1])))
+        none = np.zeros(smooth_of(program.instance(records)).dimension)
+        return smooth_of(program.perturbed(records, 0.0, none))
     weights = np.zeros(records.n_samples)
     weights[0] = records.n_samples
     return smooth_of(program.instance(records, weights, gamma=0.0))

@@ -10,12 +10,9 @@ from dp2erm_cvx.program.balance import (
     moment_names,
     public_constant,
 )
-from dp2erm_cvx.program.certified_radius import checked_perturbation, logistic_minimizer_radius
-from dp2erm_cvx.program.certified_weights import (
-    coefficient_weights_error,
-    kernel_weights_error,
-    logistic_weights_error,
-)
+from dp2erm_cvx.program.certified_margins import RowBounds
+from dp2erm_cvx.program.certified_radius import checked_perturbation
+from dp2erm_cvx.program.certified_weights import kernel_weights_error
 from dp2erm_cvx.program.composite import Composite, Penalty
 from dp2erm_cvx.program.declaration import Compiled, Declaration, Leaves, Value, parameter_cost
 from dp2erm_cvx.program.direct_stage import DirectFirstStage
@@ -40,14 +37,15 @@ from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Gaussian, Kernel, 
 from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.linear_rule import LinearStage, squared_gradient_radius
-from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.margin_loss import ExponentialLoss, HuberLoss, LogisticLoss, MarginLoss
 from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.margin_weight import InversePropensity, MarginWeight, Overlap
 from dp2erm_cvx.program.matching_model import MatchingModel
 from dp2erm_cvx.program.moment_target import MomentTargets
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.pooled_kernel_stage import PooledKernelStage
+from dp2erm_cvx.program.private_separable import PrivateSeparable
 from dp2erm_cvx.program.public_sample import PublicSample
 from dp2erm_cvx.program.random_features import RandomFourier, checked_kernel
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
@@ -57,8 +55,9 @@ from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.program.sums import sum_units
+from dp2erm_cvx.program.tilting_rows import TiltingRows
 from dp2erm_cvx.program.weighted_least_squares import WeightedLeastSquares
-from dp2erm_cvx.program.weighted_margin_loss import MarginRows, RowBounds, WeightedMarginLoss
+from dp2erm_cvx.program.weighted_margin_loss import MarginRows, WeightedMarginLoss
 from dp2erm_cvx.program.weights import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.universe import Universe
@@ -102,8 +101,8 @@ __all__ = [
     "Linear",
     "LinearStage",
     "LogisticLoss",
-    "LogisticModel",
     "LossConstants",
+    "MarginFirstStage",
     "MarginLoss",
     "MarginModel",
     "MarginRows",
@@ -116,6 +115,7 @@ __all__ = [
     "Penalty",
     "PooledKernelStage",
     "PrivateFirstStage",
+    "PrivateSeparable",
     "Program",
     "PublicSample",
     "RandomFourier",
@@ -129,6 +129,7 @@ __all__ = [
     "SeparableFirstStage",
     "Simplices",
     "StabilityBound",
+    "TiltingRows",
     "Universe",
     "UserRegularizer",
     "Value",
@@ -139,11 +140,8 @@ __all__ = [
     "checked_kernel",
     "checked_perturbation",
     "clip_norm",
-    "coefficient_weights_error",
     "factor",
     "kernel_weights_error",
-    "logistic_minimizer_radius",
-    "logistic_weights_error",
     "moment_names",
     "parameter_cost",
     "public_constant",

@@ -4,88 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.program.certified_radius import (
-    Sizes,
-    logistic_minimizer_radius,
-    margin_sizes,
-    radius_at_floor,
-)
+from dp2erm_cvx.program.certified_radius import Sizes, radius_at_floor
 from dp2erm_cvx.program.sets import L2Ball
 from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
 
 #: Error of weights in closed form, and of the last exponentials of any others, relative to n.
 CLOSED_FORM = 1e-12
-
-
-def logistic_weights_error(
-    n_samples: int, dimension: int, *, covariate_bound: float, ridge: float, radius: float
-) -> float | None:
-    """Bound on ``||w_hat - w||_1 / n`` of weights ``min(1 + exp(-<z, v>), F)``, normalized; ridge is mu.
-
-    The log of a weight is 1-Lipschitz in its margin, which the coefficient's error and that of the inner
-    product move: ``||w_hat - w||_1 <= 2 n tanh(kappa / 2)``.
-    """
-    M = covariate_bound
-    found = logistic_minimizer_radius(
-        n_samples,
-        dimension,
-        covariate_bound=M,
-        ridge=n_samples * ridge,
-        noise_bound=0.0,
-        set_norm=radius,
-        set_rounding=L2Ball(1.0).rounding(dimension),
-    )
-    if found is None:
-        return None
-    norm = min(radius, math.sqrt(0.2785 / ridge)) + found
-    return M * found + coefficient_weights_error(dimension, covariate_bound=M, norm=norm)
-
-
-def margin_weights_error(
-    n_samples: int,
-    dimension: int,
-    *,
-    row_bound: float,
-    slope: float,
-    curvature: float,
-    linear: float,
-    ridge: float,
-    radius: float,
-    lipschitz: float,
-    weight_bound: float,
-) -> float | None:
-    """The same for weights ``f(<u, v>)``, v the minimizer of a ridged sum of margin losses.
-
-    ``slope`` and ``curvature`` bound the derivatives of the loss over all margins that feasible points have,
-    ``linear`` the norm of the linear term over n; ``log f`` is ``lipschitz`` in
-    an inner product with rows of norm at most ``weight_bound``.
-    """
-    n, Z = n_samples, row_bound
-    sizes = margin_sizes(
-        n,
-        dimension,
-        mass=1.0,
-        row_bound=Z,
-        slope=slope,
-        curvature=curvature,
-        linear=n * linear,
-        offset=0.0,
-        ridge=n * ridge,
-        set_norm=radius,
-        set_rounding=L2Ball(1.0).rounding(dimension),
-    )
-    found = None if sizes is None else radius_at_floor(sizes)
-    if sizes is None or found is None:
-        return None
-    norm = sizes.minimizer_norm + found
-    # log f is evaluated to within 16 units of 1 + |log f|, and |log f| is at most 1 + lipschitz * |s|
-    kappa = lipschitz * weight_bound * (found + (dot_error(dimension) + 18 * UNIT) * norm)
-    return kappa + CLOSED_FORM
-
-
-def coefficient_weights_error(dimension: int, *, covariate_bound: float, norm: float) -> float:
-    """The same given the coefficient v, ``||v|| <= norm``: only the margins and the last step round."""
-    return covariate_bound * dot_error(dimension) * norm + CLOSED_FORM
 
 
 def entropy_weights_error(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CalibrationError, ProgramError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.privacy import BoundFamily, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program.certified_weights import CLOSED_FORM
 from dp2erm_cvx.program.composite import Composite, LocalError
@@ -21,7 +22,7 @@ from dp2erm_cvx.program.moment_target import MomentTargets
 from dp2erm_cvx.program.neighbors import RowNeighbors
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.program.sums import UNIT
-from dp2erm_cvx.public import public_size
+from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.universe import Universe
 
 
@@ -94,6 +95,7 @@ class FirstStage(Program):
         return None
 
 
+@dataclass(frozen=True)
 class PrivateFirstStage(FirstStage):
     """Weights read from a coefficient that is itself differentially private (Theorem 9).
 
@@ -103,7 +105,13 @@ class PrivateFirstStage(FirstStage):
     """
 
     kind: ClassVar[Kind] = Kind.PRIVATE
-    share: float
+
+    share: float = 0.3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", public_number("share", self.share, above=0))
+        if self.share >= 1:
+            raise DeclarationError(f"share = {self.share!r}: must be between 0 and 1")
 
     @abc.abstractmethod
     def loss_constants(self, universe: Universe) -> LossConstants:
@@ -132,14 +140,8 @@ class PrivateFirstStage(FirstStage):
         """
         return None
 
-    def data(self, records: Records) -> dict[str, Value]:
-        return self.perturbed_data(records, 0.0, np.zeros(records.X.shape[1]))
-
-    def model(self, records: Records) -> Composite:
-        return self.perturbed_model(records, 0.0, np.zeros(records.X.shape[1]))
-
     def perturbed(self, records: Records, gamma: float, noise: Array) -> Instance:
-        """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b (p,)."""
+        """Bind the program to data, the ridge ``gamma`` of its calibration and ``noise`` b."""
         program = self.resolve(records.domain)
         model = program.perturbed_model(records, gamma, noise)
         return Instance(program, lambda: program.perturbed_data(records, gamma, noise), model, model.ridge)

@@ -10,18 +10,18 @@ from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, product_er
 
 
 class LeastSquaresModel(Composite):
-    """f(theta) = sum_i w_i (z_i - <x_i, theta>)^2 + ridge/2 ||theta||^2 + <noise, theta>.
+    """f(theta) = sum_i w_i (z_i - <x_i, theta>)^2 + ridge/2 ||theta||^2 + <linear, theta>.
 
-    ``X`` (n, p), ``z``, ``weights`` (n,), ``noise`` (p,), ``ridge = n (gamma + l2)``. The gradient
+    ``X`` (n, p), ``z``, ``weights`` (n,), ``linear`` (p,), ``ridge = n (gamma + l2)``. The gradient
     is taken record by record, not through the Gram matrix that solvers are given.
     """
 
     self_concordance = 0.0
 
     def __init__(
-        self, X: Array, z: Array, weights: Array, ridge: float, noise: Array, penalty: Penalty
+        self, X: Array, z: Array, weights: Array, ridge: float, linear: Array, penalty: Penalty
     ) -> None:
-        self.X, self.z, self.weights, self.noise = X, z, weights, noise
+        self.X, self.z, self.weights, self.linear = X, z, weights, linear
         self.n, self.dimension = len(X), int(X.shape[1])
         self.ridge, self.penalty = ridge, penalty
         self._hessian = 2 * ((X.T * weights) @ X) + ridge * np.eye(self.dimension)
@@ -33,11 +33,11 @@ class LeastSquaresModel(Composite):
 
     def value(self, v: Array) -> float:
         residual = self.z - self.X @ v
-        return float(self.weights @ residual**2) + 0.5 * self.ridge * float(v @ v) + float(self.noise @ v)
+        return float(self.weights @ residual**2) + 0.5 * self.ridge * float(v @ v) + float(self.linear @ v)
 
     def gradient(self, v: Array) -> Array:
         residual = self.X @ v - self.z
-        return 2 * blocked_rmatvec(self.X, self.weights * residual) + self.ridge * v + self.noise
+        return 2 * blocked_rmatvec(self.X, self.weights * residual) + self.ridge * v + self.linear
 
     def hessian(self, v: Array) -> Array:
         return self._hessian
@@ -54,7 +54,7 @@ class LeastSquaresModel(Composite):
         size = np.abs(self.X) @ np.abs(v) + np.abs(self.z)
         error = dot_error(self.dimension) + 8 * UNIT + sum_error(self.n)
         data: Array = 2 * error * (np.abs(self.X).T @ (self.weights * size))
-        return data + 8 * UNIT * (self.ridge * np.abs(v) + np.abs(self.noise))
+        return data + 8 * UNIT * (self.ridge * np.abs(v) + np.abs(self.linear))
 
     def output_scale(self, v: Array) -> float:
         return max(float(np.linalg.norm(v)), self.least_scale) or 1.0

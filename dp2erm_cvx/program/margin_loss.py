@@ -21,9 +21,14 @@ class MarginLoss(abc.ABC):
     Attributes
     ----------
     concordance : c with ``|phi'''| <= c phi''``; ``inf`` where the second derivative jumps
+    pull : bound on ``-s phi'(s)`` over all s, which bounds the minimizer of a ridged sum; ``inf`` if none is
+        known
+    units : roundoff of a computed slope where the margin is exact, in units of the largest slope
     """
 
     concordance: float
+    pull: float = math.inf
+    units: float = 4.0
 
     @abc.abstractmethod
     def value(self, s: Array) -> Array:
@@ -32,6 +37,10 @@ class MarginLoss(abc.ABC):
     @abc.abstractmethod
     def slope(self, s: Array) -> Array:
         """phi'(s)."""
+
+    def descent(self, tilt: Array, out: Array) -> Array:
+        """``-phi'(s)`` in ``out``, from ``tilt = exp(-s)``, which batches share with the weight."""
+        return np.negative(self.slope(-np.log(tilt)), out=out)
 
     @abc.abstractmethod
     def curvature(self, s: Array) -> Array:
@@ -67,12 +76,18 @@ class LogisticLoss(MarginLoss):
     """``log(1 + exp(-s))``."""
 
     concordance = 1.0
+    pull = 0.2785  # W(1/e)
+    units = 2.0
 
     def value(self, s: Array) -> Array:
-        return np.logaddexp(0.0, -s)
+        return np.log1p(np.exp(-np.abs(s))) - np.minimum(s, 0.0)
 
     def slope(self, s: Array) -> Array:
         return -_expit(-s)
+
+    def descent(self, tilt: Array, out: Array) -> Array:
+        np.add(tilt, 1.0, out=out)
+        return np.divide(tilt, out, out=out)
 
     def curvature(self, s: Array) -> Array:
         p = _expit(s)
@@ -80,7 +95,7 @@ class LogisticLoss(MarginLoss):
 
     def slope_error(self, s: Array, error: Array) -> Array:
         # through tanh its error is absolute, not relative
-        return 0.25 * error + 4 * UNIT
+        return 0.25 * error + self.units * UNIT
 
     def curvature_error(self, s: Array, error: Array) -> Array:
         return 0.25 * error + 8 * UNIT
@@ -100,6 +115,7 @@ class ExponentialLoss(MarginLoss):
     """``exp(-s)``."""
 
     concordance = 1.0
+    pull = 0.36788  # 1/e
 
     def value(self, s: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -108,6 +124,10 @@ class ExponentialLoss(MarginLoss):
 
     def slope(self, s: Array) -> Array:
         return -self.value(s)
+
+    def descent(self, tilt: Array, out: Array) -> Array:
+        np.copyto(out, tilt)
+        return out
 
     def curvature(self, s: Array) -> Array:
         return self.value(s)

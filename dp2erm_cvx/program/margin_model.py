@@ -1,4 +1,4 @@
-"""Sums of a margin loss over records: coefficients of weighting schemes, and robust second stages."""
+"""Sums of a margin loss over records: coefficients of weighting schemes, and second stages."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ class MarginModel(Composite):
         self.n, self.dimension, self.ridge = len(Z), int(Z.shape[1]), ridge
         self.multipliers: Array = np.ones(self.n) if multipliers is None else multipliers
         self.offset: Array = np.zeros(self.n) if offset is None else offset
+        # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
+        self._steps = (2 if multipliers is None else 4) * UNIT
+        self._shift = 0.0 if offset is None else UNIT
         self.linear: Array = np.zeros(self.dimension) if linear is None else linear
         self.row_norms: Array = np.linalg.norm(Z, axis=1)
         self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)
@@ -93,15 +96,13 @@ class MarginModel(Composite):
     def rounding(self, v: Array) -> float:
         s = self.margins(v)
         error = self.loss.slope_error(s, self._margin_error(v))
-        error = error + (sum_error(self.n) + 4 * UNIT) * np.abs(self.loss.slope(s))
+        error = error + (sum_error(self.n) + self._steps) * np.abs(self.loss.slope(s))
         linear = self.ridge * float(np.linalg.norm(v)) + float(np.linalg.norm(self.linear))
-        return float(self.multipliers @ (error * self.row_norms)) + 8 * UNIT * linear
+        return float(self.multipliers @ (error * self.row_norms)) + 4 * UNIT * linear
 
     def _margin_error(self, v: Array) -> Array:
-        return self._product_error(self.Z, v) + UNIT * np.abs(self.offset)
-
-    def _product_error(self, rows: Array, v: Array) -> Array:
-        error: Array = (dot_error(self.dimension) + UNIT) * (np.abs(rows) @ np.abs(v))
+        sizes = np.abs(self.Z) @ np.abs(v)
+        error: Array = (dot_error(self.dimension) + self._shift) * sizes + self._shift * np.abs(self.offset)
         return error
 
     def output(self, v: Array) -> Array:
@@ -120,7 +121,8 @@ class MarginModel(Composite):
         if local is not None:
             kappa = min(kappa, local.largest(rows))
         logs = self.weight.log(rows @ v)
-        kappa = self.weight.lipschitz * (kappa + float(np.max(self._product_error(rows, v), initial=0.0)))
+        product = dot_error(self.dimension) * float(np.max(np.abs(rows) @ np.abs(v), initial=0.0))
+        kappa = self.weight.lipschitz * (kappa + product)
         kappa += 16 * UNIT * (1.0 + float(np.max(np.abs(logs), initial=0.0)))
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 

@@ -1,4 +1,4 @@
-"""Unnormalized weights of one record as a function of its margin, by their logarithms."""
+"""Unnormalized weights of one record as a function of its margin."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array
 
 
@@ -23,6 +24,22 @@ class MarginWeight(abc.ABC):
     def log(self, s: Array) -> Array:
         """Log f at margins (n,)."""
 
+    def of(self, tilt: Array, out: Array) -> Array:
+        """F itself in ``out``, from ``tilt = exp(-s)``, which batches share with the loss."""
+        return np.exp(self.log(-np.log(tilt)), out=out)
+
+    def largest_log(self, reach: float) -> float:
+        """Bound on ``|log f|`` over ``|s| <= reach``."""
+        return 1.0 + self.lipschitz * reach
+
+    def log_range(self, reach: float) -> float:
+        """Length of an interval that log f lies in over ``|s| <= reach``."""
+        return 2.0 * self.lipschitz * reach
+
+    def largest_weight(self, n: int, reach: float) -> float:
+        """The largest of n weights of sum n whose margins are within ``reach``."""
+        return stability.largest_weight(n, self.log_range(reach))
+
 
 @dataclass(frozen=True)
 class InversePropensity(MarginWeight):
@@ -31,8 +48,21 @@ class InversePropensity(MarginWeight):
     trim: float = math.inf
 
     def log(self, s: Array) -> Array:
-        weight: Array = np.logaddexp(0.0, -s)
+        weight: Array = np.log1p(np.exp(-np.abs(s))) - np.minimum(s, 0.0)
         return weight if math.isinf(self.trim) else np.minimum(weight, math.log(self.trim))
+
+    def of(self, tilt: Array, out: Array) -> Array:
+        np.add(tilt, 1.0, out=out)
+        return out if math.isinf(self.trim) else np.minimum(out, self.trim, out=out)
+
+    def largest_log(self, reach: float) -> float:
+        return min(1.0 + reach, math.log(self.trim))
+
+    def log_range(self, reach: float) -> float:
+        return max(min(reach, math.log(self.trim) - math.log1p(math.exp(-reach))), 0.0)
+
+    def largest_weight(self, n: int, reach: float) -> float:
+        return stability.overlap_weight(n, reach, self.trim)
 
 
 @dataclass(frozen=True)
@@ -40,5 +70,12 @@ class Overlap(MarginWeight):
     """``f = sigma(-s)``: the probability of the other arm (Li, Morgan & Zaslavsky 2018)."""
 
     def log(self, s: Array) -> Array:
-        weight: Array = -np.logaddexp(0.0, s)
+        weight: Array = -np.log1p(np.exp(-np.abs(s))) - np.maximum(s, 0.0)
         return weight
+
+    def of(self, tilt: Array, out: Array) -> Array:
+        np.add(tilt, 1.0, out=out)
+        return np.divide(tilt, out, out=out)
+
+    def log_range(self, reach: float) -> float:
+        return reach

@@ -12,7 +12,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.certified_radius import checked_perturbation, margin_sizes, radius_at_floor
+from dp2erm_cvx.program.certified_margins import MarginSum, RowBounds
+from dp2erm_cvx.program.certified_radius import checked_perturbation, radius_at_floor
 from dp2erm_cvx.program.composite import Penalty
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.margin_loss import MarginLoss
@@ -34,15 +35,6 @@ class MarginRows:
     Z: Array
     offset: Array
     factor: Array
-
-
-@dataclass(frozen=True)
-class RowBounds:
-    """Bounds on the norm of z, on ``|o|`` and on c over the domain."""
-
-    norm: float
-    offset: float
-    factor: float
 
 
 @dataclass(frozen=True)
@@ -124,20 +116,17 @@ class WeightedMarginLoss(PenalizedSecondStage):
         loss = self.resolve(domain).loss
         if not math.isfinite(theta_set.norm_bound(p)):
             return None
-        longest = bounds.offset + bounds.norm * theta_set.norm_bound(p)
-        sizes = margin_sizes(
+        terms = MarginSum(
             n,
             p,
-            mass=bounds.factor,
-            row_bound=bounds.norm,
-            slope=loss.largest_slope(longest),
-            curvature=loss.largest_curvature(longest),
-            linear=noise,
-            offset=bounds.offset,
+            loss,
+            bounds,
+            theta_set,
             ridge=n * (extra + self.regularizer.l2),
-            set_norm=theta_set.norm_bound(p),
-            set_rounding=theta_set.rounding(p),
+            linear=noise,
+            weighted=True,
         )
+        sizes = terms.sizes()
         if sizes is None:
             return None
         if math.isinf(loss.concordance) and sizes.smoothness > STEEPEST * sizes.strong_convexity:

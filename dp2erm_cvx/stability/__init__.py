@@ -9,7 +9,13 @@ the general principle are printed results: they bound W1 >= V and W2.
 from dp2erm_cvx.stability.checker import check_kernel, check_second_stage, check_separable
 from dp2erm_cvx.stability.entropy import entropy_balancing
 from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_scaling
-from dp2erm_cvx.stability.fixed import known_coefficient, randomized_trial, uniform_weights
+from dp2erm_cvx.stability.fixed import (
+    given_coefficient,
+    known_coefficient,
+    overlap_weight,
+    randomized_trial,
+    uniform_weights,
+)
 from dp2erm_cvx.stability.general_principle import general_principle
 from dp2erm_cvx.stability.kernel import kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.stability.kernel_matching import kernel_mean_matching
@@ -38,6 +44,7 @@ __all__ = [
     "entropy_balancing_paper_scaling",
     "fixed_weights",
     "general_principle",
+    "given_coefficient",
     "gradient_diameter",
     "ipw_logistic",
     "kernel_balancing",
@@ -46,6 +53,7 @@ __all__ = [
     "largest_weight",
     "logistic_radius",
     "overlap_constant",
+    "overlap_weight",
     "paper_entropy_balancing",
     "paper_ipw_logistic",
     "paper_kernel_balancing",

@@ -64,6 +64,16 @@ def known_coefficient(
     return stated_bound(n, 2.0 * w_max, w_max, _THEOREM, ("the coefficient is public",))
 
 
+def given_coefficient(n: int, w_max: float) -> StabilityBound:
+    """Bound for weights at a coefficient that an earlier release tells (Theorem 9): V = 2 w_max.
+
+    ``w_max`` bounds every weight where they sum to n. Raises DeclarationError.
+    """
+    w_max = public_number("w_max", w_max, at_least=1.0)
+    assumptions = ("the coefficient is a private output of the first stage",)
+    return stated_bound(sample_size(n), 2.0 * w_max, w_max, _THEOREM, assumptions)
+
+
 def overlap_weight(n: int, margin: float, trim: float) -> float:
     """Largest weight proportional to ``min(1 + exp(-s), trim)``, ``|s| <= margin``, weights of sum n."""
     low = 1.0 + math.exp(-margin)

@@ -12,7 +12,7 @@ from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.perturbation import coefficient_noise
 from dp2erm_cvx.conformance.run import check_program
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.program import LogisticModel
+from dp2erm_cvx.program import MarginModel
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
 
@@ -30,17 +30,18 @@ def half_the_noise_declared(self, records, gamma, noise):
 
 
 def weights_that_know_the_noise(self, records, gamma, noise):
-    class Knows(LogisticModel):
+    class Knows(MarginModel):
         def output(self, v):
-            return super().output(v + 0.01 * self.noise)
+            return super().output(v + 0.01 * self.linear)
 
     found = PrivateLogistic.perturbed_model(self, records, gamma, noise)
-    return Knows(found.Z, self.mu + gamma, self.radius, self.trim, noise)
+    return Knows(found.Z, found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight)
 
 
 def longer_beside_others(self, records, gamma, noise):
     found = PrivateLogistic.perturbed_model(self, records, gamma, noise)
-    return LogisticModel(records.n_samples * found.Z, self.mu + gamma, self.radius, self.trim, noise)
+    longer = records.n_samples * found.Z
+    return MarginModel(longer, found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight)
 
 
 LACKS = "lacks n gamma lam + noise"

@@ -77,11 +77,12 @@ def stage_of(
     rng: np.random.Generator, name: str, domain: Domain, smallest: float
 ) -> tuple[Any, float, float]:
     """(program, gamma, scale of the noise); gamma and R at ``smallest`` times the curvature and above."""
-    if name == "ipw_private":
-        M = domain.covariate_bound
-        radius = float(rng.choice([math.inf, 1 / M, 1e-3 / M]))
+    if issubclass(PROGRAMS[name], PrivateFirstStage):
+        M = PROGRAMS[name]().row_bound(domain)
+        radius = float(rng.choice([math.inf if name == "ipw_private" else 2 / M, 1 / M, 1e-3 / M]))
         program = PROGRAMS[name](ridge=smallest * 10 ** rng.uniform(0, 2) * M**2, radius=radius)
-        return program, M**2 / 4 * smallest * 10 ** rng.uniform(0, 11), M * 10 ** rng.uniform(-1, 3)
+        gamma = M**2 / 4 * smallest * 10 ** rng.uniform(0, 11)
+        return program.resolve(domain), gamma, M * 10 ** rng.uniform(-1, 3)
     M, Z = domain.covariate_bound, 2 * domain.outcome_bound
     if name in ROBUST:
         return _robust_stage(rng, name, domain, smallest)
@@ -155,7 +156,7 @@ def test_every_solve_is_certified_within_the_promise():
     assert check_reached(seed=1, count=400, smallest=1e-8) <= 1.0
 
 
-@pytest.mark.parametrize("name", [*ROBUST, "regression"])
+@pytest.mark.parametrize("name", [*ROBUST, "regression", "overlap_private", "tilting_private"])
 def test_every_solve_of_another_loss_is_certified_within_the_promise(name):
     assert 1e-2 < check_reached(seed=6, count=150, smallest=1e-8, names=[name]) <= 1.0
 

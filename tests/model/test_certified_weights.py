@@ -24,6 +24,7 @@ from dp2erm_cvx.program import (
     Moments,
     PublicSample,
     RandomFourier,
+    certified_margins,
     certified_weights,
     gram_memory,
 )
@@ -152,7 +153,8 @@ def sizes_of(program, domain, n, p, monkeypatch):
         seen.append(sizes)
         return radius_at_floor(sizes)
 
-    monkeypatch.setattr(certified_weights, "radius_at_floor", noted)
+    for module in (certified_weights, certified_margins):
+        monkeypatch.setattr(module, "radius_at_floor", noted)
     program.certified_error(Universe(domain, n, p))
     monkeypatch.undo()
     return seen[-1] if seen else None

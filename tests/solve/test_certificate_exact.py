@@ -21,8 +21,10 @@ from dp2erm_cvx.program import (
     KernelFirstStage,
     Laplace,
     Linear,
-    LogisticModel,
+    LogisticLoss,
+    MarginModel,
     Moments,
+    Penalty,
     PrivateFirstStage,
     PublicSample,
     RandomFourier,
@@ -139,12 +141,12 @@ def minimizer(instance: Instance, records: Records, bound: dict[str, Any], near:
         return exact_kernel.matching(program, records, near)
     if program.name == "stable_balancing_hard":
         return exact.hard_balance(program, records, near)
-    if program.name == "inverse_probability_tilting":
-        return exact.tilting(program, records, near)
-    if program.name == "overlap":
-        return exact.overlap(records, program.ridge, program.radius, near)
-    ridge = mp.mpf(bound["ridge"]) if bound else program.ridge
-    return exact.logistic(records, ridge, program.radius, program.trim, near, bound.get("noise"))
+    ridge, noise = mp.mpf(bound["ridge"]) if bound else program.ridge, bound.get("noise")
+    if program.name in ("inverse_probability_tilting", "tilting_private"):
+        return exact.tilting(program, records, near, ridge, noise)
+    if program.name in ("overlap", "overlap_private"):
+        return exact.overlap(records, ridge, program.radius, near, noise)
+    return exact.logistic(records, ridge, program.radius, program.trim, near, noise)
 
 
 def ratios(seed: int, count: int) -> Iterator[tuple[str, float]]:
@@ -209,7 +211,7 @@ def test_no_computed_hessian_is_farther_off_than_it_says():
     for _ in range(30):
         Z = np.column_stack([rng.uniform(1, 2, 20), rng.normal(size=20)])
         v = np.array([rng.uniform(0, 35), rng.normal()])
-        model = LogisticModel(Z, 0.0, math.inf, math.inf)
+        model = MarginModel(Z, LogisticLoss(), 0.0, Penalty())
         slopes = [1 / (1 + mp.exp(-mp.fdot(zip(z, exact.to_mp(v), strict=True)))) for z in exact.to_mp(Z)]
         true = exact._second_moment(exact.to_mp(Z), [s * (1 - s) for s in slopes], mp.mpf(0))
         computed = model.hessian(v)

@@ -123,7 +123,7 @@ def true_derivatives(instance: Instance, records: Records, bound: dict[str, Any]
     if program.name == "overlap":
         return exact.propensity_derivatives(records, program.ridge)
     if program.name == "inverse_probability_tilting":
-        return exact.tilting_derivatives(program, records)
+        return exact.tilting_derivatives(program, records, program.ridge)
     if program.name == "stable_balancing_hard":
         return lambda v: (_hard_gradient(program, records, v), None)
     if isinstance(program, KernelFirstStage):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from scipy.special import expit
 
 from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.program import Gaussian, Laplace, Linear, Moments, PublicSample
+from dp2erm_cvx.program import Gaussian, Laplace, Linear, Moments, PrivateFirstStage, PublicSample
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 from tests.stability.schemes import INF, log_uniform
@@ -46,6 +45,12 @@ def random_program(name, rng, m):
             "ipw_known": {"coefficient": tuple(rng.normal(size=m)), "trim": trim},
             "ipw_logistic": {"ridge": log_uniform(rng, 1e-3, 3), "radius": radius, "trim": trim},
             "ipw_private": {"radius": min(radius, 3.0), "trim": trim},
+            "overlap_private": {"radius": min(radius, 2.0)},
+            "tilting_private": {
+                "radius": min(radius, 1.0),
+                "balance": entropy["balance"],
+                "constant": entropy["constant"],
+            },
             "entropy_balancing": entropy,
             "entropy_balancing_primal": entropy,
             "mmd": kernel,
@@ -84,6 +89,12 @@ def neighbors(rng, n, domain):
     return domain.records(x[:n], a[:n], y), domain.records(x[second], a[second], y)
 
 
+def released(program, records, rng):
+    """A coefficient within the ball."""
+    lam = rng.normal(size=program.model(records).dimension)
+    return lam * min(1.0, min(program.radius, 5.0) / np.linalg.norm(lam))
+
+
 def weights_of(program, records, lam):
     if lam is None:
         return solve(program.instance(records)).value
@@ -101,10 +112,8 @@ def worst_ratio(name, count, seed):
         program = random_program(name, rng, m).resolve(domain)
         first, second = neighbors(rng, n, domain)
         lam = None
-        if name == "ipw_private":
-            size = program.radius if math.isfinite(program.radius) else 5.0
-            lam = rng.normal(size=m)
-            lam *= min(1.0, size / np.linalg.norm(lam))
+        if isinstance(program, PrivateFirstStage):
+            lam = released(program, first, rng)
         w, v = weights_of(program, first, lam), weights_of(program, second, lam)
         moved = float(np.abs(w[1:] - v[1:]).sum() + w[0] + v[0])
         bound = program.stability(Universe(domain, n, 2))

@@ -8,6 +8,7 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.calibration.value import ValueStatistic, calibrate_value
 from dp2erm_cvx.domain import Records
+from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
 from tests.stability.test_program_movement import (
@@ -15,6 +16,7 @@ from tests.stability.test_program_movement import (
     neighbors,
     private_first_stages,
     random_program,
+    released,
     weights_of,
 )
 
@@ -33,9 +35,8 @@ def movement_of(rng, name):
     program = random_program(name, rng, 2).resolve(domain)
     first, second = neighbors(rng, n, domain)
     lam = None
-    if name == "ipw_private":
-        lam = rng.normal(size=2)
-        lam *= min(1.0, program.radius / np.linalg.norm(lam))
+    if isinstance(program, PrivateFirstStage):
+        lam = released(program, first, rng)
     w, v = weights_of(program, first, lam), weights_of(program, second, lam)
     direction, level = rng.normal(size=2), rng.choice([-9.0, 0.0, 9.0])
     d, d_new = (((r.X @ direction) > level).astype(int) for r in (first, second))

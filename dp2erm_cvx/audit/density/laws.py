@@ -21,7 +21,7 @@ from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import (
     Instance,
     LeastSquaresModel,
-    LogisticModel,
+    MarginModel,
     PrivateFirstStage,
     WeightedLeastSquares,
 )
@@ -45,7 +45,7 @@ def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tupl
     if not isinstance(first, PrivateFirstStage):
         raise DeclarationError(f"{first.name}: the plan has noise for a first stage that takes none")
     released = plan.propensity.calibration
-    fits = [_logistic(first, found, released.gamma) for found in records]
+    fits = [_margin(first, found, released.gamma) for found in records]
     unperturbed = [fit.output(np.zeros(fit.dimension)) for fit in fits]
     make = _second_stage(plan, records, unperturbed)
     coordinates = Coordinates(fits[0].penalty, _step(*fits))
@@ -64,7 +64,7 @@ _Make = Callable[[Records, Array, float], Law]
 class _Given:
     """The second stage of one dataset, given a coefficient."""
 
-    fit: LogisticModel
+    fit: MarginModel
     records: Records
     make: _Make
 
@@ -96,7 +96,7 @@ def _second_stage(plan: Plan, records: list[Records], weights: list[Array]) -> _
     return minimizer
 
 
-def _step(one: LeastSquaresModel | LogisticModel, other: LeastSquaresModel | LogisticModel) -> float:
+def _step(one: LeastSquaresModel | MarginModel, other: LeastSquaresModel | MarginModel) -> float:
     # one step for both datasets, of the size at which theta and its multiplier weigh the same
     return 1.0 / math.sqrt(one.smoothness * other.smoothness)
 
@@ -110,10 +110,12 @@ def _certified_weights(model: PrivateTwoStageERM, records: Records) -> tuple[Arr
     return solution.value, solution.certificate.output_radius
 
 
-def _logistic(first: PrivateFirstStage, records: Records, gamma: float) -> LogisticModel:
-    model = first.perturbed(records, gamma, np.zeros(records.X.shape[1])).model
-    if not isinstance(model, LogisticModel):
-        raise DeclarationError(f"{first.name}: audit_density knows the density of a logistic first stage")
+def _margin(first: PrivateFirstStage, records: Records, gamma: float) -> MarginModel:
+    plain = first.instance(records).model
+    if not isinstance(plain, MarginModel):
+        raise DeclarationError(f"{first.name}: audit_density knows the density of a sum of margin losses")
+    model = first.perturbed(records, gamma, np.zeros(plain.dimension)).model
+    assert isinstance(model, MarginModel)
     return model
 
 

@@ -20,7 +20,7 @@ from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.program import LeastSquaresModel, LogisticModel, Penalty
+from dp2erm_cvx.program import LeastSquaresModel, MarginModel, Penalty
 from dp2erm_cvx.solve.newton import minimize
 
 UNIT = float(np.finfo(np.float64).eps)
@@ -47,7 +47,7 @@ class Coordinates:
 class ObjectiveLaw(Law):
     """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no noise."""
 
-    model: LeastSquaresModel | LogisticModel
+    model: LeastSquaresModel | MarginModel
     calibration: Calibration
     coordinates: Coordinates
 
@@ -119,7 +119,7 @@ class ObjectiveLaw(Law):
     def at_noise(self, noise: Array) -> Array:
         """Coordinates u (p,) of the output for the noise ``b`` (p,); raises CertificateError."""
         model = copy.copy(self.model)
-        model.noise = noise
+        model.linear = self.model.linear + noise
         theta = minimize(model, model.start()).point
         u: Array = theta - self.coordinates.step * (self.gradient(theta) + noise)
         terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + self.calibration.scale

@@ -21,39 +21,12 @@ from dp2erm_cvx.program import (
     KernelFirstStage,
     KernelModel,
     L2Ball,
-    LogisticModel,
     MarginModel,
     MatchingModel,
     RidgedEntropyFirstStage,
     SeparableFirstStage,
 )
 from dp2erm_cvx.universe import Universe
-
-
-class LogisticScout(Scout):
-    """Weights of a logistic propensity."""
-
-    def __init__(self, program: FirstStage, universe: Universe, model: LogisticModel) -> None:
-        super().__init__(program, universe)
-        self.ridge, self.radius, self.trim = model.ridge / model.n, _radius(model), model.trim
-
-    def weights(self, x: Array, arm: Arms, count: Array) -> Array:
-        """See :meth:`Scout.weights`."""
-        Z = (2 * arm - 1)[..., None] * self.covariates(x)
-        share = count / count.sum(axis=1, keepdims=True)
-        unit = self.ridge * np.eye(Z.shape[2])
-
-        def smooth(v: Array) -> tuple[Array, Array, Array]:
-            s = np.einsum("bmd,bd->bm", Z, v)
-            e = 0.5 - 0.5 * np.tanh(0.5 * s)
-            value = np.sum(share * np.logaddexp(0.0, -s), axis=1) + 0.5 * self.ridge * np.sum(v**2, axis=1)
-            gradient = self.ridge * v - np.einsum("bm,bmd->bd", share * e, Z)
-            hessian = np.einsum("bm,bmd,bme->bde", share * e * (1 - e), Z, Z) + unit
-            return value, gradient, hessian
-
-        v = minimize_in_ball(smooth, len(Z), Z.shape[2], self.radius)
-        f = np.minimum(1.0 + np.exp(-np.einsum("bmd,bd->bm", Z, v)), self.trim)
-        return np.asarray(f / np.sum(share * f, axis=1, keepdims=True), dtype=np.float64)
 
 
 class EntropyScout(Scout):
@@ -158,7 +131,7 @@ class ClosedFormScout(Scout):
         return np.asarray(f * total / np.sum(count * f, axis=1, keepdims=True), dtype=np.float64)
 
 
-def _radius(model: LogisticModel | ExponentialModel) -> float:
+def _radius(model: ExponentialModel) -> float:
     ball = model.penalty.set
     return ball.radius if isinstance(ball, L2Ball) else math.inf
 
@@ -188,8 +161,6 @@ def known_scout(program: FirstStage, universe: Universe) -> Scout | None:
     if getattr(program, "base_measure", None) is not None or isinstance(program, DirectFirstStage):
         return None
     model = program.model(_two(universe))
-    if type(model) is LogisticModel:
-        return LogisticScout(program, universe, model)
     if type(model) is ExponentialModel and isinstance(program, RidgedEntropyFirstStage):
         return EntropyScout(program, universe, model)
     if type(model) is MarginModel and isinstance(program, SeparableFirstStage):

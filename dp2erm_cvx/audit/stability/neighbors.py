@@ -11,7 +11,7 @@ from dp2erm_cvx.audit.stability.groups import in_ball, records_at
 from dp2erm_cvx.audit.stability.resolve import NeighborPair, Resolved, Solved, movements
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program import ExponentialModel, FirstStage, LogisticModel, Moments
+from dp2erm_cvx.program import ExponentialModel, FirstStage, MarginModel, Moments
 from dp2erm_cvx.program.composite import Composite
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Replacements, solve_neighbors
@@ -45,7 +45,7 @@ class Base:
     def _directions(self, model: object, point: Array) -> list[Array]:
         skip = 1 if self.universe.domain.intercept else 0
         found = []
-        if isinstance(model, LogisticModel):
+        if isinstance(model, MarginModel):
             found = [point[skip:]]
         elif isinstance(model, ExponentialModel) and getattr(self.program, "balance", None) == Moments():
             half = len(point) // 2

@@ -41,26 +41,27 @@ class MarginBatch(RowBatch):
 
     def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
         """One pass over the shared rows."""
-        new = clipped(dot(V, members.rows))
-        pull = members.rows * self.loss.slope(new)[:, None]
-        total = np.exp(self.weight.log(new))
-        new_weight = total.copy()
+        # no margin is beyond LARGEST_SCORE: the caller leaves such points alone
+        new = np.exp(-dot(V, members.rows))
+        push = members.rows * self.loss.descent(new, np.empty_like(new))[:, None]
+        new_weight = self.weight.of(new, np.empty_like(new))
+        total, opposite = new_weight.copy(), -V
         for block, held in self.blocks(members.index):
-            s = self.scratch("s", len(V), block.stop - block.start)
-            np.matmul(V, self.transposed[:, block], out=s)
-            np.clip(s, -600.0, 600.0, out=s)
-            slope, position = self.loss.slope(s), members.index[held] - block.start
-            slope[held, position] = 0.0
-            pull += slope @ self.Z[block]
+            position = members.index[held] - block.start
+            tilt, room = (self.scratch(name, len(V), block.stop - block.start) for name in ("tilt", "room"))
+            # one exponential serves the loss and the weight
+            np.exp(np.matmul(opposite, self.transposed[:, block], out=tilt), out=tilt)
             if weights is not None:
-                f = np.exp(self.weight.log(s))
+                f = self.weight.of(tilt, weights[:, block])
                 f[held, position] = 0.0
-                weights[:, block] = f
                 total += f.sum(axis=1)
+            descent = self.loss.descent(tilt, room)
+            descent[held, position] = 0.0
+            push += descent @ self.Z[block]
         if weights is not None:
             weights[np.arange(len(V)), members.index] = new_weight
             weights *= (self.n / total)[:, None]
-        gradient: Array = pull + members.target + self.ridge * V
+        gradient: Array = members.target - push + self.ridge * V
         return gradient
 
     def rounding(self, V: Array, members: Members) -> Array:
@@ -68,7 +69,9 @@ class MarginBatch(RowBatch):
         norm, length = norms(V), norms(members.rows)
         reach = float(np.max(members.spread * norm))
         steep, slope = self.loss.largest_curvature(reach), self.loss.largest_slope(reach)
-        margin = 1.1 * steep * (dot_error(self.dimension) + UNIT) * norm * (self.second + length**2)
+        margin = (dot_error(self.dimension) + UNIT) * norm * (self.second + length**2)
+        # a loss without a form in exp(-s) takes its margin from there
+        margin = 1.1 * steep * (margin + 4 * UNIT * (self.first + length))
         terms = margin + (8 * UNIT + self.sum_error()) * slope * (self.first + length)
         bound: Array = terms * (1 + 1e-9) + 8 * UNIT * (self.ridge * norm + norms(members.target))
         return bound

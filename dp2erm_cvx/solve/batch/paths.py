@@ -9,14 +9,12 @@ from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.kernel_model import KernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.logistic import LogisticModel
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.neighbors import RowNeighbors
 from dp2erm_cvx.program.separable_stage import SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.batch.exponential import ExponentialBatch
 from dp2erm_cvx.solve.batch.kernel import KernelPath
-from dp2erm_cvx.solve.batch.logistic import LogisticBatch
 from dp2erm_cvx.solve.batch.margin import MarginBatch
 from dp2erm_cvx.solve.batch.newton import minimize
 from dp2erm_cvx.solve.batch.path import FastPath
@@ -27,7 +25,7 @@ from dp2erm_cvx.solve.batch.result import FastSolutions
 class RowPath(FastPath):
     """A model that is a sum over rows: margin losses, or the dual of entropy balancing."""
 
-    def __init__(self, batch: LogisticBatch | ExponentialBatch | MarginBatch, rows: RowNeighbors) -> None:
+    def __init__(self, batch: ExponentialBatch | MarginBatch, rows: RowNeighbors) -> None:
         self.batch, self.rows = batch, rows
 
     def solve(self, part: Replacements, goal: float) -> FastSolutions:
@@ -68,9 +66,6 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     rows = program.row_neighbors(records)
     if rows is None:
         return None
-    if type(model) is LogisticModel:
-        logistic = LogisticBatch(model, point)
-        return RowPath(logistic, rows) if logistic.usable else None
     if type(model) is MarginModel and model.weight is not None and isinstance(program, SeparableFirstStage):
         margin = MarginBatch(model, model.weight, point)
         return RowPath(margin, rows) if margin.usable else None
