@@ -37,7 +37,7 @@ from dp2erm_cvx.program import (
     WeightedMarginLoss,
 )
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability import Report, Search, ball, check_kernel, check_separable, record_domain
+from dp2erm_cvx.stability import Report, Scheme, Search, ball, check_kernel, check_separable, record_domain
 
 _Row = Callable[[Array], tuple[Array, Array]]
 
@@ -99,7 +99,7 @@ def _kernel_constants(kernel: Kernel, features_bound: float, evaluations: int, s
         ball(N_FEATURES, features_bound),
         lambda x, z: float(kernel.cross(x[None], z[None])[0, 0]),
         kernel.bound(features_bound),
-        signed=kernel.signed,
+        signed=kernel.negative_within(features_bound),
         evaluations=evaluations,
         seed=seed,
     )
@@ -159,12 +159,8 @@ def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, s
     found = check_separable(
         region,
         ball(k, declared.radius),
-        grad_psi,
-        log_weight,
-        gradient_diameter=declared.gradient_diameter,
-        log_weight_diameter=declared.log_weight_diameter,
-        log_weight_range=declared.log_weight_range,
-        clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf)),
+        Scheme(grad_psi, log_weight, clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf))),
+        {name: bound for name, bound in vars(declared).items() if name != "radius"},
         evaluations=evaluations,
         seed=seed,
     )

@@ -65,9 +65,8 @@ def check(name, settings, M, share=1.0):
     return stability.check_separable(
         stability.record_domain(2, M),
         stability.ball(width, constants.radius),
-        gradient,
-        log_weight,
-        **declared,
+        stability.Scheme(gradient, log_weight),
+        declared,
         evaluations=800,
     )
 
@@ -161,7 +160,9 @@ def test_a_balance_kernel_is_negative_only_below_its_constant(constant, signed):
     assert bool(report.violations) == signed
     domain, n, ridge = Domain(1.0, 1.0), 100, 2.0
     program = first_stages()["stable_balancing"](constant=constant, ridge=ridge).resolve(domain)
-    stated = stability.pooled_kernel_balancing(n, constant**2 + 1, n * ridge, alpha=1.0, signed=signed)
+    stated = stability.pooled_kernel_balancing(
+        n, stability.KernelConstants(constant**2 + 1, n * ridge, alpha=1.0, signed=signed)
+    )
     assert program.stability(Universe(domain, n, 2)).V == pytest.approx(stated.V)
 
 
@@ -193,14 +194,15 @@ def stated_matching_bound(n, C, ridge, floor, *, keep=False, signed=False):
 @pytest.mark.parametrize("ridge", [3.0, 40.0, 400.0, 1e5])
 def test_the_matching_bound_is_that_of_the_page(ridge, signed):
     for n, C in ((10, 1.0), (400, 0.3), (5000, 7.0)):
-        public = stability.kernel_mean_matching(n, C, ridge, signed=signed, public_target=True)
+        constants = stability.KernelConstants(C, ridge, alpha=1.0, signed=signed)
+        public = stability.kernel_mean_matching(n, constants, public_target=True)
         assert public.V == pytest.approx(stated_matching_bound(n, C, ridge, None, signed=signed), rel=1e-8)
         assert public.relations == frozenset(Neighboring)
         for floor in (2, n // 3):
             for relation in Neighboring:
                 keep = relation is KEEP
                 found = stability.kernel_mean_matching(
-                    n, C, ridge, signed=signed, public_target=False, arm_floor=floor, relation=relation
+                    n, constants, public_target=False, arm_floor=floor, relation=relation
                 )
                 stated = stated_matching_bound(n, C, ridge, floor, keep=keep, signed=signed)
                 assert found.V == pytest.approx(stated, rel=1e-8)
@@ -212,9 +214,10 @@ def test_a_counted_target_needs_an_arm_floor():
     program = first_stages()["kernel_mean_matching"]().resolve(domain)
     with pytest.raises(CalibrationError, match="arm_floor"):
         program.stability(Universe(domain, 50, 2))
+    constants = stability.KernelConstants(1.0, 10.0, alpha=1.0)
     for floor in (1, 26):
         with pytest.raises((CalibrationError, DeclarationError)):
-            stability.kernel_mean_matching(50, 1.0, 10.0, public_target=False, arm_floor=floor)
+            stability.kernel_mean_matching(50, constants, public_target=False, arm_floor=floor)
 
 
 @pytest.mark.parametrize("counted", [True, False])
