@@ -45,17 +45,25 @@ def other_settings(subject: Subject) -> Judgment:
         cheap = (bound_of_theorem, own_record, constants, _few_movements)
     for one in (others := list(_variations(program))):
         tried.setdefault(one.name, {})[_text(one.value) + one.beside] = None
+    few = dataclasses.replace(subject.search, evaluations=min(subject.evaluations, 60))
     for each in cheap:
-        for one in others:
-            outcome = each(
-                dataclasses.replace(subject, program=one.program, sizes=(8,), pairs=6, evaluations=60)
-            )
+        for one in _distinct(others):
+            outcome = each(dataclasses.replace(subject, program=one.program, sizes=(8,), search=few))
             if outcome.status is CheckStatus.FAILED:
                 return failed(f"{one}: {outcome.check}: {outcome.detail}")
     text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())
     return _with_what_was_left_out(
         program, f"{text}: nothing found" if text else "no other values were tried", tried
     )
+
+
+def _distinct(others: list[_Variation]) -> list[_Variation]:
+    programs = [one.program for one in others]
+    return [
+        one
+        for place, one in enumerate(others)
+        if not any(_same(one.program, earlier) for earlier in programs[:place])
+    ]
 
 
 @named("movement")

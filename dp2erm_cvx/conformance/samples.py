@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +123,20 @@ def remembered(of_record: Callable[[Array], _T]) -> Callable[[Array], _T]:
     """The same function, for a search that asks for one record again and again."""
     known = lru_cache(maxsize=64)(lambda key: of_record(np.frombuffer(key)))
     return lambda record: known(record.tobytes())
+
+
+def shared(function: Callable[..., _T]) -> Callable[..., _T]:
+    """The same function, whose results all programs with equal parts share; not those without a hash."""
+    known = lru_cache(maxsize=64)(function)
+
+    def found(*arguments: Any) -> _T:
+        try:
+            hash(arguments)
+        except TypeError:
+            return function(*arguments)
+        return known(*arguments)
+
+    return found
 
 
 @dataclass(frozen=True)

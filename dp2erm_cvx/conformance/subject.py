@@ -21,20 +21,28 @@ SEARCH = SearchPlan(20_000)
 class Subject:
     """``program`` at one choice of settings; every search of it has the seed of ``search``.
 
-    ``search`` is that of the audit, ``sizes`` and ``pairs`` number and sizes of the neighbors whose weights
-    are compared, ``evaluations`` the points that each declared constant is searched at.
+    ``search`` limits the audit and, with it, all other searches; ``sizes`` are those of neighbors whose
+    weights are compared.
     """
 
     program: Program
     search: SearchPlan = SEARCH
     sizes: tuple[int, ...] = (8, 25)
-    pairs: int = 40
-    evaluations: int = 600
 
     @property
     def seed(self) -> int:
         """Of every search."""
         return self.search.seed
+
+    @property
+    def evaluations(self) -> int:
+        """Points that each declared constant is searched at."""
+        return min(self.search.evaluations or 600, 600)
+
+    @property
+    def pairs(self) -> int:
+        """Neighbors of each size whose weights are compared."""
+        return min(max(self.evaluations // 10, 3), 40)
 
     def bind(self, records: Records, *, gamma: float = 0.05, noise: float = 1.0) -> Instance:
         """The program on records; a second stage with unequal weights and random noise."""

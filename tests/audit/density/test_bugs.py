@@ -7,14 +7,19 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import ClosedFormWeights, WholeSpace
+from tests.audit.bugs import (
+    AThirdOfThePropensityNoise,
+    BoundIgnored,
+    HalfTheNoise,
+    HardlyAnyGamma,
+    HardlyAnyPropensityGamma,
+)
 from tests.audit.pairs import aligned, heavy, lone
-from tests.plan.changed import changed
 
 N = 12
 DOMAIN = Domain(1.0, 1.0)
@@ -24,47 +29,6 @@ MEAN = PlugInATE(WholeSpace())
 
 def release(first="uniform", second="itr", budget=PURE, cls=PrivateTwoStageERM, **settings):
     return cls(DOMAIN, budget, first, second, **settings)
-
-
-def less(calibration, **factors):
-    """A calibration with some fields multiplied."""
-    fields = {name: getattr(calibration, name) * factor for name, factor in factors.items()}
-    return dataclasses.replace(calibration, **fields)
-
-
-class HalfTheNoise(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return changed(plan, calibration=less(plan.theta.calibration, scale=0.5))
-
-
-class HardlyAnyGamma(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return changed(plan, calibration=less(plan.theta.calibration, gamma=1e-6))
-
-
-class BoundIgnored(PrivateTwoStageERM):
-    """Calibrates as if the weights were constants."""
-
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        share = {"scale": 2 / plan.bound.V}
-        if plan.theta.perturbed is Perturbed.OBJECTIVE:
-            share["gamma"] = 2 / plan.bound.V
-        return changed(plan, calibration=less(plan.theta.calibration, **share))
-
-
-class AThirdOfThePropensityNoise(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, scale=1 / 3))
-
-
-class HardlyAnyPropensityGamma(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, gamma=1e-6))
 
 
 @dataclasses.dataclass(frozen=True)
