@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Noise, OutputCalibration, predicted_error
+from dp2erm_cvx.calibration import Noise, OutputCalibration
 from dp2erm_cvx.compare.noise_range import noise_range
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.plan import Arithmetic, Plan, make_plan
+from dp2erm_cvx.estimators import TOLERANCE
+from dp2erm_cvx.plan import Arithmetic, Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import FirstStage, SecondStage, WeightedLeastSquares
-from dp2erm_cvx.two_stage import TOLERANCE
+from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
+from dp2erm_cvx.universe import Universe
 
 AUTOMATIC = "auto"
 
@@ -85,67 +86,60 @@ def plan_grid(
             name: float(getattr(first, name, math.nan)) for name in ("ridge", "radius", "trim")
         }
         row = GridRow(n, shown["ridge"], shown["radius"], shown["trim"], level, delta)
-        budget = Budget(level, delta)
-        automatic = _tried(first, second, domain, n, n_features, budget, AUTOMATIC, noise)
+        study = Study(
+            first,
+            second,
+            Universe(domain, n, n_features),
+            Budget(level, delta),
+            calibration=AUTOMATIC,
+            noise=noise,
+            tolerance=TOLERANCE,
+            arithmetic=Arithmetic.AUTO,
+        )
+        automatic = _tried(study)
         made = automatic
         if method != AUTOMATIC:
-            made = _tried(first, second, domain, n, n_features, budget, method, noise)
+            made = _tried(dataclasses.replace(study, calibration=method))
         if isinstance(automatic, Plan):
-            row = dataclasses.replace(row, automatic=automatic.calibration.theorem)
+            row = dataclasses.replace(row, automatic=automatic.theta.theorem)
         if isinstance(made, str):
             yield dataclasses.replace(row, refusal=made)
             continue
-        spread, shrinkage = _spread(made, second, domain, n, n_features)
-        yield dataclasses.replace(_planned(row, made, n), spread=spread, shrinkage=shrinkage)
+        spread, shrinkage = _spread(made)
+        yield dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage)
 
 
-def _tried(
-    first: FirstStage,
-    second: SecondStage,
-    domain: Domain,
-    n: int,
-    n_features: int,
-    budget: Budget,
-    method: str,
-    noise: Noise | str,
-) -> Plan | str:
+def _tried(study: Study) -> Plan | str:
     try:
-        return make_plan(
-            first,
-            second,
-            domain,
-            n,
-            n_features,
-            budget,
-            method=method,
-            noise=noise,
-            weight_error=TOLERANCE * n,
-            arithmetic=Arithmetic.AUTO,
-        )
+        return make_plan(study)
     except CalibrationError as error:
         return str(error)
 
 
-def _planned(row: GridRow, made: Plan, n: int) -> GridRow:
-    calibration = made.calibration
-    output = isinstance(calibration, OutputCalibration)
-    # the Hessian of (z - theta)^2 is 2 whatever the data: public strong convexity
-    curvature = made.loss.strong_convexity + (2.0 if made.loss.is_mean else 0.0)
+def _planned(row: GridRow, made: Plan) -> GridRow:
+    theta = made.theta
+    calibration, output = theta.calibration, isinstance(theta.calibration, OutputCalibration)
     return dataclasses.replace(
         row,
         V=made.bound.V,
         theorem=calibration.theorem,
         scale=calibration.scale,
         gamma=0.0 if isinstance(calibration, OutputCalibration) else calibration.gamma,
-        noise=calibration.expected_noise / (1 if output else n),
-        predicted_error=predicted_error(calibration, made.loss, n, strong_convexity=curvature),
+        noise=calibration.expected_noise / (1 if output else row.n_samples),
+        predicted_error=theta.predicted_error,
     )
 
 
-def _spread(
-    made: Plan, second: SecondStage, domain: Domain, n: int, n_features: int
-) -> tuple[float | None, float | None]:
+def _spread(made: Plan) -> tuple[float | None, float | None]:
+    second, universe = made.theta.second, made.study.universe
     if not isinstance(second, WeightedLeastSquares):
         return None, None
-    moved = noise_range(second, domain, made.calibration, n_samples=n, n_features=n_features, grid=made.grid)
+    moved = noise_range(
+        second,
+        universe.domain,
+        made.theta.calibration,
+        n_samples=universe.n_samples,
+        n_features=universe.n_features,
+        grid=made.theta.grid,
+    )
     return float(np.median(moved.half_width)) if moved.effect is None else moved.effect, moved.shrinkage

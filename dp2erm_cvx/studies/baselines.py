@@ -14,11 +14,12 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate_paper
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import Plan, make_plan
+from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability import universal_corollary
+from dp2erm_cvx.steps import PropensityPlan, ThetaPlan, WeightsPlan
 from dp2erm_cvx.universe import Universe
 
 _BOTH = frozenset(Neighboring)
@@ -120,8 +121,10 @@ def ipw_composition_printed(
     )
     reason = "the fixed-weight corollary does not cover weights that depend on their own record"
     second = second.resolve(domain)
-    plan = _plan(bound, second, domain, n_samples, n_features, half, noise, reason, printed=True)
-    plan = dataclasses.replace(plan, budget=budget, propensity=propensity)
+    universe = Universe(domain, n_samples, n_features)
+    plan = _plan(bound, Study(first, second, universe, half, noise=noise), reason, printed=True)
+    coefficient = PropensityPlan(universe, propensity, None, stage_1, first, plan.theta.weights)
+    plan = Plan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))
     return Baseline("ipw, composition as printed", first, second, plan, False, reason)
 
 
@@ -146,7 +149,7 @@ def ipw_composition_corrected(
     chosen = {"share": share, "radius": radius, "trim": trim, "ridge": ridge}
     first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(domain)
     second = second.resolve(domain)
-    plan = make_plan(first, second, domain, n_samples, n_features, budget, noise=noise)
+    plan = make_plan(Study(first, second, Universe(domain, n_samples, n_features), budget, noise=noise))
     return Baseline("ipw, composition by Theorem 9", first, second, plan, True, plan.theorem)
 
 
@@ -172,7 +175,8 @@ def universal_baseline(
     form has no number, and where the program has no solution on some datasets of the universe, because to
     fail on those reveals them.
     """
-    first, second = first.resolve(domain), second.resolve(domain)
+    study = Study(first, second, Universe(domain, n_samples, n_features), budget, noise=noise)
+    first, second = study.first, study.second
     cap, radius = getattr(first, "cap", math.inf), getattr(first, "radius", math.inf)
     if isinstance(first, PrivateFirstStage):
         raise DeclarationError(f"{first.name}: its first stage is private; use ipw_composition_corrected")
@@ -190,7 +194,7 @@ def universal_baseline(
             )
         bound = universal_corollary(n_samples, radius)
         reason = "the radius of the dual variable bounds no weight"
-        plan = _plan(bound, second, domain, n_samples, n_features, budget, noise, reason, printed=True)
+        plan = _plan(bound, study, reason, printed=True)
         return Baseline(f"{first.name}, universal as printed", first, second, plan, False, reason)
     try:
         largest = min(cap, first.stability(Universe(domain, n_samples, n_features)).w_max)
@@ -199,7 +203,7 @@ def universal_baseline(
             raise
         largest = cap  # a program that no sharp theorem covers still has weights of sum n
     bound = universal_corollary(n_samples, max(1.0, largest))
-    plan = _plan(bound, second, domain, n_samples, n_features, budget, noise, bound.theorem, printed=False)
+    plan = _plan(bound, study, bound.theorem, printed=False)
     return Baseline(f"{first.name}, universal", first, second, plan, True, bound.theorem)
 
 
@@ -216,27 +220,23 @@ def uniform_baseline(
     first = registry.build(registry.first_stages(), "uniform").resolve(domain)
     second = second.resolve(domain)
     kind = "paper-corrected"
-    plan = make_plan(first, second, domain, n_samples, n_features, budget, method=kind, noise=noise)
+    universe = Universe(domain, n_samples, n_features)
+    plan = make_plan(Study(first, second, universe, budget, calibration=kind, noise=noise))
     return Baseline("uniform", first, second, plan, True, plan.bound.theorem)
 
 
-def _plan(
-    bound: StabilityBound,
-    second: SecondStage,
-    domain: Domain,
-    n: int,
-    n_features: int,
-    budget: Budget,
-    noise: Noise | str,
-    reason: str,
-    *,
-    printed: bool,
-) -> Plan:
+def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) -> Plan:
     """The paper's calibration of a bound; as printed it is marked as not private, in every part."""
-    loss: LossConstants = second.constants(Universe(domain, n, n_features))
-    objective = Objective(bound, loss, n, domain.relation, second.name)
-    calibration = calibrate_paper(objective, budget, noise=noise, corrected=not printed, unsound_ok=printed)
+    second, universe = study.second, study.universe
+    loss: LossConstants = second.constants(universe)
+    relation = universe.domain.relation
+    objective = Objective(bound, loss, universe.n_samples, relation, second.name)
+    calibration = calibrate_paper(
+        objective, study.budget, noise=study.noise, corrected=not printed, unsound_ok=printed
+    )
     if printed:
         bound = dataclasses.replace(bound, private=False)
         calibration = dataclasses.replace(calibration, private=False)
-    return Plan(n, bound, loss, budget, calibration, None, reason)
+    weights = WeightsPlan(study.first, bound, 0.0, universe.n_samples)
+    theta = ThetaPlan(universe, calibration, None, loss, second, weights, None, reason)
+    return Plan(study, (theta,))

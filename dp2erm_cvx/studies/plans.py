@@ -9,12 +9,13 @@ from typing import Any
 
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import Plan, make_plan
+from dp2erm_cvx.estimators import TOLERANCE
+from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.studies import baselines
 from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme, build_scaled
-from dp2erm_cvx.two_stage import TOLERANCE
+from dp2erm_cvx.universe import Universe
 
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
 FAMILIES = (*NAMES, "composition-sharp", "composition-printed")
@@ -34,7 +35,7 @@ class PlannedRule:
 
     def facts(self) -> dict[str, str | float]:
         """What of the plan belongs in every row: V, gamma and the scale of the noise."""
-        calibration = self.plan.calibration
+        calibration = self.plan.theta.calibration
         return {
             "V": self.plan.bound.V,
             "gamma": getattr(calibration, "gamma", 0.0),
@@ -84,7 +85,17 @@ def _direct(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: int)
     weaker = paper and scheme.program == "mmd"
     domain = constants.domain(n, keeps_treatment=weaker)
     first, second = scheme.first_stage(domain, paper=paper), constants.second_stage().resolve(domain)
-    plan = make_plan(first, second, domain, n, p, budget, method=family, noise=noise, **_as_released(n))
+    plan = make_plan(
+        Study(
+            first,
+            second,
+            Universe(domain, n, p),
+            budget,
+            calibration=family,
+            noise=noise,
+            tolerance=TOLERANCE,  # V counts that of the weights as a release does
+        )
+    )
     return PlannedRule(plan, first, second, "neighbors keep their treatment" if weaker else "")
 
 
@@ -110,7 +121,8 @@ def _composed(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: in
             )
             return PlannedRule(found.plan, found.first, found.second, "not private as argued")
         private = build_scaled("ipw_private", settings_in_force(scheme, family), domain)
-        plan = make_plan(private, second, domain, n, p, budget, noise=noise, **_as_released(n))
+        universe = Universe(domain, n, p)
+        plan = make_plan(Study(private, second, universe, budget, noise=noise, tolerance=TOLERANCE))
         return PlannedRule(plan, private, second)
     first = scheme.first_stage(domain, paper=printed)
     found = baselines.universal_baseline(first, second, domain, n, p, budget, noise=noise, printed=printed)
@@ -127,8 +139,3 @@ def settings_in_force(scheme: Scheme, family: str) -> dict[str, Any]:
     if composed:
         return {"share": 0.3, **scheme.settings, **scheme.composition}
     return dict(scheme.settings)
-
-
-def _as_released(n: int) -> dict[str, Any]:
-    """V counts the tolerance of the weights as a release does; no noise is set aside for the arithmetic."""
-    return {"weight_error": TOLERANCE * n, "arithmetic": "assumed"}

@@ -10,9 +10,9 @@ import pytest
 
 from dp2erm_cvx import Domain, Release, registry
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.released import rule_of
+from dp2erm_cvx.release.rule import rule_of
 from tests.command_line import COLUMNS, FIT, replaced, run, write_files
 
 
@@ -109,7 +109,7 @@ def test_a_private_propensity_shows_what_it_spent(folder):
     words = [*FIT, "--program", "ipw_private", "--set", "share=0.4", "--second-stage", "arm_means"]
     release = Release.from_json(run(*words, "--json").stdout)
     assert release.guarantee.epsilon == 1.0
-    assert release.mechanism.propensity.epsilon == pytest.approx(0.4)
+    assert release.step("propensity").epsilon == pytest.approx(0.4)
     text = run(*words).stdout
     assert "epsilon = 0.4 spent on it" in text
     assert "of what is left" in text

@@ -35,10 +35,10 @@ def test_a_row_is_what_the_estimator_plans():
     model = PrivateTwoStageERM(domain, Budget(2.0), first, "arm_means")
     plan = model.plan(900, 1)
     assert row["V"] == plan.bound.V
-    assert row["scale"] == plan.calibration.scale
-    assert row["gamma"] == plan.calibration.gamma
+    assert row["scale"] == plan.theta.calibration.scale
+    assert row["gamma"] == plan.theta.calibration.gamma
     second = registry.build(registry.second_stages(), "arm_means").resolve(domain)
-    moved = noise_range(second, domain, plan.calibration, n_samples=900, n_features=1)
+    moved = noise_range(second, domain, plan.theta.calibration, n_samples=900, n_features=1)
     assert row["spread"] == pytest.approx(moved.effect)
     assert row["shrinkage"] == pytest.approx(moved.shrinkage)
 

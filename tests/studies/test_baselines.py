@@ -44,12 +44,12 @@ def test_printed_composition_has_the_printed_numbers():
     baseline = printed_ipw()
     largest = 1 + math.exp(2.0 * 0.5)
     zeta = RULE.constants(Universe(DOMAIN, 100, P)).gradient_bound
-    calibration = baseline.plan.calibration
+    calibration = baseline.plan.theta.calibration
     assert calibration.scale == pytest.approx(2 * zeta * 2 * largest / 1.0, rel=1e-9)
     assert calibration.gamma == pytest.approx(2 * (2 * 4) * math.sqrt(2) * largest / (1.0 * N), rel=1e-9)
-    assert (calibration.epsilon, baseline.plan.propensity.epsilon) == (1.0, 1.0)
+    assert (calibration.epsilon, baseline.plan.propensity.calibration.epsilon) == (1.0, 1.0)
     gaussian = printed_ipw(noise="gaussian").plan
-    assert (gaussian.calibration.delta, gaussian.propensity.delta) == (5e-4, 0.0)
+    assert (gaussian.theta.calibration.delta, gaussian.propensity.calibration.delta) == (5e-4, 0.0)
 
 
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
@@ -61,8 +61,8 @@ def test_printed_forms_are_marked_in_every_part(noise):
     ):
         assert not baseline.private
         assert not baseline.plan.bound.private
-        assert not baseline.plan.calibration.private
-        assert baseline.reason == baseline.plan.reason
+        assert not baseline.plan.theta.calibration.private
+        assert baseline.reason == baseline.plan.theta.reason
 
 
 def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
@@ -76,9 +76,9 @@ def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
         plan = ipw_composition_printed(
             RULE, DOMAIN, n, P, budget, radius=radius, noise=rng.choice(["gamma", "gaussian"])
         ).plan
-        true = dataclasses.replace(plan.calibration, V=known_coefficient(n, 2.0, radius).V)
-        half = plan.calibration.epsilon
-        assert privacy_loss(true, plan.loss, n, half) <= plan.calibration.delta
+        true = dataclasses.replace(plan.theta.calibration, V=known_coefficient(n, 2.0, radius).V)
+        half = plan.theta.calibration.epsilon
+        assert privacy_loss(true, plan.theta.loss, n, half) <= plan.theta.calibration.delta
 
 
 def logistic_loss_exactly(found, n, p, M, ridge):
@@ -121,9 +121,9 @@ def test_the_corrected_composition_is_theorem_9_and_needs_less_noise():
         assert corrected.plan.guarantee.epsilon <= BUDGET.epsilon
         assert corrected.plan.guarantee.delta <= BUDGET.delta
     corrected = ipw_composition_corrected(RULE, DOMAIN, N, P, BUDGET, radius=0.5, ridge=0.1).plan
-    assert corrected.calibration.scale < 0.7 * printed.calibration.scale
+    assert corrected.theta.calibration.scale < 0.7 * printed.theta.calibration.scale
     # the default split trades noise against gamma, so they are compared by what they predict together
-    errors = [predicted_error(plan.calibration, plan.loss, N) for plan in (corrected, printed)]
+    errors = [predicted_error(plan.theta.calibration, plan.theta.loss, N) for plan in (corrected, printed)]
     assert errors[0] < 0.5 * errors[1]
     trimmed = ipw_composition_corrected(RULE, DOMAIN, N, P, BUDGET, radius=9.0, trim=3.0, share=0.2).plan
     assert trimmed.bound.w_max < 3.0
@@ -162,8 +162,8 @@ def test_uniform_baseline():
     baseline = uniform_baseline(RULE, DOMAIN, N, P, BUDGET, noise="gaussian")
     assert baseline.private
     assert pytest.approx(2.0) == baseline.plan.bound.V
-    assert not isinstance(baseline.plan.calibration, OutputCalibration)
-    assert baseline.plan.calibration.noise is Noise.GAUSSIAN
+    assert not isinstance(baseline.plan.theta.calibration, OutputCalibration)
+    assert baseline.plan.theta.calibration.noise is Noise.GAUSSIAN
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from dp2erm_cvx.audit.density.replay import DENSITY, audited_model, audited_weig
 from dp2erm_cvx.audit.pair_file import Columns, SavedPair
 from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.errors import CertificateError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.plan import Plan
 
