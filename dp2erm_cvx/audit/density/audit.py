@@ -32,7 +32,7 @@ class Direction(enum.StrEnum):
 
 @dataclass(frozen=True)
 class DensityAudit:
-    """The largest privacy loss found on one neighboring pair. It depends on the records: not private.
+    """The largest privacy loss met on one neighboring pair. It depends on the records: not private.
 
     ``loss`` is the largest log ratio of the exact output densities that was met, at theta = ``point`` (p,)
     with the subgradient ``multiplier`` (p,) of n R and Theta, in the ``direction`` given. It is the loss of
