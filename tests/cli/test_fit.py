@@ -100,8 +100,8 @@ def test_settings_reach_the_programs(folder):
     assert settings["regularizer"] == {"ElasticNet": {"l1": 0.1, "l2": 0.2}}
     assert (settings["features"], settings["features_bound"]) == (["x2"], 0.5)
     assert plain["parameters"] == ["intercept", "x2"]
-    assert plain["mechanism"]["noise"] == "gaussian"
-    assert plain["mechanism"]["split"] == 0.5
+    assert plain["steps"][0]["noise"] == "gaussian"
+    assert plain["steps"][0]["split"] == 0.5
     assert plain["guarantee"]["delta"] == 1e-6
 
 
