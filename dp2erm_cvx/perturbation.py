@@ -10,8 +10,9 @@ from dp2erm_cvx.calibration import Calibration, OutputCalibration
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CertificateError, InfeasibleError, SolverError
 from dp2erm_cvx.mechanism import draw, draw_within, perturb_on_grid
+from dp2erm_cvx.model.weights import weights_on_grid
 from dp2erm_cvx.plan import Plan, Precision
-from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage, weights_on_grid
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import GAP_TOLERANCE, Solution, Solver, solve, uncertified_start
 
 

@@ -18,6 +18,7 @@ from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.calibration.value import value_statistic as by_name
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
+from dp2erm_cvx.model.weights import GRID_ERROR
 from dp2erm_cvx.plan.arithmetic import calibrate_propensity, certified_radius, counts, cover
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.plan.precision import (
@@ -29,13 +30,8 @@ from dp2erm_cvx.plan.precision import (
     set_aside,
 )
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
-from dp2erm_cvx.program import (
-    GRID_ERROR,
-    FirstStage,
-    PrivateFirstStage,
-    SecondStage,
-    refuse_unproved,
-)
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.first_stage import refuse_unproved
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.stability.tilt import EXACT

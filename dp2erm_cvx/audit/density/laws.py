@@ -21,12 +21,12 @@ from dp2erm_cvx.perturbation import solve_weights
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import (
     Instance,
-    LeastSquaresModel,
-    MarginModel,
     PrivateFirstStage,
     SecondStage,
     WeightedLeastSquares,
 )
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
 
 
