@@ -15,7 +15,7 @@ from dp2erm_cvx.audit.blackbox.observation import lowest_bits, of_exception, of_
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
-from tests.audit.density.test_bugs import HalfTheNoise, HardlyAnyGamma
+from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned, lone
 from tests.audit.plant import halved, plant, used_twice
 
