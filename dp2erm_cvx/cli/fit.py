@@ -9,7 +9,7 @@ import click
 from dp2erm_cvx.cli.options import Number, data_options, second_stage_options, setting_options
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.two_stage import PrivateWorkings
+    from dp2erm_cvx.estimators import PrivateWorkings
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -91,7 +91,7 @@ def fit_command(data: str, **options: Any) -> None:
     with progress("reading the data", total=3) as bar:
         from dp2erm_cvx.cli.reading import named, read_data, read_domain
         from dp2erm_cvx.cli.stages import first_stage, second_stage
-        from dp2erm_cvx.estimator import PrivateTwoStageERM
+        from dp2erm_cvx.estimators import PrivateTwoStageERM
         from dp2erm_cvx.ledger import Ledger
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.solve import solver_by_name

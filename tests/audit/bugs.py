@@ -3,6 +3,8 @@
 import dataclasses
 
 from dp2erm_cvx import PrivateTwoStageERM
+from dp2erm_cvx.calibration import Perturbed
+from tests.plan.changed import changed
 
 
 def less(calibration, **factors):
@@ -14,13 +16,13 @@ def less(calibration, **factors):
 class HalfTheNoise(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, calibration=less(plan.calibration, scale=0.5))
+        return changed(plan, calibration=less(plan.theta.calibration, scale=0.5))
 
 
 class HardlyAnyGamma(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, calibration=less(plan.calibration, gamma=1e-6))
+        return changed(plan, calibration=less(plan.theta.calibration, gamma=1e-6))
 
 
 class BoundIgnored(PrivateTwoStageERM):
@@ -29,18 +31,18 @@ class BoundIgnored(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
         share = {"scale": 2 / plan.bound.V}
-        if not plan.unconstrained:
+        if plan.theta.perturbed is Perturbed.OBJECTIVE:
             share["gamma"] = 2 / plan.bound.V
-        return dataclasses.replace(plan, calibration=less(plan.calibration, **share))
+        return changed(plan, calibration=less(plan.theta.calibration, **share))
 
 
 class AThirdOfThePropensityNoise(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, propensity=less(plan.propensity, scale=1 / 3))
+        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, scale=1 / 3))
 
 
 class HardlyAnyPropensityGamma(PrivateTwoStageERM):
     def plan(self, n_samples, n_features):
         plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, propensity=less(plan.propensity, gamma=1e-6))
+        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, gamma=1e-6))

@@ -78,7 +78,7 @@ def test_theta_has_the_law_of_a_release(family, noise):
     for seed in range(150):
         model = PrivateTwoStageERM(domain, budget, rule.first, rule.second, seed=seed, **how)
         released.append(model.fit(data.X, data.a, data.y).theta_)
-    assert model.plan(120, 10).calibration == rule.plan.calibration
+    assert model.plan(120, 10).theta.calibration == rule.plan.theta.calibration
     released = np.array(released)
     spread = many.std(axis=0) / np.sqrt(150)
     assert np.all(np.abs(released.mean(axis=0) - many.mean(axis=0)) < 4.5 * spread)
