@@ -37,7 +37,15 @@ from dp2erm_cvx.program import (
     WeightedMarginLoss,
 )
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability import Report, Scheme, Search, ball, check_kernel, check_separable, record_domain
+from dp2erm_cvx.stability import (
+    Report,
+    Search,
+    SeparableScheme,
+    ball,
+    check_kernel,
+    check_separable,
+    record_domain,
+)
 
 _Row = Callable[[Array], tuple[Array, Array]]
 
@@ -159,7 +167,9 @@ def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, s
     found = check_separable(
         region,
         ball(k, declared.radius),
-        Scheme(grad_psi, log_weight, clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf))),
+        SeparableScheme(
+            grad_psi, log_weight, clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf))
+        ),
         {name: bound for name, bound in vars(declared).items() if name != "radius"},
         evaluations=evaluations,
         seed=seed,

@@ -24,7 +24,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.steps.noise import on_grid, sample
-from dp2erm_cvx.steps.precision import Precision, noise_bound, output_precision, precision, spent
+from dp2erm_cvx.steps.precision import Precision, noise_bound, output_precision, precision, spent_by
 from dp2erm_cvx.steps.propensity import PropensityPlan
 from dp2erm_cvx.steps.shares import reserve
 from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap
@@ -112,7 +112,7 @@ class ThetaPlan(StepPlan):
         """What theta spends, its arithmetic included."""
         if isinstance(self.calibration, OutputCalibration):
             return Budget(self.calibration.epsilon)
-        return spent(self.calibration, self.precision)
+        return spent_by(self.calibration, self.precision)
 
     @property
     def perturbed(self) -> Perturbed:
