@@ -96,10 +96,7 @@ def _estimates(release: Release, second: SecondStage, domain: Domain, plan: Plan
             table.add_row(name, f"{value:+.4g}")
         yield table
         return
-    n, k = release.n_samples, len(release.columns)
-    moved = noise_range(
-        second, domain, plan.theta.calibration, n_samples=n, n_features=k, grid=plan.theta.grid
-    )
+    moved = noise_range(second, plan.study.universe, plan.theta.calibration, grid=plan.theta.grid)
     table = grid("parameter", "theta", "2.5-97.5 % of the noise")
     for name, value, width in zip(release.parameters, release.theta, moved.half_width, strict=True):
         table.add_row(name, f"{value:+.4g}", f"±{width:.3g}")

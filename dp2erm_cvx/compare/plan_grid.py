@@ -1,26 +1,18 @@
-"""A grid of declarations: what each would cost in accuracy, before any budget is spent."""
+"""A row of a grid of declarations: what it would cost in accuracy, before any budget is spent."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Noise, OutputCalibration
+from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.compare.noise_range import noise_range
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.estimators import TOLERANCE
-from dp2erm_cvx.plan import Arithmetic, Plan, Study, make_plan
-from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
-from dp2erm_cvx.universe import Universe
+from dp2erm_cvx.plan import Plan, Study, make_plan
+from dp2erm_cvx.program import WeightedLeastSquares
 
 AUTOMATIC = "auto"
 
@@ -55,58 +47,27 @@ class GridRow:
     automatic: str | None = None
 
 
-def grid_size(*axes: Sequence[object]) -> int:
-    """Number of rows."""
-    return math.prod(len(axis) for axis in axes)
-
-
-def plan_grid(
-    program: str,
-    settings: Mapping[str, Any],
-    second: SecondStage,
-    domain: Domain,
-    n_features: int,
-    *,
-    n_samples: Sequence[int],
-    grid: Mapping[str, Sequence[float]],
-    epsilon: Sequence[float],
-    delta: float = 0.0,
-    method: str = AUTOMATIC,
-    noise: Noise | str = Noise.GAMMA,
-) -> Iterator[GridRow]:
-    """Rows over n, every setting of ``grid`` (ridge, radius, trim) and epsilon, the last innermost.
+def plan_row(study: Study) -> GridRow:
+    """What a study would cost, as declared and as calibration = "auto" would have it.
 
     A private first stage is paid from the same epsilon; its noise is not part of the prediction.
-    Raises DeclarationError at the first row whose setting is not valid in itself.
     """
-    for n, values, level in itertools.product(n_samples, itertools.product(*grid.values()), epsilon):
-        chosen = dict(zip(grid, values, strict=True))
-        first = registry.build(registry.first_stages(), program, **settings, **chosen).resolve(domain)
-        shown: dict[str, float] = {
-            name: float(getattr(first, name, math.nan)) for name in ("ridge", "radius", "trim")
-        }
-        row = GridRow(n, shown["ridge"], shown["radius"], shown["trim"], level, delta)
-        study = Study(
-            first,
-            second,
-            Universe(domain, n, n_features),
-            Budget(level, delta),
-            calibration=AUTOMATIC,
-            noise=noise,
-            tolerance=TOLERANCE,
-            arithmetic=Arithmetic.AUTO,
-        )
-        automatic = _tried(study)
-        made = automatic
-        if method != AUTOMATIC:
-            made = _tried(dataclasses.replace(study, calibration=method))
-        if isinstance(automatic, Plan):
-            row = dataclasses.replace(row, automatic=automatic.theta.theorem)
-        if isinstance(made, str):
-            yield dataclasses.replace(row, refusal=made)
-            continue
-        spread, shrinkage = _spread(made)
-        yield dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage)
+    settings = {name: float(getattr(study.first, name, math.nan)) for name in ("ridge", "radius", "trim")}
+    row = GridRow(
+        n_samples=study.universe.n_samples,
+        epsilon=study.budget.epsilon,
+        delta=study.budget.delta,
+        **settings,  # type: ignore[arg-type]
+    )
+    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC))
+    if study.calibration != AUTOMATIC:
+        made = _tried(study)
+    if isinstance(automatic, Plan):
+        row = dataclasses.replace(row, automatic=automatic.theta.theorem)
+    if isinstance(made, str):
+        return dataclasses.replace(row, refusal=made)
+    spread, shrinkage = _spread(made)
+    return dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage)
 
 
 def _tried(study: Study) -> Plan | str:
@@ -131,15 +92,8 @@ def _planned(row: GridRow, made: Plan) -> GridRow:
 
 
 def _spread(made: Plan) -> tuple[float | None, float | None]:
-    second, universe = made.theta.second, made.study.universe
+    second = made.theta.second
     if not isinstance(second, WeightedLeastSquares):
         return None, None
-    moved = noise_range(
-        second,
-        universe.domain,
-        made.theta.calibration,
-        n_samples=universe.n_samples,
-        n_features=universe.n_features,
-        grid=made.theta.grid,
-    )
+    moved = noise_range(second, made.study.universe, made.theta.calibration, grid=made.theta.grid)
     return float(np.median(moved.half_width)) if moved.effect is None else moved.effect, moved.shrinkage

@@ -118,11 +118,8 @@ def _publish(
         seed=seed,
     )
     model.fit(data.X, data.a, data.y)
-    n, k = data.X.shape
-    plan = model.plan(n, k)
-    moved = noise_range(
-        second, domain, plan.theta.calibration, n_samples=n, n_features=k, grid=plan.theta.grid
-    )
+    plan = model.plan(*data.X.shape)
+    moved = noise_range(second, plan.study.universe, plan.theta.calibration, grid=plan.theta.grid)
     return Published(spending, model.release_, moved, model.predict(data.X))
 
 

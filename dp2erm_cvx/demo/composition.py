@@ -99,5 +99,4 @@ def paper_noise(n_samples: int, n_features: int, budget: Budget) -> tuple[float,
     bound = stability.universal_corollary(n_samples, w_max)
     loss = second.constants(universe)
     calibration = calibrate_paper(Objective(bound, loss, n_samples), budget)
-    moved = noise_range(second, domain, calibration, n_samples=n_samples, n_features=n_features)
-    return bound.V, moved
+    return bound.V, noise_range(second, universe, calibration)

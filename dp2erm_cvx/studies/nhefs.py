@@ -71,7 +71,7 @@ class NhefsBudgets(Experiment[NhefsDesign]):
                 except CalibrationError as error:
                     rows.append({**head, "status": "refused", "reason": str(error)})
                     continue
-                rule = PlannedRule(plan, first, second)
+                rule = PlannedRule(plan)
                 rng = cell.rng(f"{noise}/{epsilon}")
                 found = draw_thetas(rule, weights, design.draws, rng)
                 effects = [comparison.effect_of(theta.tolist()) for theta in found.thetas]

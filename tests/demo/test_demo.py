@@ -11,6 +11,7 @@ from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo import comparison, composition, settings
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import Box
+from dp2erm_cvx.universe import Universe
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +213,7 @@ def test_noise_range_of_arm_means_in_closed_form():
     second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(1.0))
     model = PrivateTwoStageERM(domain, Budget(1.0), "uniform", second)
     calibration = model.plan(500, 3).theta.calibration
-    found = noise_range(second, domain, calibration, n_samples=500, n_features=3)
+    found = noise_range(second, Universe(domain, 500, 3), calibration)
     b = simulate_noise(calibration, 200_000, np.random.default_rng(9))
     scale = 500 * (1 + calibration.gamma)
     np.testing.assert_allclose(found.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03)
@@ -233,7 +234,7 @@ def test_noise_range_covers_what_releases_do(program, ranges):
     a, y = np.arange(n) % 2, rng.uniform(-0.2, 0.2, n)
     second = registry.build(registry.second_stages(), program, theta_set=Box(50.0))
     plan = PrivateTwoStageERM(domain, Budget(4.0), "uniform", second).plan(n, 2)
-    found = noise_range(second, domain, plan.theta.calibration, n_samples=n, n_features=2)
+    found = noise_range(second, Universe(domain, n, 2), plan.theta.calibration)
     plain = TwoStageERM(domain, "uniform", second, gamma=plan.theta.calibration.gamma).fit(X, a, y).theta_
     moved = np.array(
         [
@@ -253,5 +254,5 @@ def test_dominates_compares_with_the_declared_bound():
         calibration = (
             PrivateTwoStageERM(domain, Budget(epsilon), "uniform", second).plan(500, 3).theta.calibration
         )
-        found = noise_range(second, domain, calibration, n_samples=500, n_features=3)
+        found = noise_range(second, Universe(domain, 500, 3), calibration)
         assert found.dominates is expected
