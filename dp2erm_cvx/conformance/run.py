@@ -65,8 +65,9 @@ def check_program(
     program
         A concrete program class.
     search
-        Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors.
-        Without a limit in seconds a seed repeats the whole report.
+        Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors,
+        or 500 where each takes two solves in full. Constants are searched at 600 points at most, and at no
+        more than ``evaluations``. Without a limit in seconds a seed repeats the whole report.
     done
         Called with the name of every check that has ended.
 
