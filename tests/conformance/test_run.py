@@ -27,6 +27,8 @@ from dp2erm_cvx.conformance import (
     programs_of_file,
     standard_records,
 )
+from dp2erm_cvx.conformance.run import outcome_of
+from dp2erm_cvx.conformance.subject import Subject
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
 from dp2erm_cvx.problems.itr import TreatmentRule
@@ -297,12 +299,12 @@ def test_what_is_wrong_is_found(case, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(changed(kind, *pairs), encoding="utf-8")
     (cls,) = programs_of_file(path)
-    seen = []
-    for report in check_program(cls, search=FEW):
-        seen.append(report)
-        if {failure.check for failure in report.failures} & expected:
-            return
-    pytest.fail("\n".join(map(str, seen)))
+    concerned = [check for check in checks_of(cls) if check.name in expected]
+    assert len(concerned) == len(expected)
+    outcomes = [
+        outcome_of(check, Subject(cls(**settings), FEW)) for settings in cls.examples for check in concerned
+    ]
+    assert any(outcome.status is CheckStatus.FAILED for outcome in outcomes), outcomes
 
 
 def test_a_set_that_moves_by_its_authors_word_is_noted_and_not_passed(tmp_path):
