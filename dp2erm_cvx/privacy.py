@@ -148,9 +148,9 @@ class BoundFamily(enum.StrEnum):
 class StabilityBound:
     """A proven bound on how far the weights move between neighboring datasets.
 
-    ``V`` bounds the coupled variation ``||w - w'||_1 + 2 min(w_j, w'_j)``; ``W1`` and ``W2`` bound
-    the paper's quantities where a theorem states them. All are computed from public quantities
-    alone; ``private`` is False where something was read off the data.
+    ``V`` bounds the coupled variation ``||w - w'||_1 + 2 min(w_j, w'_j)``; ``W1`` and ``W2`` bound the
+    paper's quantities and ``L2`` the norm ``||w - w'||_2`` where a theorem states them. All are computed from
+    public quantities alone; ``private`` is False where something was read off the data.
     """
 
     V: float
@@ -160,6 +160,7 @@ class StabilityBound:
     w_max: float
     W1: float | None = None
     W2: float | None = None
+    L2: float | None = None
     private: bool = True
 
 

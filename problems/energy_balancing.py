@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Self
 
-from dp2erm_cvx import stability
-from dp2erm_cvx.program import ArmKernelStage, Domain, Energy, StabilityBound, Universe
+from dp2erm_cvx.program import ArmKernelStage, Domain, Energy
 
 
 @dataclass(frozen=True)
@@ -42,15 +41,3 @@ class EnergyBalancing(ArmKernelStage):
         if self.ridge is not None:
             return self
         return dataclasses.replace(self, ridge=self.kernel.bound(domain.features_bound))
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        domain = universe.domain
-        return stability.kernel_balancing(
-            universe.n_samples,
-            self.kernel.bound(domain.features_bound),
-            universe.n_samples * self.mu,
-            domain.arm_floor,
-            alpha=self.alpha,
-            signed=self.kernel.signed,
-            relation=domain.relation,
-        )

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     Array,
@@ -112,26 +111,18 @@ class EntropyBalancing(RidgedEntropyFirstStage):
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return values["dual"]
 
+    @property
+    def trim_bound(self) -> float:
+        return self.trim
+
+    @property
+    def base_measure_ratio(self) -> float:
+        q = self.base_measure
+        return 1.0 if q is None else max(q) / min(q) * (1 + 1e-12)
+
     def bound(self, universe: Universe) -> StabilityBound:
-        domain = universe.domain
         if self.base_measure is not None:
             raise CalibrationError(
                 "entropy balancing with a base_measure has no sharp bound: leave it out, or use the paper's"
             )
-        if self.scaling == "paper":
-            self._refuse_trim("Theorem 4'")
-            return stability.entropy_balancing_paper_scaling(
-                universe.n_samples, **self.paper_arguments(domain)
-            )
-        return stability.entropy_balancing(universe.n_samples, **self.bound_arguments(domain), trim=self.trim)
-
-    def paper_bound(self, universe: Universe) -> StabilityBound:
-        self._refuse_trim("the paper's theorem")
-        q = self.base_measure or (1.0,)
-        ratio = max(q) / min(q) * (1 + 1e-12) if self.base_measure else 1.0
-        arguments = self.paper_arguments(universe.domain)
-        return stability.paper_entropy_balancing(universe.n_samples, **arguments, base_measure_ratio=ratio)
-
-    def _refuse_trim(self, theorem: str) -> None:
-        if math.isfinite(self.trim):
-            raise CalibrationError(f"{theorem} does not cover trimmed weights: leave the trim out")
+        return super().bound(universe)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import cvxpy as cp
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
     Array,
@@ -26,8 +25,6 @@ from dp2erm_cvx.program import (
     Leaves,
     Records,
     RidgedEntropyFirstStage,
-    StabilityBound,
-    Universe,
     Value,
 )
 
@@ -82,14 +79,3 @@ class EntropyBalancingPrimal(RidgedEntropyFirstStage):
         assert isinstance(model, ExponentialModel)
         # the centered rows, because a solver meets sum(w) = n only approximately
         return model.penalty.prox((model.target - model.B.T @ values["weights"] / model.n) / self.mu, 1.0)
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        domain = universe.domain
-        if self.scaling == "paper":
-            return stability.entropy_balancing_paper_scaling(
-                universe.n_samples, **self.paper_arguments(domain)
-            )
-        return stability.entropy_balancing(universe.n_samples, **self.bound_arguments(domain))
-
-    def paper_bound(self, universe: Universe) -> StabilityBound:
-        return stability.paper_entropy_balancing(universe.n_samples, **self.paper_arguments(universe.domain))

@@ -20,9 +20,7 @@ from dp2erm_cvx.program import (
     Domain,
     SeparableConstants,
     SeparableFirstStage,
-    StabilityBound,
     TiltingRows,
-    Universe,
 )
 
 
@@ -74,6 +72,3 @@ class InverseProbabilityTilting(TiltingRows, SeparableFirstStage):
             log_weight_range=G * r,
             radius=r,
         )
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        return stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))

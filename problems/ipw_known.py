@@ -67,7 +67,7 @@ class KnownCoefficient(ClosedFormWeights):
             universe.n_samples, universe.domain.covariate_bound, norm, trim=self.trim
         )
 
-    def paper_bound(self, universe: Universe) -> StabilityBound:
+    def printed_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):
             raise CalibrationError("the paper's bound for a known coefficient is for untrimmed weights")
         norm = math.hypot(*self.coefficient) * (1 + 1e-12)

@@ -68,7 +68,7 @@ class IPWLogistic(SeparableFirstStage):
         M = universe.domain.covariate_bound
         return stability.ipw_logistic(universe.n_samples, M, self.mu, radius=self.radius, trim=self.trim)
 
-    def paper_bound(self, universe: Universe) -> StabilityBound:
+    def printed_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):
             raise CalibrationError("the paper's bound for a logistic propensity is for untrimmed weights")
         M = universe.domain.covariate_bound

@@ -58,7 +58,7 @@ class RandomizedTrial(ClosedFormWeights):
     def bound(self, universe: Universe) -> StabilityBound:
         return stability.randomized_trial(universe.n_samples, self.propensity, trim=self.trim)
 
-    def paper_bound(self, universe: Universe) -> StabilityBound:
+    def printed_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):
             raise CalibrationError("the paper's bound for a randomized trial is for untrimmed weights")
         return stability.paper_randomized_trial(universe.n_samples, self.propensity)

@@ -139,12 +139,12 @@ class KernelMeanMatching(FirstStage):
         return math.inf if found is None else found
 
     def bound(self, universe: Universe) -> StabilityBound:
-        domain = universe.domain
+        n, domain = universe.n_samples, universe.domain
+        bound = self.kernel.bound(domain.features_bound)
+        signed = self.kernel.negative_within(domain.features_bound)
         return stability.kernel_mean_matching(
-            universe.n_samples,
-            self.kernel.bound(domain.features_bound),
-            universe.n_samples * self.ridge,
-            signed=self.kernel.signed,
+            n,
+            stability.KernelConstants(bound, n * self.ridge, alpha=1.0, signed=signed),
             public_target=self.target is not None,
             arm_floor=domain.arm_floor,
             relation=domain.relation,

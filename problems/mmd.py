@@ -51,34 +51,21 @@ class MMD(ArmKernelStage):
         object.__setattr__(self, "cap", public_number("cap", self.cap, above=0, infinite=True))
 
     @property
-    def largest_weight(self) -> float:
+    def weight_cap(self) -> float:
         return self.cap
 
-    def bound(self, universe: Universe) -> StabilityBound:
-        domain = universe.domain
-        return stability.kernel_balancing(
-            universe.n_samples,
-            self.kernel.bound(domain.features_bound),
-            universe.n_samples * self.mu,
-            domain.arm_floor,
-            alpha=self.alpha,
-            signed=self.kernel.signed,
-            weight_cap=self.cap,
-            relation=domain.relation,
-        )
-
-    def paper_bound(self, universe: Universe) -> StabilityBound:
-        n_samples, domain = universe.n_samples, universe.domain
-        if 2 * self.cap * (domain.arm_floor or 0) < n_samples and math.isfinite(self.cap):
+    def paper_bound(self, universe: Universe, *, usable: bool = True) -> StabilityBound:
+        n, floor = universe.n_samples, universe.domain.arm_floor or 0
+        if usable and math.isfinite(self.cap) and 2 * self.cap * floor < n:
             # to fail on a small arm would depend on the data
             raise CalibrationError(
                 f"cap = {self.cap:g}: an arm of fewer than n / (2 cap) records cannot hold half the weight; "
                 "declare an arm_floor or a larger cap"
             )
+        return super().paper_bound(universe, usable=usable)
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        constants, relation = self.constants(universe), universe.domain.relation
         return stability.paper_kernel_balancing(
-            n_samples,
-            self.kernel.bound(domain.features_bound),
-            n_samples * self.mu,
-            self.cap,
-            relation=domain.relation,
+            universe.n_samples, constants.kernel_bound, constants.ridge, self.cap, relation=relation
         )

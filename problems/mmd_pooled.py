@@ -9,13 +9,10 @@ are free; a constant in the kernel pulls each toward n/2.
 
 from dataclasses import dataclass
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.program import (
     Gaussian,
     Kernel,
     PooledKernelStage,
-    StabilityBound,
-    Universe,
     checked_kernel,
 )
 
@@ -40,12 +37,3 @@ class PooledMMD(PooledKernelStage):
     def __post_init__(self) -> None:
         super().__post_init__()
         checked_kernel(self.kernel)
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        return stability.pooled_kernel_balancing(
-            universe.n_samples,
-            self.kernel.bound(universe.domain.features_bound),
-            universe.n_samples * self.mu,
-            alpha=self.alpha,
-            signed=self.kernel.signed,
-        )

@@ -17,8 +17,6 @@ from dp2erm_cvx.program import (
     Overlap,
     SeparableConstants,
     SeparableFirstStage,
-    StabilityBound,
-    Universe,
 )
 
 
@@ -44,6 +42,3 @@ class OverlapWeights(SeparableFirstStage):
         # the loss has gradients -sigma(-s) z, the log weight -sigma(s) z: one set, because z may be -z
         diameter = M * stability.gradient_diameter(M * r)
         return SeparableConstants(diameter, diameter, M * r if M * r < 700 else math.inf, r)
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        return stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))

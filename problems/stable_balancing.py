@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Self
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.program import (
     BalanceFunctions,
     BalanceKernel,
     Domain,
     Moments,
     PooledKernelStage,
-    StabilityBound,
-    Universe,
     checked_balance,
     public_constant,
     resolved,
@@ -68,15 +65,3 @@ class StableBalancing(PooledKernelStage):
     @property
     def kernel(self) -> BalanceKernel:
         return BalanceKernel(self.balance, resolved("constant", self.constant))
-
-    def bound(self, universe: Universe) -> StabilityBound:
-        # c^2 + <g, g'> >= c^2 - G^2
-        domain = universe.domain
-        signed = self.kernel.constant < self.balance.bound(domain.features_bound)
-        return stability.pooled_kernel_balancing(
-            universe.n_samples,
-            self.kernel.bound(domain.features_bound),
-            universe.n_samples * self.mu,
-            alpha=self.alpha,
-            signed=signed,
-        )

@@ -29,5 +29,5 @@ class Uniform(ClosedFormWeights):
     def bound(self, universe: Universe) -> StabilityBound:
         return stability.uniform_weights(universe.n_samples)
 
-    def paper_bound(self, universe: Universe) -> StabilityBound:
+    def printed_bound(self, universe: Universe) -> StabilityBound:
         return stability.fixed_weights(universe.n_samples, 1.0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
+from dp2erm_cvx.program import Compiled, FirstStage, Instance, Program, SecondStage
 
 
 def make_domain(p: int = 10, *, outcome_bound: float = 5.0, intercept: float = 1.0, **changes: Any) -> Domain:
@@ -49,3 +51,13 @@ def bind(
 def output_distance(program: Program, first: Array, second: Array) -> float:
     """The norm that ``output_radius`` is stated in: l1 for weights, l2 for theta."""
     return float(np.linalg.norm(first - second, 1 if isinstance(program, FirstStage) else 2))
+
+
+def declared_solution(instance: Instance, variable: str) -> Array:
+    """The declared variable as Clarabel leaves it: no model, no polish, no certificate."""
+    compiled = Compiled(instance.program.declare, instance.data)
+    compiled.load(instance.data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # how inaccurate it is, the caller's tolerance says
+        compiled.problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return np.asarray(compiled.declaration.variables[variable].value)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.audit.stability.printed import PRINTED as PRINTED_ALONE
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, calibrate_paper
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
@@ -43,26 +41,24 @@ def statements(program: FirstStage, universe: Universe) -> Iterator[tuple[str, S
 
     Raises DeclarationError for a setting that is not valid in itself.
     """
-    resolved: Any = program.resolve(universe.domain)
-    n, domain = universe.n_samples, universe.domain
+    resolved = program.resolve(universe.domain)
     sharp = _tried(lambda: resolved.stability(universe))
     yield SHARP, sharp
-    if getattr(resolved, "scaling", None) == "paper" and not isinstance(sharp, str):
-        yield (
-            STATED,
-            stability.entropy_balancing_paper_scaling(n, **resolved.paper_arguments(domain), refined=False),
-        )
+    unrefined = None if isinstance(sharp, str) else resolved.unrefined_bound(universe)
+    if unrefined is not None:
+        yield STATED, unrefined
     usable = _tried(lambda: resolved.stability(universe, BoundFamily.PAPER))
     printed = usable
-    if resolved.name in PRINTED_ALONE and not isinstance(usable, str):
-        printed = PRINTED_ALONE[resolved.name](resolved, n, domain)
+    if not isinstance(usable, str):
+        printed = resolved.paper_bound(universe, usable=False)
         yield PRINTED, printed
     yield USABLE, usable
     if not resolved.relations:
         yield UNIVERSAL, str(sharp)
         return
     known = [bound.w_max for bound in (printed, sharp) if not isinstance(bound, str)]
-    yield UNIVERSAL, stability.universal_corollary(n, (known or [getattr(resolved, "cap", math.inf)])[0])
+    largest = (known or [resolved.weight_cap])[0]
+    yield UNIVERSAL, stability.universal_corollary(universe.n_samples, largest)
 
 
 def bound_rows(

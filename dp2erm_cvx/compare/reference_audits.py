@@ -17,7 +17,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Kernel
-from dp2erm_cvx.stability import kernel_balancing
+from dp2erm_cvx.stability import KernelConstants, kernel_balancing
 from dp2erm_cvx.stability.entropy import entropy_law_change, moment_diameter, target_movement
 from dp2erm_cvx.stability.tilt import coupled_variation, largest_weight
 from dp2erm_cvx.universe import Universe
@@ -211,7 +211,9 @@ def wrong_bounds() -> list[ReferenceSetting]:
     )
     narrow, tight = ipw(400, 0.003, 1, 0), entropy("equal", 400, 3, _INF, 0)
     kernel = ReferenceSetting("", reference_program("mmd", ridge=1e3), paper.universe)
-    kept = kernel_balancing(100, 1.0, 1e5, 25, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+    kept = kernel_balancing(
+        100, KernelConstants(1.0, 1e5), 25, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    )
     return [
         paper,
         _planted(narrow, "divided by sqrt n", _sharp(narrow) / math.sqrt(narrow.universe.n_samples)),

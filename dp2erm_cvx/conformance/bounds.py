@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,6 @@ from dp2erm_cvx.conformance.samples import (
     check_universe,
     neighbors,
     other_domains,
-    shared,
 )
 from dp2erm_cvx.conformance.solutions import certified
 from dp2erm_cvx.conformance.subject import Subject, named
@@ -33,14 +31,9 @@ from dp2erm_cvx.errors import (
 )
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import (
-    ArmKernelStage,
     ClosedFormWeights,
     FirstStage,
-    Kernel,
-    PooledKernelStage,
     PrivateFirstStage,
-    RidgedEntropyFirstStage,
-    SeparableFirstStage,
 )
 from dp2erm_cvx.universe import Universe
 
@@ -163,45 +156,23 @@ def _less(stated: StabilityBound, expected: StabilityBound) -> str:
 
 
 def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -> StabilityBound | None:
-    n, domain = universe.n_samples, universe.domain
+    n = universe.n_samples
     if isinstance(program, ClosedFormWeights):
         # what the records tried need already
-        w_max = stability.largest_weight(n, _log_range(program, domain) * (1 - 1e-12))
+        w_max = stability.largest_weight(n, _log_range(program, universe.domain) * (1 - 1e-12))
         return replace(stated, V=stability.tilt_lemma(n, 0.0, w_max), w_max=w_max)
-    if isinstance(program, SeparableFirstStage):
-        return stability.separable(n, program.mu, **vars(program.constants(domain)))
-    if isinstance(program, PooledKernelStage):
-        return stability.pooled_kernel_balancing(
-            n,
-            program.kernel.bound(domain.features_bound),
-            n * program.mu,
-            alpha=program.alpha,
-            signed=_takes_both_signs(program.kernel, domain.features_bound),
-        )
-    if isinstance(program, ArmKernelStage) and math.isinf(program.largest_weight):
-        return stability.kernel_balancing(
-            n,
-            program.kernel.bound(domain.features_bound),
-            n * program.mu,
-            domain.arm_floor,
-            alpha=program.alpha,
-            signed=_takes_both_signs(program.kernel, domain.features_bound),
-            relation=domain.relation,
-        )
-    if isinstance(program, RidgedEntropyFirstStage) and program.scaling == "public":
-        arguments = program.bound_arguments(domain)
-        return stability.entropy_balancing(n, **arguments, trim=getattr(program, "trim", math.inf))
     if _universal(stated, n):
         return stated  # the universal corollary, which any weights obey
-    return _inherited(program, universe)
+    return _of_base(program, universe)
 
 
-def _inherited(program: FirstStage, universe: Universe) -> StabilityBound | None:
-    """What the library's program gives that this one is based on, where it states a bound of its own."""
+def _of_base(program: FirstStage, universe: Universe) -> StabilityBound | None:
+    """What the nearest class of the library gives that states a theorem for the programs based on it."""
     for base in type(program).__mro__[1:]:
-        if base.__module__.startswith("dp2erm_cvx.problems.") and "bound" in vars(base):
+        if base is not FirstStage and base.__module__.startswith("dp2erm_cvx.") and "bound" in vars(base):
             known: StabilityBound = vars(base)["bound"](program, universe)
-            return replace(known, theorem=f"{known.theorem} of {base.__name__}")
+            inherited = base.__module__.startswith("dp2erm_cvx.problems.")
+            return replace(known, theorem=f"{known.theorem} of {base.__name__}") if inherited else known
     return None
 
 
@@ -217,10 +188,3 @@ def _at_the_edge(features_bound: float) -> Array:
     X = np.random.default_rng(0).normal(size=(_POINTS, N_FEATURES))
     X *= features_bound / np.linalg.norm(X, axis=1)[:, None]
     return np.vstack([X, -X])
-
-
-@shared
-def _takes_both_signs(kernel: Kernel, features_bound: float) -> bool:
-    """Whether a kernel is found to be negative somewhere."""
-    X = _at_the_edge(features_bound)
-    return kernel.signed and float(np.min(kernel.cross(X, X))) < -1e-9 * kernel.bound(features_bound)

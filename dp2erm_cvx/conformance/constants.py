@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -27,14 +28,18 @@ from dp2erm_cvx.program import (
     FirstStage,
     Kernel,
     KernelFirstStage,
+    MarginFirstStage,
     PrivateFirstStage,
+    PrivateSeparable,
     Program,
     SecondStage,
     SeparableFirstStage,
     WeightedMarginLoss,
 )
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability import Report, Search, ball, check_kernel, check_separable, record_domain
+from dp2erm_cvx.stability import Report, Scheme, Search, ball, check_kernel, check_separable, record_domain
+
+_Row = Callable[[Array], tuple[Array, Array]]
 
 
 @named("constants")
@@ -76,7 +81,10 @@ def _at_another_scale(subject: Subject) -> str:
 
 def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> Report | None:
     if isinstance(program, SecondStage | PrivateFirstStage):
-        return loss_constants(program, domain, evaluations, seed)
+        found = loss_constants(program, domain, evaluations, seed)
+        if isinstance(program, PrivateSeparable):
+            return _joined(found, _margins(program, domain, program.ball(domain), evaluations, seed))
+        return found
     if isinstance(program, SeparableFirstStage):
         return _separable(program, domain, evaluations, seed)
     if isinstance(program, KernelFirstStage):
@@ -91,7 +99,7 @@ def _kernel_constants(kernel: Kernel, features_bound: float, evaluations: int, s
         ball(N_FEATURES, features_bound),
         lambda x, z: float(kernel.cross(x[None], z[None])[0, 0]),
         kernel.bound(features_bound),
-        signed=kernel.signed,
+        signed=kernel.negative_within(features_bound),
         evaluations=evaluations,
         seed=seed,
     )
@@ -109,6 +117,10 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
     if isinstance(program, SeparableFirstStage):
         radius = program.constants(domain).radius
         return wrong_margin(program, domain, radius) or _beyond_radius(program)
+    if isinstance(program, PrivateSeparable) and (
+        wrong := wrong_margin(program, domain, program.ball(domain))
+    ):
+        return wrong
     if isinstance(program, WeightedMarginLoss):
         bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
         reach = bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p)
@@ -133,18 +145,7 @@ def _beyond_radius(program: SeparableFirstStage) -> str:
 def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, seed: int) -> Report:
     """Of a resolved program, over all records of the domain and coefficients within the declared radius."""
     declared = program.constants(domain)
-
-    @remembered
-    def row(record: Array) -> tuple[Array, Array]:
-        one = one_record(domain, record)
-        z = program.rows(one)[0]
-        linear = program.linear_terms(one)
-        return z, np.zeros(len(z)) if linear is None else linear[0]
-
-    @remembered
-    def weight_row(record: Array) -> Array:
-        rows = program.weight_rows(one_record(domain, record))
-        return row(record)[0] if rows is None else rows[0]
+    row, weight_row = _rows(program, domain)
 
     def grad_psi(lam: Array, record: Array) -> Array:
         z, linear = row(record)
@@ -158,18 +159,38 @@ def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, s
     found = check_separable(
         region,
         ball(k, declared.radius),
-        grad_psi,
-        log_weight,
-        gradient_diameter=declared.gradient_diameter,
-        log_weight_diameter=declared.log_weight_diameter,
-        log_weight_range=declared.log_weight_range,
-        clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf)),
+        Scheme(grad_psi, log_weight, clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf))),
+        {name: bound for name, bound in vars(declared).items() if name != "radius"},
         evaluations=evaluations,
         seed=seed,
     )
-    # certificates and the public bound on the numerical error divide by these
+    return _joined(found, _margins(program, domain, declared.radius, evaluations, seed))
+
+
+def _rows(program: MarginFirstStage, domain: Domain) -> tuple[_Row, Callable[[Array], Array]]:
+    """Functions of a record: its row with its linear term, and the row of its weight."""
+
+    @remembered
+    def row(record: Array) -> tuple[Array, Array]:
+        one = one_record(domain, record)
+        z = program.rows(one)[0]
+        linear = program.linear_terms(one)
+        return z, np.zeros(len(z)) if linear is None else linear[0]
+
+    @remembered
+    def weight_row(record: Array) -> Array:
+        rows = program.weight_rows(one_record(domain, record))
+        return row(record)[0] if rows is None else rows[0]
+
+    return row, weight_row
+
+
+def _margins(program: MarginFirstStage, domain: Domain, radius: float, evaluations: int, seed: int) -> Report:
+    """What certificates and the public bound on the numerical error divide by."""
+    row, weight_row = _rows(program, domain)
+    region = record_domain(N_FEATURES, domain.features_bound)
     search = Search(evaluations, seed)
-    reach = max(program.row_bound(domain), program.weight_row_bound(domain)) * declared.radius
+    reach = max(program.row_bound(domain), program.weight_row_bound(domain)) * radius
     margins = ball(1, reach if 0.0 < reach < 50.0 else 50.0)
 
     def steepness(s: Array, t: Array) -> float:
@@ -187,7 +208,11 @@ def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, s
         ("largest_curvature", program.loss.largest_curvature(reach), program.loss.curvature),
     ):
         search.add(fact, declared_size, lambda s, of=derivative: float(abs(of(s)[0])), (margins,))
-    return Report((*found.findings, *search.report().findings), found.searched)
+    return search.report()
+
+
+def _joined(one: Report, other: Report) -> Report:
+    return Report((*one.findings, *other.findings), one.searched)
 
 
 def _norm(vector: Array) -> float:

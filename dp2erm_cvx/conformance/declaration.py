@@ -17,8 +17,8 @@ from dp2erm_cvx.program import (
     FirstStage,
     Instance,
     Kind,
+    MarginFirstStage,
     Program,
-    SeparableFirstStage,
     WeightedMarginLoss,
 )
 
@@ -105,7 +105,7 @@ def _overflow(subject: Subject) -> str:
     """Of a loss that is unbounded over the set that its coefficient is searched in."""
     domain = check_domain()
     program = subject.program.resolve(domain)
-    if isinstance(program, SeparableFirstStage):
+    if isinstance(program, MarginFirstStage):
         return overflow(program.loss, program.row_bound(domain) * program.ball(domain))
     if isinstance(program, WeightedMarginLoss):
         bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)

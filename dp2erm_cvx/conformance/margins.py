@@ -9,7 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.conformance.samples import check_universe, standard_records
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.program import MarginLoss, SeparableFirstStage
+from dp2erm_cvx.program import MarginFirstStage, MarginLoss, MarginWeight
 
 _STEP = 1e-4
 #: How wrong a margin may be, 0 for what rounds in the loss itself.
@@ -17,16 +17,19 @@ _WRONG = (0.0, 1e-12, 1e-6, 1e-2)
 _REACHES = (1e-3, 0.1, 1.0)
 
 
-def wrong_margin(program: SeparableFirstStage, domain: Domain, radius: float) -> str:
-    """What is wrong about the rows or the loss of a resolved program, or nothing."""
+def wrong_margin(program: MarginFirstStage, domain: Domain, radius: float) -> str:
+    """What is wrong about the rows, the loss or the weight of a resolved program, or nothing."""
     reach = min(program.row_bound(domain) * radius, 30.0)
-    return _wrong_rows(program) or wrong_loss(program.loss, reach)
+    farthest = min(program.weight_row_bound(domain) * radius, 30.0)
+    return (
+        _wrong_rows(program) or wrong_loss(program.loss, reach) or _wrong_weight(program.log_weight, farthest)
+    )
 
 
 def wrong_loss(loss: MarginLoss, reach: float) -> str:
     """Slope, curvature and their bounds against differences over ``|s| <= reach``."""
     s = np.linspace(-reach, reach, 2001)
-    wrong = _not_numbers(loss, s, reach) or _wrong_slope(loss, s, reach)
+    wrong = _not_numbers(loss, s, reach) or _wrong_slope(loss, s, reach) or _wrong_forms(loss, s)
     if wrong or math.isinf(loss.concordance):
         return wrong or _understated(loss, s)
     return _wrong_curvature(loss, s) or _understated(loss, s)
@@ -77,6 +80,35 @@ def _wrong_slope(loss: MarginLoss, s: Array, reach: float) -> str:
     return ""
 
 
+def _wrong_forms(loss: MarginLoss, s: Array) -> str:
+    slope = loss.slope(s)
+    if not np.max(np.abs(loss.descent(np.exp(-s), np.empty_like(s)) + slope) / (1.0 + np.abs(slope))) <= 1e-9:
+        return "descent is not minus the slope of the loss"
+    if not np.max(-s * slope) <= loss.pull * (1 + 1e-9):
+        return "pull is less than -s times the slope at some margin s"
+    return ""
+
+
+def _wrong_weight(weight: MarginWeight, reach: float) -> str:
+    """What is wrong about what a weight states over ``|s| <= reach``: V of Theorem 9 rests on it."""
+    s = np.linspace(-reach, reach, 2001)
+    logs = weight.log(s)
+    low, high = float(np.min(logs)), float(np.max(logs))
+    if not np.max(np.abs(weight.of(np.exp(-s), np.empty_like(s)) / np.exp(logs) - 1.0)) <= 1e-9:
+        return "the weight in its form for batches is not the exponential of its logarithm"
+    if not high - low <= weight.log_range(reach) * (1 + 1e-9) + 1e-12:
+        return (
+            f"log_range is {weight.log_range(reach):.4g}, log weights within reach are {high - low:.4g} apart"
+        )
+    if not max(-low, high) <= weight.largest_log(reach) * (1 + 1e-9) + 1e-12:
+        return "largest_log is less than a log weight within reach"
+    for n in (2, 400):
+        attained = n / (1.0 + (n - 1) * math.exp(low - high))
+        if not attained <= weight.largest_weight(n, reach) * (1 + 1e-9):
+            return f"largest_weight({n}) is {weight.largest_weight(n, reach):.4g}, {attained:.4g} is attained"
+    return ""
+
+
 def _wrong_curvature(loss: MarginLoss, s: Array) -> str:
     curvature = loss.curvature(s)
     # |phi'''| <= c phi'': the curvature changes by a factor of at most exp(c h) over h
@@ -89,7 +121,7 @@ def _wrong_curvature(loss: MarginLoss, s: Array) -> str:
     return ""
 
 
-def _wrong_rows(program: SeparableFirstStage) -> str:
+def _wrong_rows(program: MarginFirstStage) -> str:
     records = standard_records()
     Z, U = program.rows(records), program.weight_rows(records)
     known = program.n_rows(check_universe(records.domain))

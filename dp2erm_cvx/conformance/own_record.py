@@ -34,9 +34,9 @@ from dp2erm_cvx.program import (
     Instance,
     KernelFirstStage,
     Kind,
+    MarginFirstStage,
     MarginModel,
     SecondStage,
-    SeparableFirstStage,
 )
 
 #: Sums over the covariates of one record may round otherwise beside other records, and objectives more so.
@@ -78,7 +78,7 @@ def _all_pairs(program: FirstStage) -> Iterator[tuple[str, Array, Array]]:
 def _pairs(program: FirstStage, records: Records) -> Iterator[tuple[str, Array, Array]]:
     X = records.covariates
     each = [_one(records, i) for i in range(records.n_samples)]
-    if isinstance(program, SeparableFirstStage):
+    if isinstance(program, MarginFirstStage):
         yield "rows", program.rows(records), np.vstack([program.rows(one) for one in each])
         weight_rows = program.weight_rows(records)
         if weight_rows is not None:

@@ -50,7 +50,7 @@ from dp2erm_cvx.program.public_sample import PublicSample
 from dp2erm_cvx.program.random_features import RandomFourier, checked_kernel
 from dp2erm_cvx.program.regularizer import ElasticNet, UserRegularizer
 from dp2erm_cvx.program.second_stage import SecondStage
-from dp2erm_cvx.program.separable_stage import SeparableConstants, SeparableFirstStage
+from dp2erm_cvx.program.separable_stage import SeparableFirstStage
 from dp2erm_cvx.program.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance, Program
@@ -60,6 +60,7 @@ from dp2erm_cvx.program.weighted_least_squares import WeightedLeastSquares
 from dp2erm_cvx.program.weighted_margin_loss import MarginRows, WeightedMarginLoss
 from dp2erm_cvx.program.weights import GRID_ERROR, weights_on_grid
 from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.stability import SeparableConstants
 from dp2erm_cvx.universe import Universe
 
 __all__ = [

@@ -11,10 +11,13 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage, projected
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.stability import kernel_balancing
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class ArmKernelStage(KernelFirstStage):
     """One simplex per arm.
 
     minimize    alpha (||F_0'v - t||^2 + ||F_1'v - t||^2) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
-    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 largest_weight
+    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 weight_cap
 
     then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0), t = F'1. An
     arm without records leaves all weight to the other.
@@ -31,15 +34,17 @@ class ArmKernelStage(KernelFirstStage):
     # Theorem 5 takes the changed record out, which leaves both datasets the same two simplices
     moving: ClassVar[frozenset[str]] = frozenset({"treated", "totals"})
 
-    @property
-    def largest_weight(self) -> float:
-        """A public cap on every weight; ``inf`` for none."""
-        return math.inf
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 5."""
+        domain = universe.domain
+        return kernel_balancing(
+            universe.n_samples, self.constants(universe), domain.arm_floor, self.weight_cap, domain.relation
+        )
 
     def feasible(self, records: Records) -> Simplices:
         """The doubled weights: every arm that has records gets n, or 2n where it is alone."""
         total = 2 * records.n_samples / len(np.unique(records.a))
-        return Simplices(records.a, total, 2 * self.largest_weight)
+        return Simplices(records.a, total, 2 * self.weight_cap)
 
     def data(self, records: Records) -> dict[str, Value]:
         features = self.features(records)
@@ -49,13 +54,13 @@ class ArmKernelStage(KernelFirstStage):
             "treated": records.a.astype(np.float64),
             "totals": self.feasible(records).totals(),
         }
-        return data if math.isinf(self.largest_weight) else data | {"cap": 2 * self.largest_weight}
+        return data if math.isinf(self.weight_cap) else data | {"cap": 2 * self.weight_cap}
 
     def declare(self, leaf: Leaves) -> Declaration:
         treated, totals = leaf("treated"), leaf("totals", nonneg=True)
         v = cp.Variable(treated.shape[0], name="doubled_weights", nonneg=True)
         constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
-        if not math.isinf(self.largest_weight):
+        if not math.isinf(self.weight_cap):
             constraints["cap"] = v <= leaf("cap", nonneg=True)
         return Declaration(self.imbalance(leaf, v), {"doubled_weights": v}, constraints)
 

@@ -11,14 +11,17 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.certified_weights import entropy_weights_error
 from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
 from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
+from dp2erm_cvx.stability import EntropyConstants
 from dp2erm_cvx.universe import Universe
 
 ArmMass = Literal["equal", "proportional"]
@@ -135,7 +138,7 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         G = math.hypot(constant, balance_bound)
         # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
         row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
-        trim, log_base = getattr(self, "trim", math.inf), self.largest_log_base(universe.n_samples)
+        trim, log_base = self.trim_bound, self.largest_log_base(universe.n_samples)
         if log_base > 0.0:
             slope = 2 * row_bound  # the mean is that under the base measure
         found = entropy_weights_error(
@@ -176,17 +179,46 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
 
         return replaced
 
-    def bound_arguments(self, domain: Domain) -> dict[str, Any]:
-        """What Theorem 4 needs to know: the public scaling."""
-        balance_bound, constant = self.bounds(domain)
-        return {
-            "balance_bound": balance_bound,
-            "constant": constant,
-            "ridge": self.mu,
-            "radius": self.radius,
-            "arm_mass": self.arm_mass,
-            "arm_floor": domain.arm_floor,
-        }
+    @property
+    def trim_bound(self) -> float:
+        """A public cap on ``exp(<b_i, v>)`` before weights are normalized; ``inf`` for none."""
+        return math.inf
+
+    @property
+    def base_measure_ratio(self) -> float:
+        """Largest over smallest value of the base measure."""
+        return 1.0
+
+    def constants(self, universe: Universe) -> EntropyConstants:
+        """Constants of a resolved program, for Theorem 4: the public scaling."""
+        domain = universe.domain
+        return EntropyConstants(
+            *self.bounds(domain), self.mu, self.radius, self.arm_mass, domain.arm_floor, self.trim_bound
+        )
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 4, or Theorem 4' for the paper's scaling."""
+        n = universe.n_samples
+        if self.scaling == "paper":
+            self._refuse_trim("Theorem 4'")
+            return stability.entropy_balancing_paper_scaling(n, **self.paper_arguments(universe.domain))
+        return stability.entropy_balancing(n, self.constants(universe))
+
+    def unrefined_bound(self, universe: Universe) -> StabilityBound | None:
+        if self.scaling != "paper":
+            return None
+        arguments = self.paper_arguments(universe.domain)
+        return stability.entropy_balancing_paper_scaling(universe.n_samples, **arguments, refined=False)
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        self._refuse_trim("the paper's theorem")
+        arguments = self.paper_arguments(universe.domain)
+        ratio = self.base_measure_ratio
+        return stability.paper_entropy_balancing(universe.n_samples, **arguments, base_measure_ratio=ratio)
+
+    def _refuse_trim(self, theorem: str) -> None:
+        if math.isfinite(self.trim_bound):
+            raise CalibrationError(f"{theorem} does not cover trimmed weights: leave the trim out")
 
     def paper_arguments(self, domain: Domain) -> dict[str, Any]:
         """What Theorem 4' and the paper's theorem need to know: rows scaled by arm sizes.

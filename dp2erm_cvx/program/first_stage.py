@@ -11,9 +11,10 @@ from typing import ClassVar
 import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
-from dp2erm_cvx.privacy import BoundFamily, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
 from dp2erm_cvx.program.certified_weights import CLOSED_FORM
 from dp2erm_cvx.program.composite import Composite, LocalError
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
@@ -48,11 +49,28 @@ class FirstStage(Program):
         Raises CalibrationError where a kind with a theorem states no bound.
         """
         if self.kind is Kind.DIRECT:
-            return _any_weights(universe.n_samples, self.relations)
+            return stability.any_weights(universe.n_samples, Kind.DIRECT.proved, self.relations)
         raise CalibrationError(f"{self.name} is declared {self.kind.value!r} and states no bound")
 
-    def paper_bound(self, universe: Universe) -> StabilityBound:
-        """The paper's statement for a resolved program. Raises CalibrationError where it makes none."""
+    @property
+    def weight_cap(self) -> float:
+        """A public cap on every weight; ``inf`` for none."""
+        return math.inf
+
+    def unrefined_bound(self, universe: Universe) -> StabilityBound | None:
+        """The theorem of a resolved program without a refinement that ``bound`` takes; None without one."""
+        return None
+
+    def paper_bound(self, universe: Universe, *, usable: bool = True) -> StabilityBound:
+        """The paper's statement for a resolved program. Raises CalibrationError where it makes none.
+
+        ``usable`` takes the minimum with the universal corollary; otherwise it stands alone, as printed.
+        """
+        printed = self.printed_bound(universe)
+        return stability.usable(universe.n_samples, printed) if usable else printed
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        """What a program states in place of :meth:`paper_bound`."""
         raise CalibrationError(f"the paper states no stability bound for {self.name}")
 
     def stability(self, universe: Universe, family: BoundFamily = BoundFamily.SHARP) -> StabilityBound:
@@ -224,18 +242,6 @@ def refuse_unproved(program: FirstStage, bound: StabilityBound, n_samples: int) 
             f"{program.name} states V = {bound.V:g} and is declared {program.kind.value!r}, which no theorem "
             "covers: declare the kind that its theorem is about"
         )
-
-
-def _any_weights(n: int, relations: frozenset[Neighboring]) -> StabilityBound:
-    """``V <= 2n`` for any two nonnegative weight vectors of sum n, ``W1 <= 4n`` (universal corollary)."""
-    return StabilityBound(
-        V=2.0 * n,
-        theorem="universal corollary",
-        assumptions=(Kind.DIRECT.proved,),
-        relations=relations,
-        w_max=float(n),
-        W1=4.0 * n,
-    )
 
 
 def public_ridge(value: float | None) -> float | None:

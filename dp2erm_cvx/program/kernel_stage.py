@@ -24,6 +24,7 @@ from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.program.sums import blocked_rmatvec
 from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.stability import KernelConstants
 from dp2erm_cvx.universe import Universe
 
 #: Records up to which a Gram matrix is formed even where the kernel has few features.
@@ -68,6 +69,12 @@ class KernelFirstStage(FirstStage):
     def mu(self) -> float:
         """The ridge. Raises ProgramError where it is still left to the domain."""
         return resolved("ridge", self.ridge)
+
+    def constants(self, universe: Universe) -> KernelConstants:
+        """Constants of a resolved program, for Theorems 5 and 6."""
+        bound = universe.domain.features_bound
+        signed = self.kernel.negative_within(bound)
+        return KernelConstants(self.kernel.bound(bound), universe.n_samples * self.mu, self.alpha, signed)
 
     @abc.abstractmethod
     def feasible(self, records: Records) -> Simplices:

@@ -23,7 +23,7 @@ ENTRY_ERROR = 256.0
 class Kernel(Written, abc.ABC):
     """A positive semidefinite kernel on the scaled covariates."""
 
-    #: Whether K(x, x') may be negative, which costs a factor in the stability bounds.
+    #: Whether K(x, x') may be negative somewhere.
     signed: bool = False
 
     @abc.abstractmethod
@@ -41,6 +41,10 @@ class Kernel(Written, abc.ABC):
     @abc.abstractmethod
     def bound(self, features_bound: float) -> float:
         """Number C with ``|K| <= C`` over covariates of norm at most ``features_bound``."""
+
+    def negative_within(self, features_bound: float) -> bool:
+        """Whether K may be negative over those covariates, which costs a factor in the stability bounds."""
+        return self.signed
 
     def features(self, X: Array) -> Array | None:
         """F (n, k) with ``K = F F'`` for the rows of X (n, p), or None where there are as many as records."""
@@ -185,6 +189,10 @@ class BalanceKernel(Kernel):
 
     def bound(self, features_bound: float) -> float:
         return (self.constant**2 + self.balance.bound(features_bound) ** 2) * (1 + 1e-12)
+
+    def negative_within(self, features_bound: float) -> bool:
+        # c^2 + <g, g'> >= c^2 - G^2
+        return self.constant < self.balance.bound(features_bound)
 
     def features(self, X: Array) -> Array:
         return np.column_stack([np.full(len(X), self.constant), self.balance(X)])

@@ -30,7 +30,7 @@ class MarginWeight(abc.ABC):
 
     def largest_log(self, reach: float) -> float:
         """Bound on ``|log f|`` over ``|s| <= reach``."""
-        return 1.0 + self.lipschitz * reach
+        return float(np.abs(self.log(np.zeros(1)))[0]) + self.lipschitz * reach
 
     def log_range(self, reach: float) -> float:
         """Length of an interval that log f lies in over ``|s| <= reach``."""

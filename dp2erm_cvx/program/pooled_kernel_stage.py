@@ -10,10 +10,13 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage, projected
 from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.stability import pooled_kernel_balancing
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,10 @@ class PooledKernelStage(KernelFirstStage):
     """
 
     pooled: ClassVar[bool] = True
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 6."""
+        return pooled_kernel_balancing(universe.n_samples, self.constants(universe))
 
     def feasible(self, records: Records) -> Simplices:
         n = records.n_samples

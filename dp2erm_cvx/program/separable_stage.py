@@ -12,30 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
+from dp2erm_cvx.stability import SeparableConstants, separable
 from dp2erm_cvx.universe import Universe
-
-
-@dataclass(frozen=True)
-class SeparableConstants:
-    """What Theorem 3 asks for, over all records of the domain and all ``||lam|| <= radius``.
-
-    Attributes
-    ----------
-    gradient_diameter : D_psi, diameter of the gradients of the loss of one record
-    log_weight_diameter : D_h, diameter of the gradients of its log weight (with the zero vector if clipped)
-    log_weight_range : H, length of the interval that its log weight lies in
-    radius : r, bound on ``||lam||`` on every dataset
-    """
-
-    gradient_diameter: float
-    log_weight_diameter: float
-    log_weight_range: float
-    radius: float
 
 
 @dataclass(frozen=True)
@@ -59,6 +43,10 @@ class SeparableFirstStage(MarginFirstStage):
     @abc.abstractmethod
     def constants(self, domain: Domain) -> SeparableConstants:
         """Constants of a resolved program, from public quantities alone."""
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 3."""
+        return separable(universe.n_samples, self.mu, self.constants(universe.domain))
 
     def data(self, records: Records) -> dict[str, Value]:
         return self.margin_data(records)

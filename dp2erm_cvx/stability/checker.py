@@ -5,11 +5,13 @@ They search the public domain and can refute a constant; they never prove one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.stability.search import Region, Report, Search
 
@@ -19,30 +21,41 @@ Array = NDArray[np.float64]
 _STEP, _DIFFERENCES, _ROUNDING = 1e-5, 1e-5, 1e-9
 
 
+@dataclass(frozen=True)
+class Scheme:
+    """A separable scheme: functions of a coefficient (k,) and a record.
+
+    Attributes
+    ----------
+    grad_psi : gradient of the loss, (k,)
+    h : log weight, a number
+    grad_h : its gradient, (k,); without one central differences of h stand in for it
+    clipped : whether h is clipped, so that the zero vector counts among its gradients
+    """
+
+    grad_psi: Callable[[Array, Array], Array]
+    h: Callable[[Array, Array], float]
+    grad_h: Callable[[Array, Array], Array] | None = None
+    clipped: bool = False
+
+
 def check_separable(
     records: Region,
     coefficients: Region,
-    grad_psi: Callable[[Array, Array], Array],
-    h: Callable[[Array, Array], float],
-    grad_h: Callable[[Array, Array], Array] | None = None,
+    scheme: Scheme,
+    declared: Mapping[str, float],
     *,
-    gradient_diameter: float | None = None,
-    log_weight_diameter: float | None = None,
-    log_weight_range: float | None = None,
-    loss_lipschitz: float | None = None,
-    log_weight_lipschitz: float | None = None,
-    gradient_at_zero: float | None = None,
-    clipped: bool = False,
     evaluations: int = 2000,
     seed: int = 0,
 ) -> Report:
     """Search for violations of what :func:`~dp2erm_cvx.stability.separable` is declared with (Theorem 3).
 
-    ``grad_psi(lam, record)`` and ``grad_h(lam, record)`` are (k,), ``h(lam, record)`` a number; without
-    ``grad_h`` central differences of h stand in for it. ``coefficients`` is the ball of radius r. The
-    constants given are checked, and always that psi is convex (``convexity``, declared as 0). ``clipped``: h
-    is clipped, so the zero vector counts among its gradients. Raises DeclarationError for an invalid number.
+    ``coefficients`` is the ball of radius r. ``declared`` names the constants to check: those of
+    :class:`~dp2erm_cvx.stability.SeparableConstants` but the radius, ``loss_lipschitz``,
+    ``log_weight_lipschitz`` and ``gradient_at_zero``. That psi is convex is checked always (``convexity``,
+    declared as 0). Raises DeclarationError for an invalid number and for another name.
     """
+    grad_psi, h, grad_h = scheme.grad_psi, scheme.h, scheme.grad_h
     search = Search(evaluations, seed)
     slack = _DIFFERENCES if grad_h is None else _ROUNDING
     slope = grad_h or (lambda lam, record: _differences(lambda at: h(at, record), lam, coefficients.scale))
@@ -54,34 +67,31 @@ def check_separable(
     def h_spread(lam: Array, first: Array, second: Array) -> float:
         left, right = slope(lam, first), slope(lam, second)
         apart = _norm(left - right)
-        return max(apart, _norm(left), _norm(right)) if clipped else apart
+        return max(apart, _norm(left), _norm(right)) if scheme.clipped else apart
 
     def bend(lam: Array, other: Array, record: Array) -> float:
         first, second = grad_psi(lam, record), grad_psi(other, record)
         size = (_norm(first) + _norm(second)) * _norm(lam - other)
         return -float((first - second) @ (lam - other)) / size if size > 0.0 else 0.0
 
-    def steepness(lam: Array, record: Array) -> float:
-        return _norm(slope(lam, record))
-
     def at_zero(record: Array) -> float:
         return _norm(grad_psi(np.zeros(coefficients.dimension), record))
 
+    facts: dict[str, tuple[Callable[..., float], tuple[Region, ...], float]] = {
+        "gradient_diameter": (spread(grad_psi), pairs, _ROUNDING),
+        "log_weight_diameter": (h_spread, pairs, slack),
+        "log_weight_range": (lambda lam, d, e: h(lam, d) - h(lam, e), pairs, _ROUNDING),
+        "loss_lipschitz": (lambda lam, d: _norm(grad_psi(lam, d)), one, _ROUNDING),
+        "log_weight_lipschitz": (lambda lam, d: _norm(slope(lam, d)), one, slack),
+        "gradient_at_zero": (at_zero, (records,), _ROUNDING),
+    }
+    for name in declared:
+        if name not in facts:
+            raise DeclarationError(f"declared: unknown constant {name!r}; known: {', '.join(facts)}")
     search.add("convexity", 0.0, bend, (coefficients, coefficients, records))
-    if gradient_diameter is not None:
-        search.add("gradient_diameter", gradient_diameter, spread(grad_psi), pairs)
-    if log_weight_diameter is not None:
-        search.add("log_weight_diameter", log_weight_diameter, h_spread, pairs, slack)
-    if log_weight_range is not None:
-        search.add("log_weight_range", log_weight_range, lambda lam, d, e: h(lam, d) - h(lam, e), pairs)
-    if loss_lipschitz is not None:
-        search.add("loss_lipschitz", loss_lipschitz, lambda lam, d: _norm(grad_psi(lam, d)), one)
-    if log_weight_lipschitz is not None:
-        search.add(
-            "log_weight_lipschitz", log_weight_lipschitz, lambda lam, d: _norm(slope(lam, d)), one, slack
-        )
-    if gradient_at_zero is not None:
-        search.add("gradient_at_zero", gradient_at_zero, at_zero, (records,))
+    for name, (fact, regions, allowed) in facts.items():
+        if name in declared:
+            search.add(name, declared[name], fact, regions, allowed)
     return search.report()
 
 

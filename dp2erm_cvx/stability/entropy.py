@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import positive_ridge, sample_size
-from dp2erm_cvx.stability.entropy_weight import arm_cells, log_odds_excess
+from dp2erm_cvx.stability.entropy_weight import EntropyConstants, arm_cells, log_odds_excess
 from dp2erm_cvx.stability.one_sided import largest_minimum, last_true, outward
 from dp2erm_cvx.stability.tilt import EXACT, coupled_variation, largest_weight, stated_bound
 
-ArmMass = Literal["equal", "proportional"]
 
-
-def entropy_balancing(
-    n: int,
-    balance_bound: float,
-    constant: float,
-    ridge: float,
-    radius: float = math.inf,
-    arm_mass: ArmMass = "equal",
-    arm_floor: int | None = None,
-    trim: float = math.inf,
-) -> StabilityBound:
+def entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:
     """Bound for entropy balancing in its dual form (Theorem 4).
 
     With ``g_i = (c_0, g~(x_i))`` placed in the block of the record's arm (b_i) and uniform base measure, lam
@@ -34,35 +22,19 @@ def entropy_balancing(
     ``exp(<lam, b_i>)`` with sum ``n``. The target t is ``(gbar/2, gbar/2)`` for ``arm_mass="equal"`` and
     ``(pi_0 gbar, pi_1 gbar)`` for ``"proportional"``.
 
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    balance_bound
-        G_x > 0, ``||g~(x)|| <= G_x``, in the units of the balance functions.
-    constant
-        c_0 >= 0, the constant balance function, in the same units.
-    ridge
-        > 0, in squared units of the balance functions.
-    radius
-        Norm ball of lam, > 0 (``inf``: none), in their inverse units.
-    arm_floor
-        Public lower bound on the *number* of records in each arm, if the universe is so restricted.
-
-    trim
-        Public cap on ``exp(<lam, b_i>)`` before the weights are normalized (``inf``: none). Its bound is
-        ``2 w + 2 (n - w) tanh(D e / (4 ridge))``, w the largest trimmed weight and e of the untrimmed
-        scheme; it needs a finite radius to be of use.
+    A trim has the bound ``2 w + 2 (n - w) tanh(D e / (4 ridge))``, w the largest trimmed weight and e of the
+    untrimmed scheme; it needs a finite radius to be of use.
 
     No overlap assumption; arms may be empty without a floor. Treatment flips are covered. Raises
     DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
     """
     n = sample_size(n)
-    balance = public_number("balance_bound", balance_bound, above=0.0)
-    first = public_number("constant", constant, at_least=0.0)
-    ball = public_number("radius", radius, above=0.0, infinite=True)
-    mu = positive_ridge(ridge)
-    cap = public_number("trim", trim, above=0.0, infinite=True)
+    arm_mass, arm_floor = constants.arm_mass, constants.arm_floor
+    balance = public_number("balance_bound", constants.balance_bound, above=0.0)
+    first = public_number("constant", constants.constant, at_least=0.0)
+    ball = public_number("radius", constants.radius, above=0.0, infinite=True)
+    mu = positive_ridge(constants.ridge)
+    cap = public_number("trim", constants.trim, above=0.0, infinite=True)
     if arm_mass not in ("equal", "proportional"):
         raise DeclarationError(f"arm_mass = {arm_mass!r}: must be 'equal' or 'proportional'")
     floor = 0 if arm_floor is None else sample_size(arm_floor, name="arm_floor", at_least=1)
@@ -76,31 +48,27 @@ def entropy_balancing(
     unit = max(balance, first)
     V, w_max = _bound(
         n,
-        min(mu / unit / unit, 1e280),
-        ball * unit,
-        balance / unit,
-        first / unit,
-        arm_mass == "equal",
-        floor,
-        cap,
+        EntropyConstants(
+            balance / unit, first / unit, min(mu / unit / unit, 1e280), ball * unit, arm_mass, floor, cap
+        ),
     )
     name = "Theorem 4 (entropy balancing)" if math.isinf(cap) else "Theorem 4 (trimmed entropy balancing)"
     return stated_bound(n, V, w_max, name, tuple(assumptions))
 
 
-def _bound(
-    n: int, mu: float, radius: float, balance: float, constant: float, equal: bool, floor: int, trim: float
-) -> tuple[float, float]:
+def _bound(n: int, unit: EntropyConstants) -> tuple[float, float]:
+    mu, radius, balance, constant = unit.ridge, unit.radius, unit.balance_bound, unit.constant
     if mu == 0.0 and math.isinf(radius):
         return 2.0 * n, float(n)
-    xi = outward(log_odds_excess(n, mu, radius, balance, constant, equal, arm_cells(n, floor)))
+    xi = outward(log_odds_excess(n, unit, arm_cells(n, unit.arm_floor or 0)))
     w_max = largest_weight(n, xi)
     rest = (n - 1) * math.exp(-xi) / (1.0 + (n - 1) * math.exp(-xi))
-    diameter, target = moment_diameter(balance, constant), target_movement(balance, constant, equal)
+    diameter = moment_diameter(balance, constant)
+    target = target_movement(balance, constant, unit.arm_mass == "equal")
     pull = (1.0 - rest) * diameter + target / n
-    if math.isfinite(trim):
-        reach = min(pull / mu if mu > 0.0 else math.inf, 2.0 * radius)
-        return trimmed_bound(n, radius * math.hypot(balance, constant), trim, diameter * reach)
+    if math.isfinite(unit.trim):
+        moved = min(pull / mu if mu > 0.0 else math.inf, 2.0 * radius)
+        return trimmed_bound(n, radius * math.hypot(balance, constant), unit.trim, diameter * moved)
     if rest == 0.0:
         return 2.0 * n, float(n)
     return coupled_variation(n, w_max, entropy_law_change(mu, radius, diameter, pull, rest)), w_max

@@ -8,8 +8,8 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import sample_size
-from dp2erm_cvx.stability.paper import from_norm_bound
-from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
+from dp2erm_cvx.stability.paper import Statement, from_norm_bound
+from dp2erm_cvx.stability.tilt import EXACT
 
 
 def general_principle(
@@ -20,7 +20,6 @@ def general_principle(
     *,
     fixed_set: bool,
     w_max: float = math.inf,
-    usable: bool = True,
 ) -> StabilityBound:
     """``||w - w'||_2 <= (2 L_F / rho) sup ||grad E - grad E'||`` (general stability theorem).
 
@@ -43,8 +42,6 @@ def general_principle(
         does.
     w_max
         Public bound on every weight, >= 1.
-    usable
-        Whether to take the minimum with the universal corollary.
 
     Raises CalibrationError where ``fixed_set`` is False, DeclarationError for an invalid number.
     """
@@ -62,8 +59,7 @@ def general_principle(
         n,
         2.0 * lipschitz / rho * change,
         largest,
-        statement="general stability theorem",
-        assumptions=("one feasible set and one weight map for all datasets", EXACT),
-        relations=BOTH_RELATIONS,
-        usable=usable,
+        Statement(
+            "general stability theorem", ("one feasible set and one weight map for all datasets", EXACT)
+        ),
     )

@@ -20,13 +20,44 @@ from dp2erm_cvx.stability.universe import declared_floor, treatment_may_flip
 Array = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class KernelConstants:
+    """What Theorems 5 and 6 ask for.
+
+    Attributes
+    ----------
+    kernel_bound : C > 0: ``0 <= K <= C``, or ``|K| <= C`` if ``signed``
+    ridge : lambda > 0, coefficient of ``||p||^2`` for laws p, in the units of K
+    alpha : in [0, 1], weighs balance to the sample against balance between the arms
+    signed : whether the kernel may be negative, as a linear kernel is
+
+    Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
+    """
+
+    kernel_bound: float
+    ridge: float
+    alpha: float = 0.5
+    signed: bool = False
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "kernel_bound", public_number("kernel_bound", self.kernel_bound, above=0.0))
+        put(self, "alpha", public_number("alpha", self.alpha, at_least=0.0))
+        public_number("1 - alpha", 1.0 - self.alpha, at_least=0.0)
+        put(self, "ridge", positive_ridge(self.ridge))
+        put(self, "signed", bool(self.signed))
+
+    @property
+    def assumption(self) -> str:
+        """What is assumed of the kernel, in words."""
+        lower = -self.kernel_bound if self.signed else 0.0
+        return f"kernel values in [{lower:g}, {self.kernel_bound:g}]"
+
+
 def kernel_balancing(
     n: int,
-    kernel_bound: float,
-    ridge: float,
+    constants: KernelConstants,
     arm_floor: int | None,
-    alpha: float = 0.5,
-    signed: bool = False,
     weight_cap: float = math.inf,
     relation: Neighboring = Neighboring.REPLACE_ONE,
 ) -> StabilityBound:
@@ -40,46 +71,39 @@ def kernel_balancing(
     ----------
     n
         Number of records, at least 4.
-    kernel_bound
-        C > 0: ``0 <= K <= C``, or ``|K| <= C`` if ``signed``.
-    ridge
-        lambda > 0, in the units of K; V is of order 1 from ``ridge`` of order n on.
+    constants
+        Of the kernel and the program; V is of order 1 from a ridge of order n on.
     arm_floor
         n_min, public, from 2 to n/2: both arms have as many records in every dataset of the universe.
-    alpha
-        In [0, 1].
-    signed
-        Whether the kernel may be negative, as a linear kernel is.
     weight_cap
         Public cap on the weights, if the program has one. Covered only where it can never bind.
     relation
         Under REPLACE_ONE a treatment may flip; without flips the bound is smaller.
 
-    Raises CalibrationError without an arm floor, for ``ridge = 0`` and for a cap that can bind;
-    DeclarationError for an invalid number.
+    Raises CalibrationError without an arm floor and for a cap that can bind; DeclarationError for an invalid
+    number.
     """
     n = sample_size(n, at_least=4)
-    constants = KernelConstants.checked(n, kernel_bound, ridge, alpha, signed)
+    unit = UnitKernel(n, constants)
     floor = declared_floor(n, arm_floor, at_least=2)
-    k = constants.displacement(n - floor)
+    k = unit.displacement(n - floor)
 
     cells = size_cells(floor, n - floor)
-    t, q = constants.arm_weight(cells.low), constants.spread(cells.high)
+    t, q = unit.arm_weight(cells.low), unit.spread(cells.high)
     w_max = outward(n / 2.0 * float(np.max(t)))
     _refuse_binding_cap(weight_cap, w_max)
-    change = math.sqrt(2.0) * constants.alpha / n
-    pull = constants.record_change * (t * math.hypot(1.0, 1.0 - constants.alpha) + change)
-    largest = np.max(math.sqrt(n - 1.0) * constants.law_movement(pull, t * q, k) + 2.0 * t)
+    change = math.sqrt(2.0) * unit.alpha / n
+    pull = unit.record_change * (t * math.hypot(1.0, 1.0 - unit.alpha) + change)
+    largest = np.max(math.sqrt(n - 1.0) * unit.law_movement(pull, t * q, k) + 2.0 * t)
 
     flips = treatment_may_flip(relation)
     if flips and floor + 1 <= n - floor:
-        largest = max(largest, np.max(_flips(constants, size_cells(floor + 1, n - floor), k)))
-    lower = -constants.bound if signed else 0.0
+        largest = max(largest, np.max(_flips(unit, size_cells(floor + 1, n - floor), k)))
     return StabilityBound(
         V=min(2.0 * n, outward(n / 2.0 * float(largest))),
         theorem="Theorem 5 (MMD per arm)",
         assumptions=(
-            f"kernel values in [{lower:g}, {constants.bound:g}]",
+            constants.assumption,
             f"each arm has at least {floor} records in every dataset of the universe",
             EXACT,
         ),
@@ -89,12 +113,7 @@ def kernel_balancing(
 
 
 def pooled_kernel_balancing(
-    n: int,
-    kernel_bound: float,
-    ridge: float,
-    alpha: float = 0.5,
-    signed: bool = False,
-    weight_cap: float = math.inf,
+    n: int, constants: KernelConstants, weight_cap: float = math.inf
 ) -> StabilityBound:
     """Bound for MMD weights on one simplex over all records (Theorem 6).
 
@@ -103,51 +122,37 @@ def pooled_kernel_balancing(
     simplex, and ``w = n p``. No arm floor is needed; a constant in the kernel balances the arm masses softly.
 
     Parameters are those of :func:`kernel_balancing`; ``n`` is at least 2. Treatment flips are covered. Raises
-    CalibrationError for ``ridge = 0`` and for a cap that can bind; DeclarationError for an invalid number.
+    CalibrationError for a cap that can bind; DeclarationError for an invalid number.
     """
     n = sample_size(n)
-    constants = KernelConstants.checked(n, kernel_bound, ridge, alpha, signed)
-    a = 1.0 - constants.alpha
+    unit = UnitKernel(n, constants)
+    a = 1.0 - unit.alpha
     # extremes of <phi_i, G> over laws on the simplex, in units of C
-    excess, omega = (2.0 + constants.alpha,) * 2 if signed else (1.0 + a, 2.0 - constants.alpha / 2.0)
-    tau = np.minimum(1.0, np.array([1.0 / n + excess / constants.ridge]))
+    excess, omega = (2.0 + unit.alpha,) * 2 if unit.signed else (1.0 + a, 2.0 - unit.alpha / 2.0)
+    tau = np.minimum(1.0, np.array([1.0 / n + excess / unit.ridge]))
     w_max = outward(n * float(tau[0]))
     _refuse_binding_cap(weight_cap, w_max)
-    spread = centered_norm(omega / constants.ridge, np.array([float(n)]))
-    pull = constants.record_change * ((1.0 + a) * tau + constants.alpha / (math.sqrt(2.0) * n))
-    d = constants.law_movement(pull, tau * spread, constants.displacement(n))
-    lower = -constants.bound if signed else 0.0
+    spread = centered_norm(omega / unit.ridge, np.array([float(n)]))
+    pull = unit.record_change * ((1.0 + a) * tau + unit.alpha / (math.sqrt(2.0) * n))
+    d = unit.law_movement(pull, tau * spread, unit.displacement(n))
     return StabilityBound(
         V=min(2.0 * n, outward(n * float((math.sqrt(n - 1.0) * d + 2.0 * tau)[0]))),
         theorem="Theorem 6 (pooled MMD)",
-        assumptions=(f"kernel values in [{lower:g}, {constants.bound:g}]", EXACT),
+        assumptions=(constants.assumption, EXACT),
         relations=BOTH_RELATIONS,
         w_max=w_max,
     )
 
 
-@dataclass(frozen=True)
-class KernelConstants:
-    """Public constants in units where the kernel bound is 1, shared by the bounds for kernel programs."""
+class UnitKernel:
+    """The constants in units where the kernel bound is 1, shared by the bounds for kernel programs."""
 
-    n: int
-    bound: float
-    ridge: float
-    alpha: float
-    signed: bool
-
-    @classmethod
-    def checked(
-        cls, n: int, kernel_bound: float, ridge: float, alpha: float, signed: bool
-    ) -> KernelConstants:
-        """Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``."""
-        bound = public_number("kernel_bound", kernel_bound, above=0.0)
-        share = public_number("alpha", alpha, at_least=0.0)
-        public_number("1 - alpha", 1.0 - share, at_least=0.0)
+    def __init__(self, n: int, constants: KernelConstants) -> None:
+        self.n, self.signed = n, constants.signed
         # a smaller ridge only enlarges the bound; the floor keeps it out of underflow, where V is 2n anyway
-        scaled = min(max(positive_ridge(ridge) / bound, 1e-100), 1e100)
+        self.ridge = min(max(constants.ridge / constants.kernel_bound, 1e-100), 1e100)
         # so does leaving out a tiny alpha, which divides below
-        return cls(n, bound, scaled, share if share > 1e-100 else 0.0, bool(signed))
+        self.alpha = constants.alpha if constants.alpha > 1e-100 else 0.0
 
     @property
     def record_change(self) -> float:
@@ -177,14 +182,14 @@ class KernelConstants:
         return np.where(k * free >= g / (2.0 * self.alpha), free, linear)
 
 
-def _flips(constants: KernelConstants, cells: Cells, k: float) -> Array:
+def _flips(unit: UnitKernel, cells: Cells, k: float) -> Array:
     """The bound in units of n/2 where the record leaves an arm of ``cells`` records for the other one."""
-    n, a = constants.n, 1.0 - constants.alpha
-    t, q = constants.arm_weight(cells.low), constants.spread(cells.high)
-    t_other, q_other = constants.arm_weight(n + 1 - cells.high), constants.spread(n + 1 - cells.low)
+    n, a = unit.n, 1.0 - unit.alpha
+    t, q = unit.arm_weight(cells.low), unit.spread(cells.high)
+    t_other, q_other = unit.arm_weight(n + 1 - cells.high), unit.spread(n + 1 - cells.low)
     moved = np.hypot(t + a * t_other, t_other + a * t)
-    pull = constants.record_change * (moved + math.sqrt(2.0) * constants.alpha / n)
-    d = constants.law_movement(pull, np.hypot(t * q, t_other * q_other), k)
+    pull = unit.record_change * (moved + math.sqrt(2.0) * unit.alpha / n)
+    d = unit.law_movement(pull, np.hypot(t * q, t_other * q_other), k)
     return np.asarray(math.sqrt(n - 1.0) * d + 2.0 * (t + t_other))
 
 

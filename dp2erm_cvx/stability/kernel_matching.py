@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.stability.declared import sample_size
-from dp2erm_cvx.stability.kernel import KernelConstants, centered_norm
+from dp2erm_cvx.stability.kernel import KernelConstants, UnitKernel, centered_norm
 from dp2erm_cvx.stability.one_sided import outward
 from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
 from dp2erm_cvx.stability.universe import declared_floor, treatment_may_flip
@@ -16,10 +16,8 @@ from dp2erm_cvx.stability.universe import declared_floor, treatment_may_flip
 
 def kernel_mean_matching(
     n: int,
-    kernel_bound: float,
-    ridge: float,
+    constants: KernelConstants,
     *,
-    signed: bool = False,
     public_target: bool,
     arm_floor: int | None = None,
     relation: Neighboring = Neighboring.REPLACE_ONE,
@@ -32,10 +30,8 @@ def kernel_mean_matching(
     ----------
     n
         Number of records, at least 2.
-    kernel_bound
-        C > 0: ``0 <= K <= C``, or ``|K| <= C`` if ``signed``.
-    ridge
-        lambda > 0, in the units of K.
+    constants
+        Of the kernel and the program, with ``alpha = 1``.
     public_target
         Whether mu is a public constant and every record a source. Otherwise the treated records are the
         target, the others the source, and a replaced record may be either.
@@ -49,12 +45,11 @@ def kernel_mean_matching(
     bounds every weight by ``tau = 1/m + 2 C/lambda``; with the changed record's share taken out, the laws on
     the common sources differ by d, where ``X^2 - g X + lambda (d^2 - q d) <= 0`` for some ``X <= k d``, ``g =
     sqrt(2 C) (tau + the change of mu)``. A replaced target record moves mu by ``sqrt(2 C)/n_T`` at most.
-    Raises CalibrationError without a floor where one is needed, and for ``ridge = 0``; DeclarationError for
-    an invalid number.
+    Raises CalibrationError without a floor where one is needed, DeclarationError for an invalid number.
     """
     n = sample_size(n, at_least=2 if public_target else 4)
-    constants = KernelConstants.checked(n, kernel_bound, ridge, 1.0, signed)
-    assumptions = [f"kernel values in [{-constants.bound if signed else 0.0:g}, {constants.bound:g}]"]
+    unit = UnitKernel(n, constants)
+    assumptions = [constants.assumption]
     fewest, most, change = n, n, 0.0
     flips = treatment_may_flip(relation)
     if public_target:
@@ -63,14 +58,14 @@ def kernel_mean_matching(
         fewest = declared_floor(n, arm_floor, at_least=2)
         most, change = n - fewest, 1.0 / fewest
         assumptions.append(f"source and target have at least {fewest} records each in every dataset")
-    reach = (4.0 if signed else 2.0) / constants.ridge
-    tau = min(1.0, 1.0 / fewest + reach)
-    spread = float(centered_norm(reach, np.array([float(most)]))[0])
+    excess = (4.0 if unit.signed else 2.0) / unit.ridge
+    tau = min(1.0, 1.0 / fewest + excess)
+    spread = float(centered_norm(excess, np.array([float(most)]))[0])
     pulls = [(tau + change, tau)] if flips else [(tau, tau), (change, 0.0)]
     largest = 0.0
     for pull, share in pulls:
-        g, q = np.array([constants.record_change * pull]), np.array([share * spread])
-        d = float(constants.law_movement(g, q, constants.displacement(most))[0])
+        g, q = np.array([unit.record_change * pull]), np.array([share * spread])
+        d = float(unit.law_movement(g, q, unit.displacement(most))[0])
         largest = max(largest, math.sqrt(most) * d + 2.0 * share)
     return StabilityBound(
         V=min(2.0 * n, outward(n * largest)),

@@ -3,50 +3,63 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.one_sided import outward
+from dp2erm_cvx.stability.one_sided import ROUNDING, outward
+from dp2erm_cvx.stability.tilt import BOTH_RELATIONS
 from dp2erm_cvx.stability.universal import PAPER, universal_corollary
 
 
-def from_norm_bound(
-    n: int,
-    norm_bound: float,
-    w_max: float,
-    *,
-    statement: str,
-    assumptions: tuple[str, ...],
-    relations: frozenset[Neighboring],
-    common_move_together: bool = False,
-    usable: bool = True,
-) -> StabilityBound:
-    """Usable figure of a printed bound ``||w - w'||_2 <= norm_bound`` on weights of at most ``w_max``.
+@dataclass(frozen=True)
+class Statement:
+    """A printed statement: its name, what it assumes, and the relations that it holds for."""
 
-    ``W1 = sqrt(n) norm_bound + 2 w_max`` and ``W2 = sqrt((norm_bound^2 + 2 w_max^2)(1 + n))``, each replaced
-    by that of the universal corollary where this is smaller; ``V = W1``. ``common_move_together`` states
-    that the weights of the n - 1 common records all move in one direction: as both sums are ``n``, then
-    ``||w - w'||_1 = 2 |w_j - w'_j| <= 2 norm_bound``. ``usable=False`` leaves the universal corollary out:
-    the figure of the printed bound alone.
+    name: str
+    assumptions: tuple[str, ...]
+    relations: frozenset[Neighboring] = BOTH_RELATIONS
+
+
+def from_norm_bound(
+    n: int, norm_bound: float, w_max: float, statement: Statement, *, common_move_together: bool = False
+) -> StabilityBound:
+    """A printed bound ``||w - w'||_2 <= norm_bound`` on weights of at most ``w_max``, as it stands.
+
+    ``W1 = sqrt(n) norm_bound + 2 w_max`` and ``W2 = sqrt((norm_bound^2 + 2 w_max^2)(1 + n))``; ``V = W1``.
+    ``common_move_together`` states that the weights of the n - 1 common records all move in one direction: as
+    both sums are ``n``, then ``||w - w'||_1 = 2 |w_j - w'_j| <= 2 norm_bound``.
     """
     if math.isnan(norm_bound):  # 0 times an overflow
         norm_bound = math.inf
-    universal = universal_corollary(n, w_max)
-    assert universal.W1 is not None
-    assert universal.W2 is not None
-    largest = universal.w_max
+    largest = universal_corollary(n, w_max).w_max
     spread = 2.0 if common_move_together else math.sqrt(n)
     W1 = outward(spread * norm_bound + 2.0 * largest)
-    W2 = outward(math.hypot(norm_bound, math.sqrt(2.0) * largest) * math.sqrt(1.0 + n))
-    theorem = f"{statement} ({PAPER})"
-    if usable:
-        if W1 >= universal.W1 and W2 >= universal.W2:
-            theorem = f"{universal.theorem} for {statement}"
-        W1, W2 = min(W1, universal.W1), min(W2, universal.W2)
     return StabilityBound(
-        V=W1, theorem=theorem, assumptions=assumptions, relations=relations, w_max=largest, W1=W1, W2=W2
+        V=W1,
+        theorem=f"{statement.name} ({PAPER})",
+        assumptions=statement.assumptions,
+        relations=statement.relations,
+        w_max=largest,
+        W1=W1,
+        W2=outward(math.hypot(norm_bound, math.sqrt(2.0) * largest) * math.sqrt(1.0 + n)),
+        L2=outward(norm_bound),
     )
+
+
+def usable(n: int, printed: StabilityBound) -> StabilityBound:
+    """The smaller of a printed bound and the universal corollary, entry by entry; its name says which."""
+    # the largest weight before its rounding, which the corollary rounds once
+    universal = universal_corollary(n, max(1.0, printed.w_max / (1.0 + ROUNDING)))
+    assert printed.W1 is not None
+    assert printed.W2 is not None
+    assert universal.W1 is not None
+    assert universal.W2 is not None
+    W1, W2, theorem = min(printed.W1, universal.W1), min(printed.W2, universal.W2), printed.theorem
+    if printed.W1 >= universal.W1 and printed.W2 >= universal.W2:
+        theorem = f"{universal.theorem} for {printed.theorem.removesuffix(f' ({PAPER})')}"
+    return replace(printed, V=W1, theorem=theorem, W1=W1, W2=W2)
 
 
 def exponential(exponent: float) -> float:

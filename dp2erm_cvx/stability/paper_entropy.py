@@ -7,8 +7,8 @@ import math
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import sample_size
-from dp2erm_cvx.stability.paper import curvature, exponential, from_norm_bound
-from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
+from dp2erm_cvx.stability.paper import Statement, curvature, exponential, from_norm_bound
+from dp2erm_cvx.stability.tilt import EXACT
 from dp2erm_cvx.stability.universe import declared_floor
 
 
@@ -19,7 +19,6 @@ def paper_entropy_balancing(
     arm_floor: int | None,
     base_measure_ratio: float = 1.0,
     eigenvalue_floor: float = 0.0,
-    usable: bool = True,
 ) -> StabilityBound:
     """Printed bound for entropy balancing with the paper's scaling (theorem on the stability of EBW).
 
@@ -43,8 +42,6 @@ def paper_entropy_balancing(
         r >= 1, largest over smallest value of the public base measure.
     eigenvalue_floor
         Public lower bound, over the universe, of the smallest eigenvalue of the covariance of the rows b.
-    usable
-        Whether to take the minimum with the universal corollary.
 
     Treatment flips within the universe are covered. Raises CalibrationError without an arm floor and where
     ridge and eigenvalue floor are both 0; DeclarationError for an invalid number.
@@ -72,8 +69,5 @@ def paper_entropy_balancing(
         n,
         norm_bound,
         tilted,
-        statement="theorem on the stability of EBW",
-        assumptions=tuple(assumptions),
-        relations=BOTH_RELATIONS,
-        usable=usable,
+        Statement("theorem on the stability of EBW", tuple(assumptions)),
     )

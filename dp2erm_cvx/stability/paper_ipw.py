@@ -1,7 +1,4 @@
-"""Inverse probability weights: the three propositions of the paper as printed.
-
-``usable=False`` everywhere leaves out the minimum with the universal corollary.
-"""
+"""Inverse probability weights: the three propositions of the paper as printed."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import sample_size
-from dp2erm_cvx.stability.paper import curvature, exponential, from_norm_bound
-from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
+from dp2erm_cvx.stability.paper import Statement, curvature, exponential, from_norm_bound
+from dp2erm_cvx.stability.tilt import EXACT
 
 
-def paper_randomized_trial(n: int, propensity: float, usable: bool = True) -> StabilityBound:
+def paper_randomized_trial(n: int, propensity: float) -> StabilityBound:
     """Printed bound for a trial with known treatment probability (proposition on randomized trials).
 
     ``||w - w'||_2 <= sqrt(2) |p_1 - p_0| / min(p_0, p_1) * n / (n - 1)``; the common weights move together.
@@ -30,16 +27,15 @@ def paper_randomized_trial(n: int, propensity: float, usable: bool = True) -> St
         n,
         math.sqrt(2.0) * (high - low) / low * n / (n - 1),
         high / low,
-        statement="proposition on randomized trials",
-        assumptions=("the propensity is public and not estimated",),
-        relations=BOTH_RELATIONS,
-        usable=usable,
+        Statement("proposition on randomized trials", ("the propensity is public and not estimated",)),
         common_move_together=True,
     )
 
 
 def paper_known_coefficient(
-    n: int, covariate_bound: float, coefficient_norm: float, usable: bool = True
+    n: int,
+    covariate_bound: float,
+    coefficient_norm: float,
 ) -> StabilityBound:
     """Printed bound for a public logistic coefficient (proposition on known regression parameters).
 
@@ -54,10 +50,7 @@ def paper_known_coefficient(
         n,
         math.sqrt(2.0) * overlap,
         overlap,
-        statement="proposition on known regression parameters",
-        assumptions=("the coefficient is public",),
-        relations=BOTH_RELATIONS,
-        usable=usable,
+        Statement("proposition on known regression parameters", ("the coefficient is public",)),
         common_move_together=True,
     )
 
@@ -68,7 +61,6 @@ def paper_ipw_logistic(
     ridge: float,
     radius: float,
     eigenvalue_floor: float = 0.0,
-    usable: bool = True,
 ) -> StabilityBound:
     """Printed bound for an estimated logistic propensity (proposition on estimated parameters).
 
@@ -112,8 +104,5 @@ def paper_ipw_logistic(
         n,
         norm_bound,
         overlap,
-        statement="proposition on estimated parameters",
-        assumptions=tuple(assumptions),
-        relations=BOTH_RELATIONS,
-        usable=usable,
+        Statement("proposition on estimated parameters", tuple(assumptions)),
     )

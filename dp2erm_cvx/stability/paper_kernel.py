@@ -8,7 +8,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import positive_ridge, sample_size
-from dp2erm_cvx.stability.paper import from_norm_bound
+from dp2erm_cvx.stability.paper import Statement, from_norm_bound
 from dp2erm_cvx.stability.tilt import EXACT
 from dp2erm_cvx.stability.universe import treatment_may_flip
 
@@ -19,7 +19,6 @@ def paper_kernel_balancing(
     ridge: float,
     weight_cap: float,
     relation: Neighboring = Neighboring.REPLACE_ONE_KEEP_TREATMENT,
-    usable: bool = True,
 ) -> StabilityBound:
     """Printed bound for three-way MMD weights (proposition on MMD).
 
@@ -38,8 +37,6 @@ def paper_kernel_balancing(
         R >= 1, bound on every weight, on the scale where weights sum to ``n``. The cap may bind.
     relation
         Must be REPLACE_ONE_KEEP_TREATMENT.
-    usable
-        Whether to take the minimum with the universal corollary.
 
     The feasible set depends on the treatments, so the argument needs a neighbor that keeps its treatment.
     When it does not, the statement is false: as the ridge grows the bound tends to 0 and the movement does
@@ -59,8 +56,9 @@ def paper_kernel_balancing(
         n,
         2.0 * math.sqrt(2.0) * (cap + 1.0) * (C / mu) * n,
         cap,
-        statement="proposition on MMD",
-        assumptions=(f"kernel at most {C:g} in absolute value", f"every weight at most {cap:g}", EXACT),
-        relations=frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT}),
-        usable=usable,
+        Statement(
+            "proposition on MMD",
+            (f"kernel at most {C:g} in absolute value", f"every weight at most {cap:g}", EXACT),
+            frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT}),
+        ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
@@ -22,45 +23,39 @@ def coefficient_radius(ridge: float, gradient_at_zero: float, radius: float = ma
     return min(ball, outward(pull / positive_ridge(ridge)))
 
 
-def separable(
-    n: int,
-    ridge: float,
-    gradient_diameter: float,
-    log_weight_diameter: float,
-    log_weight_range: float,
-    radius: float = math.inf,
-) -> StabilityBound:
+@dataclass(frozen=True)
+class SeparableConstants:
+    """What Theorem 3 asks for, over all records of the domain and all ``||lam|| <= radius``.
+
+    Attributes
+    ----------
+    gradient_diameter : D_psi >= 0, diameter of the gradients of the loss of one record
+    log_weight_diameter : D_h >= 0, diameter of the gradients of its log weight (with the zero vector where it
+        is clipped: clipping does not preserve differences)
+    log_weight_range : H >= 0, length of the interval that its log weight lies in (``inf``: no bound)
+    radius : r > 0, bound on ``||lam||`` on every dataset, for instance from :func:`coefficient_radius`
+    """
+
+    gradient_diameter: float
+    log_weight_diameter: float
+    log_weight_range: float
+    radius: float = math.inf
+
+
+def separable(n: int, ridge: float, constants: SeparableConstants) -> StabilityBound:
     """Bound for any separable scheme (Theorem 3).
 
     The coefficient minimizes over ``||lam|| <= R`` the mean of ``psi(lam; d_i)``, convex in lam, plus
     ``(ridge / 2) ||lam||^2``, and ``w_i`` is proportional to ``exp(h(lam; d_i))`` with sum ``n``.
 
-    Parameters
-    ----------
-    n
-        Number of records, at least 2.
-    ridge
-        > 0.
-    gradient_diameter
-        D_psi >= 0, largest over ``||lam|| <= r`` of the diameter of ``{grad psi(lam; d)}`` over the record
-        domain; r = ``radius``.
-    log_weight_diameter
-        D_h >= 0, the same for ``{grad h(lam; d)}``. Where h is clipped, include the zero vector in the set:
-        clipping does not preserve differences.
-    log_weight_range
-        H >= 0, largest over ``||lam|| <= r`` of the length of the interval that h takes values in (``inf``:
-        no bound).
-    radius
-        r > 0, bounds ``||lam||`` on every dataset, for instance from :func:`coefficient_radius`.
-
     Treatment flips are covered, as any other change of a record inside the domain. Raises DeclarationError
     for an invalid number and CalibrationError for ``ridge = 0``.
     """
     n = sample_size(n)
-    D_psi = public_number("gradient_diameter", gradient_diameter, at_least=0.0)
-    D_h = public_number("log_weight_diameter", log_weight_diameter, at_least=0.0)
-    H = public_number("log_weight_range", log_weight_range, at_least=0.0, infinite=True)
-    r = public_number("radius", radius, above=0.0, infinite=True)
+    D_psi = public_number("gradient_diameter", constants.gradient_diameter, at_least=0.0)
+    D_h = public_number("log_weight_diameter", constants.log_weight_diameter, at_least=0.0)
+    H = public_number("log_weight_range", constants.log_weight_range, at_least=0.0, infinite=True)
+    r = public_number("radius", constants.radius, above=0.0, infinite=True)
     # both coefficients lie in the ball, and h varies by at most H at either of them
     movement = min(D_psi / n / positive_ridge(ridge), 2.0 * r)
     spread = min(D_h * movement if D_h > 0.0 else 0.0, 2.0 * H)
@@ -76,24 +71,3 @@ def separable(
             EXACT,
         ),
     )
-
-
-def separable_lipschitz(
-    n: int,
-    ridge: float,
-    loss_lipschitz: float,
-    log_weight_lipschitz: float,
-    log_weight_range: float,
-    gradient_at_zero: float | None = None,
-    radius: float = math.inf,
-) -> StabilityBound:
-    """Theorem 3 from cruder constants: ``||grad psi|| <= L_psi`` and ``||grad h|| <= L_h``.
-
-    ``loss_lipschitz`` = L_psi, ``log_weight_lipschitz`` = L_h, ``log_weight_range`` = H as in
-    :func:`separable`, ``gradient_at_zero`` = L_0 as in :func:`coefficient_radius` (default L_psi). The
-    diameters are at most twice the Lipschitz constants. Raises what those functions raise.
-    """
-    L_psi = public_number("loss_lipschitz", loss_lipschitz, at_least=0.0)
-    L_h = public_number("log_weight_lipschitz", log_weight_lipschitz, at_least=0.0)
-    r = coefficient_radius(ridge, L_psi if gradient_at_zero is None else gradient_at_zero, radius)
-    return separable(n, ridge, 2.0 * L_psi, 2.0 * L_h, log_weight_range, r if r > 0.0 else math.inf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import sample_size
 from dp2erm_cvx.stability.one_sided import outward
@@ -33,6 +33,18 @@ def fixed_weights(n: int, w_max: float) -> StabilityBound:
         w_max=largest,
         W1=2.0 * largest,
         W2=outward(math.sqrt(2.0) * largest),
+    )
+
+
+def any_weights(n: int, assumption: str, relations: frozenset[Neighboring]) -> StabilityBound:
+    """``V <= 2n`` for any two nonnegative weight vectors of sum n, ``W1 <= 4n``; ``assumption`` says why."""
+    return StabilityBound(
+        V=2.0 * n,
+        theorem="universal corollary",
+        assumptions=(assumption,),
+        relations=relations,
+        w_max=float(n),
+        W1=4.0 * n,
     )
 
 

@@ -31,7 +31,7 @@ def test_reference_values_of_the_three_families():
     assert rows[SHARP]["V"] == pytest.approx(8.7, rel=5e-3)
     assert rows[SHARP]["ratio"] == 1.0
     assert rows[PRINTED]["ratio"] == pytest.approx(rows[PRINTED]["V"] / rows[SHARP]["V"])
-    assert rows[PRINTED]["W2"] == paper_ipw_logistic(400, 1.0, 0.1, 1.0, usable=False).W2
+    assert rows[PRINTED]["W2"] == paper_ipw_logistic(400, 1.0, 0.1, 1.0).W2
     text = run(*IPW, "--n", "400", env={"COLUMNS": "80"}).stdout
     for figure in ("2,289", "805.4", "8.68"):
         assert figure in text

@@ -12,7 +12,9 @@ from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.perturbation import coefficient_noise
 from dp2erm_cvx.conformance.run import check_program
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.program import MarginModel
+from dp2erm_cvx.problems.overlap_private import PrivateOverlap
+from dp2erm_cvx.problems.tilting_private import PrivateTilting
+from dp2erm_cvx.program import InversePropensity, MarginModel, Overlap
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
 
@@ -23,6 +25,16 @@ def perturbed(change):
 
 def loss(**changes):
     return {"loss_constants": restated(PrivateLogistic, "loss_constants", **changes)}
+
+
+class HalfTheRange(Overlap):
+    def log_range(self, reach):
+        return reach / 2
+
+
+class NoTrim(InversePropensity):
+    def largest_weight(self, n, reach):
+        return InversePropensity(2.0).largest_weight(n, reach)
 
 
 def half_the_noise_declared(self, records, gamma, noise):
@@ -90,6 +102,38 @@ PLANTED = {
 def test_what_is_planted_is_found(case):
     members, check, why = PLANTED[case]
     refuted(check, derived(PrivateLogistic, **members)(), why)
+
+
+#: By error in another private scheme: the scheme, what is changed, and what the check of constants says.
+OTHERS = {
+    "half the range of the log weight": (PrivateOverlap, {"log_weight": HalfTheRange()}, "log_range"),
+    "the largest weight of a trim": (PrivateTilting, {"log_weight": NoTrim()}, "largest_weight"),
+    "gradients without the linear term": (
+        PrivateTilting,
+        {"gradient_diameter": lambda self, domain: self.row_bound(domain) * 2.0},
+        "gradient_radius",
+    ),
+    "the diameter for the radius, the wrong way": (
+        PrivateOverlap,
+        {"gradient_diameter": lambda self, domain: PrivateOverlap.gradient_diameter(self, domain) / 2},
+        "gradient_radius",
+    ),
+    "shorter rows": (PrivateTilting, {"linear_bound": lambda self, domain: 0.0}, "linear_bound"),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_is_planted_in_another_scheme_is_found(case):
+    scheme, members, why = OTHERS[case]
+    refuted(constants, derived(scheme, **members)(), why)
+
+
+@pytest.mark.parametrize("scheme", [PrivateOverlap, PrivateTilting])
+def test_the_other_private_schemes_pass(scheme):
+    assert judged(coefficient_noise, scheme()).status is CheckStatus.PASSED
+    found = judged(constants, scheme())
+    assert found.status is CheckStatus.PASSED
+    assert "weight_row_bound" in found.detail
 
 
 @pytest.mark.parametrize("settings", [{}, {"radius": 2.0}, {"ridge": 0.0, "radius": 3.0, "trim": np.inf}])

@@ -43,15 +43,13 @@ def test_a_note_is_no_pass(outcomes, conclusion):
 def test_a_theorem_of_another_name_is_to_be_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = program_template("mine", "exponential")
-    returned = (
-        "return stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))"
-    )
-    assert returned in text
+    before = "    def constants(self"
+    assert before in text
     refined = (
-        "found = stability.separable(universe.n_samples, self.mu, **vars(self.constants(universe.domain)))\n"
-        '        return dataclasses.replace(found, V=found.V / 2, theorem="Theorem 3, refined")'
+        "    def bound(self, universe):\n        found = super().bound(universe)\n"
+        '        return dataclasses.replace(found, V=found.V / 2, theorem="Theorem 3, refined")\n\n'
     )
-    text = text.replace(returned, refined).replace(
+    text = text.replace(before, refined + before).replace(
         "from dataclasses", "import dataclasses\nfrom dataclasses", 1
     )
     Path("mine.py").write_text(text, encoding="utf-8")

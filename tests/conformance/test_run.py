@@ -92,6 +92,25 @@ def test_the_kind_of_every_first_stage_is_one_with_a_theorem_where_it_is_private
 
 
 _BEFORE = "    def constants(self"
+_KERNEL = "    @property\n    def kernel(self"
+
+
+def _own_theorem(ridge: str, kernel_bound: str = "found.kernel_bound", signed: str = "found.signed"):
+    """Theorem 6 stated by the program, from constants other than its own."""
+    return [
+        (
+            "from dp2erm_cvx.program import (",
+            "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import (",
+        ),
+        (
+            _KERNEL,
+            "    def bound(self, universe):\n"
+            "        n, found = universe.n_samples, self.constants(universe)\n"
+            f"        wrong = type(found)({kernel_bound}, {ridge}, found.alpha, {signed})\n"
+            f"        return stability.pooled_kernel_balancing(n, wrong)\n\n{_KERNEL}",
+        ),
+    ]
+
 
 #: By template: what is changed in it, and the checks of which one has to notice.
 WRONG = {
@@ -148,34 +167,38 @@ WRONG = {
         "exponential",
         [
             (
-                "return stability.separable(universe.n_samples, self.mu, "
-                "**vars(self.constants(universe.domain)))",
-                "return stability.uniform_weights(universe.n_samples)",
+                _BEFORE,
+                "    def bound(self, universe):\n"
+                "        return stability.uniform_weights(universe.n_samples)\n\n" + _BEFORE,
             )
         ],
         {"movement"},
     ),
     "a bound off by the square root of n": (
         "quadratic",
-        [
-            ("    def bound(", "    def root(self, n):\n        return n**1.5\n\n    def bound("),
-            ("universe.n_samples * self.mu,", "self.root(universe.n_samples) * self.mu,"),
-        ],
+        _own_theorem("n**0.5 * found.ridge"),
         {"audit", "movement"},
     ),
     "half a kernel bound": (
         "quadratic",
-        [("self.kernel.bound(universe.domain", "0.5 * self.kernel.bound(universe.domain")],
+        _own_theorem("found.ridge", kernel_bound="found.kernel_bound / 2"),
         {"stated bound"},
     ),
     "a kernel of both signs taken for an unsigned one": (
         "quadratic",
-        [("constant=self.norm_bound)", "constant=0.1)")],
+        [("constant=self.norm_bound)", "constant=0.1)"), *_own_theorem("found.ridge", signed="False")],
         {"stated bound"},
     ),
     "twice the ridge in the bound": (
         "exponential",
-        [("n_samples, self.mu,", "n_samples, 2 * self.mu,")],
+        [
+            (
+                _BEFORE,
+                "    def bound(self, universe):\n        constants = self.constants(universe.domain)\n"
+                "        return stability.separable(universe.n_samples, 2 * self.mu, constants)\n\n"
+                + _BEFORE,
+            )
+        ],
         {"stated bound"},
     ),
     "half the Lipschitz constant of the log weight": (
@@ -249,7 +272,7 @@ WRONG = {
                 '        return {"balance": leaf("Z").T @ weights <= 30.0}\n\n'
                 "    def bound(self, universe):\n"
                 "        n = universe.n_samples\n"
-                "        return stability.pooled_kernel_balancing(n, 4.0, n)\n\n"
+                "        return stability.pooled_kernel_balancing(n, stability.KernelConstants(4.0, n))\n\n"
                 "    def strong_convexity",
             ),
             (
@@ -278,9 +301,9 @@ WRONG = {
         "quadratic",
         [
             (
-                "    def bound(",
+                _KERNEL,
                 "    def data(self, records):\n        found = super().data(records)\n"
-                '        return found | {"curvature": 40 * found["curvature"]}\n\n    def bound(',
+                '        return found | {"curvature": 40 * found["curvature"]}\n\n' + _KERNEL,
             )
         ],
         {"solver agreement", "declaration and model"},

@@ -21,7 +21,7 @@ def composed(radius):
 def test_by_the_papers_bounds_the_ratio_is_below_four(radius):
     # the direct W1 contains 2 exp(M R), however large the ridge is
     for ridge in (0.01, 1.0, 100.0, 1e6):
-        direct = paper_ipw_logistic(N, M, ridge, radius, usable=False).W1
+        direct = paper_ipw_logistic(N, M, ridge, radius).W1
         assert composed(radius) / direct <= 2 * (1 + math.exp(-M * radius)) * (1 + 1e-6)
 
 

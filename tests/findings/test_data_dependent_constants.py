@@ -20,7 +20,7 @@ MEAN = LossConstants(1, 4.0, 2.0, 0.0, None, 1.0, gradient_bound=4.0)
 def calibrated_by_the_data(x, n):
     """The printed calibration of IPW with lambda_min of the data at hand, as the statement writes it."""
     smallest = float(np.linalg.eigvalsh(x.T @ x / n)[0])
-    bound = paper_ipw_logistic(n, 1.0, 0.2, 0.3, eigenvalue_floor=smallest, usable=False)
+    bound = paper_ipw_logistic(n, 1.0, 0.2, 0.3, eigenvalue_floor=smallest)
     return calibrate_paper(Objective(bound, MEAN, n), Budget(1.0))
 
 
@@ -54,6 +54,6 @@ def test_entropy_balancing_normalized_by_the_data():
     outlier = points.copy()
     outlier[-1, 1] *= 20.0
     moved = np.linalg.norm(scaled_by_the_data(points, ridge, R) - scaled_by_the_data(outlier, ridge, R))
-    claimed = norm_bound(paper_entropy_balancing(n, ridge, R, n // 2, usable=False), n)
+    claimed = norm_bound(paper_entropy_balancing(n, ridge, R, n // 2), n)
     assert moved == pytest.approx(0.828, abs=2e-3)
     assert claimed == pytest.approx(0.1086, abs=2e-4)

@@ -12,17 +12,17 @@ HALF = math.sqrt(0.5)
 SCHEMES = {
     "logistic": (
         lambda n: stability.ipw_logistic(n, 1.0, 1.0, 1.0).V,
-        lambda n: stability.paper_ipw_logistic(n, 1.0, 1.0, 1.0, usable=False).W1,
+        lambda n: stability.paper_ipw_logistic(n, 1.0, 1.0, 1.0).W1,
         (3.39, 3.43, 131, 3965),
     ),
     "entropy balancing, scaled by arm sizes": (
         lambda n: stability.entropy_balancing_paper_scaling(n, 1.0, n // 4, 1.0).V,
-        lambda n: stability.paper_entropy_balancing(n, 1.0, 1.0, n // 4, usable=False).W1,
+        lambda n: stability.paper_entropy_balancing(n, 1.0, 1.0, n // 4).W1,
         (9.05, 9.17, 1446, 41285),
     ),
     "MMD per arm, no flips printed": (
-        lambda n: stability.kernel_balancing(n, 1.0, float(n), n // 4).V,
-        lambda n: stability.paper_kernel_balancing(n, 1.0, float(n), 4.0, usable=False).W1,
+        lambda n: stability.kernel_balancing(n, stability.KernelConstants(1.0, float(n)), n // 4).V,
+        lambda n: stability.paper_kernel_balancing(n, 1.0, float(n), 4.0).W1,
         (13.9, 14.2, 149, 4480),
     ),
 }
@@ -38,7 +38,13 @@ def test_growth(name):
 
 def test_those_the_paper_does_not_have_stay_put_too():
     for few, many in (
-        (stability.entropy_balancing(n, HALF, HALF, 1.0, 1.0).V for n in (100, 100_000)),
-        (stability.pooled_kernel_balancing(n, 1.0, float(n)).V for n in (100, 100_000)),
+        (
+            stability.entropy_balancing(n, stability.EntropyConstants(HALF, HALF, 1.0, 1.0)).V
+            for n in (100, 100_000)
+        ),
+        (
+            stability.pooled_kernel_balancing(n, stability.KernelConstants(1.0, float(n))).V
+            for n in (100, 100_000)
+        ),
     ):
         assert few == pytest.approx(many, rel=0.06)

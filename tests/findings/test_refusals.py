@@ -14,7 +14,7 @@ from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
-from dp2erm_cvx.stability import general_principle, paper_ipw_logistic
+from dp2erm_cvx.stability import general_principle, paper_ipw_logistic, usable
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 1.0)
@@ -54,9 +54,9 @@ def test_and_what_it_grants():
 
 def test_general_principle_needs_one_set():
     with pytest.raises(CalibrationError, match="one feasible set"):
-        general_principle(100, 1.0, 1.0, 0.1, fixed_set=False)
+        usable(100, general_principle(100, 1.0, 1.0, 0.1, fixed_set=False))
 
 
 def test_an_eigenvalue_that_no_dataset_reaches():
     with pytest.raises(DeclarationError, match="no dataset reaches it"):
-        paper_ipw_logistic(100, 1.0, 1.0, math.inf, eigenvalue_floor=1.5)
+        usable(100, paper_ipw_logistic(100, 1.0, 1.0, math.inf, eigenvalue_floor=1.5))

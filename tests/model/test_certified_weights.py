@@ -223,7 +223,7 @@ def test_where_floating_point_is_not_sure_v_is_at_its_cap_and_standing_does_not_
     assert plan.bound.V == 120
     assert plan.covers_all_weights
     rng = np.random.default_rng(0)
-    for _ in range(20):
+    for _ in range(10):
         X, a = hostile(rng, 60, 2)
         assert model.fit(X, a, rng.uniform(-1, 1, 60)).release_.private
 

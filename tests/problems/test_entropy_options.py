@@ -84,11 +84,14 @@ def test_trimmed_weights_move_within_their_bound(seed) -> None:
 def test_the_trimmed_bound_is_not_the_untrimmed_one_with_a_smaller_weight() -> None:
     # a movement of 57.3 is known here; a bound with the trimmed weight inside the KL identity says 11.2
     trim = 3 * math.exp(-2 * math.sqrt(2))
-    assert stability.entropy_balancing(1000, 1.0, 1.0, 0.5, radius=2.0, trim=trim).V >= 57.3
+    assert (
+        stability.entropy_balancing(1000, stability.EntropyConstants(1.0, 1.0, 0.5, radius=2.0, trim=trim)).V
+        >= 57.3
+    )
     # a trim below every weight makes them all equal
-    low = stability.entropy_balancing(1000, 1.0, 1.0, 0.5, radius=0.1, trim=0.5)
+    low = stability.entropy_balancing(1000, stability.EntropyConstants(1.0, 1.0, 0.5, radius=0.1, trim=0.5))
     assert low.V == pytest.approx(2.0, rel=1e-9)
-    without_ball = stability.entropy_balancing(50, 1.0, 1.0, 0.5, trim=2.0)
+    without_ball = stability.entropy_balancing(50, stability.EntropyConstants(1.0, 1.0, 0.5, trim=2.0))
     assert without_ball.V == pytest.approx(100.0)
 
 
@@ -103,8 +106,8 @@ def test_what_no_theorem_covers_is_refused() -> None:
         EntropyBalancing(**paper, trim=2.0).stability(Universe(DOMAIN, 40, 2), BoundFamily.PAPER)
     even = EntropyBalancing(**paper).stability(Universe(DOMAIN, 40, 2), BoundFamily.PAPER)
     q = EntropyBalancing(**paper, base_measure=(1.0,) * 39 + (2.0,))
-    printed = stability.paper_entropy_balancing(40, 1.0, 1.0, 5, base_measure_ratio=2.0, usable=False)
-    assert printed.W1 > stability.paper_entropy_balancing(40, 1.0, 1.0, 5, usable=False).W1
+    printed = stability.paper_entropy_balancing(40, 1.0, 1.0, 5, base_measure_ratio=2.0)
+    assert printed.W1 > stability.paper_entropy_balancing(40, 1.0, 1.0, 5).W1
     assert q.stability(Universe(DOMAIN, 40, 2), BoundFamily.PAPER).V >= even.V
     with pytest.raises(DeclarationError, match="one of them"):
         EntropyBalancing(trim=2.0, base_measure=(1.0, 2.0))

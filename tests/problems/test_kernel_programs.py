@@ -19,11 +19,11 @@ DOMAIN = Domain(covariate_bound=1.5, outcome_bound=1.0, arm_floor=20)
 
 def test_a_signed_kernel_gets_the_signed_constants() -> None:
     C, lam = 1.5**2, 100.0
-    expected = stability.pooled_kernel_balancing(100, C, lam, signed=True).V
+    expected = stability.pooled_kernel_balancing(100, stability.KernelConstants(C, lam, signed=True)).V
     assert PooledMMD(kernel=Linear()).stability(Universe(DOMAIN, 100, 2)).V == expected
-    assert expected > stability.pooled_kernel_balancing(100, C, lam).V
+    assert expected > stability.pooled_kernel_balancing(100, stability.KernelConstants(C, lam)).V
     per_arm = MMD(kernel=Linear(), ridge=5.0).stability(Universe(DOMAIN, 100, 2)).V
-    assert per_arm == stability.kernel_balancing(100, C, 500.0, 20, signed=True).V
+    assert per_arm == stability.kernel_balancing(100, stability.KernelConstants(C, 500.0, signed=True), 20).V
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(0.7), Laplace(0.7), Linear(0.5)])

@@ -361,7 +361,9 @@ def test_reference_values(row):
         bound = stability.ipw_logistic(int(n), 1.0, float(ridge), float(radius), float(trim))
     else:
         size = math.sqrt(0.5)
-        bound = stability.entropy_balancing(int(n), size, size, float(ridge), float(radius), kind)
+        bound = stability.entropy_balancing(
+            int(n), stability.EntropyConstants(size, size, float(ridge), float(radius), kind)
+        )
     assert pytest.approx(float(stated), rel=0.01) == bound.V
 
 
@@ -382,9 +384,9 @@ def test_kernel_reference_values(row):
     if kind == "paper scaling":
         bound = stability.entropy_balancing_paper_scaling(int(n), float(ridge), int(floor), refined=False)
     elif kind == "per arm":
-        bound = stability.kernel_balancing(int(n), 1.0, float(ridge), int(floor))
+        bound = stability.kernel_balancing(int(n), stability.KernelConstants(1.0, float(ridge)), int(floor))
     else:
-        bound = stability.pooled_kernel_balancing(int(n), 1.0, float(ridge))
+        bound = stability.pooled_kernel_balancing(int(n), stability.KernelConstants(1.0, float(ridge)))
     assert pytest.approx(float(stated), rel=0.01) == bound.V
 
 

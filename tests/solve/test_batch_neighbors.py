@@ -83,8 +83,8 @@ def named(case: tuple[str, dict[str, Any]]) -> str:
 @pytest.mark.parametrize("case", FAST, ids=named)
 def test_weights_agree_with_single_solves_within_the_radii(case: tuple[str, dict[str, Any]]) -> None:
     records = make_records(90, 3)
-    chosen, made = replacements(records, 60), program(*case)
-    found = joined(solve_neighbors(made, records, chosen, chunk=23))
+    chosen, made = replacements(records, 30), program(*case)
+    found = joined(solve_neighbors(made, records, chosen, chunk=13))
     assert np.all(found.certified)
     assert not np.any(found.by_single)
     assert np.allclose(found.weights.sum(axis=1), 90, rtol=1e-12)

@@ -7,6 +7,9 @@ import math
 import numpy as np
 
 from dp2erm_cvx.stability import (
+    EntropyConstants,
+    KernelConstants,
+    SeparableConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
     ipw_logistic,
@@ -42,7 +45,7 @@ def entropy_scheme(rng, n):
     ridge, radius = log_uniform(rng, 0.03, 5), float(rng.choice([INF, log_uniform(rng, 0.3, 3)]))
     constant, mass = float(rng.choice([0.1, 1.0, 2.0])), str(rng.choice(["equal", "proportional"]))
     floor = int(rng.choice([0, max(1, n // 5)]))
-    bound = entropy_balancing(n, 1.0, constant, ridge, radius, mass, floor or None)
+    bound = entropy_balancing(n, EntropyConstants(1.0, constant, ridge, radius, mass, floor or None))
     return entropy_weights(1.0, constant, ridge, radius, mass), bound, floor
 
 
@@ -66,13 +69,13 @@ def kernel_scheme(rng, n):
     n, ridge = max(n, 6), n * log_uniform(rng, 0.05, 20)
     floor, alpha = max(2, int(rng.uniform(0.1, 0.45) * n)), float(rng.choice([0.0, 0.5, 1.0]))
     fit = kernel_fit(ridge, alpha, False, log_uniform(rng, 0.2, 2))
-    return fit, kernel_balancing(n, 1.0, ridge, floor, alpha), floor
+    return fit, kernel_balancing(n, KernelConstants(1.0, ridge, alpha=alpha), floor), floor
 
 
 def pooled_scheme(rng, n):
     ridge, alpha = n * log_uniform(rng, 0.05, 20), float(rng.choice([0.0, 0.5, 1.0]))
     fit = kernel_fit(ridge, alpha, True, log_uniform(rng, 0.2, 2))
-    return fit, pooled_kernel_balancing(n, 1.0, ridge, alpha), 0
+    return fit, pooled_kernel_balancing(n, KernelConstants(1.0, ridge, alpha=alpha)), 0
 
 
 def known_scheme(rng, n):
@@ -109,7 +112,7 @@ def generic_scheme(rng, n):
         return total * w / (count @ w)
 
     r = min(radius, 1 / ridge)
-    bound = separable(n, ridge, 2 * (1 + r), 2 * tilt, 2 * tilt * r, r)
+    bound = separable(n, ridge, SeparableConstants(2 * (1 + r), 2 * tilt, 2 * tilt * r, r))
     return fit, bound, 0
 
 

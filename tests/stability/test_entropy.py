@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from dp2erm_cvx.stability import entropy_balancing
+from dp2erm_cvx.stability import EntropyConstants, entropy_balancing
 from dp2erm_cvx.stability.entropy import (
     entropy_law_change,
     moment_diameter,
@@ -19,6 +19,9 @@ from dp2erm_cvx.stability.entropy_weight import ArmCells, arm_cells, log_odds_ex
 
 G = math.sqrt(0.5)
 INF = math.inf
+
+
+MASS = {True: "equal", False: "proportional"}
 
 
 @pytest.mark.parametrize(
@@ -37,19 +40,22 @@ INF = math.inf
     ],
 )
 def test_reference_values(mass, n, ridge, radius, floor, V):
-    assert pytest.approx(V, rel=0.01) == entropy_balancing(n, G, G, ridge, radius, mass, floor).V
+    assert (
+        pytest.approx(V, rel=0.01)
+        == entropy_balancing(n, EntropyConstants(G, G, ridge, radius, mass, floor)).V
+    )
 
 
 @pytest.mark.parametrize(("constant", "V"), [(0.1, 3.5), (0.7, 4.2), (3.0, 94.0)])
 def test_a_larger_constant_costs_stability(constant, V):
-    assert pytest.approx(V, rel=0.02) == entropy_balancing(200, 0.7, constant, 2.0).V
+    assert pytest.approx(V, rel=0.02) == entropy_balancing(200, EntropyConstants(0.7, constant, 2.0)).V
 
 
 @pytest.mark.parametrize("equal", [True, False])
 @pytest.mark.parametrize(("n", "mu", "radius"), [(7, 0.5, INF), (60, 0.05, 2.0), (100, 1.0, INF)])
 def test_weight_bound_is_the_largest_solution_for_each_arm_share(equal, n, mu, radius):
     balance, constant = 0.8, 1.0
-    found = log_odds_excess(n, mu, radius, balance, constant, equal, arm_cells(n, 0))
+    found = log_odds_excess(n, EntropyConstants(balance, constant, mu, radius, MASS[equal]), arm_cells(n, 0))
     xi = np.linspace(0, 40, 200_001)
     gap = 1 / (1 + (n - 1) * np.exp(-xi)) - 1 / n
     largest = 0.0
@@ -72,7 +78,7 @@ def test_weight_bound_is_the_largest_solution_for_each_arm_share(equal, n, mu, r
 def test_cells_bound_the_shares_inside_them(equal):
     exact = arm_cells(3001, 100)
     coarse = ArmCells(exact.low[:-1:20], np.append(exact.low[20:-1:20], exact.low[-1]))
-    arguments = (3001, 0.3, INF, 1.0, 0.7, equal)
+    arguments = (3001, EntropyConstants(1.0, 0.7, 0.3, INF, MASS[equal]))
     fine = log_odds_excess(*arguments, exact)
     assert fine <= log_odds_excess(*arguments, coarse) <= 1.05 * fine
 
@@ -147,16 +153,20 @@ def test_law_change_against_closed_forms_and_a_dense_grid(mu, rest):
 
 
 def test_an_arm_floor_only_helps():
-    free = entropy_balancing(400, 1.0, 1.0, 1.0)
-    values = [entropy_balancing(400, 1.0, 1.0, 1.0, arm_floor=floor).V for floor in (1, 40, 100, 200)]
+    free = entropy_balancing(400, EntropyConstants(1.0, 1.0, 1.0))
+    values = [
+        entropy_balancing(400, EntropyConstants(1.0, 1.0, 1.0, arm_floor=floor)).V
+        for floor in (1, 40, 100, 200)
+    ]
     assert all(b <= a for a, b in zip([free.V, *values], values, strict=False))
     assert any(
-        "100 records" in text for text in entropy_balancing(400, 1.0, 1.0, 1.0, arm_floor=100).assumptions
+        "100 records" in text
+        for text in entropy_balancing(400, EntropyConstants(1.0, 1.0, 1.0, arm_floor=100)).assumptions
     )
 
 
 def test_large_samples_are_fast_and_continue_small_ones():
     start = time.perf_counter()
-    values = [entropy_balancing(n, G, G, 1.0).V for n in (4000, 5000, 10**6, 10**7)]
+    values = [entropy_balancing(n, EntropyConstants(G, G, 1.0)).V for n in (4000, 5000, 10**6, 10**7)]
     assert time.perf_counter() - start < 2.0
     assert max(values) / min(values) < 1.01

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.stability import entropy_balancing_paper_scaling, paper_entropy_balancing
+from dp2erm_cvx.stability import entropy_balancing_paper_scaling, paper_entropy_balancing, usable
 from tests.stability.movement import Pair, minimize_in_ball, movement
 
 INF = math.inf
@@ -162,15 +162,15 @@ def test_planted_bug_one_weight_of_the_changed_record_lost():
 def test_refined_is_never_above_the_printed_bound(n, share, ridge, radius):
     floor = max(1, int(share * n))
     sharp = entropy_balancing_paper_scaling(n, ridge, floor, radius)
-    printed = paper_entropy_balancing(n, ridge, radius, floor, usable=False)
+    printed = paper_entropy_balancing(n, ridge, radius, floor)
     assert sharp.V <= printed.W1
     # what the paper's choice of gamma needs, see the determinant term of Theorem 1
     assert sharp.V <= 2 * printed.W2
-    assert sharp.V <= paper_entropy_balancing(n, ridge, radius, floor).W1
+    assert sharp.V <= usable(n, paper_entropy_balancing(n, ridge, radius, floor)).W1
 
 
 def test_the_stated_bound_can_exceed_the_printed_one():
-    printed = paper_entropy_balancing(2032, 3.18, 0.00465, 103)
+    printed = usable(2032, paper_entropy_balancing(2032, 3.18, 0.00465, 103))
     assert entropy_balancing_paper_scaling(2032, 3.18, 103, 0.00465, refined=False).V > printed.W1
     assert entropy_balancing_paper_scaling(2032, 3.18, 103, 0.00465).V < printed.W1
 

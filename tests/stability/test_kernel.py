@@ -11,19 +11,19 @@ import pytest
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.stability import kernel_balancing, kernel_cells, pooled_kernel_balancing
+from dp2erm_cvx.stability import KernelConstants, kernel_balancing, kernel_cells, pooled_kernel_balancing
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
 
 @pytest.mark.parametrize(("ridge", "V"), [(20.0, 359.0), (100.0, 49.9), (400.0, 14.1), (4000.0, 6.05)])
 def test_reference_values_per_arm(ridge, V):
-    assert pytest.approx(V, rel=0.01) == kernel_balancing(400, 1.0, ridge, 100).V
+    assert pytest.approx(V, rel=0.01) == kernel_balancing(400, KernelConstants(1.0, ridge), 100).V
 
 
 @pytest.mark.parametrize(("ridge", "V"), [(100.0, 46.8), (400.0, 10.0), (8000.0, 2.29)])
 def test_reference_values_pooled(ridge, V):
-    assert pytest.approx(V, rel=0.01) == pooled_kernel_balancing(400, 1.0, ridge).V
+    assert pytest.approx(V, rel=0.01) == pooled_kernel_balancing(400, KernelConstants(1.0, ridge)).V
 
 
 def dense_law_movement(g, q, k, alpha, ridge):
@@ -68,7 +68,7 @@ def scalar_per_arm(n, C, lam, floor, alpha, signed):
 @pytest.mark.parametrize("signed", [False, True])
 def test_against_an_independent_evaluation(n, C, lam, floor, alpha, signed):
     dense = scalar_per_arm(n, C, lam, floor, alpha, signed)
-    V = kernel_balancing(n, C, lam, floor, alpha, signed).V
+    V = kernel_balancing(n, KernelConstants(C, lam, alpha=alpha, signed=signed), floor).V
     assert dense <= V * (1 + 1e-9)
     assert pytest.approx(dense, rel=1e-3) == V
 
@@ -81,17 +81,21 @@ def test_pooled_against_an_independent_evaluation(alpha):
     Q = math.sqrt(min(omega, n * omega**2 / 4))
     g = math.sqrt(C) * (math.sqrt(2) * (2 - alpha) * tau + alpha / n)
     d = dense_law_movement(g, tau * Q, math.sqrt(n * C / 2), alpha, lam)
-    V = pooled_kernel_balancing(n, C, lam, alpha).V
+    V = pooled_kernel_balancing(n, KernelConstants(C, lam, alpha=alpha)).V
     assert pytest.approx(n * (math.sqrt(n - 1) * d + 2 * tau), rel=1e-3) == V
 
 
 def test_units_of_the_kernel_cancel():
-    assert kernel_balancing(60, 7.0, 7e3, 10).V == pytest.approx(kernel_balancing(60, 1.0, 1e3, 10).V)
-    assert pooled_kernel_balancing(60, 7.0, 7e3).V == pytest.approx(pooled_kernel_balancing(60, 1.0, 1e3).V)
+    assert kernel_balancing(60, KernelConstants(7.0, 7e3), 10).V == pytest.approx(
+        kernel_balancing(60, KernelConstants(1.0, 1e3), 10).V
+    )
+    assert pooled_kernel_balancing(60, KernelConstants(7.0, 7e3)).V == pytest.approx(
+        pooled_kernel_balancing(60, KernelConstants(1.0, 1e3)).V
+    )
 
 
 def test_grouped_sizes_bound_every_size(monkeypatch):
-    arguments = (5000, 1.0, 3000.0, 3)
+    arguments = (5000, KernelConstants(1.0, 3000.0), 3)
     exact = kernel_balancing(*arguments).V
     monkeypatch.setattr(kernel_cells, "_EXACT", 2**9)
     assert exact <= kernel_balancing(*arguments).V <= 1.05 * exact
@@ -107,8 +111,8 @@ def test_cells_cover_every_size(first, last):
 
 def test_order_one_in_n_at_ridge_n_and_fast():
     start = time.perf_counter()
-    per_arm = [kernel_balancing(n, 1.0, n, n // 4).V for n in (100, 10**4, 10**6, 10**7)]
-    pooled = [pooled_kernel_balancing(n, 1.0, n).V for n in (100, 10**4, 10**7)]
+    per_arm = [kernel_balancing(n, KernelConstants(1.0, n), n // 4).V for n in (100, 10**4, 10**6, 10**7)]
+    pooled = [pooled_kernel_balancing(n, KernelConstants(1.0, n)).V for n in (100, 10**4, 10**7)]
     assert time.perf_counter() - start < 2.0
     assert max(per_arm) < 14.2
     assert max(pooled) < 10.1
@@ -121,8 +125,10 @@ def test_extreme_numbers_give_finite_bounds():
                 for alpha in (0.0, 1e-300, 1e-12, 0.5, 1.0):
                     for bound in (1e-150, 1.0, 1e300):
                         for stated in (
-                            kernel_balancing(n, bound, ridge, 2, alpha),
-                            pooled_kernel_balancing(n, bound, ridge, alpha, signed=True),
+                            kernel_balancing(n, KernelConstants(bound, ridge, alpha=alpha), 2),
+                            pooled_kernel_balancing(
+                                n, KernelConstants(bound, ridge, alpha=alpha, signed=True)
+                            ),
                         ):
                             assert 2.0 <= stated.V <= 2 * n
                             assert 1.0 <= stated.w_max <= n * (1 + 1e-9)
@@ -130,48 +136,84 @@ def test_extreme_numbers_give_finite_bounds():
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 def test_monotone_in_ridge_floor_and_sign(alpha):
-    values = [kernel_balancing(200, 1.0, ridge, 20, alpha).V for ridge in np.geomspace(1, 1e6, 25)]
+    values = [
+        kernel_balancing(200, KernelConstants(1.0, ridge, alpha=alpha), 20).V
+        for ridge in np.geomspace(1, 1e6, 25)
+    ]
     assert all(later <= earlier for earlier, later in pairwise(values))
-    values = [pooled_kernel_balancing(200, 1.0, ridge, alpha).V for ridge in np.geomspace(1, 1e6, 25)]
+    values = [
+        pooled_kernel_balancing(200, KernelConstants(1.0, ridge, alpha=alpha)).V
+        for ridge in np.geomspace(1, 1e6, 25)
+    ]
     assert all(later <= earlier for earlier, later in pairwise(values))
-    values = [kernel_balancing(200, 1.0, 500.0, floor, alpha).V for floor in (2, 5, 20, 50, 99)]
+    values = [
+        kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha), floor).V
+        for floor in (2, 5, 20, 50, 99)
+    ]
     assert all(later <= earlier for earlier, later in pairwise(values))
     for free, signed in (
-        (kernel_balancing(200, 1.0, 500.0, 20, alpha), kernel_balancing(200, 1.0, 500.0, 20, alpha, True)),
         (
-            pooled_kernel_balancing(200, 1.0, 500.0, alpha),
-            pooled_kernel_balancing(200, 1.0, 500.0, alpha, True),
+            kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha), 20),
+            kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha, signed=True), 20),
+        ),
+        (
+            pooled_kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha)),
+            pooled_kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha, signed=True)),
         ),
     ):
         assert free.V < signed.V
-    kept = kernel_balancing(200, 1.0, 500.0, 20, alpha, relation=KEEP)
-    assert kept.V < kernel_balancing(200, 1.0, 500.0, 20, alpha).V
+    kept = kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha), 20, relation=KEEP)
+    assert kept.V < kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=alpha), 20).V
     assert kept.relations == frozenset({KEEP})
 
 
 def test_a_cap_that_cannot_bind_changes_nothing():
-    free = kernel_balancing(200, 1.0, 500.0, 20)
-    assert kernel_balancing(200, 1.0, 500.0, 20, weight_cap=free.w_max).V == free.V
-    free = pooled_kernel_balancing(200, 1.0, 500.0)
-    assert pooled_kernel_balancing(200, 1.0, 500.0, weight_cap=free.w_max).V == free.V
+    free = kernel_balancing(200, KernelConstants(1.0, 500.0), 20)
+    assert kernel_balancing(200, KernelConstants(1.0, 500.0), 20, weight_cap=free.w_max).V == free.V
+    free = pooled_kernel_balancing(200, KernelConstants(1.0, 500.0))
+    assert pooled_kernel_balancing(200, KernelConstants(1.0, 500.0), weight_cap=free.w_max).V == free.V
 
 
 @pytest.mark.parametrize(
     ("call", "error", "names"),
     [
-        (lambda: kernel_balancing(200, 1.0, 500.0, None), CalibrationError, "arm_floor"),
-        (lambda: kernel_balancing(200, 1.0, 500.0, 20, weight_cap=5.0), CalibrationError, "weight_cap"),
-        (lambda: pooled_kernel_balancing(200, 1.0, 500.0, weight_cap=1.5), CalibrationError, "weight_cap"),
-        (lambda: kernel_balancing(200, 1.0, 0.0, 20), CalibrationError, "ridge = 0"),
-        (lambda: pooled_kernel_balancing(200, 1.0, 0.0), CalibrationError, "ridge = 0"),
-        (lambda: kernel_balancing(3, 1.0, 1.0, 2), DeclarationError, "n = 3"),
-        (lambda: kernel_balancing(200, 1.0, 500.0, 1), DeclarationError, "arm_floor"),
-        (lambda: kernel_balancing(200, 1.0, 500.0, 101), DeclarationError, "arm_floor"),
-        (lambda: kernel_balancing(200, 0.0, 500.0, 20), DeclarationError, "kernel_bound"),
-        (lambda: kernel_balancing(200, 1.0, 500.0, 20, 1.5), DeclarationError, "alpha"),
-        (lambda: pooled_kernel_balancing(200, 1.0, 500.0, -0.1), DeclarationError, "alpha"),
-        (lambda: kernel_balancing(200, 1.0, 500.0, 20, relation="none"), DeclarationError, "relation"),
-        (lambda: kernel_balancing(200, 1.0, 500.0, 20, weight_cap=math.nan), DeclarationError, "weight_cap"),
+        (lambda: kernel_balancing(200, KernelConstants(1.0, 500.0), None), CalibrationError, "arm_floor"),
+        (
+            lambda: kernel_balancing(200, KernelConstants(1.0, 500.0), 20, weight_cap=5.0),
+            CalibrationError,
+            "weight_cap",
+        ),
+        (
+            lambda: pooled_kernel_balancing(200, KernelConstants(1.0, 500.0), weight_cap=1.5),
+            CalibrationError,
+            "weight_cap",
+        ),
+        (lambda: kernel_balancing(200, KernelConstants(1.0, 0.0), 20), CalibrationError, "ridge = 0"),
+        (lambda: pooled_kernel_balancing(200, KernelConstants(1.0, 0.0)), CalibrationError, "ridge = 0"),
+        (lambda: kernel_balancing(3, KernelConstants(1.0, 1.0), 2), DeclarationError, "n = 3"),
+        (lambda: kernel_balancing(200, KernelConstants(1.0, 500.0), 1), DeclarationError, "arm_floor"),
+        (lambda: kernel_balancing(200, KernelConstants(1.0, 500.0), 101), DeclarationError, "arm_floor"),
+        (lambda: kernel_balancing(200, KernelConstants(0.0, 500.0), 20), DeclarationError, "kernel_bound"),
+        (
+            lambda: kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=1.5), 20),
+            DeclarationError,
+            "alpha",
+        ),
+        (
+            lambda: pooled_kernel_balancing(200, KernelConstants(1.0, 500.0, alpha=-0.1)),
+            DeclarationError,
+            "alpha",
+        ),
+        (
+            lambda: kernel_balancing(200, KernelConstants(1.0, 500.0), 20, relation="none"),
+            DeclarationError,
+            "relation",
+        ),
+        (
+            lambda: kernel_balancing(200, KernelConstants(1.0, 500.0), 20, weight_cap=math.nan),
+            DeclarationError,
+            "weight_cap",
+        ),
     ],
 )
 def test_refusals(call, error, names):

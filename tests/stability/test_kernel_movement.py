@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.stability import kernel, kernel_balancing, pooled_kernel_balancing
+from dp2erm_cvx.stability import KernelConstants, kernel, kernel_balancing, pooled_kernel_balancing
 from tests.stability.kernel_movement import Groups, movement
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
@@ -63,7 +63,7 @@ def pair(features, arms, count, before, after):
 def test_worst_cases_per_arm(case):
     ridge, *shape, at_least = case
     moved, w, v = movement(*pair(*shape), ridge, 0.5)
-    bound = kernel_balancing(400, 1.0, ridge, 100)
+    bound = kernel_balancing(400, KernelConstants(1.0, ridge), 100)
     assert at_least <= moved <= bound.V
     assert max(w.max(), v.max()) <= bound.w_max
 
@@ -72,7 +72,7 @@ def test_worst_cases_per_arm(case):
 def test_worst_cases_pooled(case):
     ridge, *shape, at_least = case
     moved, w, v = movement(*pair(*shape), ridge, 0.5, pooled=True)
-    bound = pooled_kernel_balancing(400, 1.0, ridge)
+    bound = pooled_kernel_balancing(400, KernelConstants(1.0, ridge))
     assert at_least <= moved <= bound.V
     assert max(w.max(), v.max()) <= bound.w_max
 
@@ -128,8 +128,12 @@ def climb(n, floor, ridge, alpha, pooled, seed, rounds):
 @pytest.mark.parametrize("pooled", [False, True])
 def test_search_stays_below_the_bound(pooled, n, ridge, alpha):
     found = climb(n, n // 4, ridge, alpha, pooled, seed=n, rounds=3)
-    free = pooled_kernel_balancing(n, 1.0, ridge, alpha)
-    assert 2.0 < found <= (free if pooled else kernel_balancing(n, 1.0, ridge, n // 4, alpha)).V
+    free = pooled_kernel_balancing(n, KernelConstants(1.0, ridge, alpha=alpha))
+    assert (
+        2.0
+        < found
+        <= (free if pooled else kernel_balancing(n, KernelConstants(1.0, ridge, alpha=alpha), n // 4)).V
+    )
 
 
 @pytest.mark.slow
@@ -143,8 +147,10 @@ def test_long_search_stays_below_the_bound(seed):
     )
     ridge, floor = n * 10 ** rng.uniform(-1.5, 1.5), max(2, int(n * rng.choice([0.02, 0.1, 0.25, 0.5])))
     found = climb(n, floor, ridge, alpha, pooled, seed, rounds=40)
-    free = pooled_kernel_balancing(n, 1.0, ridge, alpha)
-    assert found <= (free if pooled else kernel_balancing(n, 1.0, ridge, floor, alpha)).V
+    free = pooled_kernel_balancing(n, KernelConstants(1.0, ridge, alpha=alpha))
+    assert (
+        found <= (free if pooled else kernel_balancing(n, KernelConstants(1.0, ridge, alpha=alpha), floor)).V
+    )
 
 
 def random_pair(rng, signed):
@@ -174,10 +180,12 @@ def test_random_small_datasets_stay_below_the_bound(signed, pooled):
         ridge, alpha = n * 10 ** rng.uniform(-1, 1.5), float(rng.choice([0.0, 0.5, 1.0, rng.random()]))
         moved, w, v = movement(before, after, ridge, alpha, pooled)
         if pooled:
-            bound = pooled_kernel_balancing(n, 1.0, ridge, alpha, signed)
+            bound = pooled_kernel_balancing(n, KernelConstants(1.0, ridge, alpha=alpha, signed=signed))
         else:
             relation = Neighboring.REPLACE_ONE if flip else KEEP
-            bound = kernel_balancing(n, 1.0, ridge, floor, alpha, signed, relation=relation)
+            bound = kernel_balancing(
+                n, KernelConstants(1.0, ridge, alpha=alpha, signed=signed), floor, relation=relation
+            )
         assert moved <= bound.V
         assert max(w.max(), v.max()) <= bound.w_max
         flips += flip
@@ -194,9 +202,9 @@ def test_planted_bug_flips_forgotten():
     before, after = pair([[1.0], [1.0]], [1, 0], count, ([1.0], 1), ([1.0], 0))
     moved = movement(before, after, ridge, 0.5)[0]
     assert (
-        kernel_balancing(100, 1.0, ridge, 25, relation=KEEP).V
+        kernel_balancing(100, KernelConstants(1.0, ridge), 25, relation=KEEP).V
         < moved
-        <= kernel_balancing(100, 1.0, ridge, 25).V
+        <= kernel_balancing(100, KernelConstants(1.0, ridge), 25).V
     )
 
 
@@ -204,18 +212,18 @@ def test_planted_bug_ridge_on_the_weights():
     # the ridge is on ||p||^2; read as a ridge on ||w||^2 = (n/2)^2 ||p||^2 the bound is far too small
     ridge, *shape, _ = PER_ARM[1]
     moved = movement(*pair(*shape), ridge, 0.5)[0]
-    assert kernel_balancing(400, 1.0, ridge * 200**2, 100).V < moved
+    assert kernel_balancing(400, KernelConstants(1.0, ridge * 200**2), 100).V < moved
 
 
 def test_planted_bug_one_weight_of_the_changed_record_lost():
     ridge, *shape, _ = POOLED[2]
     moved = movement(*pair(*shape), ridge, 0.5, pooled=True)[0]
-    bound = pooled_kernel_balancing(400, 1.0, ridge)
+    bound = pooled_kernel_balancing(400, KernelConstants(1.0, ridge))
     assert bound.V - bound.w_max < moved
 
 
 def test_planted_bug_weight_of_the_changed_record_taken_as_uniform(monkeypatch):
     ridge, *shape, _ = PER_ARM[0]
     moved = movement(*pair(*shape), ridge, 0.5)[0]
-    monkeypatch.setattr(kernel.KernelConstants, "arm_weight", lambda _, size: 1.0 / size)
-    assert kernel_balancing(400, 1.0, ridge, 100).V < moved
+    monkeypatch.setattr(kernel.UnitKernel, "arm_weight", lambda _, size: 1.0 / size)
+    assert kernel_balancing(400, KernelConstants(1.0, ridge), 100).V < moved

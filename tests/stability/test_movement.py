@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dp2erm_cvx.stability import entropy_balancing, ipw_logistic, logistic
+from dp2erm_cvx.stability import EntropyConstants, entropy_balancing, ipw_logistic, logistic
 from tests.stability.movement import (
     Pair,
     entropy_weights,
@@ -69,7 +69,7 @@ def test_a_record_that_jumps_across_clusters(n, ridge, radius, trim, shape, at_l
 @pytest.mark.parametrize("index", range(len(ENTROPY)))
 def test_entropy_balancing_worst_cases(index):
     (n, ridge, radius, mass), moved = entropy_case(index)
-    assert ENTROPY[index][-1] <= moved <= entropy_balancing(n, G, G, ridge, radius, mass).V
+    assert ENTROPY[index][-1] <= moved <= entropy_balancing(n, EntropyConstants(G, G, ridge, radius, mass)).V
 
 
 def test_units_cancel():
@@ -120,7 +120,7 @@ def test_random_small_datasets_stay_below_the_bound(kind):
         points[:, 1] *= rng.uniform(size=n + 1) ** 0.3
         pair = Pair(points[: n - 1], np.ones(n - 1), points[n - 1], points[n])
         moved = movement(entropy_weights(1.0, constant, ridge, radius, kind), pair)
-        bound = entropy_balancing(n, 1.0, constant, ridge, radius, kind)
+        bound = entropy_balancing(n, EntropyConstants(1.0, constant, ridge, radius, kind))
         assert moved <= bound.V
         largest = max(largest, moved / bound.V)
     assert largest > 0.5
@@ -147,12 +147,12 @@ def entropy_case(index):
 def test_planted_bug_entropy_ridge_convention(index):
     # (ridge / 2) ||lam||^2 mistaken for ridge ||lam||^2
     (n, ridge, radius, mass), moved = entropy_case(index)
-    assert moved > entropy_balancing(n, G, G, 2 * ridge, radius, mass).V
+    assert moved > entropy_balancing(n, EntropyConstants(G, G, 2 * ridge, radius, mass)).V
 
 
 def test_planted_bug_entropy_one_weight_of_the_changed_record_lost():
     (n, ridge, radius, mass), moved = entropy_case(1)
-    bound = entropy_balancing(n, G, G, ridge, radius, mass)
+    bound = entropy_balancing(n, EntropyConstants(G, G, ridge, radius, mass))
     assert bound.V - bound.w_max < moved
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import (
+    KernelConstants,
     ipw_logistic,
     kernel_balancing,
     known_coefficient,
@@ -22,6 +23,7 @@ from dp2erm_cvx.stability import (
     paper_randomized_trial,
     pooled_kernel_balancing,
     randomized_trial,
+    usable,
 )
 from tests.stability.movement import ipw_weights
 from tests.stability.test_universal import printed_quantities
@@ -36,13 +38,13 @@ def norm_bound(bound, n):
 
 
 def test_the_three_figures_of_one_setting():
-    printed = paper_ipw_logistic(400, 1.0, 0.1, 1.0, usable=False)
+    printed = paper_ipw_logistic(400, 1.0, 0.1, 1.0)
     assert pytest.approx(114.19, rel=1e-4) == norm_bound(printed, 400)
     assert pytest.approx(2289, rel=1e-3) == printed.W1
     assert pytest.approx(math.sqrt((114.19**2 + 2 * math.e**2) * 401), rel=1e-4) == printed.W2
-    usable = paper_ipw_logistic(400, 1.0, 0.1, 1.0)
-    assert pytest.approx(805, rel=1e-3) == usable.W1
-    assert "universal corollary" in usable.theorem
+    used = usable(400, paper_ipw_logistic(400, 1.0, 0.1, 1.0))
+    assert pytest.approx(805, rel=1e-3) == used.W1
+    assert "universal corollary" in used.theorem
     assert pytest.approx(8.7, rel=0.01) == ipw_logistic(400, 1.0, 0.1, 1.0).V
 
 
@@ -56,13 +58,13 @@ def test_estimated_propensity_as_printed(n, M, ridge, R, floor):
     B = 4 * M**2 * math.exp(M * R) / rho
     B += 2 * M * d * math.exp(M * d) * (1 + (1 + math.exp(M * d)) / (2 * n))
     w_max = min(n, math.exp(M * R))
-    bound = paper_ipw_logistic(n, M, ridge, R, floor, usable=False)
+    bound = paper_ipw_logistic(n, M, ridge, R, floor)
     assert pytest.approx(math.sqrt(n) * B + 2 * w_max, rel=1e-9) == bound.W1
     assert pytest.approx(math.sqrt((B**2 + 2 * w_max**2) * (1 + n)), rel=1e-9) == bound.W2
     assert bound.V == bound.W1
-    usable = paper_ipw_logistic(n, M, ridge, R, floor)
-    assert pytest.approx(min(bound.W1, 2 * n + 2 * w_max), rel=1e-9) == usable.W1
-    assert pytest.approx(min(bound.W2, math.sqrt(2 * n * w_max * (1 + n))), rel=1e-9) == usable.W2
+    used = usable(n, paper_ipw_logistic(n, M, ridge, R, floor))
+    assert pytest.approx(min(bound.W1, 2 * n + 2 * w_max), rel=1e-9) == used.W1
+    assert pytest.approx(min(bound.W2, math.sqrt(2 * n * w_max * (1 + n))), rel=1e-9) == used.W2
 
 
 @pytest.mark.parametrize(
@@ -74,19 +76,19 @@ def test_entropy_balancing_as_printed(n, ridge, R, ratio, floor):
     d = min(R, (1 + math.sqrt(2)) / rho)
     B = 2 * ratio * math.exp(2 * R) * (math.sqrt(2) + ratio * math.exp(2 * R)) / (rho * math.sqrt(n))
     B += 2 * R * ratio**2 * math.exp(4 * R) / rho + 2 * math.sqrt(2) * ratio * d * math.exp(2 * d)
-    bound = paper_entropy_balancing(n, ridge, R, n // 4, ratio, floor, usable=False)
+    bound = paper_entropy_balancing(n, ridge, R, n // 4, ratio, floor)
     assert pytest.approx(B, rel=1e-8) == norm_bound(bound, n)
     assert pytest.approx(min(n, ratio * math.exp(2 * R)), rel=1e-9) == bound.w_max
-    assert paper_entropy_balancing(n, ridge, R, n // 4, ratio, floor).W1 <= bound.W1
+    assert usable(n, paper_entropy_balancing(n, ridge, R, n // 4, ratio, floor)).W1 <= bound.W1
 
 
 @pytest.mark.parametrize(("n", "propensity"), [(2, 0.5), (10, 0.2), (400, 0.97)])
 def test_randomized_trial_covers_every_assignment(n, propensity):
     low, high = min(propensity, 1 - propensity), max(propensity, 1 - propensity)
-    bound = paper_randomized_trial(n, propensity, usable=False)
+    bound = paper_randomized_trial(n, propensity)
     B = math.sqrt(2) * (high - low) / low * n / (n - 1)
     assert pytest.approx(2 * B + 2 * min(n, high / low), rel=1e-9) == bound.W1
-    usable = paper_randomized_trial(n, propensity)
+    used = usable(n, paper_randomized_trial(n, propensity))
     for rare in range(n):
         f = np.where(np.arange(n) < rare, 1 / low, 1 / high)
         w = n * f / f.sum()
@@ -94,13 +96,13 @@ def test_randomized_trial_covers_every_assignment(n, propensity):
         v = n * f / f.sum()
         first, second = printed_quantities(w, v)
         assert np.linalg.norm(w - v) <= B + 1e-12
-        assert first <= usable.W1
-        assert second <= usable.W2
+        assert first <= used.W1
+        assert second <= used.W2
 
 
 def test_known_coefficient_as_printed_and_covered():
     n, M, R = 30, 2.0, 0.5
-    bound = paper_known_coefficient(n, M, R, usable=False)
+    bound = paper_known_coefficient(n, M, R)
     assert pytest.approx(2 * math.sqrt(2) * math.e + 2 * math.e, rel=1e-9) == bound.W1
     assert pytest.approx(math.sqrt(4 * math.e**2 * (1 + n)), rel=1e-9) == bound.W2
     f = 1 + np.exp(-np.append(np.full(n - 1, M * R), -M * R))
@@ -121,13 +123,13 @@ def test_estimated_propensity_covers_random_datasets():
         z /= np.linalg.norm(z, axis=1, keepdims=True)
         fit = ipw_weights(ridge, R)
         w, v = fit(z[:n], np.ones(n)), fit(np.vstack([z[: n - 1], z[n]]), np.ones(n))
-        printed = paper_ipw_logistic(n, 1.0, ridge, R, usable=False)
-        usable = paper_ipw_logistic(n, 1.0, ridge, R)
+        printed = paper_ipw_logistic(n, 1.0, ridge, R)
+        used = usable(n, paper_ipw_logistic(n, 1.0, ridge, R))
         first, second = printed_quantities(w, v)
         assert np.linalg.norm(w - v) <= norm_bound(printed, n)
-        assert first <= usable.W1
-        assert second <= usable.W2
-        largest = max(largest, first / usable.W1)
+        assert first <= used.W1
+        assert second <= used.W2
+        largest = max(largest, first / used.W1)
     assert largest > 0.5
 
 
@@ -137,10 +139,10 @@ def test_a_public_eigenvalue_floor_stands_in_for_the_ridge():
     common = np.tile(np.eye(2), (20, 1)) * rng.choice([-1.0, 1.0], (40, 1))
     fit = ipw_weights(0.0, 1.5)
     w, v = (fit(np.vstack([common, last]), np.ones(n)) for last in ([1.0, 0.0], [-0.6, 0.8]))
-    bound = paper_ipw_logistic(n, 1.0, 0.0, 1.5, 20 / 41, usable=False)
+    bound = paper_ipw_logistic(n, 1.0, 0.0, 1.5, 20 / 41)
     assert np.linalg.norm(w - v) <= norm_bound(bound, n)
     assert any("eigenvalue" in text for text in bound.assumptions)
-    assert bound.W1 < paper_ipw_logistic(n, 1.0, 0.05, 1.5, usable=False).W1
+    assert bound.W1 < paper_ipw_logistic(n, 1.0, 0.05, 1.5).W1
 
 
 radii = st.floats(-3, 1.5).map(lambda x: 10**x)
@@ -151,8 +153,8 @@ ridges = st.floats(-4, 4).map(lambda x: 10**x)
 @given(n=st.integers(2, 100_000), ridge=ridges, radius=radii, M=st.floats(0.1, 10))
 def test_sharp_is_at_most_printed_for_an_estimated_propensity(n, ridge, radius, M):
     sharp = ipw_logistic(n, M, ridge, radius)
-    for usable in (True, False):
-        printed = paper_ipw_logistic(n, M, ridge, radius, usable=usable)
+    alone = paper_ipw_logistic(n, M, ridge, radius)
+    for printed in (alone, usable(n, alone)):
         assert sharp.V <= printed.W1
         assert sharp.V <= math.sqrt(2) * printed.W2
 
@@ -160,8 +162,10 @@ def test_sharp_is_at_most_printed_for_an_estimated_propensity(n, ridge, radius, 
 @settings(max_examples=200, deadline=None)
 @given(n=st.integers(2, 100_000), propensity=st.floats(0.001, 0.999), margin=st.floats(0, 20))
 def test_sharp_is_at_most_printed_without_estimation(n, propensity, margin):
-    assert randomized_trial(n, propensity).V <= paper_randomized_trial(n, propensity).W1 * (1 + 1e-9)
-    assert known_coefficient(n, 1.0, margin).V <= paper_known_coefficient(n, 1.0, margin).W1
+    assert randomized_trial(n, propensity).V <= usable(n, paper_randomized_trial(n, propensity)).W1 * (
+        1 + 1e-9
+    )
+    assert known_coefficient(n, 1.0, margin).V <= usable(n, paper_known_coefficient(n, 1.0, margin)).W1
 
 
 @settings(max_examples=200, deadline=None)
@@ -174,19 +178,21 @@ def test_sharp_is_at_most_printed_without_estimation(n, propensity, margin):
 )
 def test_sharp_is_at_most_printed_for_mmd_without_flips(n, share, ridge, alpha, signed):
     floor = max(2, int(share * n))
-    sharp = kernel_balancing(n, 1.0, ridge * n, floor, alpha, signed, relation=KEEP)
+    sharp = kernel_balancing(
+        n, KernelConstants(1.0, ridge * n, alpha=alpha, signed=signed), floor, relation=KEEP
+    )
     # any cap that never binds: the largest weight
-    printed = paper_kernel_balancing(n, 1.0, ridge * n, sharp.w_max)
+    printed = usable(n, paper_kernel_balancing(n, 1.0, ridge * n, sharp.w_max))
     assert sharp.V <= printed.W1
     assert printed.relations == frozenset({KEEP})
 
 
 def test_no_radius_leaves_the_universal_corollary():
     for bound in (
-        paper_ipw_logistic(50, 1.0, 0.1, INF),
-        paper_entropy_balancing(50, 0.1, INF, 10),
-        paper_kernel_balancing(50, 1.0, 0.1, INF),
-        paper_known_coefficient(50, 1e3, 1e3),
+        usable(50, paper_ipw_logistic(50, 1.0, 0.1, INF)),
+        usable(50, paper_entropy_balancing(50, 0.1, INF, 10)),
+        usable(50, paper_kernel_balancing(50, 1.0, 0.1, INF)),
+        usable(50, paper_known_coefficient(50, 1e3, 1e3)),
     ):
         assert pytest.approx(200) == bound.W1
         assert "universal" in bound.theorem
@@ -198,39 +204,47 @@ def test_extreme_numbers_never_give_nan():
             for radius in (1e-300, 1.0, 400.0, 1e300, INF):
                 for bound in (1e-300, 1.0, 1e300):
                     for stated in (
-                        paper_ipw_logistic(n, bound, ridge, radius),
-                        paper_entropy_balancing(n, ridge, radius, 1, 1.0 + min(bound, 1e10)),
-                        paper_kernel_balancing(n, bound, ridge, max(1.0, radius)),
+                        usable(n, paper_ipw_logistic(n, bound, ridge, radius)),
+                        usable(n, paper_entropy_balancing(n, ridge, radius, 1, 1.0 + min(bound, 1e10))),
+                        usable(n, paper_kernel_balancing(n, bound, ridge, max(1.0, radius))),
                     ):
                         assert 2.0 <= stated.W1 <= 4 * n * (1 + 1e-9)
                         assert math.sqrt(2.0) <= stated.W2 <= 2 * n * math.sqrt(1 + n)
 
 
 def test_pooled_mmd_needs_neither_floor_nor_relation():
-    assert pooled_kernel_balancing(100, 1.0, 1e4).relations == frozenset(Neighboring)
+    assert pooled_kernel_balancing(100, KernelConstants(1.0, 1e4)).relations == frozenset(Neighboring)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "names"),
     [
         (
-            lambda: paper_kernel_balancing(9, 1.0, 1.0, 2.0, Neighboring.REPLACE_ONE),
+            lambda: usable(9, paper_kernel_balancing(9, 1.0, 1.0, 2.0, Neighboring.REPLACE_ONE)),
             CalibrationError,
             "treatment",
         ),
-        (lambda: paper_kernel_balancing(9, 1.0, 0.0, 2.0), CalibrationError, "ridge = 0"),
-        (lambda: paper_kernel_balancing(9, 1.0, 1.0, 0.9), DeclarationError, "weight_cap"),
-        (lambda: paper_kernel_balancing(9, 1.0, 1.0, 2.0, "none"), DeclarationError, "relation"),
-        (lambda: paper_entropy_balancing(9, 1.0, 1.0, None), CalibrationError, "arm_floor"),
-        (lambda: paper_entropy_balancing(9, 0.0, 1.0, 2), CalibrationError, "eigenvalue floor"),
-        (lambda: paper_entropy_balancing(9, 1.0, 1.0, 5), DeclarationError, "arm_floor"),
-        (lambda: paper_entropy_balancing(9, 1.0, 1.0, 2, 0.5), DeclarationError, "base_measure_ratio"),
-        (lambda: paper_entropy_balancing(9, 1.0, 1.0, 2, 1.0, 1.5), DeclarationError, "eigenvalue_floor"),
-        (lambda: paper_ipw_logistic(9, 1.0, 0.0, 1.0), CalibrationError, "eigenvalue floor"),
-        (lambda: paper_ipw_logistic(9, 1.0, 1.0, 1.0, -0.1), DeclarationError, "eigenvalue_floor"),
-        (lambda: paper_ipw_logistic(9, 1.0, 1.0, 0.0), DeclarationError, "radius"),
-        (lambda: paper_randomized_trial(9, 1.0), DeclarationError, "propensity"),
-        (lambda: paper_known_coefficient(9, 1.0, -1.0), DeclarationError, "coefficient_norm"),
+        (lambda: usable(9, paper_kernel_balancing(9, 1.0, 0.0, 2.0)), CalibrationError, "ridge = 0"),
+        (lambda: usable(9, paper_kernel_balancing(9, 1.0, 1.0, 0.9)), DeclarationError, "weight_cap"),
+        (lambda: usable(9, paper_kernel_balancing(9, 1.0, 1.0, 2.0, "none")), DeclarationError, "relation"),
+        (lambda: usable(9, paper_entropy_balancing(9, 1.0, 1.0, None)), CalibrationError, "arm_floor"),
+        (lambda: usable(9, paper_entropy_balancing(9, 0.0, 1.0, 2)), CalibrationError, "eigenvalue floor"),
+        (lambda: usable(9, paper_entropy_balancing(9, 1.0, 1.0, 5)), DeclarationError, "arm_floor"),
+        (
+            lambda: usable(9, paper_entropy_balancing(9, 1.0, 1.0, 2, 0.5)),
+            DeclarationError,
+            "base_measure_ratio",
+        ),
+        (
+            lambda: usable(9, paper_entropy_balancing(9, 1.0, 1.0, 2, 1.0, 1.5)),
+            DeclarationError,
+            "eigenvalue_floor",
+        ),
+        (lambda: usable(9, paper_ipw_logistic(9, 1.0, 0.0, 1.0)), CalibrationError, "eigenvalue floor"),
+        (lambda: usable(9, paper_ipw_logistic(9, 1.0, 1.0, 1.0, -0.1)), DeclarationError, "eigenvalue_floor"),
+        (lambda: usable(9, paper_ipw_logistic(9, 1.0, 1.0, 0.0)), DeclarationError, "radius"),
+        (lambda: usable(9, paper_randomized_trial(9, 1.0)), DeclarationError, "propensity"),
+        (lambda: usable(9, paper_known_coefficient(9, 1.0, -1.0)), DeclarationError, "coefficient_norm"),
     ],
 )
 def test_refusals(call, error, names):

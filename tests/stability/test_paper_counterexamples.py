@@ -9,9 +9,11 @@ import pytest
 from scipy.special import logsumexp
 
 from dp2erm_cvx.stability import (
+    KernelConstants,
     kernel_balancing,
     paper_entropy_balancing,
     paper_kernel_balancing,
+    usable,
 )
 from tests.stability.kernel_movement import Groups, weights
 from tests.stability.movement import minimize_in_ball
@@ -28,11 +30,14 @@ def test_mmd_counterexample_of_one_hundred_records():
     # the largest weight at this ridge is that of 34 treated with half of the total
     for ridge, printed, moved in ((1e4, 0.0699, 0.7205), (1e3, 0.6994, 0.7204)):
         w, v = (weights(Groups.from_gram(K, a), ridge, 0.5) for a in (arm, flipped))
-        claimed = norm_bound(paper_kernel_balancing(100, 1.0, ridge, 50 / 34, usable=False), 100)
+        claimed = norm_bound(paper_kernel_balancing(100, 1.0, ridge, 50 / 34), 100)
         assert claimed == pytest.approx(printed, rel=2e-3)
         assert np.linalg.norm(w - v) == pytest.approx(moved, abs=2e-3)
         assert np.linalg.norm(w - v) > claimed
-        assert np.abs(w - v).sum() + 2 * min(w[0], v[0]) <= kernel_balancing(100, 1.0, ridge, 34).V
+        assert (
+            np.abs(w - v).sum() + 2 * min(w[0], v[0])
+            <= kernel_balancing(100, KernelConstants(1.0, ridge), 34).V
+        )
 
 
 def test_mmd_counterexample_of_four_equal_records():
@@ -41,7 +46,7 @@ def test_mmd_counterexample_of_four_equal_records():
     v = weights(Groups.from_gram(K, np.array([0, 0, 1, 1])), 1e4, 0.5)
     np.testing.assert_allclose(w, [2 / 3, 2 / 3, 2 / 3, 2], atol=1e-12)
     np.testing.assert_allclose(v, [1, 1, 1, 1], atol=1e-12)
-    claimed = norm_bound(paper_kernel_balancing(4, 1.0, 1e4, 2.0, usable=False), 4)
+    claimed = norm_bound(paper_kernel_balancing(4, 1.0, 1e4, 2.0), 4)
     assert claimed == pytest.approx(0.0034, rel=2e-3)
     assert np.linalg.norm(w - v) == pytest.approx(1.1547, abs=1e-4)
 
@@ -61,12 +66,12 @@ def test_mmd_holds_when_neighbors_keep_their_treatment():
         )
         moved = np.linalg.norm(w - v)
         corrected = n / ridge * math.sqrt((2 * cap + alpha) ** 2 / n + 4)
-        printed = paper_kernel_balancing(n, 1.0, ridge, cap, usable=False)
-        usable = paper_kernel_balancing(n, 1.0, ridge, cap)
+        printed = paper_kernel_balancing(n, 1.0, ridge, cap)
+        used = usable(n, paper_kernel_balancing(n, 1.0, ridge, cap))
         assert moved <= corrected <= norm_bound(printed, n)
         first, second = printed_quantities(w, v)
-        assert first <= usable.W1
-        assert second <= usable.W2
+        assert first <= used.W1
+        assert second <= used.W2
         bound_by_cap += max(w.max(), v.max()) > cap * (1 - 1e-9)
         largest = max(largest, moved / corrected)
     assert largest > 0.25
@@ -108,6 +113,6 @@ def test_entropy_balancing_with_a_scale_read_off_the_data_breaks_the_printed_bou
     outlier = points.copy()
     outlier[-1, 1] *= 20.0
     moved = np.linalg.norm(scaled_by_the_data(points, ridge, R) - scaled_by_the_data(outlier, ridge, R))
-    claimed = norm_bound(paper_entropy_balancing(n, ridge, R, n // 2, usable=False), n)
+    claimed = norm_bound(paper_entropy_balancing(n, ridge, R, n // 2), n)
     assert claimed == pytest.approx(0.1086, rel=1e-3)
     assert moved > 0.4 > claimed

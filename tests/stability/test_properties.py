@@ -14,6 +14,9 @@ from dp2erm_cvx import Domain, Neighboring, registry
 from dp2erm_cvx.calibration import Objective, calibrate, calibrate_paper
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 from dp2erm_cvx.stability import (
+    EntropyConstants,
+    KernelConstants,
+    SeparableConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
     gradient_diameter,
@@ -124,15 +127,15 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
     for scheme in (
         lambda mu, r: ipw_logistic(n, 1.0, mu, r),
         lambda mu, r: ipw_logistic(n, 1.0, mu, r, trim=3.0),
-        lambda mu, r: entropy_balancing(n, 1.0, 1.0, mu, r),
-        lambda mu, r: entropy_balancing(n, 1.0, 1.0, mu, r, "proportional", floor),
+        lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r)),
+        lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r, "proportional", floor)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
-        lambda mu, r: separable(n, mu, gradient_diameter(r), gradient_diameter(r), r, r),
+        lambda mu, r: separable(n, mu, SeparableConstants(gradient_diameter(r), gradient_diameter(r), r, r)),
     ):
         rises([scheme(ridge * f, radius) for f in factor])
     for scheme in (
         lambda mu, r: ipw_logistic(n, 1.0, mu, r),
-        lambda mu, r: entropy_balancing(n, 1.0, 1.0, mu, r),
+        lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
         lambda mu, r: known_coefficient(n, 1.0, r),
     ):
@@ -140,9 +143,14 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
     rises([ipw_logistic(n, 1.0, ridge, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
     rises([known_coefficient(n, 1.0, radius, trim) for trim in (INF, 10.0, 3.0, 1.5)])
     rises([randomized_trial(n, 0.05, trim) for trim in (INF, 10.0, 3.0, 1.5)])
-    rises([kernel_balancing(n, 1.0, ridge * n * f, floor) for f in factor])
-    rises([pooled_kernel_balancing(n, 1.0, ridge * n * f) for f in factor])
-    rises([entropy_balancing(n, 1.0, 1.0, ridge, arm_floor=k) for k in (None, max(1, floor // 2), floor)])
+    rises([kernel_balancing(n, KernelConstants(1.0, ridge * n * f), floor) for f in factor])
+    rises([pooled_kernel_balancing(n, KernelConstants(1.0, ridge * n * f)) for f in factor])
+    rises(
+        [
+            entropy_balancing(n, EntropyConstants(1.0, 1.0, ridge, arm_floor=k))
+            for k in (None, max(1, floor // 2), floor)
+        ]
+    )
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

@@ -9,7 +9,7 @@ import pytest
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.stability import fixed_weights, general_principle, universal_corollary
+from dp2erm_cvx.stability import fixed_weights, general_principle, universal_corollary, usable
 from tests.stability.kernel_movement import minimize_on_simplices
 
 
@@ -73,7 +73,7 @@ def test_general_principle_on_projections():
         none = np.full(n, np.inf)
         w, v = (n * minimize_on_simplices(np.eye(n), c, np.ones((1, n)), none) for c in centers)
         change = float(np.linalg.norm(centers[0] - centers[1]))
-        bound = general_principle(n, n, 1.0, change, fixed_set=True, usable=False)
+        bound = general_principle(n, n, 1.0, change, fixed_set=True)
         first, second = printed_quantities(w, v)
         assert first <= bound.W1
         assert second <= bound.W2
@@ -84,10 +84,10 @@ def test_general_principle_on_projections():
 
 
 def test_general_principle_formula():
-    alone = general_principle(100, 3.0, 0.5, 0.01, fixed_set=True, w_max=4.0, usable=False)
+    alone = general_principle(100, 3.0, 0.5, 0.01, fixed_set=True, w_max=4.0)
     assert pytest.approx(10 * 0.12 + 8) == alone.W1
     assert pytest.approx(math.sqrt((0.12**2 + 32) * 101)) == alone.W2
-    far = general_principle(100, 3.0, 0.5, 100.0, fixed_set=True, w_max=4.0)
+    far = usable(100, general_principle(100, 3.0, 0.5, 100.0, fixed_set=True, w_max=4.0))
     assert pytest.approx(208) == far.W1
     assert "universal" in far.theorem
 
@@ -98,10 +98,26 @@ def test_general_principle_formula():
         (lambda: fixed_weights(1, 1.0), DeclarationError, "n = 1"),
         (lambda: fixed_weights(4, 0.5), DeclarationError, "w_max"),
         (lambda: universal_corollary(4, 0.0), DeclarationError, "w_max"),
-        (lambda: general_principle(4, -1.0, 1.0, 1.0, fixed_set=True), DeclarationError, "weight_lipschitz"),
-        (lambda: general_principle(4, 1.0, 0.0, 1.0, fixed_set=True), DeclarationError, "strong_convexity"),
-        (lambda: general_principle(4, 1.0, 1.0, -1.0, fixed_set=True), DeclarationError, "gradient_change"),
-        (lambda: general_principle(4, 1.0, 1.0, 1.0, fixed_set=False), CalibrationError, "one feasible set"),
+        (
+            lambda: usable(4, general_principle(4, -1.0, 1.0, 1.0, fixed_set=True)),
+            DeclarationError,
+            "weight_lipschitz",
+        ),
+        (
+            lambda: usable(4, general_principle(4, 1.0, 0.0, 1.0, fixed_set=True)),
+            DeclarationError,
+            "strong_convexity",
+        ),
+        (
+            lambda: usable(4, general_principle(4, 1.0, 1.0, -1.0, fixed_set=True)),
+            DeclarationError,
+            "gradient_change",
+        ),
+        (
+            lambda: usable(4, general_principle(4, 1.0, 1.0, 1.0, fixed_set=False)),
+            CalibrationError,
+            "one feasible set",
+        ),
     ],
 )
 def test_refusals(call, error, names):

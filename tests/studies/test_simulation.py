@@ -60,7 +60,12 @@ def test_the_sharp_calibration_is_far_above_the_papers(quick):
 
 
 @pytest.mark.parametrize(
-    ("family", "noise"), [("sharp", "gamma"), ("sharp", "gaussian"), ("auto", "gaussian")]
+    ("family", "noise"),
+    [
+        ("sharp", "gamma"),
+        pytest.param("sharp", "gaussian", marks=pytest.mark.slow),
+        ("auto", "gaussian"),
+    ],
 )
 def test_theta_has_the_law_of_a_release(family, noise):
     data = simulate("linear", 120, rng=0).dataset
@@ -106,6 +111,7 @@ def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, 
     monkeypatch.chdir(tmp_path)
     text = declared("quick").model_dump(mode="json")
     small = {**text, "replicates": 1, "scenarios": ["linear"], "n_test": 100, "draws": 1, "tuning": None}
+    small |= {"epsilons": [0.5], "noises": ["gamma"]}
     (tmp_path / "design.toml").write_text(_toml(small))
     result = command("experiment", "simulation", "--design", "design.toml", "--output-dir", "out")
     assert result.exit_code == 0, result.output

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.audit.stability.printed import PRINTED
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import BoundFamily, Neighboring, StabilityBound
-from dp2erm_cvx.program import ClosedFormWeights, FirstStage
+from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.universe import Universe
 
@@ -66,7 +65,7 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     and as it can be used (its minimum with the universal corollary), and the universal corollary. Public
     quantities only. Raises DeclarationError for a setting that is not valid in itself.
     """
-    resolved: Any = program.resolve(universe.domain)
+    resolved = program.resolve(universe.domain)
     n = universe.n_samples
     found: list[Claim] = []
     refused: dict[str, str] = {}
@@ -82,16 +81,13 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
 
     sharp = collect("sharp", lambda: resolved.stability(universe))
     alone = None
-    if resolved.name in PRINTED and not math.isfinite(getattr(resolved, "trim", math.inf)):
+    if type(resolved).printed_bound is not FirstStage.printed_bound:
         # as it stands, without an exception for a flipped treatment, under which it can be false
-        stated = dataclasses.replace(universe.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-        alone = collect("paper, printed", lambda: PRINTED[resolved.name](resolved, n, stated))
-    if alone is not None and alone.W1 is not None:
-        # where weights are functions of one record, W1 = 2 norm_bound + 2 w_max; else sqrt(n) norm_bound
-        spread = 2.0 if isinstance(resolved, ClosedFormWeights) else math.sqrt(n)
-        norm = (alone.W1 - 2.0 * alone.w_max) / spread
-        if math.isfinite(norm):
-            found.append(Claim("paper, printed", Quantity.L2, norm * (1 + 1e-12), alone.theorem))
+        kept = dataclasses.replace(universe.domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
+        stated = dataclasses.replace(universe, domain=kept)
+        alone = collect("paper, printed", lambda: resolved.paper_bound(stated, usable=False))
+    if alone is not None and alone.L2 is not None and math.isfinite(alone.L2):
+        found.append(Claim("paper, printed", Quantity.L2, alone.L2, alone.theorem))
     collect("paper, usable", lambda: resolved.stability(universe, BoundFamily.PAPER))
     largest = min((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
     collect("universal", lambda: stability.universal_corollary(n, max(1.0, largest)))

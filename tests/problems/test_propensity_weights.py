@@ -1,0 +1,112 @@
+"""Weights of a propensity against scikit-learn, closed forms and the moments that they balance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from dp2erm_cvx.program import (
+    Moments,
+)
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import solve
+from tests.helpers import declared_solution, make_records
+
+PROGRAMS: dict[str, Any] = dict(programs())
+
+
+def _factors(name: str, records: Any) -> np.ndarray:
+    treated = records.a == 1
+    if name == "uniform":
+        return np.ones(records.n_samples)
+    if name == "ipw_randomized":
+        return np.minimum(np.where(treated, 1 / 0.2, 1 / 0.8), 4.0)
+    score = records.X @ np.array([0.1, 1.0, -0.5, 0.0])
+    propensity = 1 / (1 + np.exp(-score))
+    return np.minimum(1 / np.where(treated, propensity, 1 - propensity), 3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("uniform", {}),
+        ("ipw_randomized", {"propensity": 0.2, "trim": 4.0}),
+        ("ipw_known", {"coefficient": (0.1, 1.0, -0.5, 0.0), "trim": 3.0}),
+    ],
+)
+def test_closed_form_weights(name, settings):
+    records = make_records(50, 3)
+    factors = _factors(name, records)
+    instance = PROGRAMS[name](**settings).instance(records)
+    expected = factors * 50 / math.fsum(factors)
+    np.testing.assert_allclose(solve(instance).value, expected, rtol=1e-13)
+    np.testing.assert_allclose(declared_solution(instance, "weights"), expected, rtol=1e-7)
+
+
+def test_unregularized_ipw_is_an_unpenalized_logistic_regression():
+    records = make_records(400, 5)
+    fit = LogisticRegression(
+        C=np.inf, fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cholesky"
+    )
+    fit.fit(records.X, records.a)
+    solution = solve(PROGRAMS["ipw_logistic"](ridge=0.0).instance(records))
+    np.testing.assert_allclose(solution.point, fit.coef_[0], atol=1e-7)
+    propensity = fit.predict_proba(records.X)[np.arange(400), records.a]
+    np.testing.assert_allclose(solution.value, (1 / propensity) * 400 / np.sum(1 / propensity), rtol=1e-6)
+
+
+def test_ridge_ipw_is_a_penalized_logistic_regression():
+    records = make_records(400, 5)
+    ridge = 0.03
+    # scikit-learn minimizes C * loss + |coef|^2 / 2
+    fit = LogisticRegression(
+        C=1 / (400 * ridge), fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cg"
+    )
+    fit.fit(records.X, records.a)
+    point = solve(PROGRAMS["ipw_logistic"](ridge=ridge).instance(records)).point
+    np.testing.assert_allclose(point, fit.coef_[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.03])
+def test_overlap_weights_are_the_fitted_probabilities_of_the_other_arm(ridge):
+    records = make_records(400, 5)
+    C = 1 / (400 * ridge) if ridge else np.inf
+    fit = LogisticRegression(C=C, fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cholesky")
+    other = fit.fit(records.X, records.a).predict_proba(records.X)[np.arange(400), 1 - records.a]
+    weights = solve(PROGRAMS["overlap"](ridge=ridge).instance(records)).value
+    np.testing.assert_allclose(weights, other * 400 / np.sum(other), rtol=1e-6)
+
+
+def test_overlap_weights_without_a_ridge_balance_every_mean():
+    """Li, Morgan & Zaslavsky (2018), Theorem 3; with a ridge they do not."""
+    records = make_records(300, 4)
+    treated = records.a == 1
+    for ridge, exactly in ((0.0, True), (0.5, False)):
+        weights = solve(PROGRAMS["overlap"](ridge=ridge).instance(records)).value
+        one, other = (
+            np.average(records.covariates[arm], axis=0, weights=weights[arm]) for arm in (treated, ~treated)
+        )
+        assert np.allclose(one, other, atol=1e-9) is exactly
+        assert np.allclose(np.sum(weights[treated]), 150, atol=1e-7) is exactly
+
+
+@pytest.mark.parametrize("balance", [Moments(1), Moments(2)], ids=str)
+def test_tilting_without_a_ridge_brings_either_arm_to_the_whole_sample(balance):
+    records = make_records(300, 2)
+    program = PROGRAMS["inverse_probability_tilting"](ridge=0.0, radius=2.0, balance=balance)
+    solution = solve(program.instance(records))
+    assert np.linalg.norm(solution.point) < 1.9  # the ball is not what stopped it
+    g = np.column_stack([np.ones(300), balance(records.covariates)])
+    factors = np.empty(300)
+    constant = program.bounds(records.domain)[1]
+    for arm in (0, 1):
+        inside = records.a == arm
+        half = len(solution.point) // 2
+        rows = np.column_stack([np.full(300, constant), balance(records.covariates)])
+        factors[inside] = 1 + np.exp(-rows[inside] @ solution.point[arm * half : (arm + 1) * half])
+        np.testing.assert_allclose(factors[inside] @ g[inside], g.sum(axis=0), atol=1e-7)
+    np.testing.assert_allclose(solution.value, factors * 300 / np.sum(factors), rtol=1e-10)

@@ -1,0 +1,154 @@
+"""Second stages against other people's regressions and closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares, minimize
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from dp2erm_cvx.program import (
+    ElasticNet,
+    L2Ball,
+    WholeSpace,
+)
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.solve import solve
+from tests.helpers import make_records, make_weights
+
+PROGRAMS: dict[str, Any] = dict(programs())
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.4])
+def test_second_stage_without_bounds_is_ridge_regression(l2):
+    records = make_records(200, 4)
+    weights, gamma = make_weights(records), 0.02
+    noise = np.random.default_rng(3).normal(size=5)
+    itr = PROGRAMS["itr"](theta_set=WholeSpace(), regularizer=ElasticNet(l2=l2))
+    z = 2 * (2 * records.a - 1) * records.y
+    root = np.sqrt(weights)[:, None]
+    # |sqrt(w)(z - X theta)|^2 + n (gamma + l2)/2 |theta|^2 + b'theta as one least-squares problem
+    penalty = np.sqrt(200 * (gamma + l2) / 2)
+    stacked = np.vstack([root * records.X, penalty * np.eye(5)])
+    for b in (np.zeros(5), noise):
+        expected = np.linalg.lstsq(stacked, np.concatenate([root[:, 0] * z, -b / (2 * penalty)]), rcond=None)[
+            0
+        ]
+        found = solve(itr.instance(records, weights, gamma=gamma, noise=b)).value
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_second_stage_with_l1_is_the_lasso():
+    from sklearn.linear_model import Lasso
+
+    records = make_records(200, 4)
+    z = 2 * (2 * records.a - 1) * records.y
+    itr = PROGRAMS["itr"](theta_set=WholeSpace(), regularizer=ElasticNet(l1=0.5))
+    found = solve(itr.instance(records, np.ones(200), gamma=1e-9)).value
+    # scikit-learn minimizes |z - X theta|^2 / (2n) + alpha |theta|_1
+    lasso = Lasso(alpha=0.25, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(records.X, z)
+    np.testing.assert_allclose(found, lasso.coef_, atol=1e-7)
+
+
+def test_arm_means_are_the_weighted_arm_means():
+    records = make_records(300, 3)
+    weights = make_weights(records)
+    program = PROGRAMS["arm_means"]()
+    theta = solve(program.instance(records, weights, gamma=1e-10)).value
+    means = [np.average(records.y[records.a == arm], weights=weights[records.a == arm]) for arm in (0, 1)]
+    np.testing.assert_allclose(theta, means, atol=1e-8)
+    assert program.effect(theta, records.domain, records.covariates[:4]) == pytest.approx(
+        [means[1] - means[0]] * 4
+    )
+
+
+def test_plug_in_is_the_weighted_mean_of_the_transformed_outcome():
+    records = make_records(300, 3)
+    weights, gamma = make_weights(records), 0.1
+    program = PROGRAMS["plug_in_ate"]()
+    transformed = 2 * (2 * records.a - 1) * records.y
+    theta = solve(program.instance(records, weights, gamma=1e-10)).value
+    assert theta == pytest.approx([np.mean(weights * transformed)], abs=1e-8)
+    noise = np.array([3.0])
+    shrunk = solve(program.instance(records, weights, gamma=gamma, noise=noise)).value
+    assert shrunk == pytest.approx(
+        [(2 * np.sum(weights * transformed) - 3.0) / (300 * (2 + gamma))], rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", ["itr_huber", "itr_logistic"])
+def test_robust_rules_against_scipy(name):
+    records = make_records(120, 3)
+    n, gamma, weights, k = 120, 0.05, make_weights(records), 0.8
+    noise = np.random.default_rng(6).normal(size=4)
+    side = 2 * records.a - 1
+
+    def huber(theta):
+        size = np.abs(2 * side * records.y - records.X @ theta)
+        return np.where(size <= k, size**2, 2 * k * size - k**2)
+
+    def logistic(theta):
+        margin = np.sign(records.y) * side * (records.X @ theta)
+        return np.abs(records.y) * np.logaddexp(0, -margin)
+
+    loss = huber if name == "itr_huber" else logistic
+    settings = {"threshold": k} if name == "itr_huber" else {}
+
+    def objective(theta):
+        return float(weights @ loss(theta) + n * gamma / 2 * theta @ theta + noise @ theta)
+
+    free = PROGRAMS[name](theta_set=WholeSpace(), **settings)
+    theta = solve(free.instance(records, weights, gamma=gamma, noise=noise)).value
+    found = minimize(objective, np.zeros(4), method="BFGS", options={"gtol": 1e-6})
+    np.testing.assert_allclose(theta, found.x, atol=1e-5)
+    inside = PROGRAMS[name](theta_set=L2Ball(0.3), **settings)
+    theta = solve(inside.instance(records, weights, gamma=gamma, noise=noise)).value
+    found = minimize(
+        objective,
+        np.zeros(4),
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda t: 0.09 - t @ t},
+        options={"ftol": 1e-14, "maxiter": 300},
+    )
+    np.testing.assert_allclose(theta, found.x, atol=1e-5)
+
+
+def test_the_huber_rule_at_unit_weights_is_scipys_robust_regression():
+    records = make_records(200, 4)
+    response = 2 * (2 * records.a - 1) * records.y
+    found = least_squares(
+        lambda theta: response - records.X @ theta,
+        np.zeros(5),
+        loss="huber",
+        f_scale=0.7,
+        xtol=1e-15,
+        ftol=1e-15,
+        gtol=1e-15,
+    )
+    rule = PROGRAMS["itr_huber"](threshold=0.7, theta_set=WholeSpace())
+    theta = solve(rule.instance(records, np.ones(200), gamma=1e-9)).value
+    np.testing.assert_allclose(theta, found.x, atol=1e-6)
+
+
+def test_the_logistic_rule_is_a_weighted_logistic_regression():
+    records = make_records(200, 4)
+    weights, gamma = make_weights(records), 0.03
+    best = np.where(records.y < 0, 1 - records.a, records.a)  # the treatment that the outcome speaks for
+    fit = LogisticRegression(
+        C=1 / (200 * gamma), fit_intercept=False, tol=1e-12, max_iter=1000, solver="newton-cg"
+    )
+    fit.fit(records.X, best, sample_weight=weights * np.abs(records.y))
+    rule = PROGRAMS["itr_logistic"](theta_set=WholeSpace())
+    theta = solve(rule.instance(records, weights, gamma=gamma)).value
+    np.testing.assert_allclose(theta, fit.coef_[0], atol=1e-7)
+
+
+def test_regression_is_weighted_least_squares():
+    records = make_records(200, 4)
+    weights = make_weights(records)
+    fit = LinearRegression(fit_intercept=False).fit(records.X, records.y, sample_weight=weights)
+    program = PROGRAMS["regression"](theta_set=WholeSpace())
+    theta = solve(program.instance(records, weights, gamma=1e-10)).value
+    np.testing.assert_allclose(theta, fit.coef_, atol=1e-8)
