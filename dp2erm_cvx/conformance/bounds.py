@@ -19,7 +19,7 @@ from dp2erm_cvx.conformance.samples import (
     other_domains,
 )
 from dp2erm_cvx.conformance.solutions import certified
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import (
     CalibrationError,
@@ -43,7 +43,7 @@ _POINTS = 200
 _AUDITED = 40
 
 
-@named("movement")
+@check_named("movement")
 def movement(subject: Subject) -> Judgment:
     """V and the largest weight over certified solves of random and clustered neighbors, with flips."""
     try:
@@ -84,7 +84,7 @@ def _universal(bound: StabilityBound, n: int) -> bool:
     return bound.V >= 2 * n and bound.w_max >= n
 
 
-@named("audit")
+@check_named("audit")
 def short_audit(subject: Subject) -> Judgment:
     """A short stability audit: neighbors searched for, not drawn."""
     program = subject.program
@@ -115,7 +115,7 @@ def _plan(subject: Subject, universe: Universe) -> SearchPlan:
     return replace(subject.search, evaluations=max(evaluations // 40, min(evaluations, 40)))
 
 
-@named("stated bound")
+@check_named("stated bound")
 def bound_of_theorem(subject: Subject) -> Judgment:
     """No smaller than Theorem 3, 5 or 6 at the program's own constants, unless it names another theorem.
 
