@@ -9,13 +9,12 @@ if TYPE_CHECKING:
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import load_domain
-    from dp2erm_cvx.estimator import PrivateTwoStageERM
+    from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
     from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
     from dp2erm_cvx.release import Release
-    from dp2erm_cvx.released import effects, recommend
+    from dp2erm_cvx.release.rule import effects, recommend
     from dp2erm_cvx.tuning import PublicData, tune, tune_privately
-    from dp2erm_cvx.two_stage import TwoStageERM
     from dp2erm_cvx.universe import Universe
 
 __version__ = "0.1.0"
@@ -26,14 +25,14 @@ _HOME = {
     "Domain": "domain",
     "Ledger": "ledger",
     "Neighboring": "privacy",
-    "PrivateTwoStageERM": "estimator",
+    "PrivateTwoStageERM": "estimators",
     "PublicData": "tuning",
     "Release": "release",
-    "TwoStageERM": "two_stage",
+    "TwoStageERM": "estimators",
     "Universe": "universe",
-    "effects": "released",
+    "effects": "release.rule",
     "load_domain": "domain_file",
-    "recommend": "released",
+    "recommend": "release.rule",
     "tune": "tuning",
     "tune_privately": "tuning",
 }

@@ -17,10 +17,10 @@ from sklearn.base import clone
 from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.program import ElasticNet, WeightedLeastSquares
 from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.steps import ThetaPlan
 
 
 def log_peak_density(calibration: Calibration) -> float:
@@ -220,10 +220,10 @@ def audit_repeats(
     fresh: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None)
     thetas = np.array([fresh.fit(X, a, y).theta_ for _ in range(size)])
     n = fresh.release_.n_samples
-    plan = fresh.plan(n, fresh.n_features_in_)
+    step = fresh.plan(n, fresh.n_features_in_).theta
     theta_set = second.feasible(model.domain)
     # noise on a grid carries an atom this far into the inside, and hardly ever farther
-    reach = 0.0 if plan.precision is None else 50 * plan.precision.grid.scale
+    reach = 0.0 if step.precision is None else 50 * step.precision.grid.scale
     sizes = np.linalg.norm(thetas, axis=1, keepdims=True)
     outward = thetas * (1 + _MARGIN + np.divide(reach, sizes, out=np.zeros_like(sizes), where=sizes > 0))
     counted = thetas[[np.array_equal(theta_set.project(far), far) for far in outward]]
@@ -231,25 +231,25 @@ def audit_repeats(
         smallest = _MARGIN * np.max(np.abs(counted), axis=1, initial=0.0) + reach
         counted = counted[np.min(np.abs(counted), axis=1, initial=math.inf) > smallest]
     near = closest(counted, mirrored=False) if len(counted) > 1 else math.inf
-    density = _log_largest_density(plan, n)
-    chance = chance_of_pair(near + _step(plan), density, len(counted), thetas.shape[1], ways=1)
+    density = _log_largest_density(step, n)
+    chance = chance_of_pair(near + _rounding(step), density, len(counted), thetas.shape[1], ways=1)
     return RepeatAudit(chance, near, len(counted), size, level)
 
 
-def _log_largest_density(plan: Plan, n: int) -> float:
+def _log_largest_density(step: ThetaPlan, n: int) -> float:
     """Log of a bound on the density of theta, given whatever weights of sum n: public."""
-    calibration = plan.calibration
+    calibration = step.calibration
     if isinstance(calibration, OutputCalibration):
         return log_peak_density(calibration.law)
     p = calibration.n_parameters
     # the determinant is at most the mean eigenvalue to the power p
-    mean = n * (plan.loss.hessian_trace / p + calibration.gamma + plan.loss.strong_convexity)
+    mean = n * (step.loss.hessian_trace / p + calibration.gamma + step.loss.strong_convexity)
     return log_peak_density(calibration) + p * math.log(mean)
 
 
-def _step(plan: Plan) -> float:
+def _rounding(step: ThetaPlan) -> float:
     """How much closer two thetas may come by rounding and by the error of a solve: twice that of one."""
-    if plan.precision is None:
+    if step.precision is None:
         return 0.0
-    grid = plan.precision.grid
-    return 2 * (plan.precision.tolerance + math.sqrt(grid.n_parameters) * math.ldexp(1.0, grid.exponent))
+    grid = step.precision.grid
+    return 2 * (step.precision.tolerance + math.sqrt(grid.n_parameters) * math.ldexp(1.0, grid.exponent))

@@ -6,8 +6,8 @@ lists them and ranks those that are valid.
 """
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective
-from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration
-from dp2erm_cvx.calibration.grid import GridNoise, calibrate_grid
+from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, Perturbed
+from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.output import calibrate_output
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
@@ -18,6 +18,7 @@ from dp2erm_cvx.calibration.value import calibrate_value
 
 __all__ = [
     "CALIBRATORS",
+    "EXACT_ARITHMETIC",
     "NAMES",
     "Calibration",
     "Calibrator",
@@ -27,6 +28,7 @@ __all__ = [
     "OutputCalibration",
     "PaperCalibration",
     "PaperUtility",
+    "Perturbed",
     "RankedCalibration",
     "Ranking",
     "RenyiCalibration",

@@ -22,6 +22,14 @@ class Noise(enum.StrEnum):
     GAUSSIAN = "gaussian"
 
 
+class Perturbed(enum.StrEnum):
+    """What the noise of a step is added to."""
+
+    OBJECTIVE = "objective"
+    UNCONSTRAINED = "unconstrained objective, theta projected afterwards"
+    OUTPUT = "output"
+
+
 @dataclass(frozen=True)
 class Calibration:
     """A calibrated mechanism: the noise law, the ridge, and the guarantee they give.

@@ -9,6 +9,8 @@ from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.public import public_number, whole_number
 
+#: Of a release that does not count its arithmetic: it is floating point, and the noise is sampled in it.
+EXACT_ARITHMETIC = "exact arithmetic assumed"
 #: The grid is finer than the shift by this factor, so that rounding to it costs next to nothing.
 _FINER = 64.0
 _SMALLEST, _LARGEST = 1e-280, 1e280

@@ -9,7 +9,7 @@ import click
 from dp2erm_cvx.cli.options import Number, data_options, second_stage_options, setting_options
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.two_stage import PrivateWorkings
+    from dp2erm_cvx.estimators import PrivateWorkings
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -89,9 +89,9 @@ def fit_command(data: str, **options: Any) -> None:
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
     charged = book is not None and seed is None
     with progress("reading the data", total=3) as bar:
-        from dp2erm_cvx.cli.reading import named, read_data, read_domain
+        from dp2erm_cvx.cli.reading import read_data, read_domain, with_names
         from dp2erm_cvx.cli.stages import first_stage, second_stage
-        from dp2erm_cvx.estimator import PrivateTwoStageERM
+        from dp2erm_cvx.estimators import PrivateTwoStageERM
         from dp2erm_cvx.ledger import Ledger
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.solve import solver_by_name
@@ -121,7 +121,7 @@ def fit_command(data: str, **options: Any) -> None:
             ledger=Ledger(book) if charged else None,
             dataset=options["dataset"] if charged else None,
         )
-        model.fit(named(dataset), dataset.a, dataset.y)
+        model.fit(with_names(dataset), dataset.a, dataset.y)
         advance(bar, "predicting the noise")
         workings, release = model.private_workings_, model.release_
         if options["output"]:

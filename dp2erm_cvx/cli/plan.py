@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -63,9 +64,13 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
         from dp2erm_cvx.cli.own_program import known_name
         from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings
         from dp2erm_cvx.cli.stages import second_stage
-        from dp2erm_cvx.compare.plan_grid import grid_size, plan_grid
+        from dp2erm_cvx.compare.plan_grid import plan_row
+        from dp2erm_cvx.estimators import TOLERANCE
+        from dp2erm_cvx.plan import Study
+        from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.public import whole_number
         from dp2erm_cvx.registry import build, first_stages
+        from dp2erm_cvx.universe import Universe
 
         domain = read_domain(options)
         program = known_name(program, "first")
@@ -81,21 +86,21 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
         first = build(first_stages(), program, **settings, **one)
         features = count_features(domain, second, first, options["n_features"])
         (task,) = bar.task_ids
-        bar.update(task, total=grid_size(sizes, levels, *grid.values()))
-        for row in plan_grid(
-            program,
-            settings,
-            second,
-            domain,
-            features,
-            n_samples=sizes,
-            grid=grid,
-            epsilon=levels,
-            delta=options["delta"],
-            method=options["calibration"],
-            noise=options["noise"],
-        ):
-            rows.append(row)
+        declared = list(itertools.product(sizes, itertools.product(*grid.values()), levels))
+        bar.update(task, total=len(declared))
+        for n, values, epsilon in declared:
+            chosen = dict(zip(grid, values, strict=True))
+            study = Study(
+                build(first_stages(), program, **settings, **chosen),
+                second,
+                Universe(domain, n, features),
+                Budget(epsilon, options["delta"]),
+                calibration=options["calibration"],
+                noise=options["noise"],
+                tolerance=TOLERANCE,
+                arithmetic="auto",
+            )
+            rows.append(plan_row(study))
             advance(bar)
     if as_json:
         click.echo(json.dumps([_plain(row) for row in rows], indent=2))

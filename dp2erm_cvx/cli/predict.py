@@ -28,8 +28,8 @@ def predict_command(release: str, data: str, second_stage: str | None, output: s
 
     from dp2erm_cvx.cli.screen import progress, writable, write_text
     from dp2erm_cvx.release import Release
-    from dp2erm_cvx.released import effects as effects_of
-    from dp2erm_cvx.released import rule_of
+    from dp2erm_cvx.release.rule import effects as effects_of
+    from dp2erm_cvx.release.rule import rule_of
     from dp2erm_cvx.tables import read_csv, read_parquet
 
     writable(output)

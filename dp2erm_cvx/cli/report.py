@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, grid
 from dp2erm_cvx.compare.noise_range import SHARE, NoiseRange, noise_range
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
-from dp2erm_cvx.release import Perturbed
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -96,8 +96,7 @@ def _estimates(release: Release, second: SecondStage, domain: Domain, plan: Plan
             table.add_row(name, f"{value:+.4g}")
         yield table
         return
-    n, k = release.n_samples, len(release.columns)
-    moved = noise_range(second, domain, plan.calibration, n_samples=n, n_features=k, grid=plan.grid)
+    moved = noise_range(second, plan.study.universe, plan.theta.calibration, grid=plan.theta.grid)
     table = grid("parameter", "theta", "2.5-97.5 % of the noise")
     for name, value, width in zip(release.parameters, release.theta, moved.half_width, strict=True):
         table.add_row(name, f"{value:+.4g}", f"±{width:.3g}")
@@ -113,7 +112,7 @@ def _estimates(release: Release, second: SecondStage, domain: Domain, plan: Plan
         yield f"The arm means are relative to the public center {domain.outcome_center:g}."
     yield from noise_sentences(moved)
     yield from _value(release)
-    if release.mechanism.propensity is not None:
+    if release.step("propensity") is not None:
         yield "The noise of the private propensity comes on top: its effect on theta depends on the records."
 
 
@@ -139,7 +138,9 @@ def _guarantee(release: Release) -> Table:
     guarantee, mechanism = release.guarantee, release.mechanism
     output = mechanism.perturbed is Perturbed.OUTPUT
     # the paper multiplies by its own, uncentered gradient bound, and Theorem 7 by another radius
-    direct = math.isclose(mechanism.sensitivity, (mechanism.gradient_radius or 0.0) * mechanism.stability)
+    direct = math.isclose(
+        mechanism.sensitivity or 0.0, (mechanism.gradient_radius or 0.0) * mechanism.stability
+    )
     delta = f"delta = {guarantee.delta:g}" if guarantee.delta else "pure"
     rows = [
         ("guarantee", f"epsilon = {guarantee.epsilon:g} ({delta}); neighbors: {guarantee.relation}"),
@@ -148,7 +149,7 @@ def _guarantee(release: Release) -> Table:
         ("assuming", "; ".join(guarantee.assumptions)),
         ("calibration", mechanism.reason),
     ]
-    spent = mechanism.propensity
+    spent = release.step("propensity")
     if spent is not None:
         part = f"epsilon = {spent.epsilon:.4g}" + (f", delta = {spent.delta:.2g}" if spent.delta else "")
         rows.append(

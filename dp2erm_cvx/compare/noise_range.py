@@ -11,6 +11,7 @@ from dp2erm_cvx.calibration import Calibration, GridNoise, OutputCalibration
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
+from dp2erm_cvx.universe import Universe
 
 #: The noise dominates where it reaches beyond this share of the largest value that Theta allows.
 SHARE = 0.5
@@ -45,11 +46,9 @@ class NoiseRange:
 
 def noise_range(
     second: WeightedLeastSquares,
-    domain: Domain,
+    universe: Universe,
     calibration: Calibration | OutputCalibration,
     *,
-    n_samples: int,
-    n_features: int,
     grid: GridNoise | None = None,
     draws: int = 20_000,
     seed: int = 0,
@@ -62,8 +61,8 @@ def noise_range(
     larger. ``grid`` is the noise that covers the arithmetic. ``seed`` is public: nothing drawn here is ever
     released.
     """
-    rng = np.random.default_rng(seed)
-    X = public_covariates(domain, n_features, 4096, rng)
+    rng, domain = np.random.default_rng(seed), universe.domain
+    X = public_covariates(domain, universe.n_features, 4096, rng)
     arm = np.arange(len(X)) % 2
     design, _ = second.design(domain.records(X, arm, np.zeros(len(X))))
     p = design.shape[1]
@@ -75,7 +74,7 @@ def noise_range(
     else:
         gamma = calibration.gamma
         hessian = curvature + gamma * np.eye(p)
-        theta = -np.linalg.solve(hessian, simulate_noise(calibration, draws, rng).T).T / n_samples
+        theta = -np.linalg.solve(hessian, simulate_noise(calibration, draws, rng).T).T / universe.n_samples
     if grid is not None:
         theta = theta + rng.laplace(scale=grid.scale, size=theta.shape)
     coefficients = _coefficients(second, domain, X, p)

@@ -1,25 +1,18 @@
-"""A grid of declarations: what each would cost in accuracy, before any budget is spent."""
+"""A row of a grid of declarations: what it would cost in accuracy, before any budget is spent."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import Noise, OutputCalibration, predicted_error
+from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.compare.noise_range import noise_range
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.plan import Arithmetic, Plan, make_plan
-from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import FirstStage, SecondStage, WeightedLeastSquares
-from dp2erm_cvx.two_stage import TOLERANCE
+from dp2erm_cvx.plan import Plan, Study, make_plan
+from dp2erm_cvx.program import WeightedLeastSquares
 
 AUTOMATIC = "auto"
 
@@ -54,98 +47,53 @@ class GridRow:
     automatic: str | None = None
 
 
-def grid_size(*axes: Sequence[object]) -> int:
-    """Number of rows."""
-    return math.prod(len(axis) for axis in axes)
-
-
-def plan_grid(
-    program: str,
-    settings: Mapping[str, Any],
-    second: SecondStage,
-    domain: Domain,
-    n_features: int,
-    *,
-    n_samples: Sequence[int],
-    grid: Mapping[str, Sequence[float]],
-    epsilon: Sequence[float],
-    delta: float = 0.0,
-    method: str = AUTOMATIC,
-    noise: Noise | str = Noise.GAMMA,
-) -> Iterator[GridRow]:
-    """Rows over n, every setting of ``grid`` (ridge, radius, trim) and epsilon, the last innermost.
+def plan_row(study: Study) -> GridRow:
+    """What a study would cost, as declared and as calibration = "auto" would have it.
 
     A private first stage is paid from the same epsilon; its noise is not part of the prediction.
-    Raises DeclarationError at the first row whose setting is not valid in itself.
     """
-    for n, values, level in itertools.product(n_samples, itertools.product(*grid.values()), epsilon):
-        chosen = dict(zip(grid, values, strict=True))
-        first = registry.build(registry.first_stages(), program, **settings, **chosen).resolve(domain)
-        shown: dict[str, float] = {
-            name: float(getattr(first, name, math.nan)) for name in ("ridge", "radius", "trim")
-        }
-        row = GridRow(n, shown["ridge"], shown["radius"], shown["trim"], level, delta)
-        budget = Budget(level, delta)
-        automatic = _tried(first, second, domain, n, n_features, budget, AUTOMATIC, noise)
-        made = automatic
-        if method != AUTOMATIC:
-            made = _tried(first, second, domain, n, n_features, budget, method, noise)
-        if isinstance(automatic, Plan):
-            row = dataclasses.replace(row, automatic=automatic.calibration.theorem)
-        if isinstance(made, str):
-            yield dataclasses.replace(row, refusal=made)
-            continue
-        spread, shrinkage = _spread(made, second, domain, n, n_features)
-        yield dataclasses.replace(_planned(row, made, n), spread=spread, shrinkage=shrinkage)
+    settings = {name: float(getattr(study.first, name, math.nan)) for name in ("ridge", "radius", "trim")}
+    row = GridRow(
+        n_samples=study.universe.n_samples,
+        epsilon=study.budget.epsilon,
+        delta=study.budget.delta,
+        **settings,  # type: ignore[arg-type]
+    )
+    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC))
+    if study.calibration != AUTOMATIC:
+        made = _tried(study)
+    if isinstance(automatic, Plan):
+        row = dataclasses.replace(row, automatic=automatic.theta.theorem)
+    if isinstance(made, str):
+        return dataclasses.replace(row, refusal=made)
+    spread, shrinkage = _spread(made)
+    return dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage)
 
 
-def _tried(
-    first: FirstStage,
-    second: SecondStage,
-    domain: Domain,
-    n: int,
-    n_features: int,
-    budget: Budget,
-    method: str,
-    noise: Noise | str,
-) -> Plan | str:
+def _tried(study: Study) -> Plan | str:
     try:
-        return make_plan(
-            first,
-            second,
-            domain,
-            n,
-            n_features,
-            budget,
-            method=method,
-            noise=noise,
-            weight_error=TOLERANCE * n,
-            arithmetic=Arithmetic.AUTO,
-        )
+        return make_plan(study)
     except CalibrationError as error:
         return str(error)
 
 
-def _planned(row: GridRow, made: Plan, n: int) -> GridRow:
-    calibration = made.calibration
-    output = isinstance(calibration, OutputCalibration)
-    # the Hessian of (z - theta)^2 is 2 whatever the data: public strong convexity
-    curvature = made.loss.strong_convexity + (2.0 if made.loss.is_mean else 0.0)
+def _planned(row: GridRow, made: Plan) -> GridRow:
+    theta = made.theta
+    calibration, output = theta.calibration, isinstance(theta.calibration, OutputCalibration)
     return dataclasses.replace(
         row,
         V=made.bound.V,
         theorem=calibration.theorem,
         scale=calibration.scale,
         gamma=0.0 if isinstance(calibration, OutputCalibration) else calibration.gamma,
-        noise=calibration.expected_noise / (1 if output else n),
-        predicted_error=predicted_error(calibration, made.loss, n, strong_convexity=curvature),
+        noise=calibration.expected_noise / (1 if output else row.n_samples),
+        predicted_error=theta.predicted_error,
     )
 
 
-def _spread(
-    made: Plan, second: SecondStage, domain: Domain, n: int, n_features: int
-) -> tuple[float | None, float | None]:
+def _spread(made: Plan) -> tuple[float | None, float | None]:
+    second = made.theta.second
     if not isinstance(second, WeightedLeastSquares):
         return None, None
-    moved = noise_range(second, domain, made.calibration, n_samples=n, n_features=n_features, grid=made.grid)
+    moved = noise_range(second, made.study.universe, made.theta.calibration, grid=made.theta.grid)
     return float(np.median(moved.half_width)) if moved.effect is None else moved.effect, moved.shrinkage

@@ -15,10 +15,9 @@ from dp2erm_cvx.demo import settings
 from dp2erm_cvx.demo.settings import DemoScheme, Spending
 from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.release import Release
-from dp2erm_cvx.two_stage import TwoStageERM
 from dp2erm_cvx.universe import Universe
 
 #: Covariates whose squares the textbook adds.
@@ -119,9 +118,8 @@ def _publish(
         seed=seed,
     )
     model.fit(data.X, data.a, data.y)
-    n, k = data.X.shape
-    plan = model.plan(n, k)
-    moved = noise_range(second, domain, plan.calibration, n_samples=n, n_features=k, grid=plan.grid)
+    plan = model.plan(*data.X.shape)
+    moved = noise_range(second, plan.study.universe, plan.theta.calibration, grid=plan.theta.grid)
     return Published(spending, model.release_, moved, model.predict(data.X))
 
 

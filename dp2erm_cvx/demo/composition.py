@@ -14,7 +14,7 @@ from dp2erm_cvx.demo import settings
 from dp2erm_cvx.demo.comparison import DemoComparison, Seeds, compare_schemes
 from dp2erm_cvx.diagnostics import balance_table
 from dp2erm_cvx.mechanism import draw
-from dp2erm_cvx.plan import make_plan
+from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.solve import solve
@@ -72,8 +72,9 @@ def propensity_noise(data: Dataset, budget: Budget, draws: int = 40) -> Propensi
     first = settings.composed_scheme().program.resolve(domain)
     assert isinstance(first, PrivateFirstStage)
     records = domain.records(data.X, data.a, data.y)
-    calibration = make_plan(first, second, domain, data.n_samples, data.X.shape[1], budget).propensity
-    assert calibration is not None
+    planned = make_plan(Study(first, second, Universe(domain, *data.X.shape), budget)).propensity
+    assert planned is not None
+    calibration = planned.calibration
     effect, imbalance = [], []
     for seed in range(draws):
         noise = draw(calibration, seed=seed)
@@ -98,5 +99,4 @@ def paper_noise(n_samples: int, n_features: int, budget: Budget) -> tuple[float,
     bound = stability.universal_corollary(n_samples, w_max)
     loss = second.constants(universe)
     calibration = calibrate_paper(Objective(bound, loss, n_samples), budget)
-    moved = noise_range(second, domain, calibration, n_samples=n_samples, n_features=n_features)
-    return bound.V, moved
+    return bound.V, noise_range(second, universe, calibration)

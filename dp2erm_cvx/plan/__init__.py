@@ -1,7 +1,8 @@
-"""Bound, calibration and numerical tolerance of a release, from public quantities alone."""
+"""Steps, calibrated and composed from public quantities alone."""
 
+from dp2erm_cvx.plan.arithmetic import NUMERICAL_SHARE, Arithmetic
 from dp2erm_cvx.plan.make import make_plan
-from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, Arithmetic, Precision
+from dp2erm_cvx.plan.plan import Plan, PlanResult
+from dp2erm_cvx.plan.study import Study
 
-__all__ = ["NUMERICAL_SHARE", "Arithmetic", "Plan", "Precision", "make_plan"]
+__all__ = ["NUMERICAL_SHARE", "Arithmetic", "Plan", "PlanResult", "Study", "make_plan"]

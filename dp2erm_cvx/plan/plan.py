@@ -1,103 +1,150 @@
-"""Everything that is fixed before the data are touched."""
+"""Everything that is fixed before the data are touched: the calibrated steps and their composition."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, OutputCalibration, RenyiCalibration
-from dp2erm_cvx.plan.precision import Precision
-from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
+import numpy as np
+
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.plan.study import Study
+from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
+from dp2erm_cvx.solve import Solution
+from dp2erm_cvx.steps import Execution, Inputs, PropensityPlan, StepPlan, StepResult, ThetaPlan, ValuePlan
 
 _ROUND_UP = 1.0 + 1e-12
 
 
+@dataclass(frozen=True, repr=False)
+class PlanResult:
+    """What a run found: what was ``released``, by step, and what must stay with the data holder."""
+
+    inputs: Inputs
+    steps: Mapping[str, StepResult]
+
+    @property
+    def released(self) -> dict[str, Array]:
+        """What every step released."""
+        return {name: result.released for name, result in self.steps.items()}
+
+    @property
+    def weights(self) -> Solution:
+        """The weights of the first stage. Private."""
+        assert self.inputs.weights is not None
+        return self.inputs.weights
+
+    @property
+    def certified(self) -> bool:
+        """Whether every exact minimizer that the theorems speak of is within its tolerance, or not needed."""
+        return all(result.certified for result in self.steps.values())
+
+    @property
+    def by_gap(self) -> bool:
+        """Whether one of those needed rests on its duality gap alone, which is no proof."""
+        return any(result.by_gap for result in self.steps.values())
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A calibrated release. ``reason`` says in one line why this calibration was taken.
+    """The planned ``steps`` of a ``study``, in their order, and what they guarantee together."""
 
-    ``propensity`` calibrates a private first stage (Theorem 9), whose part of the budget is then no longer in
-    ``calibration``; ``budget`` is the whole. ``precision`` and ``propensity_precision`` cover the arithmetic
-    of either; None where it is assumed to be exact. ``value`` is the noise of the value of the rule, where
-    one is released. ``radius`` is what theta is certified to on every dataset, counted or not; None where
-    that is not known. ``weights_known`` says that a public bound covers the numerical error of the weights
-    on every dataset, or that V covers all weights. ``theorem`` names what the guarantee follows from.
-    """
+    study: Study
+    steps: tuple[StepPlan, ...]
 
-    n_samples: int
-    bound: StabilityBound
-    loss: LossConstants
-    budget: Budget
-    calibration: Calibration | OutputCalibration
-    propensity: Calibration | None
-    reason: str
-    precision: Precision | None = None
-    propensity_precision: Precision | None = None
-    value: GridNoise | None = None
-    radius: float | None = None
-    weights_known: bool = True
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
+    def run(self, dataset: Dataset, execution: Execution) -> PlanResult:
+        """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays."""
+        records = self.study.universe.domain.records(dataset.X, dataset.a, dataset.y)
+        inputs, results = Inputs(dataset, records), dict[str, StepResult]()
+        for step in self.steps:
+            released = {name: result.released for name, result in results.items()}
+            if step.weighted and inputs.weights is None:
+                weights = self.theta.weights.find(inputs, released, execution)
+                inputs = replace(inputs, weights=weights)
+            results[step.name] = step.run(inputs, released, execution)
+        return PlanResult(inputs, results)
+
+    def step(self, name: str) -> StepPlan | None:
+        """The step of this name, None where there is none."""
+        return next((step for step in self.steps if step.name == name), None)
+
+    @property
+    def propensity(self) -> PropensityPlan | None:
+        """The coefficient of a private first stage (Theorem 9), None where it takes no noise."""
+        found = self.step(PropensityPlan.name)
+        return found if isinstance(found, PropensityPlan) else None
+
+    @property
+    def theta(self) -> ThetaPlan:
+        """The step that releases theta."""
+        found = self.step(ThetaPlan.name)
+        assert isinstance(found, ThetaPlan)
+        return found
+
+    @property
+    def value(self) -> ValuePlan | None:
+        """The value of the rule, None where none is released."""
+        found = self.step(ValuePlan.name)
+        return found if isinstance(found, ValuePlan) else None
+
+    @property
+    def bound(self) -> StabilityBound:
+        """How far the weights of the first stage move between neighbors."""
+        return self.theta.bound
 
     @property
     def proven(self) -> bool:
-        """Whether a theorem certifies both the bound and the noise; the paper's literal baselines are not."""
-        return self.bound.private and getattr(self.calibration, "private", True)
+        """Whether a theorem certifies every step."""
+        return all(step.proven for step in self.steps)
 
     @property
     def counted(self) -> bool:
-        """Whether the guarantee covers floating-point arithmetic, in every part that adds noise."""
-        covered = self.propensity is None or self.propensity_precision is not None
-        return covered and self.precision is not None
+        """Whether the guarantee covers floating-point arithmetic, in every step that adds noise."""
+        return all(step.counted for step in self.steps)
 
     @property
     def certified_by_design(self) -> bool:
-        """Whether public bounds say what both stages are certified to on every dataset of the universe."""
-        return self.weights_known and self.radius is not None
-
-    @property
-    def covers_all_weights(self) -> bool:
-        """Whether V is at its cap 2n, which no two nonnegative vectors of sum n exceed: minimizers or not."""
-        return self.bound.V >= 2 * self.n_samples
-
-    @property
-    def grid(self) -> GridNoise | None:
-        """The noise that covers the arithmetic of theta."""
-        return None if self.precision is None else self.precision.grid
-
-    @property
-    def unconstrained(self) -> bool:
-        """Whether theta is solved for in all of R^p and projected afterwards."""
-        return isinstance(self.calibration, RenyiCalibration | OutputCalibration)
+        """Whether public bounds say what every step is certified to on every dataset of the universe."""
+        return all(step.certified_by_design for step in self.steps)
 
     @property
     def guarantee(self) -> Budget:
-        """What is guaranteed, which may be less than the budget: gamma and Laplace noise spend no delta."""
-        if self.propensity is None and self.precision is None and self.value is None:
-            return Budget(self.calibration.epsilon, self.calibration.delta)
-        parts = (self.calibration, self.propensity)
-        spends = any(part is not None and part.delta > 0.0 for part in parts)
-        return Budget(self.budget.epsilon, self.budget.delta if spends else 0.0)
+        """What is guaranteed, which may be less than the budget: gamma and Laplace noise spend no delta.
+
+        Basic composition: the parts that the budget was divided into add up to at most the budget.
+        """
+        spent = [step.guarantee for step in self.steps]
+        if len(spent) == 1 and self.theta.precision is None:
+            return spent[0]
+        budget = self.study.budget
+        return Budget(budget.epsilon, budget.delta if any(part.delta for part in spent) else 0.0)
 
     @property
     def curve(self) -> RenyiCurve | None:
-        """Renyi divergences of the whole release, for a ledger that adds them up; None if none is proven."""
-        if not isinstance(self.calibration, RenyiCalibration):
+        """Renyi divergences of the whole release, for a ledger that adds them up; None if none is proven.
+
+        A pure step has a curve as well; where all of them are pure, epsilon says it all.
+        """
+        stated = next((step.curve for step in self.steps if step.curve is not None), None)
+        if stated is None:
             return None
-        curve = self.calibration.curve()
-        if self.precision is not None:
-            curve = curve.shifted(self.precision.grid.epsilon)
-        if self.propensity is not None:
-            if self.propensity.delta > 0.0:
-                return None
-            covered = self.propensity_precision
-            error = 0.0 if covered is None else 2.0 * covered.grid.epsilon
-            curve = curve.plus(RenyiCurve.pure((self.propensity.epsilon + error) * _ROUND_UP, curve.orders))
-        if self.value is not None:
-            curve = curve.plus(RenyiCurve.pure(self.value.epsilon * _ROUND_UP, curve.orders))
-        return curve
+        curves = []
+        for step in self.steps:
+            curve, spent = step.curve, step.guarantee
+            if curve is None:
+                if spent.delta > 0.0:
+                    return None
+                curve = RenyiCurve.pure(spent.epsilon * _ROUND_UP, stated.orders)
+            curves.append(curve)
+        return reduce(RenyiCurve.plus, curves)
 
     @property
     def theorem(self) -> str:
         """The privacy theorem in force."""
-        found = self.calibration.theorem
+        found = self.theta.theorem
         if self.propensity is not None:
             found = f"Theorem 9 (composition) of {self.propensity.theorem} and {found}"
-        return found if self.value is None else f"{found}, then Laplace noise for the value"
+        return found if self.value is None else f"{found}, then {self.value.theorem}"

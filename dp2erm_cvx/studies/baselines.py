@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate_paper
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import Plan, make_plan
+from dp2erm_cvx.plan import Plan, Study
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
-from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability import universal_corollary
-from dp2erm_cvx.universe import Universe
+from dp2erm_cvx.steps import PropensityPlan, ThetaPlan, WeightsPlan
 
 _BOTH = frozenset(Neighboring)
 #: exp beyond this overflows.
@@ -30,13 +29,11 @@ _LARGEST = 700.0
 class Baseline:
     """A calibrated baseline. ``private`` is True only where its own argument holds; ``reason`` says why.
 
-    ``plan.propensity`` is the noise of the first stage, where it has any; ``first`` and ``second`` are the
-    resolved programs that the noise is for. ``private=False`` is repeated on ``plan.bound``.
+    ``plan.propensity`` is the noise of the first stage, where it has any; ``plan.study`` has the programs
+    that the noise is for. ``private=False`` is repeated on ``plan.bound``.
     """
 
     name: str
-    first: FirstStage
-    second: SecondStage
     plan: Plan
     private: bool
     reason: str
@@ -76,34 +73,31 @@ def chaudhuri_logistic(
     )
 
 
-def ipw_composition_printed(
-    second: SecondStage,
-    domain: Domain,
-    n_samples: int,
-    n_features: int,
-    budget: Budget,
-    *,
-    radius: float,
-    ridge: float | None = None,
-    noise: Noise | str = Noise.GAMMA,
-) -> Baseline:
+def ipw_composition_printed(study: Study) -> Baseline:
     """The paper's composition for IPW: half the budget each, fixed-weight corollary with ``1 + exp(M R)``.
 
-    ``radius`` = R > 0 bounds the coefficient, in inverse units of x; ``ridge`` defaults to that of the
-    private program. Not private as argued: the corollary is for weights that depend on no record, and that
-    of record j depends on record j, so W2 can reach 2 max w and not sqrt(2) max w; ``1 + exp(M R)`` bounds
-    the unnormalized weight. The private first stage is pure, whatever ``noise``.
+    ``study.first`` is a logistic propensity, private or not, whose ``ridge`` and ``radius`` = R > 0 are
+    taken; R bounds the coefficient, in inverse units of x. Not private as argued: the corollary is for
+    weights that depend on no record, and that of record j depends on record j, so W2 can reach 2 max w and
+    not sqrt(2) max w; ``1 + exp(M R)`` bounds the unnormalized weight. The private first stage is pure,
+    whatever ``study.noise``.
 
-    Raises DeclarationError for an invalid argument and CalibrationError where a number overflows.
+    Raises DeclarationError for an invalid radius or ridge, and CalibrationError where a number overflows.
     """
-    R = public_number("radius", radius, above=0.0)
-    chosen = {"share": 0.5, "radius": R, "trim": math.inf, "ridge": ridge}
+    universe, budget = study.universe, study.budget
+    domain = universe.domain
+    R = public_number("radius", getattr(study.first, "radius", math.inf), above=0.0)
+    chosen = {"share": 0.5, "radius": R, "trim": math.inf, "ridge": getattr(study.first, "ridge", None)}
     first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(domain)
     assert isinstance(first, PrivateFirstStage)
-    stage_1 = first.loss_constants(Universe(domain, n_samples, n_features))
+    stage_1 = first.loss_constants(universe)
     half = Budget(budget.epsilon / 2.0, budget.delta / 2.0)
     propensity = chaudhuri_logistic(
-        n_samples, stage_1.n_parameters, domain.covariate_bound, stage_1.strong_convexity, half.epsilon
+        universe.n_samples,
+        stage_1.n_parameters,
+        domain.covariate_bound,
+        stage_1.strong_convexity,
+        half.epsilon,
     )
     margin = domain.covariate_bound * R
     if margin > _LARGEST:
@@ -119,48 +113,13 @@ def ipw_composition_printed(
         W2=math.sqrt(2.0) * largest,
     )
     reason = "the fixed-weight corollary does not cover weights that depend on their own record"
-    second = second.resolve(domain)
-    plan = _plan(bound, second, domain, n_samples, n_features, half, noise, reason, printed=True)
-    plan = dataclasses.replace(plan, budget=budget, propensity=propensity)
-    return Baseline("ipw, composition as printed", first, second, plan, False, reason)
+    plan = _plan(bound, dataclasses.replace(study, first=first, budget=half), reason, printed=True)
+    coefficient = PropensityPlan(universe, propensity, None, stage_1, first, plan.theta.weights)
+    plan = Plan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))
+    return Baseline("ipw, composition as printed", plan, False, reason)
 
 
-def ipw_composition_corrected(
-    second: SecondStage,
-    domain: Domain,
-    n_samples: int,
-    n_features: int,
-    budget: Budget,
-    *,
-    radius: float,
-    ridge: float | None = None,
-    trim: float = math.inf,
-    share: float = 0.5,
-    noise: Noise | str = Noise.GAMMA,
-) -> Baseline:
-    """The same composition by Theorem 9: V = 2 w_max of the *normalized* weights, given the coefficient.
-
-    ``share`` of the budget buys the coefficient. Raises DeclarationError or CalibrationError as
-    :func:`~dp2erm_cvx.plan.make_plan` does.
-    """
-    chosen = {"share": share, "radius": radius, "trim": trim, "ridge": ridge}
-    first = registry.build(registry.first_stages(), "ipw_private", **chosen).resolve(domain)
-    second = second.resolve(domain)
-    plan = make_plan(first, second, domain, n_samples, n_features, budget, noise=noise)
-    return Baseline("ipw, composition by Theorem 9", first, second, plan, True, plan.theorem)
-
-
-def universal_baseline(
-    first: FirstStage,
-    second: SecondStage,
-    domain: Domain,
-    n_samples: int,
-    n_features: int,
-    budget: Budget,
-    *,
-    noise: Noise | str = Noise.GAMMA,
-    printed: bool = False,
-) -> Baseline:
+def universal_baseline(study: Study, *, printed: bool = False) -> Baseline:
     """The paper's baseline for EBW and MMD: only the second stage is private, by the universal corollary.
 
     ``W1 = 2n + 2 min(w_max, n)``, ``W2 = sqrt(2 n min(w_max, n)(1 + n))``. Corrected, w_max is a proven bound
@@ -172,13 +131,16 @@ def universal_baseline(
     form has no number, and where the program has no solution on some datasets of the universe, because to
     fail on those reveals them.
     """
-    first, second = first.resolve(domain), second.resolve(domain)
+    first, universe = study.first, study.universe
+    n, domain = universe.n_samples, universe.domain
     cap, radius = getattr(first, "cap", math.inf), getattr(first, "radius", math.inf)
     if isinstance(first, PrivateFirstStage):
-        raise DeclarationError(f"{first.name}: its first stage is private; use ipw_composition_corrected")
+        raise DeclarationError(
+            f"{first.name}: its first stage is private: the composition is planned by Theorem 9"
+        )
     if domain.relation not in first.relations:
         raise CalibrationError(f"{first.name}: whether it has a solution depends on the data")
-    if math.isfinite(cap) and (domain.arm_floor or 0) * cap * 2 < n_samples:
+    if math.isfinite(cap) and (domain.arm_floor or 0) * cap * 2 < n:
         raise CalibrationError(
             f"cap = {cap:g}: an arm of fewer than n / (2 cap) records cannot hold half the weight; declare "
             "an arm_floor or a larger cap"
@@ -188,55 +150,33 @@ def universal_baseline(
             raise CalibrationError(
                 f"radius = {radius:g}: as printed it bounds weights of mean 1, so it is at least 1 and finite"
             )
-        bound = universal_corollary(n_samples, radius)
+        bound = universal_corollary(n, radius)
         reason = "the radius of the dual variable bounds no weight"
-        plan = _plan(bound, second, domain, n_samples, n_features, budget, noise, reason, printed=True)
-        return Baseline(f"{first.name}, universal as printed", first, second, plan, False, reason)
+        plan = _plan(bound, study, reason, printed=True)
+        return Baseline(f"{first.name}, universal as printed", plan, False, reason)
     try:
-        largest = min(cap, first.stability(Universe(domain, n_samples, n_features)).w_max)
+        largest = min(cap, first.stability(universe).w_max)
     except CalibrationError:
         if getattr(first, "ridge", None) == 0.0 and math.isinf(radius):
             raise
         largest = cap  # a program that no sharp theorem covers still has weights of sum n
-    bound = universal_corollary(n_samples, max(1.0, largest))
-    plan = _plan(bound, second, domain, n_samples, n_features, budget, noise, bound.theorem, printed=False)
-    return Baseline(f"{first.name}, universal", first, second, plan, True, bound.theorem)
+    bound = universal_corollary(n, max(1.0, largest))
+    plan = _plan(bound, study, bound.theorem, printed=False)
+    return Baseline(f"{first.name}, universal", plan, True, bound.theorem)
 
 
-def uniform_baseline(
-    second: SecondStage,
-    domain: Domain,
-    n_samples: int,
-    n_features: int,
-    budget: Budget,
-    *,
-    noise: Noise | str = Noise.GAMMA,
-) -> Baseline:
-    """Weights 1 and the fixed-weight corollary, which covers them: the strongest simple baseline."""
-    first = registry.build(registry.first_stages(), "uniform").resolve(domain)
-    second = second.resolve(domain)
-    kind = "paper-corrected"
-    plan = make_plan(first, second, domain, n_samples, n_features, budget, method=kind, noise=noise)
-    return Baseline("uniform", first, second, plan, True, plan.bound.theorem)
-
-
-def _plan(
-    bound: StabilityBound,
-    second: SecondStage,
-    domain: Domain,
-    n: int,
-    n_features: int,
-    budget: Budget,
-    noise: Noise | str,
-    reason: str,
-    *,
-    printed: bool,
-) -> Plan:
+def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) -> Plan:
     """The paper's calibration of a bound; as printed it is marked as not private, in every part."""
-    loss: LossConstants = second.constants(Universe(domain, n, n_features))
-    objective = Objective(bound, loss, n, domain.relation, second.name)
-    calibration = calibrate_paper(objective, budget, noise=noise, corrected=not printed, unsound_ok=printed)
+    second, universe = study.second, study.universe
+    loss: LossConstants = second.constants(universe)
+    relation = universe.domain.relation
+    objective = Objective(bound, loss, universe.n_samples, relation, second.name)
+    calibration = calibrate_paper(
+        objective, study.budget, noise=study.noise, corrected=not printed, unsound_ok=printed
+    )
     if printed:
         bound = dataclasses.replace(bound, private=False)
         calibration = dataclasses.replace(calibration, private=False)
-    return Plan(n, bound, loss, budget, calibration, None, reason)
+    weights = WeightsPlan(study.first, bound, 0.0, universe.n_samples)
+    theta = ThetaPlan(universe, calibration, None, loss, second, weights, None, reason)
+    return Plan(study, (theta,))

@@ -33,7 +33,7 @@ def costs(
     ``exceeded`` is the share of draws whose excess is above the bound at the quantile of ``||b||``, which
     should be at most ``1 - LEVEL`` up to chance.
     """
-    calibration, n = rule.plan.calibration, records.n_samples
+    calibration, n = rule.plan.theta.calibration, records.n_samples
     assert isinstance(calibration, Calibration)
     plain = rule.second.instance(records, w, gamma=0.0)
     model = plain.model
@@ -105,7 +105,7 @@ def scale_rows(rule: Rule, noises: list[str], epsilon: float, n: int, p: int) ->
                 reason = one.reason if isinstance(one, Refused) else getattr(other, "reason", "")
                 rows.append({**head, "status": "refused", "reason": reason})
                 continue
-            scale, beside = one.plan.calibration.scale, other.plan.calibration.scale
+            scale, beside = one.plan.theta.calibration.scale, other.plan.theta.calibration.scale
             ratio = {"scale": scale, "scale_beside": beside, "scale_ratio": scale / beside}
             rows.append({**head, "status": COMPARED, **ratio})
     return rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dp2erm_cvx.calibration import Calibration, OutputCalibration
+from dp2erm_cvx.calibration import Calibration, OutputCalibration, Perturbed
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
@@ -42,7 +42,7 @@ def draw_thetas(rule: PlannedRule, weights: Weights, draws: int, rng: np.random.
     """``draws`` draws of theta as the plan would release it, with exact arithmetic assumed."""
     if isinstance(rule.first, PrivateFirstStage):
         assert rule.plan.propensity is not None
-        noises = simulate_noise(rule.plan.propensity, draws, rng)
+        noises = simulate_noise(rule.plan.propensity.calibration, draws, rng)
         found = [_private_weights(rule, rule.first, weights.records, noise) for noise in noises]
         parts = [_thetas(rule, weights.records, w.value, 1, rng) for w in found]
         certified = all(w.certified for w in found) and all(fine for _, fine in parts)
@@ -67,22 +67,22 @@ def effective_share(w: Array) -> float:
 
 def _private_weights(rule: PlannedRule, first: PrivateFirstStage, records: Records, noise: Array) -> Solution:
     assert rule.plan.propensity is not None
-    return solve(first.perturbed(records, rule.plan.propensity.gamma, noise), throw=False)
+    return solve(first.perturbed(records, rule.plan.propensity.calibration.gamma, noise), throw=False)
 
 
 def _thetas(
     rule: PlannedRule, records: Records, w: Array, draws: int, rng: np.random.Generator
 ) -> tuple[Array, bool]:
-    calibration, theta_set = rule.plan.calibration, rule.second.feasible(records.domain)
+    calibration, theta_set = rule.plan.theta.calibration, rule.second.feasible(records.domain)
     if isinstance(calibration, OutputCalibration):
         exact = solve(rule.second.unconstrained().instance(records, w, gamma=0.0), throw=False)
         found, certified = exact.value + simulate_noise(calibration.law, draws, rng), exact.certified
     else:
         assert isinstance(calibration, Calibration)
-        program = rule.second.unconstrained() if rule.plan.unconstrained else rule.second
+        program = rule.plan.theta.program
         instance = program.instance(records, w, gamma=calibration.gamma)
         solved = solve_draws(instance, simulate_noise(calibration, draws, rng))
         found, certified = solved.thetas, bool(np.all(solved.certified))
-    if rule.plan.unconstrained:  # theta is projected as in a release
+    if rule.plan.theta.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release
         found = np.array([theta_set.project(theta) for theta in found])
     return found, certified

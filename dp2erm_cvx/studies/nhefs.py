@@ -11,11 +11,12 @@ from pydantic import Field
 from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo import comparison, settings
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.plan import make_plan
+from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.engine import Design, Experiment, Row, StudyCell
 from dp2erm_cvx.studies.fit import Weights, draw_thetas, without_noise
 from dp2erm_cvx.studies.plans import PlannedRule
+from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,21 +59,19 @@ class NhefsBudgets(Experiment[NhefsDesign]):
             for epsilon in design.epsilons:
                 head: Row = {"noise": noise, "statistic": second.name, "epsilon": epsilon}
                 try:
-                    plan = make_plan(
+                    study = Study(
                         first,
                         second,
-                        domain,
-                        n,
-                        p,
+                        Universe(domain, n, p),
                         Budget(epsilon, delta),
-                        method=family,
+                        calibration=family,
                         noise="gaussian" if noise == "gaussian" else "gamma",
-                        arithmetic="assumed",
                     )
+                    plan = make_plan(study)
                 except CalibrationError as error:
                     rows.append({**head, "status": "refused", "reason": str(error)})
                     continue
-                rule = PlannedRule(plan, first, second)
+                rule = PlannedRule(plan)
                 rng = cell.rng(f"{noise}/{epsilon}")
                 found = draw_thetas(rule, weights, design.draws, rng)
                 effects = [comparison.effect_of(theta.tolist()) for theta in found.thetas]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from dataclasses import dataclass
@@ -9,12 +10,13 @@ from typing import Any
 
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import Plan, make_plan
+from dp2erm_cvx.estimators import TOLERANCE
+from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.studies import baselines
-from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme, build_scaled
-from dp2erm_cvx.two_stage import TOLERANCE
+from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, build_scaled
+from dp2erm_cvx.universe import Universe
 
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
 FAMILIES = (*NAMES, "composition-sharp", "composition-printed")
@@ -25,16 +27,24 @@ PLAIN = "non-private"
 
 @dataclass(frozen=True)
 class PlannedRule:
-    """A plan with the programs that it is for. ``note`` says what is weaker than replace-one privacy."""
+    """A plan. ``note`` says what is weaker than replace-one privacy."""
 
     plan: Plan
-    first: FirstStage
-    second: SecondStage
     note: str = ""
+
+    @property
+    def first(self) -> FirstStage:
+        """The first stage that is planned for."""
+        return self.plan.study.first
+
+    @property
+    def second(self) -> SecondStage:
+        """The second stage that is planned for."""
+        return self.plan.study.second
 
     def facts(self) -> dict[str, str | float]:
         """What of the plan belongs in every row: V, gamma and the scale of the noise."""
-        calibration = self.plan.calibration
+        calibration = self.plan.theta.calibration
         return {
             "V": self.plan.bound.V,
             "gamma": getattr(calibration, "gamma", 0.0),
@@ -69,7 +79,7 @@ def plan_rule(
 @functools.lru_cache(maxsize=4096)
 def _planned(key: str, family: str, noise: str, budget: Budget, n: int, p: int) -> PlannedRule | Refused:
     scheme, constants = json.loads(key)
-    rule = Rule(Scheme.model_validate(scheme), Constants.model_validate(constants))
+    rule = Rule(StudyScheme.model_validate(scheme), Constants.model_validate(constants))
     plan = _composed if family.startswith("composition") else _direct
     try:
         return plan(rule, family, noise, budget, n, p)
@@ -84,42 +94,43 @@ def _direct(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: int)
     weaker = paper and scheme.program == "mmd"
     domain = constants.domain(n, keeps_treatment=weaker)
     first, second = scheme.first_stage(domain, paper=paper), constants.second_stage().resolve(domain)
-    plan = make_plan(first, second, domain, n, p, budget, method=family, noise=noise, **_as_released(n))
-    return PlannedRule(plan, first, second, "neighbors keep their treatment" if weaker else "")
+    plan = make_plan(
+        Study(
+            first,
+            second,
+            Universe(domain, n, p),
+            budget,
+            calibration=family,
+            noise=noise,
+            tolerance=TOLERANCE,  # V counts that of the weights as a release does
+        )
+    )
+    return PlannedRule(plan, "neighbors keep their treatment" if weaker else "")
 
 
 def _composed(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: int) -> PlannedRule:
     scheme, constants = rule.scheme, rule.constants
-    domain = constants.domain(n)
-    second = constants.second_stage().resolve(domain)
-    printed = family == "composition-printed"
+    domain, printed = constants.domain(n), family == "composition-printed"
     if scheme.program == "uniform":
         raise CalibrationError("weights 1 need no private first stage: see sharp")
-    if scheme.program == "ipw_logistic":
-        if printed:
-            first = scheme.first_stage(domain, paper=True)
-            found = baselines.ipw_composition_printed(
-                second,
-                domain,
-                n,
-                p,
-                budget,
-                radius=getattr(first, "radius", 0.0),
-                ridge=getattr(first, "ridge", None),
-                noise=noise,
-            )
-            return PlannedRule(found.plan, found.first, found.second, "not private as argued")
-        private = build_scaled("ipw_private", settings_in_force(scheme, family), domain)
-        plan = make_plan(private, second, domain, n, p, budget, noise=noise, **_as_released(n))
-        return PlannedRule(plan, private, second)
-    first = scheme.first_stage(domain, paper=printed)
-    found = baselines.universal_baseline(first, second, domain, n, p, budget, noise=noise, printed=printed)
-    return PlannedRule(
-        found.plan, found.first, found.second, "" if found.private else "not private as argued"
+    study = Study(
+        scheme.first_stage(domain, paper=printed),
+        constants.second_stage(),
+        Universe(domain, n, p),
+        budget,
+        noise=noise,
     )
+    if scheme.program == "ipw_logistic" and not printed:
+        private = build_scaled("ipw_private", settings_in_force(scheme, family), domain)
+        return PlannedRule(make_plan(dataclasses.replace(study, first=private, tolerance=TOLERANCE)))
+    if scheme.program == "ipw_logistic":
+        found = baselines.ipw_composition_printed(study)
+    else:
+        found = baselines.universal_baseline(study, printed=printed)
+    return PlannedRule(found.plan, "" if found.private else "not private as argued")
 
 
-def settings_in_force(scheme: Scheme, family: str) -> dict[str, Any]:
+def settings_in_force(scheme: StudyScheme, family: str) -> dict[str, Any]:
     """The settings of the first stage under a family, as the design declares them."""
     composed = family.startswith("composition") and scheme.program == "ipw_logistic"
     if family.startswith("paper") or family == "composition-printed":
@@ -127,8 +138,3 @@ def settings_in_force(scheme: Scheme, family: str) -> dict[str, Any]:
     if composed:
         return {"share": 0.3, **scheme.settings, **scheme.composition}
     return dict(scheme.settings)
-
-
-def _as_released(n: int) -> dict[str, Any]:
-    """V counts the tolerance of the weights as a release does; no noise is set aside for the arithmetic."""
-    return {"weight_error": TOLERANCE * n, "arithmetic": "assumed"}

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 
 Models = Mapping[str, PrivateTwoStageERM] | Sequence[PrivateTwoStageERM]
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
 from dp2erm_cvx.mechanism.selection import Source
@@ -182,7 +182,7 @@ def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int)
     except CalibrationError as error:
         raise CalibrationError(f"{name}: {error}") from None
     if not plan.proven:
-        raise CalibrationError(f"{name}: {plan.reason}, which is not proven: no charge covers it")
+        raise CalibrationError(f"{name}: {plan.theta.reason}, which is not proven: no charge covers it")
     return plan
 
 

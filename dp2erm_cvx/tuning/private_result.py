@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Receipt
 from dp2erm_cvx.release import Guarantee, Release
 from dp2erm_cvx.tuning.selection import Selection

@@ -13,7 +13,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics import effective_sample_size
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.tuning.candidates import (
     Models,

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 
 #: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
 Score = Callable[[PrivateTwoStageERM, Array, NDArray[np.int64], Array], float]

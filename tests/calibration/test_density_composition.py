@@ -7,17 +7,19 @@ import pytest
 from scipy import special
 
 from dp2erm_cvx import Budget, Domain
-from dp2erm_cvx.plan import make_plan
+from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
+from tests.plan.changed import changed
 
 N, EPSILON, TRIM = 4, 1.0, 2.5
 DOMAIN = Domain(1.0, 1.0)
 FIRST = PrivateLogistic(share=0.4, ridge=0.05, trim=TRIM)
 SECOND = PlugInATE(theta_set=WholeSpace())
-PLAN = make_plan(FIRST, SECOND, DOMAIN, N, 1, Budget(EPSILON))
+PLAN = make_plan(Study(FIRST, SECOND, Universe(DOMAIN, N, 1), Budget(EPSILON)))
 # the middle of the laws, where the weights move, and their far tails, where pure noise is nearly spent
 LAM = np.concatenate([-np.geomspace(400, 8, 40), np.linspace(-7, 7, 281), np.geomspace(8, 400, 40)])
 THETA = np.concatenate([-np.geomspace(3000, 8, 40), np.linspace(-7, 7, 141), np.geomspace(8, 3000, 40)])
@@ -34,13 +36,13 @@ def log_density(data, plan):
     """Log density of (lam, theta) on the grid, up to a constant that is common to all data."""
     x, a, y = data
     z = (2 * a - 1) * x
-    b, slope = noise_for(z, LAM, plan.propensity.gamma)
-    first = -np.abs(b) / plan.propensity.scale + np.log(slope)
+    b, slope = noise_for(z, LAM, plan.propensity.calibration.gamma)
+    first = -np.abs(b) / plan.propensity.calibration.scale + np.log(slope)
     f = np.minimum(1 + np.exp(-np.multiply.outer(LAM, z)), TRIM)
     mean = (f / f.sum(axis=1, keepdims=True)) @ (2 * (2 * a - 1) * y)
-    gamma = plan.calibration.gamma
+    gamma = plan.theta.calibration.gamma
     pull = N * (2 * (THETA[None, :] - mean[:, None]) + gamma * THETA[None, :])
-    return first[:, None] - np.abs(pull) / plan.calibration.scale
+    return first[:, None] - np.abs(pull) / plan.theta.calibration.scale
 
 
 def loss(plan, count=400, seed=0):
@@ -66,7 +68,7 @@ def test_the_fit_inverts_the_noise():
         x, a = rng.uniform(-1, 1, N), rng.integers(0, 2, N)
         records = DOMAIN.records(x[:, None], a, np.zeros(N))
         b = rng.normal(scale=3.0, size=1)
-        gamma = PLAN.propensity.gamma
+        gamma = PLAN.propensity.calibration.gamma
         solution = solve(FIRST.perturbed(records, gamma, b))
         lam = solution.point
         assert noise_for((2 * a - 1) * x, lam, gamma)[0] == pytest.approx(b, abs=1e-6)
@@ -81,9 +83,9 @@ def test_the_joint_law_keeps_the_budget_and_nearly_spends_it():
 
 
 def test_planted_bugs_break_the_budget():
-    stage_1, stage_2 = PLAN.propensity, PLAN.calibration
+    stage_1, stage_2 = PLAN.propensity.calibration, PLAN.theta.calibration
     for wrong in (
-        dataclasses.replace(PLAN, calibration=dataclasses.replace(stage_2, scale=stage_2.scale / 2)),
-        dataclasses.replace(PLAN, propensity=dataclasses.replace(stage_1, scale=stage_1.scale / 3)),
+        changed(PLAN, calibration=dataclasses.replace(stage_2, scale=stage_2.scale / 2)),
+        changed(PLAN, "propensity", calibration=dataclasses.replace(stage_1, scale=stage_1.scale / 3)),
     ):
         assert loss(wrong) > EPSILON

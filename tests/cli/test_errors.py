@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from tests.command_line import FIT, replaced, run, write_files
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from dp2erm_cvx import Domain, Release, registry
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.released import rule_of
+from dp2erm_cvx.release.rule import rule_of
 from tests.command_line import COLUMNS, FIT, replaced, run, write_files
 
 
@@ -100,8 +100,8 @@ def test_settings_reach_the_programs(folder):
     assert settings["regularizer"] == {"ElasticNet": {"l1": 0.1, "l2": 0.2}}
     assert (settings["features"], settings["features_bound"]) == (["x2"], 0.5)
     assert plain["parameters"] == ["intercept", "x2"]
-    assert plain["mechanism"]["noise"] == "gaussian"
-    assert plain["mechanism"]["split"] == 0.5
+    assert plain["steps"][0]["noise"] == "gaussian"
+    assert plain["steps"][0]["split"] == 0.5
     assert plain["guarantee"]["delta"] == 1e-6
 
 
@@ -109,7 +109,7 @@ def test_a_private_propensity_shows_what_it_spent(folder):
     words = [*FIT, "--program", "ipw_private", "--set", "share=0.4", "--second-stage", "arm_means"]
     release = Release.from_json(run(*words, "--json").stdout)
     assert release.guarantee.epsilon == 1.0
-    assert release.mechanism.propensity.epsilon == pytest.approx(0.4)
+    assert release.step("propensity").epsilon == pytest.approx(0.4)
     text = run(*words).stdout
     assert "epsilon = 0.4 spent on it" in text
     assert "of what is left" in text

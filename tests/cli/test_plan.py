@@ -4,6 +4,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
 from dp2erm_cvx.compare.noise_range import noise_range
+from dp2erm_cvx.universe import Universe
 from tests.command_line import run
 
 PLAN = ["plan", "--second-stage", "arm_means", "--covariate-bound", "2", "--outcome-bound", "10"]
@@ -35,10 +36,10 @@ def test_a_row_is_what_the_estimator_plans():
     model = PrivateTwoStageERM(domain, Budget(2.0), first, "arm_means")
     plan = model.plan(900, 1)
     assert row["V"] == plan.bound.V
-    assert row["scale"] == plan.calibration.scale
-    assert row["gamma"] == plan.calibration.gamma
+    assert row["scale"] == plan.theta.calibration.scale
+    assert row["gamma"] == plan.theta.calibration.gamma
     second = registry.build(registry.second_stages(), "arm_means").resolve(domain)
-    moved = noise_range(second, domain, plan.calibration, n_samples=900, n_features=1)
+    moved = noise_range(second, Universe(domain, 900, 1), plan.theta.calibration)
     assert row["spread"] == pytest.approx(moved.effect)
     assert row["shrinkage"] == pytest.approx(moved.shrinkage)
 

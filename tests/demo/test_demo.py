@@ -11,6 +11,7 @@ from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo import comparison, composition, settings
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program import Box
+from dp2erm_cvx.universe import Universe
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,7 @@ def test_better_balance_costs_noise(effects):
 
 def test_a_composed_release_costs_its_whole_budget_once(composed):
     for one in (*composed[0].published, *composed[1].published):
-        guarantee, spent = one.release.guarantee, one.release.mechanism.propensity
+        guarantee, spent = one.release.guarantee, one.release.step("propensity")
         assert guarantee.epsilon == one.spending.budget.epsilon
         assert spent.epsilon == pytest.approx(0.3 * guarantee.epsilon)
         assert "Theorem 9" in guarantee.theorem
@@ -211,8 +212,8 @@ def test_noise_range_of_arm_means_in_closed_form():
     domain = Domain(covariate_bound=1.0, outcome_bound=2.0)
     second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(1.0))
     model = PrivateTwoStageERM(domain, Budget(1.0), "uniform", second)
-    calibration = model.plan(500, 3).calibration
-    found = noise_range(second, domain, calibration, n_samples=500, n_features=3)
+    calibration = model.plan(500, 3).theta.calibration
+    found = noise_range(second, Universe(domain, 500, 3), calibration)
     b = simulate_noise(calibration, 200_000, np.random.default_rng(9))
     scale = 500 * (1 + calibration.gamma)
     np.testing.assert_allclose(found.half_width, np.quantile(np.abs(b), 0.95, axis=0) / scale, rtol=0.03)
@@ -233,8 +234,8 @@ def test_noise_range_covers_what_releases_do(program, ranges):
     a, y = np.arange(n) % 2, rng.uniform(-0.2, 0.2, n)
     second = registry.build(registry.second_stages(), program, theta_set=Box(50.0))
     plan = PrivateTwoStageERM(domain, Budget(4.0), "uniform", second).plan(n, 2)
-    found = noise_range(second, domain, plan.calibration, n_samples=n, n_features=2)
-    plain = TwoStageERM(domain, "uniform", second, gamma=plan.calibration.gamma).fit(X, a, y).theta_
+    found = noise_range(second, Universe(domain, n, 2), plan.theta.calibration)
+    plain = TwoStageERM(domain, "uniform", second, gamma=plan.theta.calibration.gamma).fit(X, a, y).theta_
     moved = np.array(
         [
             PrivateTwoStageERM(domain, Budget(4.0), "uniform", second, seed=seed).fit(X, a, y).theta_ - plain
@@ -250,6 +251,8 @@ def test_dominates_compares_with_the_declared_bound():
     domain = Domain(covariate_bound=1.0, outcome_bound=2.0)
     second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(1.0))
     for epsilon, expected in ((0.001, True), (100.0, False)):
-        calibration = PrivateTwoStageERM(domain, Budget(epsilon), "uniform", second).plan(500, 3).calibration
-        found = noise_range(second, domain, calibration, n_samples=500, n_features=3)
+        calibration = (
+            PrivateTwoStageERM(domain, Budget(epsilon), "uniform", second).plan(500, 3).theta.calibration
+        )
+        found = noise_range(second, Universe(domain, 500, 3), calibration)
         assert found.dominates is expected

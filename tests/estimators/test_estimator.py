@@ -159,7 +159,7 @@ def test_defaults_that_depend_on_the_domain_are_stated_in_the_release() -> None:
 def test_less_noise_with_more_budget_and_gaussian_needs_delta() -> None:
     def scale(budget: Budget, noise: str) -> float:
         model = PrivateTwoStageERM(DOMAIN, budget, Uniform(), "arm_means", noise=noise)
-        return model.plan(100, 2).calibration.scale
+        return model.plan(100, 2).theta.calibration.scale
 
     assert scale(Budget(1.0), "gamma") > scale(Budget(2.0), "gamma")
     assert scale(Budget(1.0, 1e-6), "gaussian") > scale(Budget(1.0, 1e-3), "gaussian")
@@ -356,8 +356,8 @@ def test_balance_functions_see_a_copy_of_one_record() -> None:
 
 
 def test_the_example_of_the_docstring_runs() -> None:
-    from dp2erm_cvx import estimator
+    from dp2erm_cvx.estimators import private
 
-    result = doctest.testmod(estimator)
+    result = doctest.testmod(private)
     assert result.attempted > 3
     assert result.failed == 0

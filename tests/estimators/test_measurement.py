@@ -1,6 +1,5 @@
 """A release as a measurement of OpenDP: it composes there, and nothing unfit gets in."""
 
-import dataclasses
 import math
 import re
 from pathlib import Path
@@ -8,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, interop
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.interop import as_opendp_measurement, group_privacy
+from dp2erm_cvx.estimators import measurement as module
+from dp2erm_cvx.estimators.measurement import as_opendp_measurement, group_privacy
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.program import L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.solve import ProjectedGradient
+from tests.plan.changed import unproven
 
 opendp = pytest.importorskip("opendp")
 
@@ -210,8 +211,8 @@ def test_unfit_models_are_refused(settings, message):
 
 def test_what_is_not_proven_is_refused(monkeypatch):
     plan = model().plan(N, K)
-    unproven = dataclasses.replace(plan, bound=dataclasses.replace(plan.bound, private=False))
-    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: unproven)
+    found = unproven(plan)
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
     with pytest.raises(CalibrationError, match="not proven"):
         measurement()
 
@@ -230,7 +231,7 @@ def test_features_have_to_be_enabled_by_the_caller():
 
 
 def test_without_opendp_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(interop, "find_spec", lambda name: None)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(DeclarationError, match=r"dp2erm-cvx\[secure\]"):
         measurement()
 

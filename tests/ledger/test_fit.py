@@ -1,17 +1,19 @@
 """Fits charge the ledger before they draw noise."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sklearn.base import clone
 
-from dp2erm_cvx import Budget, PrivateTwoStageERM, estimator, perturbation
+from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.calibration import renyi_epsilon
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.steps import noise
 from tests.ledger.model import DATA, model
+from tests.plan.changed import unproven
 
 
 @pytest.fixture
@@ -45,14 +47,14 @@ def test_the_charge_is_on_disk_before_noise_is_drawn(ledger: Ledger, monkeypatch
         raise KeyboardInterrupt
 
     for name in ("draw", "draw_within"):
-        monkeypatch.setattr(perturbation, name, drawn)
+        monkeypatch.setattr(noise, name, drawn)
     with pytest.raises(KeyboardInterrupt):
         model(ledger).fit(*DATA)
     assert seen == [1]
 
 
 def test_a_refused_fit_neither_clips_nor_draws(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimator, "perturb", lambda *_, **__: pytest.fail("the data were touched"))
+    monkeypatch.setattr(Plan, "run", lambda *_, **__: pytest.fail("the data were touched"))
     refused = model(ledger, epsilon=1.5)
     with pytest.raises(LedgerError) as one:
         refused.fit(*DATA)
@@ -74,8 +76,8 @@ def test_a_seeded_fit_charges_nothing_and_says_so(ledger: Ledger) -> None:
 
 def test_an_unproven_plan_is_not_charged(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = model(ledger).plan(30, 1)
-    unproven = replace(plan, bound=replace(plan.bound, private=False))
-    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: unproven)
+    found = unproven(plan)
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
     with pytest.raises(CalibrationError, match="not proven"):
         model(ledger).fit(*DATA)
     assert ledger.account("trial").receipts == ()
@@ -101,9 +103,8 @@ def test_the_curve_of_a_plan_proves_its_guarantee(first: str, arithmetic: str) -
     assert proven == pytest.approx(0.8, rel=1e-6)
     assert proven <= 0.8
     # every part of the plan counts
-    alone = plan.calibration.curve()
-    parts = [plan.precision, plan.propensity, plan.propensity_precision]
-    spends = any(part is not None for part in parts)
+    alone = plan.theta.calibration.curve()
+    spends = plan.theta.precision is not None or plan.propensity is not None
     assert all(
         (one > other) is spends
         for one, other in zip(plan.curve.divergences, alone.divergences, strict=True)

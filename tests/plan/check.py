@@ -66,10 +66,10 @@ def renyi_delta(calibration, loss, n, V):
 
 
 def check(plan: Plan, stage, n, domain, budget):
-    parts = [(plan.calibration, plan.loss, plan.bound)]
+    parts = [(plan.theta.calibration, plan.theta.loss, plan.bound)]
     if plan.propensity is not None:
         ones = dataclasses.replace(plan.bound, V=2.0)
-        parts.append((plan.propensity, stage.loss_constants(Universe(domain, 100, 2)), ones))
+        parts.append((plan.propensity.calibration, stage.loss_constants(Universe(domain, 100, 2)), ones))
     # sums of doubles: exactly, so that no rounding hides an excess
     spent = mpmath.fsum(mpmath.mpf(calibration.epsilon) for calibration, _, _ in parts)
     assert spent <= budget.epsilon
@@ -80,4 +80,4 @@ def check(plan: Plan, stage, n, domain, budget):
         assert spent_delta(calibration, loss, n, V, domain) <= calibration.delta
     assert plan.guarantee.epsilon <= budget.epsilon
     assert plan.guarantee.delta <= budget.delta
-    assert plan.calibration.theorem in plan.theorem
+    assert plan.theta.calibration.theorem in plan.theorem

@@ -11,7 +11,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, Neighboring
 from dp2erm_cvx.calibration import NAMES, PaperCalibration
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import make_plan
+from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
@@ -23,6 +23,8 @@ from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import ElasticNet, WholeSpace
+from dp2erm_cvx.universe import Universe
+from tests.plan.changed import changed
 from tests.plan.check import check
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
@@ -88,18 +90,18 @@ def test_the_guarantee_of_a_plan_is_within_its_budget(first, method):
         noise = str(rng.choice(["gamma", "gaussian"]))
         stage = FIRST[first](rng).resolve(domain)
         last = SECOND[second](rng).resolve(domain)
-        arguments = (stage, last, domain, n, 2, budget)
+        arguments = (stage, last, Universe(domain, n, 2), budget)
         refusal = expected_refusal(first, second, method, domain.relation)
         if refusal is not None:
             with pytest.raises(CalibrationError, match=refusal) as caught:
-                make_plan(*arguments, method=method, noise=noise)
+                make_plan(Study(*arguments, calibration=method, noise=noise))
             assert "\n" not in str(caught.value)
             continue
-        plan = make_plan(*arguments, method=method, noise=noise)
+        plan = make_plan(Study(*arguments, calibration=method, noise=noise))
         planned += 1
         check(plan, stage, n, domain, budget)
         assert domain.relation in plan.bound.relations
-        assert plan.reason
+        assert plan.theta.reason
     if first != "ipw_private" or method not in PAPER:
         assert planned or refusals_only(first, method)
 
@@ -109,67 +111,66 @@ def refusals_only(first, method):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"noise": "gaussian"}, {"method": "renyi"}, {"method": "output"}], ids=str
+    "changes", [{}, {"noise": "gaussian"}, {"calibration": "renyi"}, {"calibration": "output"}], ids=str
 )
 def test_the_check_catches_noise_that_is_three_percent_too_small(changes):
     stage, domain, budget = Uniform(), Domain(2.0, 1.0), Budget(1.0, 1e-3)
-    second = PlugInATE() if changes == {"method": "output"} else TreatmentRule()
-    plan = make_plan(stage, second.resolve(domain), domain, 100, 2, budget, **changes)
+    second = PlugInATE() if changes == {"calibration": "output"} else TreatmentRule()
+    plan = make_plan(Study(stage, second, Universe(domain, 100, 2), budget, **changes))
     check(plan, stage, 100, domain, budget)
-    less = dataclasses.replace(plan.calibration, scale=0.97 * plan.calibration.scale)
+    less = dataclasses.replace(plan.theta.calibration, scale=0.97 * plan.theta.calibration.scale)
     with pytest.raises(AssertionError):
-        check(dataclasses.replace(plan, calibration=less), stage, 100, domain, budget)
+        check(changed(plan, calibration=less), stage, 100, domain, budget)
 
 
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 def test_a_private_first_stage_divides_the_budget(noise):
     domain, budget = Domain(2.0, 1.0), Budget(1.5, 1e-4)
     stage = PrivateLogistic(share=0.25).resolve(domain)
-    plan = make_plan(stage, TreatmentRule().resolve(domain), domain, 500, 3, budget, noise=noise)
-    assert plan.propensity.epsilon == pytest.approx(0.25 * 1.5)
-    assert plan.calibration.epsilon == pytest.approx(0.75 * 1.5)
-    assert plan.propensity.delta + plan.calibration.delta <= 1e-4
+    plan = make_plan(Study(stage, TreatmentRule(), Universe(domain, 500, 3), budget, noise=noise))
+    assert plan.propensity.calibration.epsilon == pytest.approx(0.25 * 1.5)
+    assert plan.theta.calibration.epsilon == pytest.approx(0.75 * 1.5)
+    assert plan.propensity.calibration.delta + plan.theta.calibration.delta <= 1e-4
     shares = (0.0, 0.0) if noise == "gamma" else (0.25e-4, 0.75e-4)
-    assert (plan.propensity.delta, plan.calibration.delta) == pytest.approx(shares)
-    assert (plan.propensity.n_parameters, plan.propensity.V) == (3, 2.0)
+    assert (plan.propensity.calibration.delta, plan.theta.calibration.delta) == pytest.approx(shares)
+    assert (plan.propensity.calibration.n_parameters, plan.propensity.calibration.V) == (3, 2.0)
     assert pytest.approx(2 * plan.bound.w_max, rel=1e-9) == plan.bound.V
     assert "Theorem 9" in plan.theorem
 
 
 def planned(first=None, second=None, domain=None, budget=None, **changes):
     domain = domain or Domain(2.0, 1.0, arm_floor=20)
-    arguments = (first or Uniform(), second or TreatmentRule())
-    first, second = (stage.resolve(domain) for stage in arguments)
-    return make_plan(first, second, domain, 100, 2, budget or Budget(1.0, 1e-3), **changes)
+    stages = (first or Uniform(), second or TreatmentRule())
+    return make_plan(Study(*stages, Universe(domain, 100, 2), budget or Budget(1.0, 1e-3), **changes))
 
 
 @pytest.mark.parametrize(
     ("change", "error", "names"),
     [
-        ({"first": MMD(cap=5.0), "method": "paper"}, CalibrationError, "false under replace-one"),
+        ({"first": MMD(cap=5.0), "calibration": "paper"}, CalibrationError, "false under replace-one"),
         (
             {
                 "first": EntropyBalancing(scaling="paper", arm_mass="proportional", radius=1.0),
                 "domain": Domain(2.0, 1.0),
-                "method": "paper",
+                "calibration": "paper",
             },
             CalibrationError,
             "arm_floor",
         ),
         ({"first": MMD(cap=1.5, ridge=1e-3)}, CalibrationError, "cap"),
         (
-            {"second": TreatmentRule(regularizer=ElasticNet(l1=0.1)), "method": "renyi"},
+            {"second": TreatmentRule(regularizer=ElasticNet(l1=0.1)), "calibration": "renyi"},
             CalibrationError,
             "regul",
         ),
-        ({"second": ArmMeans(), "method": "output"}, CalibrationError, "use plug_in_ate"),
-        ({"split": 0.5, "method": "renyi"}, DeclarationError, "split = 0.5"),
-        ({"split": 0.5, "method": "auto"}, DeclarationError, "split = 0.5"),
+        ({"second": ArmMeans(), "calibration": "output"}, CalibrationError, "use plug_in_ate"),
+        ({"split": 0.5, "calibration": "renyi"}, DeclarationError, "split = 0.5"),
+        ({"split": 0.5, "calibration": "auto"}, DeclarationError, "split = 0.5"),
         ({"first": PrivateLogistic(trim=math.inf)}, CalibrationError, "finite radius or trim"),
-        ({"method": "best"}, DeclarationError, "must be one of"),
+        ({"calibration": "best"}, DeclarationError, "must be one of"),
         ({"noise": "laplace"}, DeclarationError, "noise"),
-        ({"weight_error": -0.1}, DeclarationError, "weight_error"),
-        ({"method": "renyi", "budget": Budget(1.0)}, CalibrationError, "delta"),
+        ({"tolerance": -0.1}, DeclarationError, "tolerance"),
+        ({"calibration": "renyi", "budget": Budget(1.0)}, CalibrationError, "delta"),
         ({"first": MMD(), "domain": Domain(2.0, 1.0)}, CalibrationError, "arm_floor"),
     ],
 )
@@ -183,16 +184,19 @@ def test_auto_is_never_worse_than_what_it_compares():
     from dp2erm_cvx.calibration import predicted_error
 
     for second in (TreatmentRule(), PlugInATE(), ArmMeans(), TreatmentRule(regularizer=ElasticNet(l2=0.1))):
-        chosen = planned(IPWLogistic(ridge=0.5), second, method="auto")
+        chosen = planned(IPWLogistic(ridge=0.5), second, calibration="auto")
         extra = 2.0 if second.name == "plug_in_ate" else 0.0
-        for changes in ({}, {"noise": "gaussian"}, {"method": "renyi"}, {"method": "output"}):
+        for changes in ({}, {"noise": "gaussian"}, {"calibration": "renyi"}, {"calibration": "output"}):
             try:
                 other = planned(IPWLogistic(ridge=0.5), second, **changes)
             except CalibrationError:
                 continue
             sizes = [
                 predicted_error(
-                    plan.calibration, plan.loss, 100, strong_convexity=plan.loss.strong_convexity + extra
+                    plan.theta.calibration,
+                    plan.theta.loss,
+                    100,
+                    strong_convexity=plan.theta.loss.strong_convexity + extra,
                 )
                 for plan in (chosen, other)
             ]
@@ -200,9 +204,9 @@ def test_auto_is_never_worse_than_what_it_compares():
 
 
 def test_the_error_of_computed_weights_is_counted():
-    exact, computed = (planned(RandomizedTrial(0.3), weight_error=error) for error in (0.0, 0.5))
+    exact, computed = (planned(RandomizedTrial(0.3), tolerance=error / 100) for error in (0.0, 0.5))
     assert computed.bound.V == pytest.approx(exact.bound.V + 1.0)
-    assert computed.calibration.V == computed.bound.V
+    assert computed.theta.calibration.V == computed.bound.V
     # the movement of two weight vectors that are off by that much, in the worst direction
     rng = np.random.default_rng(0)
     w, v = 100 * rng.dirichlet(np.ones(100), 2)
@@ -226,7 +230,7 @@ def test_a_bound_that_no_weights_can_have_is_refused():
 
 
 def test_a_paper_plan_says_which_formula_it_used():
-    printed, corrected = (planned(method=m, noise="gaussian") for m in PAPER)
-    assert isinstance(printed.calibration, PaperCalibration)
-    assert printed.calibration.scale < corrected.calibration.scale
+    printed, corrected = (planned(calibration=m, noise="gaussian") for m in PAPER)
+    assert isinstance(printed.theta.calibration, PaperCalibration)
+    assert printed.theta.calibration.scale < corrected.theta.calibration.scale
     assert (printed.theorem[-10:], corrected.theorem[-9:]) == ("as printed", "corrected")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.calibration import calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import make_plan
-from dp2erm_cvx.plan.precision import NUMERICAL_SHARE, arithmetic_by_name, reserve
+from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan
+from dp2erm_cvx.plan.arithmetic import arithmetic_by_name
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
@@ -20,6 +20,8 @@ from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import L1Ball, UserRegularizer
+from dp2erm_cvx.steps.shares import reserve
+from dp2erm_cvx.universe import Universe
 
 EPSILONS = st.floats(1e-90, 1e5, exclude_min=True)
 
@@ -98,10 +100,12 @@ def test_openDP_agrees_with_the_scale() -> None:
         assert 0.99 * epsilon <= laplace.map(shift) <= epsilon
 
 
+UNIVERSE = Universe(Domain(1.0, 2.0), 200, 3)
+
+
 def planned(first=None, second=None, budget=None, **changes):
-    domain = Domain(1.0, 2.0)
-    first, second = (first or Uniform()).resolve(domain), (second or TreatmentRule()).resolve(domain)
-    return make_plan(first, second, domain, 200, 3, budget or Budget(1.0), arithmetic="counted", **changes)
+    stages = (first or Uniform(), second or TreatmentRule())
+    return make_plan(Study(*stages, UNIVERSE, budget or Budget(1.0), **{"arithmetic": "counted", **changes}))
 
 
 @pytest.mark.parametrize(
@@ -109,20 +113,20 @@ def planned(first=None, second=None, budget=None, **changes):
     [
         (Uniform(), TreatmentRule(), {}),
         (EntropyBalancing(), ArmMeans(), {"budget": Budget(0.3, 1e-4), "noise": "gaussian"}),
-        (EntropyBalancing(), TreatmentRule(), {"budget": Budget(2.0, 1e-3), "method": "renyi"}),
+        (EntropyBalancing(), TreatmentRule(), {"budget": Budget(2.0, 1e-3), "calibration": "renyi"}),
         (PrivateLogistic(), ArmMeans(), {"budget": Budget(1.0, 1e-3), "noise": "gaussian"}),
         (PrivateLogistic(), TreatmentRule(), {}),
     ],
 )
 def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first, second, changes) -> None:
     plan = planned(first, second, **changes)
-    budget = plan.budget
+    budget = plan.study.budget
     assert plan.counted
     assert plan.guarantee.epsilon == budget.epsilon
     assert plan.guarantee.delta <= budget.delta
-    parts = [(plan.calibration, plan.precision)]
+    parts = [(plan.theta.calibration, plan.theta.precision)]
     if plan.propensity is not None:
-        parts.append((plan.propensity, plan.propensity_precision))
+        parts.append((plan.propensity.calibration, plan.propensity.precision))
     assert sum(part.epsilon + 2 * covered.grid.epsilon for part, covered in parts) <= budget.epsilon
     assert sum(part.delta * math.exp(covered.grid.epsilon) for part, covered in parts) <= budget.delta
     assert sum(2 * covered.grid.epsilon for _, covered in parts) <= 0.01 * budget.epsilon
@@ -136,8 +140,8 @@ def test_a_counted_plan_guarantees_the_budget_and_pays_for_its_arithmetic(first,
 
 
 def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:
-    plan = planned(EntropyBalancing(), PlugInATE(), method="output")
-    calibration, covered = plan.calibration, plan.precision
+    plan = planned(EntropyBalancing(), PlugInATE(), calibration="output")
+    calibration, covered = plan.theta.calibration, plan.theta.precision
     assert calibration.epsilon == covered.grid.epsilon == 1.0
     assert covered.grid.l1_sensitivity >= calibration.sensitivity + 2 * covered.tolerance
     assert covered.grid.scale == pytest.approx(calibration.scale, rel=0.02)
@@ -146,8 +150,8 @@ def test_output_perturbation_covers_its_error_by_the_same_draw() -> None:
 
 def test_the_default_share_is_below_one_percent() -> None:
     assert 0 < NUMERICAL_SHARE < 0.01
-    assert planned().calibration.epsilon == pytest.approx(1 - NUMERICAL_SHARE, rel=1e-9)
-    assert planned(numerical_share=0.2).calibration.epsilon == pytest.approx(0.8, rel=1e-9)
+    assert planned().theta.calibration.epsilon == pytest.approx(1 - NUMERICAL_SHARE, rel=1e-9)
+    assert planned(numerical_share=0.2).theta.calibration.epsilon == pytest.approx(0.8, rel=1e-9)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, math.nan, "x"])
@@ -162,30 +166,28 @@ def test_what_cannot_be_counted_is_refused_by_name() -> None:
     with pytest.raises(DeclarationError, match="auto, counted, assumed"):
         arithmetic_by_name("exact")
     with pytest.raises(CalibrationError, match="paper's calibrations"):
-        planned(method="paper")
+        planned(calibration="paper")
     own = UserRegularizer(lambda theta: cp.norm(theta, 1))
     with pytest.raises(CalibrationError, match="itr does not state"):
         planned(second=TreatmentRule(theta_set=L1Ball(1.0), regularizer=own))
 
 
 def test_without_the_extra_counting_is_refused_and_auto_assumes(monkeypatch) -> None:
-    monkeypatch.setattr("dp2erm_cvx.plan.arithmetic.secure_available", lambda: False)
+    monkeypatch.setattr("dp2erm_cvx.plan.make.secure_available", lambda: False)
     with pytest.raises(DeclarationError, match="secure"):
         planned()
-    domain = Domain(1.0, 2.0)
-    second = TreatmentRule().resolve(domain)
-    plan = make_plan(Uniform(), second, domain, 200, 3, Budget(1.0), arithmetic="auto")
+    plan = planned(arithmetic="auto")
     assert not plan.counted
-    assert plan.calibration.epsilon == 1.0
+    assert plan.theta.calibration.epsilon == 1.0
 
 
 def test_the_curve_of_a_release_counts_its_value_and_its_propensity() -> None:
     budget = Budget(2.0, 1e-3)
-    plain = planned(EntropyBalancing(), TreatmentRule(), budget=budget, method="renyi")
-    valued = planned(EntropyBalancing(), TreatmentRule(), budget=budget, method="renyi", value_share=0.5)
-    composed = planned(PrivateLogistic(), TreatmentRule(), budget=budget, method="renyi")
+    plain = planned(EntropyBalancing(), TreatmentRule(), budget=budget, calibration="renyi")
+    valued = planned(EntropyBalancing(), TreatmentRule(), budget=budget, calibration="renyi", value_share=0.5)
+    composed = planned(PrivateLogistic(), TreatmentRule(), budget=budget, calibration="renyi")
     for plan, pure in ((plain, 0.0), (valued, 1.0), (composed, 0.3 * 2.0)):
-        alone = plan.calibration.curve().shifted(plan.precision.grid.epsilon)
+        alone = plan.theta.calibration.curve().shifted(plan.theta.precision.grid.epsilon)
         for order in (1.125, 1.5, 2.0):
             added = plan.curve.at(order) - alone.at(order)
             assert added == pytest.approx(min(pure, order * pure**2 / 2), rel=1e-3)

@@ -21,6 +21,7 @@ from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
+from tests.plan.changed import changed, unproven
 
 
 def data(n=60, seed=0):
@@ -59,17 +60,17 @@ def test_end_to_end(method, first, second):
     assert Release.from_json(release.to_json()) == release
     assert release.guarantee.epsilon <= 1.0
     assert release.guarantee.delta <= 1e-3
-    assert (release.mechanism.propensity is None) == (first.name != "ipw_private")
+    assert (release.step("propensity") is None) == (first.name != "ipw_private")
     feasible = second.feasible(DOMAIN)
     np.testing.assert_allclose(feasible.project(model.theta_), model.theta_, atol=1e-9)
 
     # the paper's Gamma noise is linear in 1/epsilon, so that any method needs but a large epsilon
     plain = TwoStageERM(DOMAIN, first, second, gamma=1e-7).fit(*data()).theta_
     rich = PrivateTwoStageERM(DOMAIN, BIG, first, second, calibration=method, seed=0).fit(*data()).theta_
-    if not isinstance(model.plan(60, 2).calibration, RenyiCalibration):
+    if not isinstance(model.plan(60, 2).theta.calibration, RenyiCalibration):
         np.testing.assert_allclose(rich, plain, atol=5e-3)
     else:  # tau limits gamma from below: compare with the same ridge
-        gamma = model.set_params(budget=BIG).plan(60, 2).calibration.gamma
+        gamma = model.set_params(budget=BIG).plan(60, 2).theta.calibration.gamma
         kept = dataclasses.replace(second, theta_set=WholeSpace())
         plain = TwoStageERM(DOMAIN, first, kept, gamma=gamma).fit(*data()).theta_
         np.testing.assert_allclose(rich, feasible.project(plain), atol=2e-2)
@@ -94,16 +95,17 @@ def test_a_plan_that_is_not_proven_is_never_released_as_private(monkeypatch):
     X, a, y = rng.uniform(-1, 1, (60, 2)), rng.integers(0, 2, 60), rng.uniform(-1, 1, 60)
     model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), Uniform(), ArmMeans())
     proven = model.plan(60, 2)
-    for unproven in (
-        dataclasses.replace(proven, bound=dataclasses.replace(proven.bound, private=False)),
-        dataclasses.replace(
+    for one in (
+        unproven(proven),
+        changed(
             proven,
             calibration=PaperCalibration(
-                **dataclasses.asdict(proven.calibration) | {"noise": proven.calibration.noise}, private=False
+                **dataclasses.asdict(proven.theta.calibration) | {"noise": proven.theta.calibration.noise},
+                private=False,
             ),
         ),
     ):
-        monkeypatch.setattr(model, "plan", lambda *_, found=unproven: found)
+        monkeypatch.setattr(model, "plan", lambda *_, found=one: found)
         release = model.fit(X, a, y).release_
         assert not release.private
         assert "not proven" in release.guarantee.standing
@@ -116,7 +118,7 @@ def test_seeds_do_not_link_the_noise_of_the_two_stages():
     for seed in range(4):
         model = PrivateTwoStageERM(Domain(1.5, 1.0), Budget(1.0), PrivateLogistic(), ArmMeans(), seed=seed)
         workings = model.fit(X, a, y).private_workings_
-        noises += [workings.noise, workings.propensity_noise]
+        noises += [workings.noise, workings.propensity.noise]
     directions = np.array([noise / np.linalg.norm(noise) for noise in noises])
     overlap = np.abs(directions @ directions.T) - np.eye(len(noises))
     assert np.max(overlap) < 1 - 1e-9

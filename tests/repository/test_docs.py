@@ -335,7 +335,9 @@ def test_every_field_is_explained():
     quickstart, solving = page("quickstart.md"), page("solving.md")
     for field in [field.name for field in fields(release.Release)]:
         assert f"`{field}`" in quickstart or f"`{field}." in quickstart
-    for field in [field.name for part in (release.Guarantee, release.Mechanism) for field in fields(part)]:
+    for field in [
+        field.name for part in (release.Guarantee, release.StepStatement) for field in fields(part)
+    ]:
         assert f".{field}`" in quickstart, field
     for field in [field.name for field in fields(Certificate)]:
         assert f"| `{field}` |" in solving, field

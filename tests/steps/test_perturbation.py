@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
-from dp2erm_cvx import perturbation as module
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -19,6 +18,7 @@ from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import L2Ball, WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
+from dp2erm_cvx.steps import noise as module
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 2.0)
@@ -61,9 +61,9 @@ def test_every_counted_release_is_private_and_feasible(first, settings) -> None:
     release = model.release_
     assert release.private
     assert release.mechanism.numerical is not None
-    assert (release.mechanism.propensity is not None) == (first == "ipw_private")
-    if release.mechanism.propensity is not None:
-        assert release.mechanism.propensity.numerical is not None
+    assert (release.step("propensity") is not None) == (first == "ipw_private")
+    if release.step("propensity") is not None:
+        assert release.step("propensity").numerical is not None
     theta, feasible = np.array(release.theta), model.resolved_second_stage().feasible(DOMAIN)
     assert np.allclose(feasible.project(theta), theta, rtol=1e-12)
     assert math.fsum(model.private_workings_.weights.value) == 150
@@ -278,13 +278,13 @@ def test_every_released_vector_of_a_counted_fit_meets_its_own_grid_noise(monkeyp
     monkeypatch.setattr(module, "perturb_on_grid", seen)
     model = fitted(first_stage="ipw_private", numerical_share=1e-9)
     plan = model.plan(150, 3)
-    assert [noise for noise, _ in met] == [plan.propensity_precision.grid, plan.precision.grid]
+    assert [noise for noise, _ in met] == [plan.propensity.precision.grid, plan.theta.precision.grid]
     released = met[0][1]
     workings = model.private_workings_
     assert np.array_equal(workings.weights.point, released)
     # a tiny share makes this noise large: weights at the minimizer itself would be far off
     instance = model.resolved_first_stage().perturbed(
-        workings.records, plan.propensity.gamma, workings.propensity_noise
+        workings.records, plan.propensity.calibration.gamma, workings.propensity.noise
     )
     there = instance.model.output(released)
     assert np.allclose(workings.weights.value, there, atol=1e-6)
@@ -306,14 +306,14 @@ def test_the_value_is_that_of_the_released_rule_not_of_the_minimizer() -> None:
         follows = np.where(chosen == a, 1.0, -1.0) * workings.records.y * workings.weights.value
         exact = 2 * np.array([np.sum(follows[~chosen]), np.sum(follows[chosen])]) / 150
         noise = seeded_value_noise(model, seed)
-        value, step = model.release_.value, 2.0 ** model.plan(150, 3).value.exponent
+        value, step = model.release_.value, 2.0 ** model.plan(150, 3).value.calibration.exponent
         assert np.allclose([value.against_all, value.against_none], exact + noise, atol=step)
     assert differing >= 3
 
 
 def seeded_value_noise(model, seed):
     """The repeatable draw of a seeded fit, at values of 0."""
-    noise = model.plan(150, 3).value
+    noise = model.plan(150, 3).value.calibration
     return module.perturb_on_grid(np.zeros(2), noise, seed=f"value {seed}")
 
 
@@ -344,5 +344,6 @@ def test_theorem_8_goes_by_the_bound_on_the_response() -> None:
     for method in ("output", "auto"):
         plain = fitted(second_stage=PlugInATE(), calibration=method, first_stage="uniform").plan(150, 3)
         large = fitted(second_stage=Doubled(), calibration=method, first_stage="uniform").plan(150, 3)
-        assert large.calibration.scale == pytest.approx(10 * plain.calibration.scale)
-        assert large.precision.grid.scale == pytest.approx(10 * plain.precision.grid.scale, rel=0.01)
+        assert large.theta.calibration.scale == pytest.approx(10 * plain.theta.calibration.scale)
+        grids = [found.theta.precision.grid for found in (large, plain)]
+        assert grids[0].scale == pytest.approx(10 * grids[1].scale, rel=0.01)

@@ -11,9 +11,10 @@ import pytest
 from dp2erm_cvx.calibration.value import calibrate_value
 from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo.settings import rule, rule_domain, schemes
+from dp2erm_cvx.release.value import contrasts_from_cells
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
-from dp2erm_cvx.value import contrasts_from_cells, value_cells, value_contrasts
 from tests.steps.value_study import FIRST_STAGES, REPLICATES, SETTINGS, study
 
 PAGE = (Path(__file__).parents[2] / "docs" / "value.md").read_text(encoding="utf-8")

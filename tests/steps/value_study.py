@@ -13,9 +13,10 @@ from dp2erm_cvx.calibration.value import calibrate_value
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.program import L2Ball
+from dp2erm_cvx.release.value import contrasts_from_cells
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
-from dp2erm_cvx.value import contrasts_from_cells, value_cells, value_contrasts
 
 #: Scenario, share of the treated, center c and bound M' of the outcome.
 SETTINGS = (

@@ -12,6 +12,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, Neighboring
 from dp2erm_cvx.calibration import Noise, OutputCalibration, predicted_error, privacy_loss
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
@@ -19,12 +20,11 @@ from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
+from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.stability import known_coefficient
 from dp2erm_cvx.studies.baselines import (
     chaudhuri_logistic,
-    ipw_composition_corrected,
     ipw_composition_printed,
-    uniform_baseline,
     universal_baseline,
 )
 from dp2erm_cvx.universe import Universe
@@ -35,21 +35,24 @@ BUDGET = Budget(2.0, 1e-3)
 RULE = TreatmentRule()
 
 
-def printed_ipw(**changes):
-    arguments = {"radius": 0.5, "ridge": 0.1, **changes}
-    return ipw_composition_printed(RULE, DOMAIN, N, P, BUDGET, **arguments)
+def study(first, domain=DOMAIN, **chosen):
+    return Study(first, RULE, Universe(domain, N, P), BUDGET, **chosen)
+
+
+def printed_ipw(radius=0.5, ridge=0.1, **chosen):
+    return ipw_composition_printed(study(IPWLogistic(radius=radius, ridge=ridge), **chosen))
 
 
 def test_printed_composition_has_the_printed_numbers():
     baseline = printed_ipw()
     largest = 1 + math.exp(2.0 * 0.5)
     zeta = RULE.constants(Universe(DOMAIN, 100, P)).gradient_bound
-    calibration = baseline.plan.calibration
+    calibration = baseline.plan.theta.calibration
     assert calibration.scale == pytest.approx(2 * zeta * 2 * largest / 1.0, rel=1e-9)
     assert calibration.gamma == pytest.approx(2 * (2 * 4) * math.sqrt(2) * largest / (1.0 * N), rel=1e-9)
-    assert (calibration.epsilon, baseline.plan.propensity.epsilon) == (1.0, 1.0)
+    assert (calibration.epsilon, baseline.plan.propensity.calibration.epsilon) == (1.0, 1.0)
     gaussian = printed_ipw(noise="gaussian").plan
-    assert (gaussian.calibration.delta, gaussian.propensity.delta) == (5e-4, 0.0)
+    assert (gaussian.theta.calibration.delta, gaussian.propensity.calibration.delta) == (5e-4, 0.0)
 
 
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
@@ -57,12 +60,12 @@ def test_printed_forms_are_marked_in_every_part(noise):
     dual = EntropyBalancing(ridge=1.0, radius=3.0)
     for baseline in (
         printed_ipw(noise=noise),
-        universal_baseline(dual, RULE, DOMAIN, N, P, BUDGET, noise=noise, printed=True),
+        universal_baseline(study(dual, noise=noise), printed=True),
     ):
         assert not baseline.private
         assert not baseline.plan.bound.private
-        assert not baseline.plan.calibration.private
-        assert baseline.reason == baseline.plan.reason
+        assert not baseline.plan.theta.calibration.private
+        assert baseline.reason == baseline.plan.theta.reason
 
 
 def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
@@ -73,12 +76,12 @@ def test_the_noise_of_the_printed_composition_is_covered_by_theorem_9():
         n = int(rng.choice([20, 400, 10_000]))
         radius = 10 ** rng.uniform(-2, 0.5)
         budget = Budget(10 ** rng.uniform(-2, 1), 10 ** rng.uniform(-8, -2))
-        plan = ipw_composition_printed(
-            RULE, DOMAIN, n, P, budget, radius=radius, noise=rng.choice(["gamma", "gaussian"])
-        ).plan
-        true = dataclasses.replace(plan.calibration, V=known_coefficient(n, 2.0, radius).V)
-        half = plan.calibration.epsilon
-        assert privacy_loss(true, plan.loss, n, half) <= plan.calibration.delta
+        private, noise = PrivateLogistic(radius=radius), rng.choice(["gamma", "gaussian"])
+        declared = Study(private, RULE, Universe(DOMAIN, n, P), budget, noise=noise)
+        plan = ipw_composition_printed(declared).plan
+        true = dataclasses.replace(plan.theta.calibration, V=known_coefficient(n, 2.0, radius).V)
+        half = plan.theta.calibration.epsilon
+        assert privacy_loss(true, plan.theta.loss, n, half) <= plan.theta.calibration.delta
 
 
 def logistic_loss_exactly(found, n, p, M, ridge):
@@ -114,24 +117,26 @@ def test_a_hessian_bound_for_norm_one_breaks_the_budget_at_larger_norms():
 def test_the_corrected_composition_is_theorem_9_and_needs_less_noise():
     printed = printed_ipw().plan
     for noise in ("gamma", "gaussian"):
-        corrected = ipw_composition_corrected(RULE, DOMAIN, N, P, BUDGET, radius=0.5, ridge=0.1, noise=noise)
-        assert corrected.private
-        assert "Theorem 9" in corrected.reason
-        assert pytest.approx(known_coefficient(N, 2.0, 0.5).V) == corrected.plan.bound.V
-        assert corrected.plan.guarantee.epsilon <= BUDGET.epsilon
-        assert corrected.plan.guarantee.delta <= BUDGET.delta
-    corrected = ipw_composition_corrected(RULE, DOMAIN, N, P, BUDGET, radius=0.5, ridge=0.1).plan
-    assert corrected.calibration.scale < 0.7 * printed.calibration.scale
+        corrected = make_plan(
+            study(PrivateLogistic(share=0.5, radius=0.5, ridge=0.1, trim=math.inf), noise=noise)
+        )
+        assert corrected.bound.private
+        assert "Theorem 9" in corrected.theorem
+        assert pytest.approx(known_coefficient(N, 2.0, 0.5).V) == corrected.bound.V
+        assert corrected.guarantee.epsilon <= BUDGET.epsilon
+        assert corrected.guarantee.delta <= BUDGET.delta
+    corrected = make_plan(study(PrivateLogistic(share=0.5, radius=0.5, ridge=0.1, trim=math.inf)))
+    assert corrected.theta.calibration.scale < 0.7 * printed.theta.calibration.scale
     # the default split trades noise against gamma, so they are compared by what they predict together
-    errors = [predicted_error(plan.calibration, plan.loss, N) for plan in (corrected, printed)]
+    errors = [predicted_error(plan.theta.calibration, plan.theta.loss, N) for plan in (corrected, printed)]
     assert errors[0] < 0.5 * errors[1]
-    trimmed = ipw_composition_corrected(RULE, DOMAIN, N, P, BUDGET, radius=9.0, trim=3.0, share=0.2).plan
+    trimmed = make_plan(study(PrivateLogistic(share=0.2, radius=9.0, trim=3.0)))
     assert trimmed.bound.w_max < 3.0
 
 
 @pytest.mark.parametrize("first", [MMD(), PooledMMD(), IPWLogistic(radius=1.0), EntropyBalancing()])
 def test_universal_baseline_covers_all_weights(first):
-    baseline = universal_baseline(first, RULE, DOMAIN, N, P, BUDGET, noise="gaussian")
+    baseline = universal_baseline(study(first, noise="gaussian"))
     bound = baseline.plan.bound
     assert baseline.private
     assert bound.V >= 2 * N
@@ -146,10 +151,10 @@ def W2_of(largest):
 
 def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
     domain = dataclasses.replace(DOMAIN, arm_floor=100)
-    capped = universal_baseline(MMD(cap=2.5), RULE, domain, N, P, BUDGET).plan.bound
+    capped = universal_baseline(study(MMD(cap=2.5), domain)).plan.bound
     assert pytest.approx(W2_of(2.5)) == capped.W2
     dual = EntropyBalancing(ridge=1.0, radius=3.0)
-    printed = universal_baseline(dual, RULE, DOMAIN, N, P, BUDGET, printed=True).plan.bound
+    printed = universal_baseline(study(dual), printed=True).plan.bound
     assert pytest.approx(W2_of(3.0)) == printed.W2
     # the dual radius is no bound on weights: one record against all others exceeds it
     from tests.stability.movement import entropy_weights
@@ -158,12 +163,12 @@ def test_universal_baseline_takes_the_cap_of_mmd_and_the_radius_as_printed():
     assert weights[1] > 3.0
 
 
-def test_uniform_baseline():
-    baseline = uniform_baseline(RULE, DOMAIN, N, P, BUDGET, noise="gaussian")
-    assert baseline.private
-    assert pytest.approx(2.0) == baseline.plan.bound.V
-    assert not isinstance(baseline.plan.calibration, OutputCalibration)
-    assert baseline.plan.calibration.noise is Noise.GAUSSIAN
+def test_weights_of_one_by_the_corrected_corollary():
+    plan = make_plan(study(Uniform(), calibration="paper-corrected", noise="gaussian"))
+    assert plan.bound.private
+    assert pytest.approx(2.0) == plan.bound.V
+    assert not isinstance(plan.theta.calibration, OutputCalibration)
+    assert plan.theta.calibration.noise is Noise.GAUSSIAN
 
 
 @pytest.mark.parametrize(
@@ -173,32 +178,32 @@ def test_uniform_baseline():
         (lambda: printed_ipw(radius=math.inf), DeclarationError, "radius"),
         (lambda: printed_ipw(ridge=0.0), DeclarationError, "ridge"),
         (
-            lambda: universal_baseline(PrivateLogistic(), RULE, DOMAIN, N, P, BUDGET),
+            lambda: universal_baseline(study(PrivateLogistic())),
             DeclarationError,
             "composition",
         ),
         (
-            lambda: universal_baseline(EntropyBalancing(), RULE, DOMAIN, N, P, BUDGET, printed=True),
+            lambda: universal_baseline(study(EntropyBalancing()), printed=True),
             CalibrationError,
             "mean 1",
         ),
         (
-            lambda: universal_baseline(EntropyBalancingHard(), RULE, DOMAIN, N, P, BUDGET),
+            lambda: universal_baseline(study(EntropyBalancingHard())),
             CalibrationError,
             "depends on the data",
         ),
         (
-            lambda: universal_baseline(EntropyBalancing(ridge=0.0), RULE, DOMAIN, N, P, BUDGET),
+            lambda: universal_baseline(study(EntropyBalancing(ridge=0.0))),
             CalibrationError,
             "ridge",
         ),
         (
-            lambda: universal_baseline(MMD(cap=2.5), RULE, DOMAIN, N, P, BUDGET),
+            lambda: universal_baseline(study(MMD(cap=2.5))),
             CalibrationError,
             "half the weight",
         ),
         (
-            lambda: ipw_composition_corrected(RULE, DOMAIN, N, P, BUDGET, radius=math.inf),
+            lambda: make_plan(study(PrivateLogistic(share=0.5, radius=math.inf, trim=math.inf))),
             CalibrationError,
             "radius or trim",
         ),
@@ -212,5 +217,5 @@ def test_refusals(call, error, names):
 
 def test_relations_stay_those_of_the_domain():
     weaker = dataclasses.replace(DOMAIN, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    baseline = universal_baseline(PooledMMD(), RULE, weaker, N, P, BUDGET)
+    baseline = universal_baseline(study(PooledMMD(), weaker))
     assert weaker.relation in baseline.plan.bound.relations

@@ -267,9 +267,11 @@ def test_what_is_refused(kind, match, changes, ledger):
 
 
 def test_an_unproven_plan_is_not_charged(ledger, monkeypatch):
-    plan = candidate().plan(200, 2)
-    unproven = replace(plan, bound=replace(plan.bound, private=False))
-    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: unproven)
+    # here, because this file is also run outside of the tests
+    from tests.plan.changed import unproven
+
+    found = unproven(candidate().plan(200, 2))
+    monkeypatch.setattr(PrivateTwoStageERM, "plan", lambda *_: found)
     with pytest.raises(CalibrationError, match=r"candidate 1: .* not proven"):
         choose([candidate()], ledger)
     assert ledger.account("trial").receipts == ()

@@ -8,7 +8,7 @@ from typing import Any
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import Dp2ermError
-from dp2erm_cvx.plan import Plan, make_plan
+from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Program, SecondStage
 from dp2erm_cvx.registry import first_stages, programs, second_stages
@@ -82,13 +82,19 @@ def plan_of(
     **options: Any,
 ) -> dict[str, float | str | bool | None]:
     """The plan of a release, flat."""
-    first, second = first.resolve(universe), second.resolve(universe)
-    return _flat(make_plan(first, second, universe, n, n_features, Budget(epsilon, delta), **options))
+    declared = {
+        "calibration": options.pop("method", "sharp"),
+        "tolerance": options.pop("weight_error", 0.0) / n,
+    }
+    where = Universe(universe, n, n_features)
+    return _flat(make_plan(Study(first, second, where, Budget(epsilon, delta), **declared, **options)))
 
 
 def _flat(plan: Plan) -> dict[str, float | str | bool | None]:
-    calibration, private, curve = plan.calibration, plan.propensity, plan.curve
-    precision, covered = plan.precision, plan.propensity_precision
+    calibration, precision, curve = plan.theta.calibration, plan.theta.precision, plan.curve
+    private = None if plan.propensity is None else plan.propensity.calibration
+    covered = None if plan.propensity is None else plan.propensity.precision
+    value = None if plan.value is None else plan.value.calibration
     return {
         "theorem": plan.theorem,
         "V": plan.bound.V,
@@ -114,11 +120,11 @@ def _flat(plan: Plan) -> dict[str, float | str | bool | None]:
         "propensity_delta": None if private is None else private.delta,
         "propensity_tolerance": None if covered is None else covered.tolerance,
         "propensity_grid_scale": None if covered is None else covered.grid.scale,
-        "value_scale": None if plan.value is None else plan.value.scale,
-        "value_epsilon": None if plan.value is None else plan.value.epsilon,
-        "radius": plan.radius,
+        "value_scale": None if value is None else value.scale,
+        "value_epsilon": None if value is None else value.epsilon,
+        "radius": plan.theta.radius,
         "proven": plan.proven,
         "counted": plan.counted,
-        "weights_known": plan.weights_known,
-        "reason": plan.reason,
+        "weights_known": plan.theta.weights.known,
+        "reason": plan.theta.reason,
     }

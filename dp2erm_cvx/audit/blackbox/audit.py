@@ -110,7 +110,7 @@ def audit_blackbox(
 
     The mechanism is anything: of this package, of another, of yours. What it returns (numbers, arrays,
     text, None, or lists and dicts of those) or raises is the output, all of which an attacker is taken to
-    see. A quarter of the runs learns scores that tell the datasets apart, a quarter picks the event with
+    see. A quarter of the runs learns scores that separate the datasets, a quarter picks the event with
     the largest bound for each direction, and half counts these two events. Epsilon is at least ``log((p -
     delta)/q)`` for the lower Clopper-Pearson bound p of one probability and the upper bound q of the other
     (Ding et al. 2018; Jagielski et al. 2020); four bounds share the risk ``1 - attack.confidence``.

@@ -1,4 +1,4 @@
-"""Events that may tell two datasets apart, which of them to count, and what the counts say of epsilon."""
+"""Events that may separate two datasets, which of them to count, and what the counts say of epsilon."""
 
 from __future__ import annotations
 

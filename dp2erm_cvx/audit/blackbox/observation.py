@@ -38,7 +38,7 @@ class Observation:
 def of_output(output: object) -> Observation:
     """Take apart a number, text, None, an array, or lists, tuples and dicts of those.
 
-    Raises DeclarationError for anything else: two equal objects could not be told from two different ones.
+    Raises DeclarationError for anything else: equal objects could not be distinguished from different ones.
     """
     numbers: list[float] = []
     names: list[str] = []

@@ -64,7 +64,7 @@ def tails(first: Array, second: Array, kind: str, names: Sequence[str]) -> Itera
 
 
 def learned(first: Array, second: Array, kind: str, names: Sequence[str]) -> Iterator[Statistic]:
-    """Scores that tell the learning runs apart: of each coordinate, Fisher's, a logistic regression's."""
+    """Scores that separate the learning runs: of each coordinate, Fisher's, a logistic regression's."""
     if min(len(first), len(second)) < 5:
         return
     for j, name in enumerate(names):

@@ -17,7 +17,7 @@ from dp2erm_cvx.calibration import Noise, OutputCalibration
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import whole_number
@@ -32,7 +32,7 @@ class Direction(enum.StrEnum):
 
 @dataclass(frozen=True)
 class DensityAudit:
-    """The largest privacy loss found on one neighboring pair. It depends on the records: not private.
+    """The largest privacy loss met on one neighboring pair. It depends on the records: not private.
 
     ``loss`` is the largest log ratio of the exact output densities that was met, at theta = ``point`` (p,)
     with the subgradient ``multiplier`` (p,) of n R and Theta, in the ``direction`` given. It is the loss of
@@ -173,12 +173,12 @@ def audit_density(
 
 def _stated(plan: Plan) -> tuple[float, float]:
     """What the calibrations promise together: of the ideal output, without a share for the arithmetic."""
-    parts = [plan.calibration] if plan.propensity is None else [plan.propensity, plan.calibration]
+    parts = [step.calibration for step in (plan.propensity, plan.theta) if step is not None]
     return sum(part.epsilon for part in parts), sum(part.delta for part in parts)
 
 
 def _noise(plan: Plan) -> Noise:
-    calibration = plan.calibration
+    calibration = plan.theta.calibration
     return (calibration.law if isinstance(calibration, OutputCalibration) else calibration).noise
 
 

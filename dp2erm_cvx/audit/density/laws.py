@@ -16,18 +16,17 @@ from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
-from dp2erm_cvx.perturbation import solve_weights
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import (
     Instance,
     LeastSquaresModel,
     MarginModel,
     PrivateFirstStage,
-    SecondStage,
     WeightedLeastSquares,
 )
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.steps import solve_weights
 
 
 def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tuple[Law, Law]:
@@ -37,21 +36,21 @@ def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tupl
     that is known here.
     """
     records = [model.domain.records(data.X, data.a, data.y) for data in datasets]
-    first, second = model.resolved_first_stage(), model.resolved_second_stage()
-    program = second.unconstrained() if plan.unconstrained else second
+    first = model.resolved_first_stage()
     if plan.propensity is None:
         weights = [_certified_weights(model, found) for found in records]
-        make = _second_stage(program, plan, records, [value for value, _ in weights])
+        make = _second_stage(plan, records, [value for value, _ in weights])
         one, other = (make(found, *weight) for found, weight in zip(records, weights, strict=True))
         return one, other
     if not isinstance(first, PrivateFirstStage):
         raise DeclarationError(f"{first.name}: the plan has noise for a first stage that takes none")
-    fits = [_margin(first, found, plan.propensity.gamma) for found in records]
+    released = plan.propensity.calibration
+    fits = [_margin(first, found, released.gamma) for found in records]
     unperturbed = [fit.output(np.zeros(fit.dimension)) for fit in fits]
-    make = _second_stage(program, plan, records, unperturbed)
+    make = _second_stage(plan, records, unperturbed)
     coordinates = Coordinates(fits[0].penalty, _step(*fits))
     one, other = (
-        JointLaw(ObjectiveLaw(fit, plan.propensity, coordinates), Conditional(_Given(fit, found, make).law))
+        JointLaw(ObjectiveLaw(fit, released, coordinates), Conditional(_Given(fit, found, make).law))
         for fit, found in zip(fits, records, strict=True)
     )
     return one, other
@@ -74,8 +73,8 @@ class _Given:
         return self.make(self.records, self.fit.output(coefficient), rounding)
 
 
-def _second_stage(program: SecondStage, plan: Plan, records: list[Records], weights: list[Array]) -> _Make:
-    calibration = plan.calibration
+def _second_stage(plan: Plan, records: list[Records], weights: list[Array]) -> _Make:
+    program, calibration = plan.theta.program, plan.theta.calibration
     if isinstance(calibration, OutputCalibration):
 
         def mean(found: Records, weight: Array, error: float) -> Law:

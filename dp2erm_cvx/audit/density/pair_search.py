@@ -20,7 +20,7 @@ from dp2erm_cvx.audit.density.replay import DENSITY, audited_model, audited_weig
 from dp2erm_cvx.audit.pair_file import Columns, SavedPair
 from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.errors import CertificateError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.plan import Plan
 
@@ -38,11 +38,11 @@ _SEARCH_DRAWS = 300
 
 @dataclass(frozen=True, eq=False)
 class PairSearch:
-    """The pair of neighbors with the largest privacy loss found, (X, a, y) each, and its ``audit``.
+    """The pair of neighbors with the largest privacy loss of a search, (X, a, y) each, and its ``audit``.
 
     ``audited`` pairs were audited and ``screened`` looked at; for ``failed`` of them a solution was not
     certified. ``settings`` repeat the audit. The pair is synthetic, yet the search shows what a release can
-    lose. One that found no violation is no proof: the worst pair may be another.
+    lose. A search without a violation is no proof: the worst pair may be another.
     """
 
     model: PrivateTwoStageERM
@@ -174,7 +174,7 @@ class _Steps:
         return max((height for height, _ in self.best), default=0.0)
 
     def finish(self, settings: dict[str, int]) -> PairSearch:
-        """Audit the best pairs with the given settings, and the very best as it was found, too."""
+        """Audit the best pairs with the given settings, and the very best as the search did, too."""
         found = []
         for _, pair in self.best[:3]:
             found.append((self._audit(pair, settings), settings, pair))

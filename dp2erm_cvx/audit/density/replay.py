@@ -10,7 +10,7 @@ from typing import Any
 from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density
 from dp2erm_cvx.audit.pair_file import SavedPair
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 
 #: The name of this audit in a file.
 DENSITY = "density"

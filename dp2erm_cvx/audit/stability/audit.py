@@ -51,7 +51,7 @@ def audit_stability(
         Raw records (X, a, y), which are mapped into the domain; a function of a random generator that returns
         such records; or None, to search over datasets of the universe alone.
     universe
-        What the bounds are about. Data tell their own size, so that a domain is enough for them.
+        What the bounds are about. Data have their own size, so that a domain is enough for them.
     bounds
         Claims to audit, default: every one that :func:`~dp2erm_cvx.audit.stability.claims_of` knows for the
         program.

@@ -11,7 +11,7 @@ from dp2erm_cvx.audit.stability.groups import in_ball, records_at
 from dp2erm_cvx.audit.stability.resolve import NeighborPair, Resolved, Solved, movements
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program import ExponentialModel, FirstStage, MarginModel, Moments
+from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.composite import Composite
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Replacements, solve_neighbors
@@ -40,21 +40,21 @@ class Base:
         solution = solve(instance, solver=program.usual_solver, throw=False)
         self.weights = solution.value
         self.solved = Solved(solution.value, solution.certificate.output_radius)
-        self.directions = self._directions(instance.model, solution.point)
+        self.directions = self._directions(solution.point)
 
-    def _directions(self, model: object, point: Array) -> list[Array]:
-        skip = 1 if self.universe.domain.intercept else 0
-        found = []
-        if isinstance(model, MarginModel):
-            found = [point[skip:]]
-        elif isinstance(model, ExponentialModel) and getattr(self.program, "balance", None) == Moments():
-            half = len(point) // 2
-            found = [point[1:half], point[half + 1 :], point[1:half] - point[half + 1 :]]
+    def _directions(self, point: Array) -> list[Array]:
+        """Coefficients of the fitted ``point`` that have one entry per covariate, and axes of the data."""
         X, a = self.records.covariates, self.records.a
+        k = X.shape[1]
+        directions = []
+        if len(point) in (k, k + 1, 2 * (k + 1)):
+            # one coefficient or one per arm, behind that of a constant if there is one
+            parts = point.reshape(1 + len(point) // (2 * (k + 1)), -1)[:, -k:]
+            directions = [*parts, *([parts[0] - parts[1]] if len(parts) == 2 else [])]
         if 0 < a.sum() < len(a):
-            found.append(X[a == 1].mean(axis=0) - X[a == 0].mean(axis=0))
-        found.append(np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][0])
-        return [u / np.linalg.norm(u) for u in found if len(u) == X.shape[1] and np.linalg.norm(u) > 1e-12]
+            directions.append(X[a == 1].mean(axis=0) - X[a == 0].mean(axis=0))
+        directions.append(np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][0])
+        return [u / np.linalg.norm(u) for u in directions if np.linalg.norm(u) > 1e-12]
 
     def pair(self, change: Replacement) -> NeighborPair | None:
         """The two datasets, or None where the neighbor leaves the universe."""

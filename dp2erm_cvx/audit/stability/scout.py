@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,10 @@ class Scout(abc.ABC):
     """Uncertified movements of pairs of groups. What a scout finds is solved again in full."""
 
     exact = False
+    #: Programs that it reads its rows from.
+    family: ClassVar[type] = FirstStage
 
-    def __init__(self, program: FirstStage, universe: Universe) -> None:
+    def __init__(self, program: FirstStage, universe: Universe, model: Any = None) -> None:
         self.program, self.universe = program, universe
 
     def movements(self, pairs: Groups) -> dict[Quantity, Array]:

@@ -15,7 +15,7 @@ from dp2erm_cvx.audit.blackbox.observation import lowest_bits, of_exception, of_
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
-from tests.audit.density.test_bugs import HalfTheNoise, HardlyAnyGamma
+from tests.audit.bugs import HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned, lone
 from tests.audit.plant import halved, plant, used_twice
 
@@ -97,8 +97,9 @@ def test_no_counts_exceed_the_ceiling():
     ],
     ids=["laplace", "response", "geometric"],
 )
-def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events):
-    found = [audit(mechanism, seed=seed, runs=240, events=events) for seed in range(40)]
+@pytest.mark.parametrize("seeds", [12, pytest.param(40, marks=pytest.mark.slow)])
+def test_a_mechanism_that_keeps_its_word_is_not_flagged(mechanism, events, seeds):
+    found = [audit(mechanism, seed=seed, runs=240, events=events) for seed in range(seeds)]
     assert sum(one.exceeds for one in found) <= 1
     # and yet it sees that something leaks
     assert np.mean([one.epsilon_low for one in found]) > 0.05
@@ -118,8 +119,9 @@ def test_false_alarms_are_as_rare_as_they_should_be(mechanism, confidence):
     assert alarms <= stats.binom.ppf(0.999, repetitions, 1 - confidence)
 
 
-def test_half_the_noise_is_found():
-    for seed in range(10):
+@pytest.mark.parametrize("seeds", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_half_the_noise_is_found(seeds):
+    for seed in range(seeds):
         found = audit(laplace(0.5), seed=seed, events=CONTINUOUS)
         assert found.exceeds
         assert found.epsilon_low <= 2.0

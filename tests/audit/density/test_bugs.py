@@ -12,6 +12,13 @@ from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import ClosedFormWeights, WholeSpace
+from tests.audit.bugs import (
+    AThirdOfThePropensityNoise,
+    BoundIgnored,
+    HalfTheNoise,
+    HardlyAnyGamma,
+    HardlyAnyPropensityGamma,
+)
 from tests.audit.pairs import aligned, heavy, lone
 
 N = 12
@@ -22,47 +29,6 @@ MEAN = PlugInATE(WholeSpace())
 
 def release(first="uniform", second="itr", budget=PURE, cls=PrivateTwoStageERM, **settings):
     return cls(DOMAIN, budget, first, second, **settings)
-
-
-def less(calibration, **factors):
-    """A calibration with some fields multiplied."""
-    fields = {name: getattr(calibration, name) * factor for name, factor in factors.items()}
-    return dataclasses.replace(calibration, **fields)
-
-
-class HalfTheNoise(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, calibration=less(plan.calibration, scale=0.5))
-
-
-class HardlyAnyGamma(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, calibration=less(plan.calibration, gamma=1e-6))
-
-
-class BoundIgnored(PrivateTwoStageERM):
-    """Calibrates as if the weights were constants."""
-
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        share = {"scale": 2 / plan.bound.V}
-        if not plan.unconstrained:
-            share["gamma"] = 2 / plan.bound.V
-        return dataclasses.replace(plan, calibration=less(plan.calibration, **share))
-
-
-class AThirdOfThePropensityNoise(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, propensity=less(plan.propensity, scale=1 / 3))
-
-
-class HardlyAnyPropensityGamma(PrivateTwoStageERM):
-    def plan(self, n_samples, n_features):
-        plan = super().plan(n_samples, n_features)
-        return dataclasses.replace(plan, propensity=less(plan.propensity, gamma=1e-6))
 
 
 @dataclasses.dataclass(frozen=True)

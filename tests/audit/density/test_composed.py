@@ -48,7 +48,7 @@ def test_loss_of_a_mean_is_its_shift_over_the_scale(first, kind):
         for data in pair
     ]
     found = audit_density(model, *pair, starts=1)
-    expected = abs(means[0] - means[1]) / model.plan(N, 2).calibration.scale
+    expected = abs(means[0] - means[1]) / model.plan(N, 2).theta.calibration.scale
     assert found.loss == pytest.approx(expected, abs=2e-6)
     assert found.theta_loss == found.loss <= found.epsilon <= 1.0
     assert found.numerical_error < 1e-6
@@ -72,13 +72,17 @@ def log_density(data, plan, lam, theta):
     """Log density of (coefficient, theta), both of one dimension, less a constant common to all data."""
     X, a, _ = data
     z = (2 * a - 1) * X[:, 0]
-    ridge = N * (LINE.ridge + plan.propensity.gamma)
+    ridge = N * (LINE.ridge + plan.propensity.calibration.gamma)
     s = z * lam
     b = special.expit(-s) @ z - ridge * lam
     slope = (special.expit(s) * special.expit(-s)) @ z**2 + ridge
     f = np.minimum(1 + np.exp(-s), LINE.trim)
-    pull = N * (2 * (theta - f / f.sum() @ effects(data)) + plan.calibration.gamma * theta)
-    return math.log(slope) - abs(b) / plan.propensity.scale - abs(pull) / plan.calibration.scale
+    pull = N * (2 * (theta - f / f.sum() @ effects(data)) + plan.theta.calibration.gamma * theta)
+    return (
+        math.log(slope)
+        - abs(b) / plan.propensity.calibration.scale
+        - abs(pull) / plan.theta.calibration.scale
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,7 +116,7 @@ def test_the_joint_density_integrates_to_one():
     )
     total *= math.prod(axis[1] - axis[0] for axis in axes)
     assert total == pytest.approx(
-        4 * law.first.calibration.scale * model.plan(N, 1).calibration.scale, rel=0.02
+        4 * law.first.calibration.scale * model.plan(N, 1).theta.calibration.scale, rel=0.02
     )
 
 
@@ -124,7 +128,7 @@ def test_the_joint_law_is_that_of_the_fit(second):
         model = release(first, second, seed=seed, arithmetic="assumed").fit(*pair[0])
         law, _ = laws(model, model.plan(N, 2), [model.dataset_from(*data) for data in pair])
         workings = model.private_workings_
-        u = law.first.at_noise(workings.propensity_noise)
+        u = law.first.at_noise(workings.propensity.noise)
         coefficient = law.first.place(u).theta
         np.testing.assert_allclose(coefficient, workings.weights.point, rtol=1e-6, atol=1e-8)
         given = law.second(coefficient).at_noise(workings.noise)

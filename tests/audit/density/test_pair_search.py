@@ -13,7 +13,7 @@ from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
-from tests.audit.density.test_bugs import AThirdOfThePropensityNoise, HalfTheNoise, HardlyAnyGamma
+from tests.audit.bugs import AThirdOfThePropensityNoise, HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned
 
 MEAN = PlugInATE(WholeSpace())

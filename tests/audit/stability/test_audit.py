@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -200,12 +201,21 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
         audited_with(checkpoint=path)
 
 
-def test_a_budget_in_seconds_is_kept():
+def test_a_limit_in_seconds_is_kept(monkeypatch):
+    readings = []
+
+    def clock():
+        readings.append(0.06 * len(readings))
+        return readings[-1]
+
+    # every look at the clock takes 0.06 seconds, however busy the machine is
+    for module in ("search", "stability.rounds"):
+        monkeypatch.setattr(f"dp2erm_cvx.audit.{module}.time", SimpleNamespace(time=clock))
     shares = []
-    result = audit_stability(
-        IPW, None, Universe(UNIT, 50, 2), search=SearchPlan(seconds=0.5, progress=shares.append)
-    )
-    assert 0.5 <= result.seconds < 5
+    search = SearchPlan(seconds=0.5, progress=shares.append)
+    result = audit_stability(IPW, None, Universe(UNIT, 50, 2), search=search)
+    assert 0.5 <= readings[-1] < 5
+    assert result.rounds == len(shares) == 4
     assert shares[-1].share == 1.0
     assert shares[-1].ratio == pytest.approx(max(p.ratio for p in shares))
 

@@ -66,6 +66,6 @@ def test_a_program_that_is_not_known_is_solved_in_full():
 def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
     universe = Universe(PLAIN, 10, 2)
     sample = structured_starts(universe, 5, np.random.default_rng(0))
-    right = fast.LogisticScout.weights
-    monkeypatch.setattr(fast.LogisticScout, "weights", lambda *given: 1.01 * right(*given))
+    right = fast.SeparableScout.weights
+    monkeypatch.setattr(fast.SeparableScout, "weights", lambda *given: 1.01 * right(*given))
     assert fast.scout_for(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact

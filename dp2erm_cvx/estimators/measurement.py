@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
-from dp2erm_cvx.estimator import PrivateTwoStageERM
+from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget, Neighboring
 from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.solve import by_design, private_solver
@@ -58,7 +58,7 @@ def as_opendp_measurement(model: PrivateTwoStageERM, n_samples: int, n_features:
             "releases conditional on certification"
         )
     if not plan.proven:
-        raise CalibrationError(f"{plan.reason}, which is not proven: OpenDP composes only what is")
+        raise CalibrationError(f"{plan.theta.reason}, which is not proven: OpenDP composes only what is")
     _require_opendp()
     from opendp.domains import user_domain
     from opendp.measurements import make_user_measurement

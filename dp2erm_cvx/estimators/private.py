@@ -7,21 +7,18 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.calibration.value import value_statistic
-from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.estimators.base import LEAST_TOLERANCE, TOLERANCE, PrivateWorkings, TwoStageBase
 from dp2erm_cvx.ledger import Ledger, Receipt
-from dp2erm_cvx.perturbation import Perturbed, perturb
-from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, make_plan
+from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.release import Release
-from dp2erm_cvx.solve import Solver, by_design, private_solver
-from dp2erm_cvx.statement import make_release
-from dp2erm_cvx.two_stage import LEAST_TOLERANCE, TOLERANCE, PrivateWorkings, TwoStageBase
-from dp2erm_cvx.value import ValueRelease, release_value
+from dp2erm_cvx.release.statement import make_release
+from dp2erm_cvx.solve import Solver, private_solver
+from dp2erm_cvx.steps import Execution
+from dp2erm_cvx.universe import Universe
 
 
 class PrivateTwoStageERM(TwoStageBase):
@@ -120,11 +117,8 @@ class PrivateTwoStageERM(TwoStageBase):
         self.ledger = ledger
         self.dataset = dataset
 
-    def plan(self, n_samples: int, n_features: int) -> Plan:
-        """Stability bound, loss constants and calibration, from public quantities alone.
-
-        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
-        """
+    def study(self, n_samples: int, n_features: int) -> Study:
+        """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
         if type(self.domain) is not Domain:  # a subclass could read its rules off the data
             raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
         if not isinstance(self.budget, Budget):
@@ -135,25 +129,35 @@ class PrivateTwoStageERM(TwoStageBase):
                 f"tolerance = {tolerance:g}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in a private "
                 "fit"
             )
-        private_solver(self.solver)
-        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
-            raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
-        return make_plan(
+        return Study(
             self.resolved_first_stage(),
             self.resolved_second_stage(),
-            self.domain,
-            n_samples,
-            n_features,
+            Universe(self.domain, n_samples, n_features),
             self.budget,
-            method=self.calibration,
+            calibration=self.calibration,
             noise=self.noise,
             split=self.split,
-            weight_error=tolerance * n_samples,
+            tolerance=tolerance,
             arithmetic=self.arithmetic,
             numerical_share=self.numerical_share,
             value_share=self.value_share,
             value_statistic=self.value_statistic,
         )
+
+    def execution(self) -> Execution:
+        """How a plan is run. Raises DeclarationError or SolverError where something declared is invalid."""
+        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
+            raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
+        return Execution(private_solver(self.solver), self.tolerance, self.seed)
+
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """Stability bound, loss constants and calibration, from public quantities alone.
+
+        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
+        """
+        study = self.study(n_samples, n_features)
+        self.execution()
+        return make_plan(study)
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateTwoStageERM:
         """Release theta from X (n, k), a (n,) in {0, 1} and y (n,).
@@ -166,33 +170,15 @@ class PrivateTwoStageERM(TwoStageBase):
         dataset = self.dataset_from(X, a, y)
         plan = self.plan(dataset.n_samples, dataset.X.shape[1])
         self.receipt_ = self._charge(plan)
-        records = self.domain.records(dataset.X, dataset.a, dataset.y)
-        found = perturb(
-            plan,
-            self.resolved_first_stage(),
-            self.resolved_second_stage(),
-            records,
-            solver=private_solver(self.solver),
-            tolerance=self.tolerance,
-            seed=self.seed,
-        )
+        execution = self.execution()
+        found = plan.run(dataset, execution)
+        self.release_ = make_release(plan, found, dataset.columns, execution)
+        theta, propensity = found.steps["theta"], found.steps.get("propensity")
+        assert theta.solution is not None
         self.private_workings_ = PrivateWorkings(
-            dataset, records, found.weights, found.solution, found.noise, found.propensity_noise
+            dataset, found.inputs.records, found.weights, theta.solution, theta.noise, propensity
         )
-        self._remember(dataset, found.theta)
-        value = None
-        if plan.value is not None:
-            chosen = self.predict(dataset.X)
-            value = release_value(
-                records,
-                found.weights.value,
-                chosen,
-                plan.value,
-                statistic=value_statistic(self.value_statistic),
-                exact=plan.counted,
-                seed=self.seed,
-            )
-        self.release_ = self._release(plan, dataset, found, value)
+        self._remember(dataset, theta.released)
         return self
 
     def _charge(self, plan: Plan) -> Receipt | None:
@@ -207,28 +193,12 @@ class PrivateTwoStageERM(TwoStageBase):
             warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=3)
             return None
         if not plan.proven:
-            raise CalibrationError(f"{plan.reason}, which is not proven: no charge to the ledger covers it")
-        note = f"{self.resolved_first_stage().name}, then {self.resolved_second_stage().name}"
-        return self.ledger.charge(
-            self.dataset, plan.guarantee, note, relation=self.domain.relation, curve=plan.curve
-        )
-
-    def _release(self, plan: Plan, dataset: Dataset, found: Perturbed, value: ValueRelease | None) -> Release:
-        return make_release(
-            plan,
-            self.resolved_first_stage(),
-            self.resolved_second_stage(),
-            self.domain,
-            self.theta_,
-            dataset.columns,
-            dataset.n_samples,
-            certified=found.certified,
-            by_design=plan.certified_by_design and by_design(private_solver(self.solver)),
-            by_gap=found.by_gap,
-            value=value,
-            tolerance=self.tolerance,
-            seeded=self.seed is not None,
-        )
+            raise CalibrationError(
+                f"{plan.theta.reason}, which is not proven: no charge to the ledger covers it"
+            )
+        note = f"{plan.study.first.name}, then {plan.study.second.name}"
+        relation = plan.study.universe.domain.relation
+        return self.ledger.charge(self.dataset, plan.guarantee, note, relation=relation, curve=plan.curve)
 
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings

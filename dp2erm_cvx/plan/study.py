@@ -1,0 +1,91 @@
+"""What is declared about a release before any record is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
+from dp2erm_cvx.calibration.value import ValueStatistic, value_statistic
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.plan.arithmetic import NUMERICAL_SHARE, Arithmetic, arithmetic_by_name
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.registry import refuse_taken_name
+from dp2erm_cvx.steps import Propensity, Step, Theta, Value
+from dp2erm_cvx.universe import Universe
+
+#: Solves and certificates take dense matrices of this order.
+MOST_FEATURES = 2000
+
+
+@dataclass(frozen=True)
+class Study:
+    """A first and a second stage, the universe of datasets, and the budget of one release.
+
+    Parameters
+    ----------
+    first, second
+        Programs; what they leave to the domain is filled in.
+    universe, budget
+        The datasets that the guarantee is about, and (epsilon, delta).
+    calibration
+        How the noise of theta is calibrated, one of :data:`~dp2erm_cvx.calibration.NAMES`.
+    noise
+        "gamma" or "gaussian", where the calibration leaves the choice.
+    split
+        Share of the epsilon of theta that pays for the noise; None: chosen from public quantities.
+    tolerance
+        Relative radius that weights are certified to on every dataset, which V counts; 0: exact weights.
+    arithmetic, numerical_share
+        Whether that share of epsilon covers the numerical error of what is released.
+    value_share, value_statistic
+        Share of epsilon that pays for the value of the rule, None for none, and what is released about it.
+
+    Raises DeclarationError for an invalid argument.
+    """
+
+    first: FirstStage
+    second: SecondStage
+    universe: Universe
+    budget: Budget
+    calibration: str = "sharp"
+    noise: Noise | str = Noise.GAMMA
+    split: float | None = None
+    tolerance: float = 0.0
+    arithmetic: Arithmetic | str = Arithmetic.ASSUMED
+    numerical_share: float = NUMERICAL_SHARE
+    value_share: float | None = None
+    value_statistic: ValueStatistic | str = ValueStatistic.CELLS
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        chosen = self.calibrator
+        if self.split is not None and not chosen.splits:
+            raise DeclarationError(
+                f"split = {shown(self.split)}: calibration = {chosen.name!r} chooses its own"
+            )
+        if self.universe.n_features > MOST_FEATURES:
+            raise DeclarationError(
+                f"{self.universe.n_features} covariates: at most {MOST_FEATURES}, because Hessians are "
+                "dense; choose some publicly"
+            )
+        put(self, "arithmetic", arithmetic_by_name(self.arithmetic))
+        put(self, "value_statistic", value_statistic(self.value_statistic))
+        for name in ("first", "second"):
+            put(self, name, getattr(self, name).resolve(self.universe.domain))
+            refuse_taken_name(getattr(self, name))
+
+    @property
+    def calibrator(self) -> Calibrator:
+        """The calibration of theta by its name. Raises DeclarationError naming the known ones."""
+        return calibrator(self.calibration)
+
+    def steps(self, numerical_share: float | None) -> Iterator[Step]:
+        """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
+        first, tolerance, family = self.first, self.tolerance, self.calibrator.family
+        if isinstance(first, PrivateFirstStage):
+            yield Propensity(first, self.noise, tolerance, family, numerical_share)
+        yield Theta(first, self.second, self.calibrator, self.noise, self.split, tolerance, numerical_share)
+        if self.value_share is not None:
+            yield Value(self.second, self.value_share, self.value_statistic)

@@ -1,0 +1,105 @@
+"""The strict reader of releases: what does not fit the schema is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.release.record import SCHEMA_VERSION, Release, release_adapter
+from dp2erm_cvx.release.schema_2 import upgraded
+
+#: Parts of a budget add up to at most the whole, but for the rounding of their sum.
+_ROUNDING = 1.0 + 1e-9
+
+
+def read_release(text: str | bytes) -> Release:
+    """Read :meth:`Release.to_json` back, and files of schema 2 as well.
+
+    Raises DeclarationError, in one line, if the text does not fit the schema.
+    """
+    from pydantic import ValidationError
+
+    try:
+        plain = json.loads(text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_named_once)
+        if isinstance(plain, dict) and plain.get("schema_version") == 2:
+            plain = upgraded(plain)
+        stated = plain.pop("private", None) if isinstance(plain, dict) else None
+        release: Release = release_adapter().validate_python(plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DeclarationError(f"release JSON: {_line(where)}: {first['msg']}") from None
+    except (TypeError, ValueError, UnicodeDecodeError) as error:
+        raise DeclarationError(f"release JSON: {_line(error)}") from None
+    except RecursionError:
+        raise DeclarationError("release JSON: brackets within brackets without end") from None
+    _check_numbers(release)
+    if release.schema_version != SCHEMA_VERSION:
+        raise DeclarationError(
+            f"release JSON: schema_version {release.schema_version} is not {SCHEMA_VERSION}"
+        )
+    if stated is not release.private:
+        raise DeclarationError("release JSON: private does not agree with guarantee.standing")
+    return release
+
+
+def _check_numbers(release: Release) -> None:
+    """Refuse what no release states, although every field has the right type."""
+    try:
+        Budget(release.guarantee.epsilon, release.guarantee.delta)
+    except DeclarationError as error:
+        raise DeclarationError(f"release JSON: guarantee: {error}") from None
+    _check_steps(release)
+    if release.n_samples < 2:
+        raise DeclarationError(f"release JSON: n_samples = {release.n_samples}: must be at least 2")
+    if not release.columns or not 1 <= len(release.theta) == len(release.parameters):
+        raise DeclarationError("release JSON: theta needs a name for every value, and columns to apply to")
+
+
+def _check_steps(release: Release) -> None:
+    names = [step.step for step in release.steps]
+    if "theta" not in names or len(set(names)) < len(names):
+        raise DeclarationError("release JSON: steps: one of them releases theta, and none stands twice")
+    if (release.value is None) != ("value" not in names):
+        raise DeclarationError("release JSON: value: stands with a step of that name, or not at all")
+    theta = release.mechanism
+    for name in ("sensitivity", "hessian_trace", "strong_convexity", "reason"):
+        if getattr(theta, name) is None:
+            raise DeclarationError(f"release JSON: steps: theta states no {name}")
+    for step in release.steps:
+        try:
+            Budget(step.epsilon, step.delta)
+        except DeclarationError as error:
+            raise DeclarationError(f"release JSON: steps: {_line(step.step)}: {error}") from None
+    for whole, parts in (
+        (release.guarantee.epsilon, [step.epsilon for step in release.steps]),
+        (release.guarantee.delta, [step.delta for step in release.steps]),
+    ):
+        if math.fsum(parts) > whole * _ROUNDING:
+            raise DeclarationError("release JSON: steps: they spend more than the guarantee states")
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a finite number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refused(text[:20])
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # of two statements about one name, one reader could see the first and another the second
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
+
+
+def _line(message: object) -> str:
+    """At most one line of a message that quotes the file."""
+    line = " ".join(str(message).split())
+    return line if len(line) <= 200 else line[:197] + "..."

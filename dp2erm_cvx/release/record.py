@@ -1,0 +1,180 @@
+"""A release: theta, its guarantee, and what every private step spent."""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar
+
+from dp2erm_cvx.calibration import Noise, Perturbed
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.release.value import ValueRelease
+
+SCHEMA_VERSION = 3
+
+# what pydantic checks when a release is read from JSON
+_STRICT = {"extra": "forbid", "allow_inf_nan": False}
+
+
+class Standing(enum.StrEnum):
+    """Whether the guarantee holds for this release.
+
+    ``CONDITIONAL``: the theorems' exact minimizer was not established, because a solution was not
+    certified or because a regularizer of the user's own leaves only a duality gap to judge by.
+    ``NOT_PRIVATE``: the noise was seeded, so anyone can subtract it. ``UNPROVEN``: the plan says itself
+    that no theorem certifies its bound or its noise.
+    """
+
+    PRIVATE = "private"
+    CONDITIONAL = "conditional on certification"
+    NOT_PRIVATE = "not private: seeded noise"
+    UNPROVEN = "not private: the calibration is not proven"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(epsilon, delta)-differential privacy of one release under ``relation``, and what it rests on."""
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    epsilon: float
+    delta: float
+    relation: Neighboring
+    theorem: str
+    stability_theorem: str
+    assumptions: tuple[str, ...]
+    standing: Standing
+
+    @property
+    def private(self) -> bool:
+        """True only where the guarantee holds without a condition."""
+        return self.standing is Standing.PRIVATE
+
+    def __str__(self) -> str:
+        law = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else " (pure)")
+        theorems = f"{self.theorem}, {self.stability_theorem}"
+        return f"{law}; neighbors: {self.relation.value}; {theorems}; {self.standing}"
+
+
+@dataclass(frozen=True)
+class NumericalNoise:
+    """What covers floating point: rounding to multiples of ``2**grid_exponent`` and discrete Laplace noise.
+
+    ``tolerance`` bounds the distance of what was computed to what the theorem speaks of; ``scale`` is that of
+    the Laplace noise, and ``epsilon`` what it costs on either side, or once where the output itself is
+    perturbed.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    tolerance: float
+    grid_exponent: int
+    scale: float
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class StepStatement:
+    """What one step of a release spent, and its calibrated noise, from public quantities alone.
+
+    ``scale`` is 1/beta (gamma), sigma (gaussian) or that of Laplace noise, in units of n times the gradient,
+    or of the outcome where the output is perturbed; ``gamma`` the ridge on every coordinate, ``split`` the
+    share of its epsilon spent on noise. ``stability`` is the bound V, ``weight_bound`` that on one weight,
+    ``sensitivity`` what the noise covers, ``gradient_radius`` zeta_c (None where infinite). The last ones are
+    None where a step has none, and where a file of schema 2 did not state them. ``reason`` says why this
+    calibration was taken, where there was a choice; ``numerical`` covers the arithmetic, None where it is
+    assumed to be exact or counted in the noise itself.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    step: str
+    epsilon: float
+    delta: float
+    theorem: str
+    perturbed: Perturbed
+    noise: Noise
+    scale: float
+    gamma: float
+    stability: float
+    weight_bound: float
+    split: float | None = None
+    sensitivity: float | None = None
+    gradient_radius: float | None = None
+    hessian_trace: float | None = None
+    strong_convexity: float | None = None
+    reason: str | None = None
+    numerical: NumericalNoise | None = None
+
+
+@dataclass(frozen=True)
+class Release:
+    """What may be published. Weights, duals, residuals and noise are not in it.
+
+    ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
+    of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
+    ``steps`` state what each private step spent and why, in their order. ``domain``, ``first_stage`` and
+    ``second_stage`` hold the declared constants.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    theta: tuple[float, ...]
+    parameters: tuple[str, ...]
+    columns: tuple[str, ...]
+    n_samples: int
+    guarantee: Guarantee
+    steps: tuple[StepStatement, ...]
+    domain: dict[str, Any]
+    first_stage: dict[str, Any]
+    second_stage: dict[str, Any]
+    value: ValueRelease | None = None
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    @property
+    def private(self) -> bool:
+        """True only where the guarantee holds without a condition."""
+        return self.guarantee.private
+
+    def step(self, name: str) -> StepStatement | None:
+        """The statement of a step: "propensity", "theta" or "value"; None where there was none."""
+        return next((step for step in self.steps if step.step == name), None)
+
+    @property
+    def mechanism(self) -> StepStatement:
+        """The statement of the step that released theta."""
+        found = self.step("theta")
+        assert found is not None  # a record without it is no release
+        return found
+
+    def to_json(self) -> str:
+        """The release as JSON, with ``private`` spelled out."""
+        plain = release_adapter().dump_python(self, mode="json")
+        return json.dumps({"private": self.private, **plain}, indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Release:
+        """Read a release back. Raises DeclarationError, in one line, if it does not fit the schema."""
+        # the reader knows the record, and is imported when one is read
+        from dp2erm_cvx.release.reading import read_release
+
+        return read_release(text)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of :meth:`Release.to_json`."""
+    schema: dict[str, Any] = release_adapter().json_schema()
+    schema["properties"] = {"private": {"type": "boolean"}, **schema["properties"]}
+    schema["required"] = ["private", *schema["required"]]
+    return schema
+
+
+@cache
+def release_adapter() -> Any:
+    """What validates and writes a release."""
+    # pydantic is imported when JSON is written or read, not at start-up
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Release)

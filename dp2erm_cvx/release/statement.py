@@ -1,0 +1,99 @@
+"""From a plan and its run to the release that states them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration
+from dp2erm_cvx.plan import Plan, PlanResult
+from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
+from dp2erm_cvx.release.value import state_value
+from dp2erm_cvx.solve import by_design, private_solver
+from dp2erm_cvx.steps import Execution, Precision, StepPlan
+
+
+def make_release(plan: Plan, result: PlanResult, columns: tuple[str, ...], execution: Execution) -> Release:
+    """State what the run of a plan released."""
+    study, domain = plan.study, plan.study.universe.domain
+    certifies = plan.certified_by_design and by_design(private_solver(execution.solver))
+    released = result.released
+    return Release(
+        theta=tuple(float(value) for value in released[plan.theta.name]),
+        parameters=study.second.parameter_names(columns, domain),
+        columns=columns,
+        n_samples=study.universe.n_samples,
+        guarantee=Guarantee(
+            epsilon=plan.guarantee.epsilon,
+            delta=plan.guarantee.delta,
+            relation=domain.relation,
+            theorem=plan.theorem,
+            stability_theorem=plan.bound.theorem,
+            assumptions=_assumptions(plan, result, certifies),
+            standing=_standing(plan, result, execution, certifies),
+        ),
+        steps=tuple(_stated(step) for step in plan.steps),
+        domain=domain.to_dict(),
+        first_stage={"name": study.first.name, "settings": study.first.settings()},
+        second_stage={"name": study.second.name, "settings": study.second.settings()},
+        value=None if plan.value is None else state_value(plan.value, released[plan.value.name]),
+    )
+
+
+def _standing(plan: Plan, result: PlanResult, execution: Execution, certifies: bool) -> Standing:
+    if execution.seed is not None:
+        return Standing.NOT_PRIVATE
+    if not plan.proven:
+        return Standing.UNPROVEN
+    private = result.certified and certifies and not result.by_gap
+    return Standing.PRIVATE if private else Standing.CONDITIONAL
+
+
+def _assumptions(plan: Plan, result: PlanResult, certifies: bool) -> tuple[str, ...]:
+    """What the guarantee rests on beyond its theorems, public quantities and the standing."""
+    found = list(plan.theta.assumptions)
+    for program in (plan.study.first, plan.study.second):
+        home = type(program).__module__
+        if not home.startswith("dp2erm_cvx."):
+            found.append(
+                f"the bounds, constants and certificates of {home}.{type(program).__name__} are its author's"
+            )
+    if not certifies:
+        found.append("the declared solver certifies on every dataset: it is not known to")
+    if result.by_gap:
+        found.append("a stage is certified by its duality gap alone")
+    return tuple(found)
+
+
+def _stated(step: StepPlan) -> StepStatement:
+    loss = step.loss
+    return StepStatement(
+        step=step.name,
+        epsilon=step.guarantee.epsilon,
+        delta=step.guarantee.delta,
+        theorem=step.theorem,
+        perturbed=step.perturbed,
+        **_law(step.calibration),
+        stability=step.bound.V,
+        weight_bound=step.bound.w_max,
+        gradient_radius=None if loss is None or math.isinf(loss.gradient_radius) else loss.gradient_radius,
+        hessian_trace=None if loss is None else loss.hessian_trace,
+        strong_convexity=None if loss is None else loss.strong_convexity,
+        reason=step.reason,
+        numerical=_numerical(step.precision),
+    )
+
+
+def _law(calibration: Calibration | OutputCalibration | GridNoise) -> dict[str, Any]:
+    if isinstance(calibration, GridNoise):
+        sensitivity = calibration.l1_sensitivity
+        return {"noise": Noise.GAMMA, "scale": calibration.scale, "gamma": 0.0, "sensitivity": sensitivity}
+    law = calibration.law if isinstance(calibration, OutputCalibration) else calibration
+    return {name: getattr(law, name) for name in ("noise", "scale", "gamma", "split", "sensitivity")}
+
+
+def _numerical(covered: Precision | None) -> NumericalNoise | None:
+    if covered is None:
+        return None
+    grid = covered.grid
+    return NumericalNoise(covered.tolerance, grid.exponent, grid.scale, grid.epsilon)

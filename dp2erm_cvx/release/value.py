@@ -1,0 +1,108 @@
+"""The statement of a value step: what its released numbers say about the rule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp2erm_cvx.calibration import EXACT_ARITHMETIC, GridNoise
+from dp2erm_cvx.calibration.value import ValueStatistic
+from dp2erm_cvx.domain import Array
+
+if TYPE_CHECKING:  # a release is read without the solvers
+    from dp2erm_cvx.steps import ValuePlan
+
+#: The noise leaves ``half_widths`` with at most this probability.
+NOISE_MISS = 1 / 20
+
+EXACT_NOISE = "exact discrete Laplace noise; rounding is counted in its scale"
+PROVEN_WIDTH = "at least 95 % for the noise alone"
+FIRST_ORDER_WIDTH = "about 95 % for the noise alone, to first order in it"
+
+
+@dataclass(frozen=True)
+class ValueRelease:
+    """Value of the rule less that of treating all and of treating none, in units of the net outcome.
+
+    ``released`` holds the 8 or 2 numbers that noise of ``scale`` was added to, ``epsilon``-differentially
+    private together; everything else follows from them and from public constants. ``half_widths``, of
+    ``against_all`` and ``against_none``, and ``width`` say how far the noise may have moved them: nothing
+    about sampling error, bias or confounding. ``arithmetic`` says whether the noise is exact.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    against_all: float
+    against_none: float
+    half_widths: tuple[float, float]
+    width: str
+    statistic: ValueStatistic
+    released: tuple[float, ...]
+    scale: float
+    epsilon: float
+    arithmetic: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        plain = asdict(self)
+        return plain | {
+            "statistic": self.statistic.value,
+            "half_widths": list(self.half_widths),
+            "released": list(self.released),
+        }
+
+
+def contrasts_from_cells(cells: ArrayLike, outcome_bound: float, scale: float) -> tuple[Array, Array]:
+    """Contrasts (2,) from the eight numbers, and the standard deviation (2,) that their noise gives them.
+
+    ``(m_0 + m_1) (S_1/m_1 - S_0/m_0)`` on either side of the rule: means within cells, so that it does not
+    matter what the arms weigh. Masses are taken to be at least their noise ``scale / (M'/2)``, means at most
+    M'. The deviations are of first order in the noise.
+    """
+    numbers, half = np.asarray(cells, dtype=np.float64), 0.5 * outcome_bound
+    # in units of M'
+    outcomes = numbers[:4].reshape(2, 2) / outcome_bound
+    masses = np.maximum(numbers[4:].reshape(2, 2), scale) / half
+    means = np.clip(outcomes / masses, -1.0, 1.0)
+    side = np.minimum(masses.sum(axis=1, keepdims=True), 1.0)
+    gains = side[:, 0] * (means[:, 1] - means[:, 0])
+    slope = side / masses
+    by_mass = (means[:, 1:] - means[:, :1]) + slope * means * [[1.0, -1.0]]
+    unit = math.sqrt(2.0) * (scale / outcome_bound)  # of an outcome sum; a mass has twice as much
+    deviation = unit * np.sqrt(np.sum(slope**2 + 4.0 * by_mass**2, axis=1))
+    return outcome_bound * gains * [-1.0, 1.0], outcome_bound * deviation
+
+
+def state_value(plan: ValuePlan, released: ArrayLike) -> ValueRelease:
+    """What the ``released`` numbers (8,) or (2,) of a value step say, by public constants alone."""
+    numbers, noise = np.asarray(released, dtype=np.float64), plan.calibration
+    if plan.statistic is ValueStatistic.CELLS:
+        bound = plan.universe.domain.outcome_bound
+        contrasts, deviations = contrasts_from_cells(numbers, bound, noise.scale)
+        widths, width = 2.0 * deviations, FIRST_ORDER_WIDTH
+    else:
+        contrasts, widths, width = numbers, np.full(2, noise_half_width(noise)), PROVEN_WIDTH
+    return ValueRelease(
+        against_all=float(contrasts[0]),
+        against_none=float(contrasts[1]),
+        half_widths=(float(widths[0]), float(widths[1])),
+        width=width,
+        statistic=plan.statistic,
+        released=tuple(float(number) for number in numbers),
+        scale=noise.scale,
+        epsilon=noise.epsilon,
+        arithmetic=EXACT_NOISE if plan.exact else EXACT_ARITHMETIC,
+    )
+
+
+def noise_half_width(noise: GridNoise) -> float:
+    """What a released number misses its noiseless value by, except with probability NOISE_MISS.
+
+    ``P(|noise| > k g) <= exp(-k g / scale)`` on a grid of step g: one step rounds ``scale log 20`` up to the
+    grid, half a step is the rounding of the number and another half its floating-point error.
+    """
+    return noise.scale * math.log(1.0 / NOISE_MISS) + math.ldexp(2.0, noise.exponent)

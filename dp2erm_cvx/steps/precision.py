@@ -1,0 +1,100 @@
+"""What floating point costs: the part of the budget that pays for computing instead of proving.
+
+The theorems speak of an exact minimizer and of ideal noise. Here both are within a public distance of what is
+computed, and discrete Laplace noise on a public grid hides that distance (numerical error, page of the
+guarantee).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration, calibrate_grid
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.privacy import Budget, LossConstants
+
+#: Error of the sampled noise, relative to its scale, before it is rounded to doubles.
+SAMPLING_ERROR = 2.0**-60
+_ROUND_UP = 1.0 + 1e-9
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Public bounds on the numerical error of one perturbed solve, and the noise that hides it.
+
+    ``sampling_error`` is asked of the noise sampler; ``radius`` of the certificate, which reaches it on every
+    dataset for noise no longer than ``noise_bound``; ``tolerance`` bounds ``||theta_hat - theta||_2``, the
+    error of the noise included. ``grid`` covers the tolerance at its own epsilon on either side.
+    """
+
+    sampling_error: float
+    noise_bound: float
+    radius: float
+    tolerance: float
+    grid: GridNoise
+
+
+def noise_bound(calibration: Calibration) -> float:
+    """A norm that the noise exceeds with probability less than ``exp(-1500)``.
+
+    ``P(Gamma(p) >= p + x) <= exp(-x + p log(1 + x/p))`` and ``P(chi_p >= sqrt(p) + x) <= exp(-x^2 / 2)``.
+    """
+    p = calibration.n_parameters
+    lengths = 2.0 * p + 2000.0 if calibration.noise is Noise.GAMMA else math.sqrt(p) + 60.0
+    return calibration.scale * lengths
+
+
+def coefficient_bound(
+    calibration: Calibration, loss: LossConstants, n_samples: int, grid: GridNoise | None
+) -> float:
+    """A norm that a private coefficient exceeds with probability less than ``exp(-1500)`` for either noise.
+
+    The noise b moves the minimizer by at most ``||b|| / (n (mu + gamma))``; that on the grid is added to it.
+    """
+    if loss.theta_bound is None:
+        return math.inf
+    curvature = n_samples * (loss.strong_convexity + calibration.gamma)
+    norm = loss.theta_bound + noise_bound(calibration) / curvature
+    if grid is not None:
+        # the l1 norm of p discrete Laplace variables has the tail of Gamma(p), a step of the grid apart
+        p = grid.n_parameters
+        norm += grid.scale * (2.0 * p + 2000.0) + 2.0 * p * math.ldexp(1.0, grid.exponent)
+    return norm
+
+
+def precision(calibration: Calibration, strong_convexity: float, radius: float, epsilon: float) -> Precision:
+    """Bounds for objective perturbation of a program that is certified to ``radius`` for such noise.
+
+    ``strong_convexity`` is that of the perturbed objective times n, in which the minimizer moves by at most
+    ``||b - b'|| / strong_convexity``.
+    """
+    longest = noise_bound(calibration)
+    sampling_error = SAMPLING_ERROR * calibration.scale
+    sampled = (sampling_error + 2.0**-52 * longest) / strong_convexity
+    tolerance = _finite((radius + sampled) * _ROUND_UP)
+    p = calibration.n_parameters
+    grid = calibrate_grid(math.sqrt(p) * tolerance * _ROUND_UP, p, epsilon)
+    return Precision(sampling_error, longest, radius, tolerance, grid)
+
+
+def output_precision(calibration: OutputCalibration, radius: float) -> Precision:
+    """The same for output perturbation: one discrete Laplace draw covers the statistic and its error."""
+    tolerance = _finite(radius * _ROUND_UP)
+    grid = calibrate_grid(calibration.sensitivity + 2.0 * tolerance, 1, calibration.epsilon)
+    return Precision(0.0, 0.0, radius, tolerance, grid)
+
+
+def spent(calibration: Calibration, precision: Precision | None) -> Budget:
+    """What objective perturbation spends, with twice the epsilon of the grid that covers its arithmetic."""
+    if precision is None:
+        return Budget(calibration.epsilon, calibration.delta)
+    hidden = precision.grid.epsilon
+    delta = calibration.delta * math.exp(hidden) if calibration.delta else 0.0
+    return Budget(calibration.epsilon + 2 * hidden, delta)
+
+
+def _finite(tolerance: float) -> float:
+    if not math.isfinite(tolerance):
+        raise CalibrationError("the numerical error is out of floating-point range: rescale the outcome")
+    return tolerance

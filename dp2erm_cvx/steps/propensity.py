@@ -1,0 +1,123 @@
+"""The coefficient of a private first stage: objective perturbation at uniform weights (Theorem 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrate, predicted_error
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
+from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.stability import uniform_weights
+from dp2erm_cvx.steps.noise import on_grid, sample
+from dp2erm_cvx.steps.precision import coefficient_bound, noise_bound, precision, spent
+from dp2erm_cvx.steps.shares import divide, reserve
+from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap, to_grid
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
+from dp2erm_cvx.steps.weights import WeightsPlan, plan_weights
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class Propensity(Step):
+    """The private coefficient of ``first``, released to the steps that follow.
+
+    ``tolerance`` is the relative error of the weights at it that V counts, by a bound of the ``family``;
+    ``numerical_share`` of its budget covers the arithmetic, none of it where exact arithmetic is assumed.
+    """
+
+    name: ClassVar[str] = "propensity"
+
+    first: PrivateFirstStage
+    noise: Noise | str = Noise.GAMMA
+    tolerance: float = 0.0
+    family: BoundFamily = BoundFamily.SHARP
+    numerical_share: float | None = None
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        """Pure noise leaves delta to the others."""
+        return divide(budget, self.first.share, self.noise)
+
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> PropensityPlan:
+        """Calibrate the noise of the coefficient, and bound the weights at it."""
+        n, epsilon = universe.n_samples, 0.0
+        loss = self.first.loss_constants(universe)
+        if self.numerical_share is not None:
+            budget, epsilon = reserve(budget, self.numerical_share)
+        objective = Objective(uniform_weights(n), loss, n, universe.domain.relation, self.first.name)
+        calibration = calibrate(objective, budget, noise=self.noise)
+        covered = None
+        if self.numerical_share is not None:
+            radius = self.first.certified_radius(universe, calibration.gamma, noise_bound(calibration))
+            if radius is not None:
+                curvature = n * (calibration.gamma + loss.strong_convexity)
+                covered = precision(calibration, curvature, radius, epsilon)
+        norm = coefficient_bound(calibration, loss, n, None if covered is None else covered.grid)
+        weights = plan_weights(self.first, universe, self.tolerance, self.family, norm)
+        return PropensityPlan(universe, calibration, covered, loss, self.first, weights)
+
+
+@dataclass(frozen=True)
+class PropensityPlan(StepPlan):
+    """The calibrated coefficient; ``weights`` are those at it, which the later steps use."""
+
+    name: ClassVar[str] = "propensity"
+    weighted: ClassVar[bool] = False
+
+    calibration: Calibration
+    loss: LossConstants
+    first: PrivateFirstStage
+    weights: WeightsPlan
+
+    @property
+    def bound(self) -> StabilityBound:
+        """That of weights 1."""
+        return uniform_weights(self.universe.n_samples)
+
+    @property
+    def theorem(self) -> str:
+        """That of its calibration."""
+        return self.calibration.theorem
+
+    @property
+    def guarantee(self) -> Budget:
+        """What the coefficient spends, its arithmetic included."""
+        return spent(self.calibration, self.precision)
+
+    @property
+    def perturbed(self) -> Perturbed:
+        """The objective."""
+        return Perturbed.OBJECTIVE
+
+    @property
+    def predicted_error(self) -> float:
+        """Predicted excess of the first-stage objective, by noise and gamma."""
+        return predicted_error(self.calibration, self.loss, self.universe.n_samples)
+
+    @property
+    def certified_by_design(self) -> bool:
+        """Whether the weights at the coefficient are certified on every dataset, or need not be."""
+        return self.weights.known
+
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+        """Release the coefficient (p,)."""
+        drawn = sample(self.calibration, self.precision, execution.label("propensity"))
+        instance = self.first.perturbed(inputs.records, self.calibration.gamma, drawn.noise)
+        if self.precision is None:
+            # as the exact minimizer, which weights within the tolerance of its own stand for
+            solution = released_minimizer(instance, execution, None)
+            judged = to_grid(solution)
+            needed = not self.weights.covers_all
+            return StepResult(
+                solution.point,
+                judged.certified or not needed,
+                needed and rests_on_gap(judged),
+                solution,
+                drawn.noise,
+            )
+        solution = released_minimizer(instance, execution, self.precision.radius)
+        certified = covers(self.precision, solution, drawn, instance)
+        coefficient = on_grid(solution.point, self.precision.grid, execution.label("propensity grid"))
+        return StepResult(coefficient, certified, False, solution, drawn.noise)

@@ -1,0 +1,161 @@
+"""What every private step states: planned from public quantities, run on records and on what was released."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dp2erm_cvx.calibration import Calibration, GridNoise, OutputCalibration, Perturbed
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
+from dp2erm_cvx.solve import Solution, Solver
+from dp2erm_cvx.steps.precision import Precision
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a plan is run: public, and none of it chosen after seeing the records.
+
+    ``tolerance`` is the relative radius that weights are certified to, which V counts. ``seed`` is for tests
+    and experiments only: what was run with one is not private.
+    """
+
+    solver: str | Solver
+    tolerance: float
+    seed: int | None = None
+
+    def label(self, name: str) -> str | None:
+        """The seed of one draw of the run: no two draws may share their bits. None for fresh entropy."""
+        return None if self.seed is None else f"{name} {self.seed}"
+
+
+@dataclass(frozen=True, repr=False)
+class Inputs:
+    """What the data holder gives a step: nothing of it is released.
+
+    ``weights`` of a first stage with a stability theorem are private, and enter the steps that use them
+    through V; those at a released coefficient are a function of each record and one normalization. None
+    before the first step that uses them.
+    """
+
+    dataset: Dataset
+    records: Records
+    weights: Solution | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class StepResult:
+    """What a step released, (p,), and what must stay with the data holder.
+
+    ``certified`` says that what the theorem speaks of is within its public tolerance, ``by_gap`` that this
+    rests on a duality gap alone. ``noise`` (p,) and ``solution``, the minimizer before it is released, are
+    private.
+    """
+
+    released: Array
+    certified: bool = True
+    by_gap: bool = False
+    solution: Solution | None = None
+    noise: Array | None = None
+
+
+@dataclass(frozen=True)
+class StepPlan(abc.ABC):
+    """A calibrated step. Everything here is public and known before any record is read.
+
+    ``precision`` covers the arithmetic, None where exact arithmetic is assumed; ``loss`` holds the constants
+    that the calibration used, None where the step minimizes nothing.
+    """
+
+    name: ClassVar[str]
+    #: Whether it computes on the weights of the first stage.
+    weighted: ClassVar[bool] = True
+
+    universe: Universe
+    calibration: Calibration | OutputCalibration | GridNoise
+    precision: Precision | None
+    loss: LossConstants | None
+
+    @abc.abstractmethod
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+        """Release the step, given what the earlier steps ``released``, by name.
+
+        Nothing about the records raises: a solution that is not certified comes back as it is, and says so.
+        """
+
+    @property
+    @abc.abstractmethod
+    def bound(self) -> StabilityBound:
+        """How far the weights of the step move between neighbors."""
+
+    @property
+    @abc.abstractmethod
+    def theorem(self) -> str:
+        """The privacy theorem in force."""
+
+    @property
+    @abc.abstractmethod
+    def guarantee(self) -> Budget:
+        """What the step spends, its arithmetic included."""
+
+    @property
+    @abc.abstractmethod
+    def perturbed(self) -> Perturbed:
+        """What the noise is added to."""
+
+    @property
+    @abc.abstractmethod
+    def predicted_error(self) -> float:
+        """Predicted excess of its objective by noise and gamma, or the mean square of a number's noise."""
+
+    @property
+    def curve(self) -> RenyiCurve | None:
+        """Renyi divergences of the step where a theorem states more than its epsilon and delta."""
+        return None
+
+    @property
+    def reason(self) -> str | None:
+        """Why this calibration was taken, in one line; None where there is no choice."""
+        return None
+
+    @property
+    def proven(self) -> bool:
+        """Whether a theorem certifies both the bound and the noise; the paper's literal baselines are not."""
+        return self.bound.private and getattr(self.calibration, "private", True)
+
+    @property
+    def counted(self) -> bool:
+        """Whether the guarantee covers floating-point arithmetic, where the step has any to count."""
+        return self.precision is not None
+
+    @property
+    def certified_by_design(self) -> bool:
+        """Whether public bounds say what it is certified to on every dataset of the universe."""
+        return True
+
+
+class Step(abc.ABC):
+    """What a step releases and what it may spend, declared before any record is read."""
+
+    name: ClassVar[str]
+
+    #: Whether it takes what the other steps leave, instead of a share of its own.
+    takes_rest: ClassVar[bool] = False
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        """What the step spends of ``budget``, and what it leaves to those that take the rest.
+
+        Raises DeclarationError unless its share is between 0 and 1.
+        """
+        return budget, budget
+
+    @abc.abstractmethod
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> StepPlan:
+        """Calibrate the step to its ``budget``, given the plans of the ``earlier`` steps, by name.
+
+        Raises CalibrationError where no theorem covers what is declared.
+        """

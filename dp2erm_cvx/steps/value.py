@@ -1,0 +1,157 @@
+"""The value of the released rule against treating all and treating none: Laplace noise on a statistic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, Perturbed, calibrate_value
+from dp2erm_cvx.calibration.value import ValueStatistic, value_statistic
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import Budget, StabilityBound
+from dp2erm_cvx.program import SecondStage
+from dp2erm_cvx.steps.noise import on_grid, sample
+from dp2erm_cvx.steps.shares import set_aside
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
+from dp2erm_cvx.steps.theta import ThetaPlan
+from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts
+from dp2erm_cvx.steps.weights import WeightsPlan
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class Value(Step):
+    """The value of the rule that ``second`` makes of theta, from a ``share`` of epsilon.
+
+    Raises CalibrationError for a rule that is the same for everyone.
+    """
+
+    name: ClassVar[str] = "value"
+
+    second: SecondStage
+    share: float
+    statistic: ValueStatistic | str = ValueStatistic.CELLS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "statistic", value_statistic(self.statistic))
+        if self.second.constant_rule:
+            raise CalibrationError(
+                f"value_share: {self.second.name} treats everyone or no one, so its value is what it "
+                "releases anyway"
+            )
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        """A share of epsilon alone: Laplace noise spends no delta."""
+        return set_aside("value_share", budget, self.share)
+
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> ValuePlan:
+        """Calibrate the noise of the statistic to the bound of the weights of theta."""
+        theta = earlier["theta"]
+        assert isinstance(theta, ThetaPlan)
+        domain, kind = universe.domain, value_statistic(self.statistic)
+        noise = calibrate_value(
+            theta.bound,
+            domain.outcome_bound,
+            universe.n_samples,
+            budget.epsilon,
+            statistic=kind,
+            relation=domain.relation,
+        )
+        return ValuePlan(universe, noise, None, None, self.second, theta.weights, kind, theta.counted)
+
+
+@dataclass(frozen=True)
+class ValuePlan(StepPlan):
+    """The calibrated noise of the ``statistic``; ``exact`` where it is discrete Laplace noise on a grid.
+
+    Raises DeclarationError where the noise is for another statistic.
+    """
+
+    name: ClassVar[str] = "value"
+
+    calibration: GridNoise
+    second: SecondStage
+    weights: WeightsPlan
+    statistic: ValueStatistic
+    exact: bool
+
+    def __post_init__(self) -> None:
+        kind, n_numbers = self.statistic, self.calibration.n_parameters
+        if n_numbers != kind.n_numbers:
+            raise DeclarationError(f"noise for {n_numbers} numbers: {kind.value} are {kind.n_numbers}")
+
+    @property
+    def bound(self) -> StabilityBound:
+        """That of the weights."""
+        return self.weights.bound
+
+    @property
+    def theorem(self) -> str:
+        """What the guarantee of the value follows from."""
+        return "Laplace noise for the value"
+
+    @property
+    def guarantee(self) -> Budget:
+        """All numbers of the statistic together; rounding is counted in their noise."""
+        return Budget(self.calibration.epsilon)
+
+    @property
+    def perturbed(self) -> Perturbed:
+        """The statistic itself."""
+        return Perturbed.OUTPUT
+
+    @property
+    def predicted_error(self) -> float:
+        """Mean square of the noise of one number."""
+        return 2.0 * self.calibration.scale**2
+
+    @property
+    def counted(self) -> bool:
+        """Whether the noise is exact."""
+        return self.exact
+
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+        """Release the 8 or 2 numbers of the statistic, of the rule that the released theta makes."""
+        assert inputs.weights is not None
+        effect = self.second.effect(released["theta"], self.universe.domain, inputs.dataset.X)
+        chosen = (effect > 0).astype(np.int64)
+        numbers = self.statistic_of(inputs.records, inputs.weights.value, chosen)
+        return StepResult(self.noised(numbers, execution))
+
+    def statistic_of(self, records: Records, weights: ArrayLike, chosen: ArrayLike) -> Array:
+        """The numbers without noise, from weights (n,) and choices (n,) in {0, 1}. Not private.
+
+        Raises DataError like :func:`~dp2erm_cvx.steps.value_statistic.value_contrasts`.
+        """
+        compute = value_cells if self.statistic is ValueStatistic.CELLS else value_contrasts
+        return compute(records, weights, chosen)
+
+    def noised(self, numbers: Array, execution: Execution) -> Array:
+        """The numbers with their noise."""
+        if self.exact:
+            return on_grid(numbers, self.calibration, execution.label("value"))
+        seeds = [execution.label(f"value {k}") for k in range(len(numbers))]
+        law = _law(self.calibration)
+        noise: Array = np.array([sample(law, None, seed).noise[0] for seed in seeds])
+        return numbers + noise
+
+
+def _law(noise: GridNoise) -> Calibration:
+    """The Laplace law as one coordinate of gamma noise, of which only the scale is read."""
+    return Calibration(
+        noise=Noise.GAMMA,
+        scale=noise.scale,
+        gamma=0.0,
+        split=1.0,
+        n_parameters=1,
+        V=0.0,
+        sensitivity=noise.l1_sensitivity,
+        epsilon=noise.epsilon,
+        delta=0.0,
+        theorem="Laplace",
+    )

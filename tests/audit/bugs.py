@@ -1,0 +1,48 @@
+"""Bugs planted into the plans of complete releases."""
+
+import dataclasses
+
+from dp2erm_cvx import PrivateTwoStageERM
+from dp2erm_cvx.calibration import Perturbed
+from tests.plan.changed import changed
+
+
+def less(calibration, **factors):
+    """A calibration with some fields multiplied."""
+    fields = {name: getattr(calibration, name) * factor for name, factor in factors.items()}
+    return dataclasses.replace(calibration, **fields)
+
+
+class HalfTheNoise(PrivateTwoStageERM):
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        return changed(plan, calibration=less(plan.theta.calibration, scale=0.5))
+
+
+class HardlyAnyGamma(PrivateTwoStageERM):
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        return changed(plan, calibration=less(plan.theta.calibration, gamma=1e-6))
+
+
+class BoundIgnored(PrivateTwoStageERM):
+    """Calibrates as if the weights were constants."""
+
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        share = {"scale": 2 / plan.bound.V}
+        if plan.theta.perturbed is Perturbed.OBJECTIVE:
+            share["gamma"] = 2 / plan.bound.V
+        return changed(plan, calibration=less(plan.theta.calibration, **share))
+
+
+class AThirdOfThePropensityNoise(PrivateTwoStageERM):
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, scale=1 / 3))
+
+
+class HardlyAnyPropensityGamma(PrivateTwoStageERM):
+    def plan(self, n_samples, n_features):
+        plan = super().plan(n_samples, n_features)
+        return changed(plan, "propensity", calibration=less(plan.propensity.calibration, gamma=1e-6))

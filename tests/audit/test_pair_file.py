@@ -1,0 +1,76 @@
+"""One format of pairs: every audit repeats what another one saved, and nothing else is taken for a pair."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Universe
+from dp2erm_cvx.audit import SearchPlan, audit_stability, replay, replay_pair, search_pairs
+from dp2erm_cvx.audit.pair_file import SavedPair
+from dp2erm_cvx.audit.stability import Claim, Quantity
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.registry import build, first_stages
+
+DOMAIN = Domain(2.0, 1.0, 3.0, 0.5, ranges=[(-5.0, 1.0)], intercept=1.0)
+IPW = build(first_stages(), "ipw_logistic", ridge=0.5, radius=1.0)
+
+
+def release(first=IPW, second="arm_means"):
+    return PrivateTwoStageERM(DOMAIN, Budget(1.0), first, second)
+
+
+@pytest.fixture(scope="module")
+def of_density(tmp_path_factory):
+    path = tmp_path_factory.mktemp("density") / "pair"
+    search_pairs(release(), 4, 1, search=SearchPlan(1), starts=1).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def of_stability(tmp_path_factory):
+    path = tmp_path_factory.mktemp("stability") / "pair"
+    bounds = [Claim("too small", Quantity.V, 1.0)]
+    found = audit_stability(IPW, None, Universe(DOMAIN, 6, 1), bounds=bounds, search=SearchPlan(60))
+    found.save_counterexample(path)
+    return path
+
+
+def test_a_stability_audit_repeats_the_pair_of_a_density_audit(of_density):
+    again = replay(of_density)
+    assert (again.claim.name, again.claim.quantity) == ("sharp", Quantity.V)
+    assert again.claim.bound == IPW.stability(Universe(DOMAIN, 4, 1)).V
+    assert 0.0 < again.movement.low <= again.claim.bound
+    assert again.saved is again.agrees is None
+    assert not again.violated
+
+
+def test_a_density_audit_repeats_the_pair_of_a_stability_audit(of_stability):
+    audit, loss = replay_pair(of_stability, release())
+    assert loss is None
+    assert 0.0 < audit.loss <= 1.0
+    with pytest.raises(DeclarationError, match="first_stage differs"):
+        replay_pair(of_stability, release("uniform"))
+
+
+def test_records_come_back_in_either_unit(of_stability):
+    pair = SavedPair.load(of_stability)
+    for raw, records in zip(pair.raw(), pair.records(), strict=True):
+        mapped = DOMAIN.records(*raw)
+        np.testing.assert_allclose(mapped.X, records.X, atol=1e-12)
+        np.testing.assert_allclose(mapped.y, records.y, atol=1e-12)
+        assert np.array_equal(mapped.a, records.a)
+    first, second = pair.records()
+    differ = (first.X != second.X).any(axis=1) | (first.a != second.a)
+    assert np.flatnonzero(differ).tolist() == [pair.changed]
+
+
+def test_another_format_is_refused(of_density, tmp_path):
+    stated = json.loads(of_density.with_suffix(".json").read_text())
+    (tmp_path / "pair.npz").write_bytes(of_density.with_suffix(".npz").read_bytes())
+    for wrong in ({**stated, "format": "dp2erm-cvx counterexample 1"}, {**stated, "mapped": True}, {}, []):
+        (tmp_path / "pair.json").write_text(json.dumps(wrong))
+        with pytest.raises(DataError):
+            replay(tmp_path / "pair")
+        with pytest.raises(DataError):
+            replay_pair(tmp_path / "pair", release())
