@@ -168,12 +168,18 @@ def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -
 
 def _of_base(program: FirstStage, universe: Universe) -> StabilityBound | None:
     """What the nearest class of the library gives that states a theorem for the programs based on it."""
-    for base in type(program).__mro__[1:]:
-        if base is not FirstStage and base.__module__.startswith("dp2erm_cvx.") and "bound" in vars(base):
-            known: StabilityBound = vars(base)["bound"](program, universe)
-            inherited = base.__module__.startswith("dp2erm_cvx.problems.")
-            return replace(known, theorem=f"{known.theorem} of {base.__name__}") if inherited else known
-    return None
+    known: list[tuple[type, StabilityBound]] = [
+        (base, vars(base)["bound"](program, universe))
+        for base in type(program).__mro__[1:]
+        if base is not FirstStage and base.__module__.startswith("dp2erm_cvx.") and "bound" in vars(base)
+    ]
+    if not known:
+        return None
+    nearest, bound = known[0]
+    # a program of the library that refuses some settings, and is otherwise bounded as its base is
+    if any(other == bound for base, other in known if base.__module__.startswith("dp2erm_cvx.program.")):
+        return bound
+    return replace(bound, theorem=f"{bound.theorem} of {nearest.__name__}")
 
 
 def _log_range(program: ClosedFormWeights, domain: Domain) -> float:
