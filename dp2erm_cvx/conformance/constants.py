@@ -27,8 +27,6 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     FirstStage,
     Kernel,
-    KernelFirstStage,
-    MarginFirstStage,
     PrivateFirstStage,
     PrivateSeparable,
     Program,
@@ -36,6 +34,8 @@ from dp2erm_cvx.program import (
     SeparableFirstStage,
     WeightedMarginLoss,
 )
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import Report, Scheme, Search, ball, check_kernel, check_separable, record_domain
 

@@ -12,15 +12,9 @@ from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors, standard_records
 from dp2erm_cvx.conformance.subject import Subject, named
 from dp2erm_cvx.errors import ProgramError
-from dp2erm_cvx.program import (
-    Compiled,
-    FirstStage,
-    Instance,
-    Kind,
-    MarginFirstStage,
-    Program,
-    WeightedMarginLoss,
-)
+from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, WeightedMarginLoss
+from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 
 _FACTS = ("name", "formula", "cone", "citation", "theorem")
 

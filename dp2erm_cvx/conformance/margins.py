@@ -9,7 +9,8 @@ import numpy as np
 
 from dp2erm_cvx.conformance.samples import check_universe, standard_records
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.program import MarginFirstStage, MarginLoss, MarginWeight
+from dp2erm_cvx.program import MarginLoss, MarginWeight
+from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 
 _STEP = 1e-4
 #: How wrong a margin may be, 0 for what rounds in the loss itself.

@@ -15,7 +15,9 @@ from dp2erm_cvx.conformance.samples import standard_records
 from dp2erm_cvx.conformance.subject import Subject, named
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
-from dp2erm_cvx.program import Compiled, Composite, Instance
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.program import Instance
+from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.solve import solve
 
 _ROUNDING, _APART = 1e-7, 1e-8

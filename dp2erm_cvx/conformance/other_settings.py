@@ -17,13 +17,13 @@ from dp2erm_cvx.conformance.own_record import contributions, own_record
 from dp2erm_cvx.conformance.samples import check_domain, check_universe
 from dp2erm_cvx.conformance.subject import Check, Subject, named
 from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, SolverError
+from dp2erm_cvx.model.regularizer import ElasticNet
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import (
     Box,
     ConvexSet,
-    ElasticNet,
     FirstStage,
     L1Ball,
-    L2Ball,
     PrivateFirstStage,
     Program,
     SecondStage,

@@ -26,18 +26,12 @@ from dp2erm_cvx.conformance.samples import (
 from dp2erm_cvx.conformance.subject import Subject, named
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program import (
-    ClosedFormWeights,
-    Composite,
-    EntropyFirstStage,
-    FirstStage,
-    Instance,
-    KernelFirstStage,
-    Kind,
-    MarginFirstStage,
-    MarginModel,
-    SecondStage,
-)
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.program import ClosedFormWeights, FirstStage, Instance, Kind, SecondStage
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 
 #: Sums over the covariates of one record may round otherwise beside other records, and objectives more so.
 _ROUNDING, _LOOSE = 1e-9, 1e-7

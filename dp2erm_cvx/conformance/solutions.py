@@ -11,7 +11,8 @@ from dp2erm_cvx.conformance.samples import check_domain, check_universe, edge_re
 from dp2erm_cvx.conformance.subject import Subject, named
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
-from dp2erm_cvx.program import Compiled, FirstStage, Instance, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.solve import Solution, solve
 
 #: Weights may miss their sum by this share.

@@ -28,8 +28,10 @@ from dp2erm_cvx.conformance import (
 )
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
+from dp2erm_cvx.model.regularizer import UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.program import FirstStage, Kind, L2Ball, UserRegularizer
+from dp2erm_cvx.program import FirstStage, Kind
 from dp2erm_cvx.registry import collect, first_stages, programs
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe

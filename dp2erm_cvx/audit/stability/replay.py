@@ -13,16 +13,9 @@ from dp2erm_cvx.audit.pair_file import SavedPair
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity
 from dp2erm_cvx.audit.stability.resolve import Interval, NeighborPair, Resolved, resolve
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.program import (
-    FirstStage,
-    Gaussian,
-    Kernel,
-    Laplace,
-    Linear,
-    Moments,
-    PrivateFirstStage,
-    RandomFourier,
-)
+from dp2erm_cvx.program import FirstStage, Gaussian, Kernel, Moments, PrivateFirstStage
+from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.program.random_features import RandomFourier
 from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.universe import Universe
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.program.certified_radius import Sizes, radius_at_floor
-from dp2erm_cvx.program.sets import L2Ball
-from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
 
 #: Error of weights in closed form, and of the last exponentials of any others, relative to n.
 CLOSED_FORM = 1e-12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
 from dp2erm_cvx.public import public_number
 
 #: Newton's method runs until its residual is at most ``FLOOR * rounding + FLOOR_RELATIVE * L * ||v||``.

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.program.margin_loss import MarginLoss
-from dp2erm_cvx.program.margin_weight import MarginWeight
-from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 
 
 class MarginModel(Composite):

@@ -11,7 +11,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.public import public_size
 
 

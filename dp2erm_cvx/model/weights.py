@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.model.sums import UNIT
 
 #: Weights are multiples of 2^-30, so that n of them up to 8 million add up exactly in doubles.
 _EXPONENT = 30

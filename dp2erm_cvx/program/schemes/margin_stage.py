@@ -13,14 +13,14 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.program.certified_margins import MarginSum, RowBounds
-from dp2erm_cvx.program.composite import Penalty
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
-from dp2erm_cvx.program.margin_loss import LogisticLoss, MarginLoss
-from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.margin_weight import MarginWeight
-from dp2erm_cvx.program.sets import ConvexSet, L2Ball, WholeSpace
+from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
+from dp2erm_cvx.program.losses.margin_loss import LogisticLoss, MarginLoss
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.universe import Universe
 

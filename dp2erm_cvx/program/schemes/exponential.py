@@ -8,9 +8,9 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.program.sets import L2Ball, WholeSpace
-from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.sets import L2Ball, WholeSpace
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
 
 
 class ExponentialModel(Composite):

@@ -12,11 +12,11 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import ProgramError
-from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.program.declaration import Declaration, Leaves
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.kind import Kind
-from dp2erm_cvx.program.simplex import Simplices
 from dp2erm_cvx.program.stage import Instance
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.sets import Projectable, WholeSpace
-from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.model.sets import Projectable, WholeSpace
+from dp2erm_cvx.model.sums import UNIT
 
 
 @dataclass(frozen=True)

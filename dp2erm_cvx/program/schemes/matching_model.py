@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.kernel_model import KernelModel
+from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, sum_error
 from dp2erm_cvx.program.kernels import Kernel
-from dp2erm_cvx.program.simplex import Simplices
-from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, sum_error
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 
 
 class MatchingModel(KernelModel):

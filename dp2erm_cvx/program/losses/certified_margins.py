@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dp2erm_cvx.program.certified_radius import Sizes, radius_at_floor
-from dp2erm_cvx.program.certified_weights import CLOSED_FORM
-from dp2erm_cvx.program.margin_loss import MarginLoss
-from dp2erm_cvx.program.margin_weight import MarginWeight
-from dp2erm_cvx.program.sets import ConvexSet
-from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
+from dp2erm_cvx.model.certified_weights import CLOSED_FORM
+from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
 _NEAR = 0.01
@@ -54,7 +54,7 @@ class MarginSum:
         return self.rows.offset + far
 
     def sizes(self) -> Sizes | None:
-        """Its :class:`~dp2erm_cvx.program.certified_radius.Sizes`; None where one is infinite.
+        """Its :class:`~dp2erm_cvx.model.certified_radius.Sizes`; None where one is infinite.
 
         At the minimizer t ``ridge t`` is minus the gradient of the rest, hence ``||t|| <= (n Z slope +
         linear) / ridge``. Without offsets ``ridge ||t||^2 <= sum -s_i phi'(s_i) + linear ||t||`` as well,

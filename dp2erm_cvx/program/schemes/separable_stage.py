@@ -15,9 +15,9 @@ from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.kind import Kind
-from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.margin_stage import MarginFirstStage
+from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
+from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.stability import SeparableConstants, separable
 from dp2erm_cvx.universe import Universe
 

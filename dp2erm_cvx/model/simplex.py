@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program.sets import Projectable
+from dp2erm_cvx.model.sets import Projectable
 
 
 @dataclass(frozen=True, eq=False)

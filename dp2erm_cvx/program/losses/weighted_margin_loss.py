@@ -12,14 +12,14 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.certified_margins import MarginSum, RowBounds
-from dp2erm_cvx.program.certified_radius import checked_perturbation, radius_at_floor
-from dp2erm_cvx.program.composite import Penalty
+from dp2erm_cvx.model.certified_radius import checked_perturbation, radius_at_floor
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.regularizer import ElasticNet
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.margin_loss import MarginLoss
-from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
-from dp2erm_cvx.program.regularizer import ElasticNet
+from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
+from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.penalized_stage import PenalizedSecondStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.universe import Universe
 

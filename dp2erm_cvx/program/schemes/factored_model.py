@@ -8,9 +8,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.program.simplex import Simplices
-from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, product_error, sum_error
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, sum_error
 
 
 class FactoredKernelModel(Composite):

@@ -11,10 +11,10 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.kernel_stage import KernelFirstStage, projected
-from dp2erm_cvx.program.simplex import Simplices
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage, projected
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.stability import kernel_balancing
 from dp2erm_cvx.universe import Universe

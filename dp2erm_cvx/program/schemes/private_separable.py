@@ -14,13 +14,13 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.model.certified_radius import checked_perturbation
 from dp2erm_cvx.privacy import LossConstants, StabilityBound
-from dp2erm_cvx.program.certified_margins import weights_given_coefficient
-from dp2erm_cvx.program.certified_radius import checked_perturbation
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import PrivateFirstStage
-from dp2erm_cvx.program.margin_model import MarginModel
-from dp2erm_cvx.program.margin_stage import MarginFirstStage
+from dp2erm_cvx.program.losses.certified_margins import weights_given_coefficient
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.universe import Universe
 
 

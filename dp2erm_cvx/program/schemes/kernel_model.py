@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, sum_error
 from dp2erm_cvx.program.kernels import ENTRY_ERROR
-from dp2erm_cvx.program.simplex import Simplices
-from dp2erm_cvx.program.sums import UNIT, blocked_rmatvec, sum_error
 
 
 class KernelModel(Composite):
