@@ -21,7 +21,7 @@ from dp2erm_cvx.conformance.samples import (
     remembered,
     shared,
 )
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
@@ -42,7 +42,7 @@ from dp2erm_cvx.stability import Report, Scheme, Search, ball, check_kernel, che
 _Row = Callable[[Array], tuple[Array, Array]]
 
 
-@named("constants")
+@check_named("constants")
 def constants(subject: Subject) -> Judgment:
     """Part of the theorem that a program states itself: diameters, ranges, kernel bounds, loss constants.
 
