@@ -14,8 +14,12 @@ from scipy.special import expit, logsumexp
 
 from benchmarks.work import DECLARED, NAIVE
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import ExponentialModel, FactoredKernelModel, Instance, KernelModel, MarginModel
-from dp2erm_cvx.program.least_squares import LeastSquaresModel
+from dp2erm_cvx.program import Instance
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.solve import solve
 
 Contender = Callable[[Instance, Records], Array]

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Self
 
-from dp2erm_cvx.program import ArmKernelStage, Domain, Energy
+from dp2erm_cvx.program import ArmKernelStage, Domain
+from dp2erm_cvx.program.kernels import Energy
 
 
 @dataclass(frozen=True)

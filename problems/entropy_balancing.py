@@ -21,7 +21,6 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
-    ExponentialModel,
     Instance,
     Leaves,
     Records,
@@ -31,6 +30,7 @@ from dp2erm_cvx.program import (
     Value,
     public_number,
 )
+from dp2erm_cvx.program.schemes.exponential import ExponentialModel
 
 
 @dataclass(frozen=True)

@@ -20,19 +20,19 @@ from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
-    EntropyFirstStage,
-    HardExponentialModel,
     Instance,
     Kind,
     Leaves,
-    MomentTargets,
     Records,
     StabilityBound,
     Universe,
     Value,
-    moment_names,
-    refuse_infeasible,
 )
+from dp2erm_cvx.program.balance import moment_names
+from dp2erm_cvx.program.feasibility import refuse_infeasible
+from dp2erm_cvx.program.moment_target import MomentTargets
+from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
+from dp2erm_cvx.program.schemes.exponential import HardExponentialModel
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
     Array,
     Declaration,
-    ExponentialModel,
     Instance,
     Leaves,
     Records,
     RidgedEntropyFirstStage,
     Value,
 )
+from dp2erm_cvx.program.schemes.exponential import ExponentialModel
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,8 @@ from types import MappingProxyType
 from typing import Self
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import (
-    Domain,
-    SeparableConstants,
-    SeparableFirstStage,
-    TiltingRows,
-)
+from dp2erm_cvx.program import Domain, SeparableConstants, SeparableFirstStage
+from dp2erm_cvx.program.schemes.tilting_rows import TiltingRows
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from dp2erm_cvx.program import (
     WeightedMarginLoss,
     public_size,
     resolved,
-    squared_gradient_radius,
 )
+from dp2erm_cvx.program.losses.linear_rule import squared_gradient_radius
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.certified_weights import kernel_weights_error
+from dp2erm_cvx.model.sums import sum_units
 from dp2erm_cvx.program import (
     Array,
     Declaration,
@@ -27,19 +29,17 @@ from dp2erm_cvx.program import (
     Kernel,
     Kind,
     Leaves,
-    MatchingModel,
     PublicSample,
     Records,
     StabilityBound,
     Universe,
     Value,
-    checked_kernel,
-    factor,
-    kernel_weights_error,
     public_size,
-    refuse_gram,
-    sum_units,
 )
+from dp2erm_cvx.program.kernels import factor
+from dp2erm_cvx.program.random_features import checked_kernel
+from dp2erm_cvx.program.schemes.gram_memory import refuse_gram
+from dp2erm_cvx.program.schemes.matching_model import MatchingModel
 
 
 @dataclass(frozen=True)

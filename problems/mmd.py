@@ -18,9 +18,9 @@ from dp2erm_cvx.program import (
     Kernel,
     StabilityBound,
     Universe,
-    checked_kernel,
     public_number,
 )
+from dp2erm_cvx.program.random_features import checked_kernel
 
 
 @dataclass(frozen=True)

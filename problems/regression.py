@@ -22,8 +22,8 @@ from dp2erm_cvx.program import (
     Records,
     Universe,
     WeightedLeastSquares,
-    squared_gradient_radius,
 )
+from dp2erm_cvx.program.losses.linear_rule import squared_gradient_radius
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,19 @@ from dp2erm_cvx.program import (
     BalanceFunctions,
     Declaration,
     FirstStage,
-    HardBalanceModel,
     Instance,
     Leaves,
     Moments,
-    MomentTargets,
     Records,
     StabilityBound,
     Universe,
     Value,
     checked_balance,
-    moment_names,
     public_number,
 )
+from dp2erm_cvx.program.balance import moment_names
+from dp2erm_cvx.program.moment_target import MomentTargets
+from dp2erm_cvx.program.schemes.hard_balance_model import HardBalanceModel
 
 
 @dataclass(frozen=True)

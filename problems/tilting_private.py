@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Self
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import Domain, PrivateSeparable, TiltingRows
+from dp2erm_cvx.program import Domain, PrivateSeparable
+from dp2erm_cvx.program.schemes.tilting_rows import TiltingRows
 
 
 @dataclass(frozen=True)

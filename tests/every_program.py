@@ -15,25 +15,23 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import (
     BalanceFunctions,
     Box,
     ClosedFormWeights,
-    Compiled,
-    ElasticNet,
     FirstStage,
     Gaussian,
     Instance,
     L1Ball,
-    L2Ball,
-    Laplace,
-    Linear,
     Moments,
     Program,
     PublicSample,
-    UserRegularizer,
     WholeSpace,
 )
+from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Solution
 from tests.helpers import make_domain, make_records

@@ -9,17 +9,10 @@ import mpmath as mp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program import (
-    BalanceKernel,
-    Energy,
-    Gaussian,
-    Kernel,
-    KernelFirstStage,
-    Laplace,
-    Linear,
-    Moments,
-    RandomFourier,
-)
+from dp2erm_cvx.program import BalanceKernel, Gaussian, Kernel, Moments
+from dp2erm_cvx.program.kernels import Energy, Laplace, Linear
+from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from tests.exact import Vector, to_mp
 
 _TINY = mp.mpf(10) ** -40

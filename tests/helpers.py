@@ -10,7 +10,8 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.program import Compiled, FirstStage, Instance, Program, SecondStage
+from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
+from dp2erm_cvx.program.declaration import Compiled
 
 
 def make_domain(p: int = 10, *, outcome_bound: float = 5.0, intercept: float = 1.0, **changes: Any) -> Domain:

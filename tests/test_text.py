@@ -5,19 +5,18 @@ from __future__ import annotations
 import pytest
 
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import (
     Box,
     ConvexSet,
     Gaussian,
     Kernel,
     L1Ball,
-    L2Ball,
-    Laplace,
-    Linear,
     Moments,
-    RandomFourier,
     WholeSpace,
 )
+from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.program.random_features import RandomFourier
 
 
 @pytest.mark.parametrize(

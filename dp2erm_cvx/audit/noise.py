@@ -18,7 +18,8 @@ from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.program import ElasticNet, WeightedLeastSquares
+from dp2erm_cvx.model.regularizer import ElasticNet
+from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.steps import ThetaPlan
 

@@ -89,7 +89,7 @@ def fit_command(data: str, **options: Any) -> None:
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
     charged = book is not None and seed is None
     with progress("reading the data", total=3) as bar:
-        from dp2erm_cvx.cli.reading import named_columns, read_data, read_domain
+        from dp2erm_cvx.cli.reading import read_data, read_domain, with_names
         from dp2erm_cvx.cli.stages import first_stage, second_stage
         from dp2erm_cvx.estimators import PrivateTwoStageERM
         from dp2erm_cvx.ledger import Ledger
@@ -121,7 +121,7 @@ def fit_command(data: str, **options: Any) -> None:
             ledger=Ledger(book) if charged else None,
             dataset=options["dataset"] if charged else None,
         )
-        model.fit(named_columns(dataset), dataset.a, dataset.y)
+        model.fit(with_names(dataset), dataset.a, dataset.y)
         advance(bar, "predicting the noise")
         workings, release = model.private_workings_, model.release_
         if options["output"]:

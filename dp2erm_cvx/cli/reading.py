@@ -47,7 +47,7 @@ class _Named:
         return self.values
 
 
-def named_columns(dataset: Dataset) -> Any:
+def with_names(dataset: Dataset) -> Any:
     """The covariates with their names: a domain without named ranges would not know them."""
     return _Named(dataset.X, dataset.columns)
 

@@ -21,14 +21,12 @@ from dp2erm_cvx.conformance.samples import (
     remembered,
     shared,
 )
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     FirstStage,
     Kernel,
-    KernelFirstStage,
-    MarginFirstStage,
     PrivateFirstStage,
     PrivateSeparable,
     Program,
@@ -36,6 +34,8 @@ from dp2erm_cvx.program import (
     SeparableFirstStage,
     WeightedMarginLoss,
 )
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import (
     Report,
@@ -50,7 +50,7 @@ from dp2erm_cvx.stability import (
 _Row = Callable[[Array], tuple[Array, Array]]
 
 
-@named("constants")
+@check_named("constants")
 def constants(subject: Subject) -> Judgment:
     """Part of the theorem that a program states itself: diameters, ranges, kernel bounds, loss constants.
 

@@ -18,8 +18,8 @@ from dp2erm_cvx.conformance.samples import (
     standard_records,
 )
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import (
-    Composite,
     ConvexSet,
     PrivateFirstStage,
     SecondStage,

@@ -23,21 +23,15 @@ from dp2erm_cvx.conformance.samples import (
     standard_records,
     unequal_weights,
 )
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.program import (
-    ClosedFormWeights,
-    Composite,
-    EntropyFirstStage,
-    FirstStage,
-    Instance,
-    KernelFirstStage,
-    Kind,
-    MarginFirstStage,
-    MarginModel,
-    SecondStage,
-)
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.program import ClosedFormWeights, FirstStage, Instance, Kind, SecondStage
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 
 #: Sums over the covariates of one record may round otherwise beside other records, and objectives more so.
 _ROUNDING, _LOOSE = 1e-9, 1e-7
@@ -46,7 +40,7 @@ _FIRST, _SECOND = KEPT[:2]
 _ORDER = [2, 1, _FIRST, 3, _SECOND, 4, 6, 7]
 
 
-@named("own record")
+@check_named("own record")
 def own_record(subject: Subject) -> Judgment:
     """Rows, weights and kernel entries of records among others, against those of each record alone.
 
@@ -197,7 +191,7 @@ def _form(instance: Instance) -> tuple[Array, Array]:
     return pairs - single[:, None] - single[None, :], single
 
 
-@named("own record")
+@check_named("own record")
 def contributions(subject: Subject) -> Judgment:
     """What weight brings that moves from one record to another, whatever the other records are.
 

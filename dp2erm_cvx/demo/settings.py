@@ -9,8 +9,9 @@ from typing import Any
 from dp2erm_cvx import registry
 from dp2erm_cvx.datasets import nhefs_domain
 from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import Box, FirstStage, L2Ball, WeightedLeastSquares
+from dp2erm_cvx.program import Box, FirstStage, WeightedLeastSquares
 
 #: Norm of the ten scaled covariates; the constant 1 in front of them comes on top.
 COVARIATES_BOUND = 2.5

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.program.sets import ConvexSet
 from dp2erm_cvx.program.stage import Instance, Program
 from dp2erm_cvx.universe import Universe
 

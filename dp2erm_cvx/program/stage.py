@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program.composite import Composite
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.moment_target import MomentTargets
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.solve.conic import conic_gap
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
+from dp2erm_cvx.model.regularizer import has_unchecked_cones
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.regularizer import has_unchecked_cones
 from dp2erm_cvx.program.stage import Instance
 
 #: What CVXPY and the solvers below it raise on numbers they cannot deal with.

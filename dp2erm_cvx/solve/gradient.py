@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.composite import Composite
+from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.newton import NewtonResult
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.linalg import lstsq
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.certified_radius import FLOOR, FLOOR_RELATIVE
-from dp2erm_cvx.program.composite import Composite
+from dp2erm_cvx.model.certified_radius import FLOOR, FLOOR_RELATIVE
+from dp2erm_cvx.model.composite import Composite
 
 _DECREASE = 1e-4
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.model.weights import GRID_ERROR
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
-from dp2erm_cvx.program import GRID_ERROR, FirstStage, PrivateFirstStage, refuse_unproved
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage
+from dp2erm_cvx.program.first_stage import refuse_unproved
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import Certificate, Solution, Stats, Status
 from dp2erm_cvx.stability.tilt import EXACT

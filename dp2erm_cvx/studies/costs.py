@@ -9,7 +9,7 @@ import numpy as np
 from dp2erm_cvx.calibration import Calibration, PaperUtility, noise_tail, utility_bound
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.program import LeastSquaresModel
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import solve_draws
 from dp2erm_cvx.studies.engine import Listing, Row

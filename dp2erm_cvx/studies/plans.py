@@ -15,7 +15,7 @@ from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.studies import baselines
-from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme, build_scaled
+from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, build_scaled
 from dp2erm_cvx.universe import Universe
 
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
@@ -79,7 +79,7 @@ def plan_rule(
 @functools.lru_cache(maxsize=4096)
 def _planned(key: str, family: str, noise: str, budget: Budget, n: int, p: int) -> PlannedRule | Refused:
     scheme, constants = json.loads(key)
-    rule = Rule(Scheme.model_validate(scheme), Constants.model_validate(constants))
+    rule = Rule(StudyScheme.model_validate(scheme), Constants.model_validate(constants))
     plan = _composed if family.startswith("composition") else _direct
     try:
         return plan(rule, family, noise, budget, n, p)
@@ -130,7 +130,7 @@ def _composed(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: in
     return PlannedRule(found.plan, "" if found.private else "not private as argued")
 
 
-def settings_in_force(scheme: Scheme, family: str) -> dict[str, Any]:
+def settings_in_force(scheme: StudyScheme, family: str) -> dict[str, Any]:
     """The settings of the first stage under a family, as the design declares them."""
     composed = family.startswith("composition") and scheme.program == "ipw_logistic"
     if family.startswith("paper") or family == "composition-printed":

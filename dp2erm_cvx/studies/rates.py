@@ -19,7 +19,7 @@ from dp2erm_cvx.studies.engine import Design, Experiment, Listing, Part, Row, St
 from dp2erm_cvx.studies.fit import Weights, effective_share
 from dp2erm_cvx.studies.listing import InForce, constants_listing
 from dp2erm_cvx.studies.plans import Refused, plan_rule
-from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme
+from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme
 from dp2erm_cvx.studies.summary import means
 from dp2erm_cvx.studies.trial import budget_of
 
@@ -40,7 +40,7 @@ class RatesDesign(Design):
     noises: list[str]
     families: list[str]
     constants: Constants
-    schemes: dict[str, Scheme]
+    schemes: dict[str, StudyScheme]
 
 
 class Rates(Experiment[RatesDesign]):

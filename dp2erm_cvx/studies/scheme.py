@@ -55,7 +55,7 @@ class Constants(BaseModel):
         return built
 
 
-class Scheme(BaseModel):
+class StudyScheme(BaseModel):
     """A first stage by name and settings. Ridges are in units of the squared norm bound of its rows.
 
     ``paper`` replaces settings where the paper's statements need it; ``composition`` those of
@@ -79,7 +79,7 @@ class Scheme(BaseModel):
 class Rule:
     """A weighting scheme and the public constants that its rule is learned with."""
 
-    scheme: Scheme
+    scheme: StudyScheme
     constants: Constants
 
 
@@ -125,7 +125,7 @@ class RulesDesign(Design):
     epsilons: list[float]
     noises: list[str]
     families: list[str]
-    schemes: dict[str, Scheme]
+    schemes: dict[str, StudyScheme]
 
 
 class StudyDesign(RulesDesign):

@@ -12,9 +12,11 @@ from dp2erm_cvx.audit.noise import chance_of_pair, closest, log_peak_density
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import draw, draw_within, simulate_noise
+from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
-from dp2erm_cvx.program import ElasticNet, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import aligned
 from tests.audit.plant import by_coordinate, halved, one_byte, plant, used_twice
 
@@ -120,26 +122,29 @@ def test_negated_noise_counts_as_repeated():
 
 
 ARITHMETIC = ["assumed", pytest.param("counted", marks=pytest.mark.slow)]
+REPEATS = [5, pytest.param(20, marks=pytest.mark.slow)]
 
 
+@pytest.mark.parametrize("repeats", REPEATS)
 @pytest.mark.parametrize("arithmetic", ARITHMETIC)
 @pytest.mark.parametrize("bug", [used_twice, one_byte])
-def test_reused_noise_is_caught_in_released_thetas(monkeypatch, bug, arithmetic):
+def test_reused_noise_is_caught_in_released_thetas(monkeypatch, bug, arithmetic, repeats):
     plant(monkeypatch, bug)
     size = 4 if bug is used_twice else 64
-    found = [audit_repeats(model(arithmetic=arithmetic), *DATA, size=size) for _ in range(20)]
-    assert sum(audit.alarm for audit in found) >= 19
+    found = [audit_repeats(model(arithmetic=arithmetic), *DATA, size=size) for _ in range(repeats)]
+    assert sum(not audit.alarm for audit in found) <= 1
     assert "REUSED" in str(found[0])
 
 
+@pytest.mark.parametrize("repeats", REPEATS)
 @pytest.mark.parametrize("arithmetic", ARITHMETIC)
 @pytest.mark.parametrize(("bug", "size"), [(used_twice, 20), (one_byte, 64), (halved, 64)])
-def test_wrong_noise_is_caught_in_the_workings(monkeypatch, bug, size, arithmetic):
+def test_wrong_noise_is_caught_in_the_workings(monkeypatch, bug, size, arithmetic, repeats):
     plant(monkeypatch, bug)
     used = model(arithmetic=arithmetic)
     calibration = used.plan(12, 2).theta.calibration
-    found = [audit_noise(noise_of_fits(used), calibration, size=size) for _ in range(20)]
-    assert sum(audit.alarm for audit in found) >= 19
+    found = [audit_noise(noise_of_fits(used), calibration, size=size) for _ in range(repeats)]
+    assert sum(not audit.alarm for audit in found) <= 1
 
 
 @pytest.mark.parametrize("arithmetic", ["assumed", "counted"])

@@ -13,7 +13,8 @@ from dp2erm_cvx.conformance.margins import overflow, wrong_loss
 from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.overlap import OverlapWeights
-from dp2erm_cvx.program import ExponentialLoss, HuberLoss, LogisticLoss, WholeSpace
+from dp2erm_cvx.program import HuberLoss, LogisticLoss, WholeSpace
+from dp2erm_cvx.program.losses.margin_loss import ExponentialLoss
 from tests.conformance.planted import derived, judged
 
 

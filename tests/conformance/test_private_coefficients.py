@@ -14,7 +14,8 @@ from dp2erm_cvx.conformance.run import check_program
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.overlap_private import PrivateOverlap
 from dp2erm_cvx.problems.tilting_private import PrivateTilting
-from dp2erm_cvx.program import InversePropensity, MarginModel, Overlap
+from dp2erm_cvx.program import InversePropensity, Overlap
+from dp2erm_cvx.program.losses.margin_model import MarginModel
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
 

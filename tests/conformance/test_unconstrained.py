@@ -11,10 +11,11 @@ from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.own_record import contributions
 from dp2erm_cvx.conformance.perturbation import perturbation, unconstrained
 from dp2erm_cvx.conformance.run import check_program
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr_huber import HuberRule
 from dp2erm_cvx.problems.regression import Regression
-from dp2erm_cvx.program import L2Ball, WholeSpace
+from dp2erm_cvx.program import WholeSpace
 from tests.conformance.planted import FEW, derived, judged, refuted
 
 

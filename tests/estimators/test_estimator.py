@@ -15,6 +15,9 @@ from sklearn.base import clone
 
 from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, Release, TwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.regularizer import UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -23,7 +26,7 @@ from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import BalanceFunctions, Box, Composite, L2Ball, Records, UserRegularizer, WholeSpace
+from dp2erm_cvx.program import BalanceFunctions, Box, Records, WholeSpace
 from dp2erm_cvx.release import Standing, json_schema
 from dp2erm_cvx.solve import Newton
 

@@ -7,7 +7,7 @@ import pytest
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.stability import ipw_logistic, paper_ipw_logistic
 from dp2erm_cvx.studies.fit import Weights, effective_share
-from dp2erm_cvx.studies.scheme import Constants, Scheme
+from dp2erm_cvx.studies.scheme import Constants, StudyScheme
 
 N, M = 400, math.sqrt(10)
 
@@ -33,5 +33,5 @@ def test_by_the_sharp_bound_it_takes_a_ridge_at_which_all_weights_are_equal():
     data = simulate("linear", N, rng=0).dataset
     weights = Weights(constants.domain(N).records(data.X, data.a, data.y))
     # ridges of a scheme are in units of M^2
-    scheme = Scheme(program="ipw_logistic", settings={"ridge": 1.0, "radius": radius})
+    scheme = StudyScheme(program="ipw_logistic", settings={"ridge": 1.0, "radius": radius})
     assert effective_share(weights(scheme.first_stage(constants.domain(N))).value) > 0.9995

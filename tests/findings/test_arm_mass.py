@@ -8,9 +8,9 @@ from scipy.special import expit
 
 from dp2erm_cvx import Domain, TwoStageERM
 from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.program import L2Ball
 
 
 def study(n, seed, mean):

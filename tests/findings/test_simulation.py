@@ -9,9 +9,10 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import L1Ball, L2Ball
+from dp2erm_cvx.program import L1Ball
 
 
 def accuracy(epsilon, outcome_bound, theta_set, calibration="paper", replicates=40):

@@ -10,7 +10,9 @@ import pytest
 
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import Composite, FirstStage, LeastSquaresModel, Penalty
+from dp2erm_cvx.model.composite import Composite, Penalty
+from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.registry import first_stages
 from dp2erm_cvx.solve import ProjectedGradient, Solution, gradient, iteration_bound, solve
 from dp2erm_cvx.solve.newton import minimize_by_newton

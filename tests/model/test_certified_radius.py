@@ -12,14 +12,13 @@ import pytest
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError
+from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import (
     Box,
-    ElasticNet,
     Instance,
     L1Ball,
-    L2Ball,
     PrivateFirstStage,
-    UserRegularizer,
     WeightedLeastSquares,
     WholeSpace,
 )

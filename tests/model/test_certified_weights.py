@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
+from dp2erm_cvx.model import certified_weights
+from dp2erm_cvx.model.certified_radius import radius_at_floor
 from dp2erm_cvx.problems.energy_balancing import EnergyBalancing
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
@@ -16,19 +18,11 @@ from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.problems.overlap import OverlapWeights as Overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
-from dp2erm_cvx.program import (
-    BalanceFunctions,
-    Gaussian,
-    Laplace,
-    Linear,
-    Moments,
-    PublicSample,
-    RandomFourier,
-    certified_margins,
-    certified_weights,
-    gram_memory,
-)
-from dp2erm_cvx.program.certified_radius import radius_at_floor
+from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, PublicSample
+from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.program.losses import certified_margins
+from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.schemes import gram_memory
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
 from dp2erm_cvx.universe import Universe
 

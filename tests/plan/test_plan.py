@@ -11,6 +11,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, Neighboring
 from dp2erm_cvx.calibration import NAMES, PaperCalibration
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.regularizer import ElasticNet
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -22,7 +23,7 @@ from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import ElasticNet, WholeSpace
+from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.universe import Universe
 from tests.plan.changed import changed
 from tests.plan.check import check

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.calibration import calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.regularizer import UserRegularizer
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan
 from dp2erm_cvx.plan.arithmetic import arithmetic_by_name
 from dp2erm_cvx.problems.arm_means import ArmMeans
@@ -19,7 +20,7 @@ from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import L1Ball, UserRegularizer
+from dp2erm_cvx.program import L1Ball
 from dp2erm_cvx.steps.shares import reserve
 from dp2erm_cvx.universe import Universe
 

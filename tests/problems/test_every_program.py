@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.model.regularizer import UserRegularizer
 from dp2erm_cvx.program import (
     ClosedFormWeights,
-    Compiled,
-    KernelFirstStage,
     Moments,
     PublicSample,
     SecondStage,
-    UserRegularizer,
     WeightedMarginLoss,
 )
+from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, solve
 from tests.every_program import (

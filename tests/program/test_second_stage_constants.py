@@ -16,17 +16,11 @@ from scipy.special import expit
 
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.program import (
-    Box,
-    Compiled,
-    ElasticNet,
-    L1Ball,
-    L2Ball,
-    UserRegularizer,
-    WeightedMarginLoss,
-    WholeSpace,
-)
+from dp2erm_cvx.program import Box, L1Ball, WeightedMarginLoss, WholeSpace
+from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.universe import Universe
 

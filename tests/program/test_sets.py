@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import Box, L1Ball, L2Ball, Penalty, WholeSpace
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.program import Box, L1Ball, WholeSpace
 
 SETS: list[Any] = [WholeSpace(), L2Ball(1.3), L1Ball(0.8), Box(0.6)]
 every_set = pytest.mark.parametrize("chosen", SETS, ids=lambda s: type(s).__name__)

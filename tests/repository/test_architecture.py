@@ -24,6 +24,7 @@ ORDER = (
     "data",
     "datasets",
     "stability",
+    "model",
     "program",
     "registry",
     "solve",
@@ -52,19 +53,20 @@ ONLY = {
     "tables": {"errors"},
     "domain": {"errors", "public", "privacy"},
     "data": {"errors", "tables"},
-    "program": {"errors", "text", "public", "privacy", "domain", "universe", "stability"},
+    "model": {"errors", "text", "public", "domain"},
+    "program": {"errors", "text", "public", "privacy", "domain", "universe", "stability", "model"},
     "stability": {"errors", "public", "privacy"},
     "calibration": {"errors", "public", "privacy"},
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release"},
     "diagnostics": {"errors", "public", "privacy", "tables"},
     "plotting": {"errors", "tables", "diagnostics", "audit", "compare", "studies"},
-    "problems": {"errors", "public", "privacy", "domain", "universe", "program", "stability"},
+    "problems": {"errors", "public", "privacy", "domain", "universe", "stability", "model", "program"},
 }
 
 #: These third parties stay where they are needed.
 HOMES = {
-    "cvxpy": {"program", "solve", "problems"},
+    "cvxpy": {"model", "program", "solve", "problems"},
     "matplotlib": {"plotting"},
     "flint": {"mechanism"},
     "opendp": {"mechanism", "estimators"},

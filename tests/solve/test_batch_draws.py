@@ -11,16 +11,10 @@ import pytest
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.program import (
-    Box,
-    ElasticNet,
-    Instance,
-    L1Ball,
-    L2Ball,
-    LeastSquaresModel,
-    UserRegularizer,
-    WholeSpace,
-)
+from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.program import Box, Instance, L1Ball, WholeSpace
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import certify, solve
 from dp2erm_cvx.solve.batch import solve_draws

@@ -11,7 +11,8 @@ import pytest
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program import FirstStage, Gaussian, Laplace, Linear, Moments
+from dp2erm_cvx.program import FirstStage, Gaussian, Moments
+from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import certify, solve
 from dp2erm_cvx.solve.batch import NeighborSolutions, Replacements, paths, solve_neighbors

@@ -12,20 +12,19 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import (
     Box,
     ClosedFormWeights,
-    Composite,
-    ElasticNet,
-    EntropyFirstStage,
     Instance,
     L1Ball,
-    L2Ball,
     Moments,
-    UserRegularizer,
     WeightedLeastSquares,
     WholeSpace,
 )
+from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import OSQP, SCS, Clarabel, ProjectedGradient, certify, solve
 from tests import exact

@@ -13,24 +13,23 @@ import pytest
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program import (
     ClosedFormWeights,
-    EntropyFirstStage,
     Gaussian,
     Instance,
-    KernelFirstStage,
-    Laplace,
-    Linear,
     LogisticLoss,
-    MarginModel,
     Moments,
-    Penalty,
     PrivateFirstStage,
     PublicSample,
-    RandomFourier,
     SecondStage,
 )
-from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import Newton, certify, solve
 from dp2erm_cvx.solve.certificate import _norm

@@ -11,28 +11,26 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.problems.itr_huber import HuberRule
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
 from dp2erm_cvx.program import (
     BalanceKernel,
-    Composite,
-    Energy,
-    FactoredKernelModel,
     Gaussian,
-    HardBalanceModel,
     Instance,
     Kernel,
-    KernelFirstStage,
-    Laplace,
-    Linear,
-    MarginModel,
     Moments,
-    RandomFourier,
     SecondStage,
     WholeSpace,
 )
-from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.program.kernels import Energy, Laplace, Linear
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
+from dp2erm_cvx.program.schemes.hard_balance_model import HardBalanceModel
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel
 from tests.model.test_certified_radius import PROGRAMS

@@ -13,7 +13,9 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
-from dp2erm_cvx.program import Compiled, Declaration, L1Ball, UserRegularizer, parameter_cost
+from dp2erm_cvx.model.regularizer import UserRegularizer
+from dp2erm_cvx.program import Declaration, L1Ball
+from dp2erm_cvx.program.declaration import Compiled, parameter_cost
 from dp2erm_cvx.registry import build, first_stages, programs
 from dp2erm_cvx.solve import (
     OSQP,

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Records
-from dp2erm_cvx.program import Box, Compiled
+from dp2erm_cvx.program import Box
+from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
 from tests.helpers import make_records, make_weights, output_distance

@@ -14,7 +14,8 @@ from dp2erm_cvx import Domain, stability
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.program import BalanceKernel, Energy, Gaussian, Linear, Moments, PublicSample
+from dp2erm_cvx.program import BalanceKernel, Gaussian, Moments, PublicSample
+from dp2erm_cvx.program.kernels import Energy, Linear
 from dp2erm_cvx.registry import first_stages, second_stages
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability.separable import _tilted_diameter

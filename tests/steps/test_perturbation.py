@@ -11,11 +11,12 @@ import pytest
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, SolverError
 from dp2erm_cvx.mechanism import Draw
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
-from dp2erm_cvx.program import L2Ball, WholeSpace
+from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
 from dp2erm_cvx.steps import noise as module

@@ -11,8 +11,8 @@ from scipy.special import expit
 from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.calibration.value import calibrate_value
 from dp2erm_cvx.datasets import simulate
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.program import L2Ball
 from dp2erm_cvx.release.value import contrasts_from_cells
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts

@@ -14,7 +14,7 @@ from dp2erm_cvx.studies.confounded import Strength
 from dp2erm_cvx.studies.engine import cells_of, load_design, part_label, run
 from dp2erm_cvx.studies.fit import Weights, draw_thetas
 from dp2erm_cvx.studies.plans import PLAIN, Refused, plan_rule
-from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme, Tuning
+from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, Tuning
 from dp2erm_cvx.studies.simulation import SimulationDesign, SimulationStudy
 from dp2erm_cvx.studies.summary import means
 from dp2erm_cvx.studies.trial import Judge, all_rows
@@ -22,7 +22,7 @@ from dp2erm_cvx.studies.tuning import choose, places
 from tests.command_line import run as command
 
 CONSTANTS = Constants(covariate_bound=1.0, outcome_bound=2.0, arm_floor=0.25)
-IPW = Scheme(program="ipw_logistic", settings={"ridge": 1.0, "radius": 1.0})
+IPW = StudyScheme(program="ipw_logistic", settings={"ridge": 1.0, "radius": 1.0})
 
 
 def declared(variant=None):
@@ -96,7 +96,7 @@ def test_a_private_propensity_is_drawn_anew_for_every_theta():
 
 
 def test_families_that_do_not_apply_say_why():
-    kernel = Scheme(program="mmd", settings={"ridge": 10.0}, paper={"cap": 2.0})
+    kernel = StudyScheme(program="mmd", settings={"ridge": 10.0}, paper={"cap": 2.0})
     no_floor = Constants(covariate_bound=1, outcome_bound=1)
     found = plan_rule(Rule(kernel, no_floor), "sharp", "gamma", Budget(1.0), 100, 2)
     assert isinstance(found, Refused)
@@ -212,7 +212,7 @@ def test_the_line_without_privacy_is_tuned_without_noise():
     design = declared("quick").model_copy(
         update={
             "schemes": {
-                "IPW": Scheme(program="ipw_logistic", settings={"ridge": 3.0}, paper={"radius": 1.0})
+                "IPW": StudyScheme(program="ipw_logistic", settings={"ridge": 3.0}, paper={"radius": 1.0})
             },
             "families": ["sharp"],
             "epsilons": [0.5],

@@ -13,7 +13,7 @@ from dp2erm_cvx.datasets import TWINS_SHA256, read_twins, twins
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.studies import design_path
 from dp2erm_cvx.studies.engine import load_design, run
-from dp2erm_cvx.studies.scheme import Constants, Rule, Scheme
+from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme
 from dp2erm_cvx.studies.trial import Trial, taken
 from dp2erm_cvx.studies.twins import Outcomes, TwinsDesign, TwinsStudy, _pools
 
@@ -175,7 +175,7 @@ def test_weights_matter_on_the_real_file(tmp_path):
     train, test = taken(pool, order[:1140]), taken(pool, order[1140:])
     found = {}
     for ridge in (1e-3, 1.0):
-        scheme = Scheme(program="ipw_logistic", settings={"ridge": ridge})
+        scheme = StudyScheme(program="ipw_logistic", settings={"ridge": ridge})
         found[ridge] = Trial(design, train, test).plain_row(Rule(scheme, constants))["accuracy"]
     assert found[1e-3] > found[1.0] + 0.04
     assert found[1e-3] > 0.88

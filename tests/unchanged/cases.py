@@ -12,20 +12,18 @@ from typing import Any, NamedTuple
 import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import (
     BalanceFunctions,
     Box,
-    ElasticNet,
     Gaussian,
     L1Ball,
-    L2Ball,
-    Laplace,
-    Linear,
     Moments,
     PublicSample,
-    UserRegularizer,
     WholeSpace,
 )
+from dp2erm_cvx.program.kernels import Laplace, Linear
 from tests.unchanged import adapter
 
 

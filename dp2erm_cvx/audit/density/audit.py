@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.audit.density.composed import JointPlace
-from dp2erm_cvx.audit.density.hockey_stick import HockeyStick, hockey_stick, larger, sample_ratios
+from dp2erm_cvx.audit.density.hockey_stick import HockeyStick, hockey_stick, larger, sampled_losses
 from dp2erm_cvx.audit.density.law import ASCENTS, NOWHERE, Law, Peak, largest_ratio
 from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.audit.pair_file import differing_rows
@@ -141,7 +141,7 @@ def audit_density(
         ]
         searched = f"{len(points)} starts and {ASCENTS} ascents a direction"
     else:
-        samples = [(way, sample_ratios(a, b, draws, rng)) for way, a, b in both]
+        samples = [(way, sampled_losses(a, b, draws, rng)) for way, a, b in both]
         peaks = [(way, found.peak) for way, found in samples]
         inside = [(way, found.theta_peak) for way, found in samples]
         # each direction gets half of the risk

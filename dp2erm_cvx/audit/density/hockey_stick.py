@@ -30,7 +30,7 @@ class HockeyStick:
 
 
 @dataclass(frozen=True, eq=False)
-class RatioSample:
+class LossSample:
     """Log ratios at outputs of one law (draws,), bounds on their errors, and which outputs are regular."""
 
     ratio: Array
@@ -40,7 +40,7 @@ class RatioSample:
     theta_peak: Peak
 
 
-def sample_ratios(one: Law, other: Law, draws: int, rng: np.random.Generator) -> RatioSample:
+def sampled_losses(one: Law, other: Law, draws: int, rng: np.random.Generator) -> LossSample:
     """Outputs of ``one``, and the log of its density over that of ``other`` there."""
     places = [one.place(u) for u in one.outputs(draws, rng)]
     ratio = np.array([log_ratio(one, other, place) for place in places])
@@ -50,10 +50,10 @@ def sample_ratios(one: Law, other: Law, draws: int, rng: np.random.Generator) ->
     best, best_inside = int(np.argmax(ratio)), int(np.argmax(inside))
     peak = Peak(float(ratio[best]), float(error[best]), places[best])
     theta_peak = Peak(float(inside[best_inside]), float(error[best_inside]), places[best_inside])
-    return RatioSample(ratio, error, regular, peak, theta_peak if regular.any() else NOWHERE)
+    return LossSample(ratio, error, regular, peak, theta_peak if regular.any() else NOWHERE)
 
 
-def hockey_stick(found: RatioSample, epsilon: float, confidence: float) -> HockeyStick:
+def hockey_stick(found: LossSample, epsilon: float, confidence: float) -> HockeyStick:
     """Confidence bounds from one sample, each at a quarter of what ``confidence`` leaves."""
     risk = (1.0 - confidence) / 4
     upper, lower = excess(found.ratio + found.error, epsilon), excess(found.ratio - found.error, epsilon)

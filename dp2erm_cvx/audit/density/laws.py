@@ -20,11 +20,11 @@ from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import (
     Instance,
-    LeastSquaresModel,
-    MarginModel,
     PrivateFirstStage,
     WeightedLeastSquares,
 )
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.steps import solve_weights
 

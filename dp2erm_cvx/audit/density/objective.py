@@ -20,7 +20,9 @@ from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.program import LeastSquaresModel, MarginModel, Penalty
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.solve.newton import minimize_by_newton
 
 UNIT = float(np.finfo(np.float64).eps)

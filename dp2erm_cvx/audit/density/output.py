@@ -12,7 +12,7 @@ from dp2erm_cvx.audit.density.objective import UNIT
 from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.program import LeastSquaresModel
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density
-from dp2erm_cvx.audit.density.hockey_stick import sample_ratios
+from dp2erm_cvx.audit.density.hockey_stick import sampled_losses
 from dp2erm_cvx.audit.density.law import log_ratio
 from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker, load_search, save_search
@@ -214,7 +214,7 @@ class _Steps:
             one, other = laws(self.model, self.plan, datasets)
             ways = ((one, other), (other, one))
             if not one.pure:
-                return max(float(np.quantile(sample_ratios(*way, _LOOK, rng).ratio, 0.95)) for way in ways)
+                return max(float(np.quantile(sampled_losses(*way, _LOOK, rng).ratio, 0.95)) for way in ways)
             points = one.starts(other, 1, rng) + other.starts(one, 1, rng)
             points = points[:: 1 + len(points) // _POINTS]
             places = [one.place(u) for u in points]

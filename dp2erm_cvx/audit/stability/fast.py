@@ -13,20 +13,20 @@ from dp2erm_cvx.audit.stability.groups import Groups, records_at
 from dp2erm_cvx.audit.stability.scout import Arms, InFull, Scout
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import (
     ClosedFormWeights,
-    Composite,
-    ExponentialModel,
-    FactoredKernelModel,
     FirstStage,
-    KernelFirstStage,
-    KernelModel,
-    L2Ball,
-    MarginModel,
-    MatchingModel,
     RidgedEntropyFirstStage,
     SeparableFirstStage,
 )
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.schemes.matching_model import MatchingModel
 from dp2erm_cvx.universe import Universe
 
 

@@ -11,8 +11,8 @@ from dp2erm_cvx.audit.stability.groups import in_ball, records_at
 from dp2erm_cvx.audit.stability.resolve import NeighborPair, Resolved, Solved, movements
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
+from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.program.composite import Composite
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Replacements, solve_neighbors
 from dp2erm_cvx.universe import Universe

@@ -11,8 +11,8 @@ import numpy as np
 from dp2erm_cvx.audit.stability.claims import Quantity
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError, SolverError
+from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.solve import Solver, solve
 
 

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError, SolverError
-from dp2erm_cvx.program.least_squares import LeastSquaresModel
-from dp2erm_cvx.program.sets import Box, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.program.sums import UNIT
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.quadratics import Gram, solve_in_ball, solve_supported
 from dp2erm_cvx.solve.solve import TOLERANCE, solve

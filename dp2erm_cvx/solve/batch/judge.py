@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Members, RowBatch, norms
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.program.kernel_model import KernelModel
-from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.simplex import Simplices
+from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.solve.batch.exchange import exchange
 from dp2erm_cvx.solve.batch.kernel_members import KernelMembers, KernelPoints, judge_kernel
 from dp2erm_cvx.solve.batch.pivot import Pivot, pivot

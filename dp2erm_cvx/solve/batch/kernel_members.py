@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.kernel_model import KernelModel
-from dp2erm_cvx.program.simplex import Simplices
-from dp2erm_cvx.program.sums import UNIT, product_error
+from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sums import UNIT, product_error
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 
 Index = NDArray[np.int64]
 

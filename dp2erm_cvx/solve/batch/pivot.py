@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.kernel_model import KernelModel
-from dp2erm_cvx.program.simplex import Simplices
+from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 
 Mask = NDArray[np.bool_]
 Index = NDArray[np.int64]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.least_squares import LeastSquaresModel
-from dp2erm_cvx.program.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 
 
 class Gram:

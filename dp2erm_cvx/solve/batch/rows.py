@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.program.composite import Composite
-from dp2erm_cvx.program.sets import L2Ball
-from dp2erm_cvx.program.sums import UNIT
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sums import UNIT
 
 Index = NDArray[np.int64]
 

@@ -13,6 +13,8 @@ from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density.laws import laws as audited
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -20,7 +22,7 @@ from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
-from dp2erm_cvx.program import Box, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
+from dp2erm_cvx.program import Box, L1Ball, WholeSpace
 from dp2erm_cvx.solve import solve
 from tests.audit.pairs import aligned, lone, neighbors
 

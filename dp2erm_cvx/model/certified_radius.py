@@ -1,0 +1,120 @@
+"""How near the minimizer a solve is certified to be: a public bound, known before any record is seen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.public import public_number
+
+#: Newton's method runs until its residual is at most ``FLOOR * rounding + FLOOR_RELATIVE * L * ||v||``.
+FLOOR = 8.0
+FLOOR_RELATIVE = 1e-13
+
+#: Covers weights whose sum is n, and rows whose norm is M, to within a few units of roundoff only.
+_SLACK = 1.0 + 1e-6
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bounds on one solve that hold for every dataset of the universe and every noise within its bound.
+
+    Attributes
+    ----------
+    strong_convexity : m > 0 of the objective
+    smoothness : L, largest eigenvalue of any Hessian
+    slope : bound on the norm of the gradient of f at 0
+    rounding, rounding_growth : the error of a computed gradient at v is at most ``rounding +
+        rounding_growth * ||v||``
+    minimizer_norm : bound on the norm of the minimizer
+    set_norm : bound on the norm of every feasible point (``inf`` if unbounded)
+    set_rounding : error of a projection, in units of roundoff times the norm of what is projected
+    """
+
+    strong_convexity: float
+    smoothness: float
+    slope: float
+    rounding: float
+    rounding_growth: float
+    minimizer_norm: float
+    set_norm: float
+    set_rounding: float
+
+
+def radius_at_floor(sizes: Sizes) -> float | None:
+    """Bound on ``Certificate.radius`` where Newton's method stopped of its own accord.
+
+    It stops at a residual ``q <= 8 rho + 1e-13 L a``, rho the rounding error of a gradient and ``a`` the norm
+    of the point. The prox-gradient residual there, for whatever step, is at most the distance of 0 to the
+    subdifferential, hence at most q and what the gradients (4 rho) and the projections (4 pi) of the two
+    computations round; the certificate adds ``2 rho + pi``, divides by m and adds the step, which is at most
+    that residual over m. Together ``(26 rho + 9 pi + 2e-13 L a) / m``. rho, pi and a are bounded by the
+    sizes; a itself is at most the norm of the minimizer and that radius.
+
+    None where the rounding is not small against m, so that nothing is known.
+    """
+    m, L = sizes.strong_convexity, sizes.smoothness
+    if not m > 0:
+        return None
+    # a projection of v - grad/L, in units of the gradient; 0.95 / L is Newton's step
+    projection = sizes.set_rounding * UNIT
+    # 1e-140 is what a certificate adds for underflow, and more
+    fixed = (2 * FLOOR + 10) * sizes.rounding + 9 * projection * sizes.slope + 1e-140
+    growing = (
+        (2 * FLOOR + 10) * sizes.rounding_growth
+        + 2 * FLOOR_RELATIVE * L
+        + 9 * projection * (1 + 1 / 0.95) * L
+    )
+    if not growing <= 0.5 * m:
+        return None
+    norm = min((sizes.minimizer_norm + fixed / m) / (1 - growing / m), sizes.set_norm * (1 + 1e-9))
+    radius = (fixed + growing * norm) / m * _SLACK
+    return radius if math.isfinite(radius) else None
+
+
+def least_squares_radius(
+    n_samples: int,
+    n_parameters: int,
+    *,
+    covariate_bound: float,
+    response_bound: float,
+    ridge: float,
+    noise_bound: float,
+    set_norm: float,
+    set_rounding: float,
+    is_mean: bool = False,
+) -> float | None:
+    """``radius_at_floor`` of ``sum w_i (z_i - <x_i, v>)^2 + ridge/2 ||v||^2 + <b, v>``.
+
+    For all weights >= 0 of sum n, ``||x_i|| <= M``, ``|z_i| <= Z``, ``||b|| <= noise_bound``; ridge is
+    n (gamma + l2). At the minimizer t ``ridge ||t||^2 <= sum w_i (2 z_i s_i - 2 s_i^2) + ||b|| ||t||`` with
+    ``s_i = <x_i, t>`` (0 is in Theta and minimizes the l1 norm), and ``2 z s - 2 s^2 <= Z^2/2``: ``||t|| <=
+    Z (n / (2 ridge))^(1/2) + ||b|| / ridge``. A mean (``x = 1``) has the Hessian ``2n + ridge``, and its
+    minimizer is within ``Z + ||b|| / (2n + ridge)``.
+    """
+    n, M, Z, b = n_samples, covariate_bound, response_bound, noise_bound
+    strong_convexity = ridge
+    minimizer_norm = math.inf
+    if is_mean:
+        strong_convexity = (2 * n + ridge) * (1 - 1e-9)
+        minimizer_norm = Z + b / strong_convexity
+    elif ridge > 0:
+        minimizer_norm = Z * math.sqrt(n / (2 * ridge)) + b / ridge
+    error = dot_error(n_parameters) + 8 * UNIT + sum_error(n)
+    sizes = Sizes(
+        strong_convexity=strong_convexity,
+        smoothness=2 * n * M**2 + ridge,
+        slope=2 * n * M * Z + b,
+        rounding=2 * error * n * M * Z + 8 * UNIT * b,
+        rounding_growth=2 * error * n * M**2 + 8 * UNIT * ridge,
+        minimizer_norm=min(minimizer_norm, set_norm),
+        set_norm=set_norm,
+        set_rounding=set_rounding,
+    )
+    return radius_at_floor(sizes)
+
+
+def checked_perturbation(gamma: float, noise_bound: float) -> tuple[float, float]:
+    """Check the perturbation that a certified radius is asked for. Raises DeclarationError."""
+    return public_number("gamma", gamma, at_least=0), public_number("noise_bound", noise_bound, at_least=0)

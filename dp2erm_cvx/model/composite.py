@@ -1,0 +1,148 @@
+"""A smooth function plus a prox-friendly term: what every solve is judged against."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.sets import Projectable, WholeSpace
+from dp2erm_cvx.model.sums import UNIT
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """``h(v) = l1 ||v||_1 + indicator(v in set)``, the non-smooth part of a program."""
+
+    set: Projectable = WholeSpace()
+    l1: float = 0.0
+
+    def value(self, v: Array) -> float:
+        """``l1 ||v||_1`` at a point of the set."""
+        return self.l1 * float(np.sum(np.abs(v)))
+
+    def prox(self, v: Array, step: float) -> Array:
+        """argmin_u h(u) + ||u - v||^2 / (2 step).
+
+        Soft threshold, then projection: exact for the sets of this package because the l1 norm is
+        positively homogeneous (balls) or separable (box).
+        """
+        return self.set.project(self._shrink(v, step))
+
+    def jacobian(self, v: Array, step: float) -> Array:
+        """A symmetric element of the generalized Jacobian of :meth:`prox`."""
+        outer = self.set.jacobian(self._shrink(v, step))
+        if self.l1 == 0.0:
+            return outer
+        kept = (np.abs(v) > step * self.l1).astype(np.float64)
+        return outer * kept[None, :] * kept[:, None]
+
+    def _shrink(self, v: Array, step: float) -> Array:
+        if self.l1 == 0.0:
+            return v
+        return np.sign(v) * np.maximum(np.abs(v) - step * self.l1, 0.0)
+
+
+@dataclass(frozen=True)
+class LocalError:
+    """The error of a point as ``e + s``: ``e'He <= energy^2`` for a Hessian H, and ``||s|| <= step``.
+
+    Sharper than a bound on the norm where the output hardly depends on the flat directions of H.
+    ``inverse_root`` (d, d) is ``H^(-1/2)``, not smaller than the exact one.
+    """
+
+    inverse_root: Array
+    energy: float
+    step: float
+
+    def largest(self, rows: Array) -> float:
+        """Bound on the largest ``|<row, error>|`` over rows (n, d)."""
+        steep = np.linalg.norm(rows @ self.inverse_root, axis=1)
+        lengths = np.linalg.norm(rows, axis=1)
+        return float(np.max(steep * self.energy + lengths * self.step, initial=0.0)) * (1 + 1e-9)
+
+
+class Composite(abc.ABC):
+    """minimize f(v) + h(v) over R^d, f smooth and convex, h a :class:`Penalty`.
+
+    Attributes
+    ----------
+    dimension : d
+    ridge : exact quadratic coefficient m, i.e. ``f - m/2 ||.||^2`` is convex; a declared quantity
+    smoothness : upper bound on the Lipschitz constant of the gradient of f
+    self_concordance : c with ``|D^3 f[u, u, v]| <= c ||v|| D^2 f[u, u]`` (0 for a quadratic, ``inf`` where
+        the Hessian jumps)
+    penalty : h
+    """
+
+    dimension: int
+    ridge: float
+    smoothness: float
+    self_concordance: float
+    penalty: Penalty = Penalty()
+
+    @abc.abstractmethod
+    def value(self, v: Array) -> float:
+        """f(v)."""
+
+    @abc.abstractmethod
+    def gradient(self, v: Array) -> Array:
+        """Gradient of f, (d,), summed in blocks."""
+
+    @abc.abstractmethod
+    def hessian(self, v: Array) -> Array:
+        """Hessian of f, (d, d)."""
+
+    def newton_direction(self, trial: Array, move: Array, step: float) -> Array | None:
+        """Newton's direction (d,) on ``v - prox(v - step grad f(v))``, or None to let the solver form it.
+
+        ``trial = v - step grad f(v)``, ``move = prox(trial) - v``. For a Hessian that is better not formed.
+        """
+        return None
+
+    def spectrum(self, v: Array) -> tuple[float, float]:
+        """Lower and upper bound on the eigenvalues of the Hessian at ``v``."""
+        eigenvalues = np.linalg.eigvalsh(self.hessian(v))
+        error = 64 * self.dimension * UNIT * float(eigenvalues[-1]) + self.hessian_rounding(v)
+        return float(eigenvalues[0]) - error, float(eigenvalues[-1]) + error
+
+    def lowest_within(self, v: Array, distance: float) -> float:
+        """Lower bound on the eigenvalues of every Hessian within ``distance`` of ``v``.
+
+        For models whose Hessian jumps (an infinite ``self_concordance``); the ridge where nothing is known.
+        """
+        return self.ridge
+
+    def hessian_rounding(self, v: Array) -> float:
+        """Bound on the spectral norm of the floating-point error of :meth:`hessian` at ``v``.
+
+        Here a few units of its trace, which suits a Hessian that is not a sum over records.
+        """
+        return 64 * UNIT * float(np.trace(self.hessian(v)))
+
+    @abc.abstractmethod
+    def rounding(self, v: Array) -> float:
+        """Bound on the 2-norm of the floating-point error of :meth:`Composite.gradient` at ``v``."""
+
+    def rounding_by_coordinate(self, v: Array) -> Array:
+        """The same bound for every coordinate (d,), where it is known apart."""
+        return np.full(self.dimension, self.rounding(v))
+
+    def start(self) -> Array:
+        """Where a solver begins: the origin."""
+        return np.zeros(self.dimension)
+
+    def output(self, v: Array) -> Array:
+        """What the program is solved for: weights (n,) in a first stage, theta in a second."""
+        return v
+
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        """Bound on the distance of ``output(v)`` to the exact output, given that of ``v``."""
+        return radius
+
+    def output_scale(self, v: Array) -> float:
+        """What a relative radius divides by: the norm of the output."""
+        norm = float(np.linalg.norm(v))
+        return norm if norm > 0 else 1.0

@@ -1,0 +1,1 @@
+"""Losses of second stages and of propensities: least squares and margin losses."""

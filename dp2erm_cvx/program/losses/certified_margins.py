@@ -1,0 +1,105 @@
+"""How near its minimizer a sum of margin losses is sure to be solved, known in advance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
+from dp2erm_cvx.model.certified_weights import CLOSED_FORM
+from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
+from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+from dp2erm_cvx.program.losses.margin_weight import MarginWeight
+
+#: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
+_NEAR = 0.01
+
+
+@dataclass(frozen=True)
+class RowBounds:
+    """Bounds on the norm of z, on ``|o|`` and on c over the domain."""
+
+    norm: float
+    offset: float = 0.0
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class MarginSum:
+    """``sum m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>`` over a set, known by its bounds.
+
+    Attributes
+    ----------
+    rows : bounds on z and o, and of the sum of the multipliers over n
+    ridge : counts n
+    linear : bound on the norm of the linear term
+    weighted : whether there are multipliers other than 1
+    """
+
+    n_samples: int
+    n_parameters: int
+    loss: MarginLoss
+    rows: RowBounds
+    feasible: ConvexSet
+    ridge: float
+    linear: float = 0.0
+    weighted: bool = False
+
+    @property
+    def margin(self) -> float:
+        """Bound on ``|s|`` over the set."""
+        # 0 * inf: where all rows are 0 every margin is
+        far = self.rows.norm * self.feasible.norm_bound(self.n_parameters) if self.rows.norm else 0.0
+        return self.rows.offset + far
+
+    def sizes(self) -> Sizes | None:
+        """Its :class:`~dp2erm_cvx.model.certified_radius.Sizes`; None where one is infinite.
+
+        At the minimizer t ``ridge t`` is minus the gradient of the rest, hence ``||t|| <= (n Z slope +
+        linear) / ridge``. Without offsets ``ridge ||t||^2 <= sum -s_i phi'(s_i) + linear ||t||`` as well,
+        hence ``||t|| <= (n pull / ridge)^(1/2) + linear / ridge``.
+        """
+        n, Z, offset = self.n_samples * self.rows.factor, self.rows.norm, self.rows.offset
+        slope, curvature = self.loss.largest_slope(self.margin), self.loss.largest_curvature(self.margin)
+        near = self.loss.largest_curvature(self.margin + _NEAR)
+        if not (math.isfinite(slope) and math.isfinite(near)):
+            return None
+        steep = n * Z * slope + self.linear
+        minimizer = set_norm = self.feasible.norm_bound(self.n_parameters)
+        if self.ridge > 0:
+            pulled = math.sqrt(self.loss.pull * n / self.ridge) + self.linear / self.ridge
+            minimizer = min(steep / self.ridge, math.inf if offset else pulled, set_norm)
+        steps = self.loss.units + (4 if self.weighted else 2)
+        error = dot_error(self.n_parameters) + (UNIT if offset else 0.0)
+        rounded = steps * UNIT * slope + sum_error(self.n_samples) * slope + 2 * UNIT * curvature * offset
+        return Sizes(
+            strong_convexity=self.ridge,
+            smoothness=n * curvature * Z**2 + self.ridge,
+            slope=steep,
+            rounding=n * Z * rounded + 4 * UNIT * self.linear,
+            rounding_growth=near * error * n * Z**2 + 4 * UNIT * self.ridge,
+            minimizer_norm=minimizer,
+            set_norm=set_norm,
+            set_rounding=self.feasible.rounding(self.n_parameters),
+        )
+
+    def radius(self) -> float | None:
+        """Bound on ``Certificate.radius`` of v; None where nothing is known."""
+        sizes = self.sizes()
+        return None if sizes is None else radius_at_floor(sizes)
+
+    def weights(self, weight: MarginWeight, row_bound: float) -> float | None:
+        """Bound on ``||w_hat - w||_1 / n`` of weights at the margins of other rows of at most this norm."""
+        sizes, radius = self.sizes(), self.radius()
+        if sizes is None or radius is None:
+            return None
+        norm = sizes.minimizer_norm + radius
+        at_point = weights_given_coefficient(weight, self.n_parameters, row_bound, norm)
+        return weight.lipschitz * row_bound * radius + at_point
+
+
+def weights_given_coefficient(weight: MarginWeight, dimension: int, row_bound: float, norm: float) -> float:
+    """The same given the coefficient v, ``||v|| <= norm``: only the margins and the last steps round."""
+    evaluated = 16 * UNIT * (2 + weight.largest_log(row_bound * norm))
+    return weight.lipschitz * row_bound * dot_error(dimension) * norm + max(CLOSED_FORM, evaluated)

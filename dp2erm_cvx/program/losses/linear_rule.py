@@ -1,0 +1,106 @@
+"""Second stages that are linear in all covariates, or in a public choice of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp2erm_cvx.domain import Array, Domain, clip_norm
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program.losses.penalized_stage import PenalizedSecondStage
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class LinearStage(PenalizedSecondStage):
+    """``<x, theta>`` over all covariates, or over a public choice of them.
+
+    Parameters
+    ----------
+    features
+        Names declared by the domain's ranges, or column numbers without the intercept; default: all.
+    features_bound
+        Norm that the chosen features are shrunk to, radially; default: the domain's own bound, which holds
+        already.
+    """
+
+    features: tuple[str | int, ...] | None = None
+    features_bound: float | None = None
+
+    defaults = MappingProxyType(
+        {"theta_set": "l1 ball of radius M'/M", "features": "all", "features_bound": "that of the domain"}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.features_bound is not None:
+            object.__setattr__(
+                self, "features_bound", public_number("features_bound", self.features_bound, above=0)
+            )
+        if self.features is not None:
+            if (
+                isinstance(self.features, str)
+                or not isinstance(self.features, tuple | list)
+                or not self.features
+            ):
+                raise DeclarationError(f"features = {self.features!r}: must be a list of covariates")
+            object.__setattr__(self, "features", tuple(self.features))
+
+    def columns(self, domain: Domain, n_features: int) -> list[int]:
+        """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
+        if self.features is None:
+            return list(range(n_features))
+        known = domain.columns or ()
+        found = [known.index(f) if f in known else f for f in self.features]
+        for index in found:
+            if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
+                raise DeclarationError(
+                    f"features: unknown covariate {index!r}; known: {', '.join(known) or n_features}"
+                )
+        if len(set(found)) < len(found):
+            # a column counted twice would leave the ball that the constants are derived for
+            raise DeclarationError("features: a covariate is named twice")
+        return [int(index) for index in found]
+
+    def covariates(self, domain: Domain, X: Array) -> Array:
+        """Rows of the design from records already in the domain (intercept column included)."""
+        constant = 1 if domain.intercept else 0
+        chosen = X[:, constant:][:, self.columns(domain, X.shape[1] - constant)]
+        if self.features_bound is not None:
+            chosen = clip_norm(chosen, self.features_bound)
+        return np.hstack([X[:, :constant], chosen])
+
+    def size(self, universe: Universe) -> tuple[int, float, float]:
+        """(p, M, largest ``||theta||``): length and norm bound of the rows, and what Theta allows."""
+        domain = universe.domain
+        p = len(self.columns(domain, universe.n_features)) + (1 if domain.intercept else 0)
+        bound = domain.features_bound if self.features_bound is None else self.features_bound
+        M = min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
+        return p, M, self.feasible(domain).norm_bound(p)
+
+    def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
+        chosen = tuple(columns[index] for index in self.columns(domain, len(columns)))
+        return ("intercept", *chosen) if domain.intercept else chosen
+
+    def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
+        # row by row: in a matrix product the rounding of a row may depend on where it stands
+        rowwise: Array = np.sum(self.covariates(domain, domain.features(X)) * theta, axis=1)
+        return rowwise
+
+
+def squared_gradient_radius(curvature: float, slope: float) -> float:
+    """Half the diameter of ``{2 (<x, theta> - z) x}``: ``max_t sin(t) (A cos(t) + B)``, rounded up.
+
+    ``A = curvature = 2 M^2 ||theta||`` and ``B = slope = 2 M Z`` over ``||x|| <= M``, ``|z| <= Z``.
+    Attained in two dimensions and more, where the extreme gradients trace a limacon; proof on the page of
+    programs.
+    """
+    if math.isinf(curvature):
+        return math.inf
+    cosine = 2 * curvature / (slope + math.hypot(slope, math.sqrt(8) * curvature))
+    return math.sqrt(1 - cosine**2) * (curvature * cosine + slope) * (1 + 1e-12)

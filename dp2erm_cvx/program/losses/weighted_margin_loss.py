@@ -1,0 +1,142 @@
+"""Second stages with another convex loss than the squared one."""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.certified_radius import checked_perturbation, radius_at_floor
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.regularizer import ElasticNet
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
+from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.penalized_stage import PenalizedSecondStage
+from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.universe import Universe
+
+#: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
+#: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.
+STEEPEST = 1e6
+
+
+@dataclass(frozen=True)
+class MarginRows:
+    """Rows z_i (n, p), offsets o_i and factors c_i >= 0 (n,) of ``sum w_i c_i phi(<z_i, theta> - o_i)``."""
+
+    Z: Array
+    offset: Array
+    factor: Array
+
+
+@dataclass(frozen=True)
+class WeightedMarginLoss(PenalizedSecondStage):
+    """Weighted convex losses of a margin.
+
+    minimize    sum_i w_i c_i phi(s_i) + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
+    subject to  s_i = <z_i, theta> - o_i,  theta in Theta,
+
+    n times the objective of equation weighted_convex_opt_DP. The margins are variables of their own because a
+    product of two Parameters is not DPP. A user's regularizer is refused: no gap certificate covers it here.
+    """
+
+    cone: ClassVar[str] = "exponential or QP (SOCP over an l2 ball)"
+    # they define the margins; Theta is fixed
+    moving: ClassVar[frozenset[str]] = frozenset({"Z", "offset"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.regularizer) is not ElasticNet:
+            raise DeclarationError(f"regularizer: {self.name} takes an ElasticNet only")
+
+    @property
+    @abc.abstractmethod
+    def loss(self) -> MarginLoss:
+        """Phi of a resolved program."""
+
+    @abc.abstractmethod
+    def rows(self, records: Records) -> MarginRows:
+        """z, o and c of every record."""
+
+    @abc.abstractmethod
+    def row_bounds(self, universe: Universe) -> RowBounds:
+        """Bounds on z, o and c."""
+
+    def instance(
+        self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
+    ) -> Instance:
+        return self.resolve(records.domain)._bind(records, weights, gamma, noise)
+
+    def _bind(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
+        assert isinstance(self.regularizer, ElasticNet)
+        rows, domain = self.rows(records), records.domain
+        n, p = rows.Z.shape
+        b = np.zeros(p) if noise is None else np.asarray(noise, dtype=np.float64)
+        multipliers: Array = weights * rows.factor
+        data: dict[str, Value] = {
+            "Z": rows.Z,
+            "offset": rows.offset,
+            "multipliers": multipliers,
+            **self.penalty_data(domain, n, gamma, b),
+        }
+        ridge, theta_set = n * (gamma + self.regularizer.l2), self.feasible(domain)
+        model = MarginModel(
+            rows.Z,
+            self.loss,
+            ridge,
+            Penalty(theta_set, n * self.regularizer.l1),
+            norm_bound=theta_set.norm_bound(p),
+            multipliers=multipliers,
+            offset=rows.offset,
+            linear=b,
+        )
+        return Instance(self, lambda: data, model, ridge)
+
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        """The radius where Newton's method stops (``radius_at_floor``).
+
+        None over an unbounded Theta, where a loss with flat tails may take more steps than a solve is given,
+        for a loss whose Hessian jumps where gamma is below about a millionth of its curvature, and for a
+        curvature too small for floating point. Raises DeclarationError.
+        """
+        domain = universe.domain
+        assert isinstance(self.regularizer, ElasticNet)
+        n = universe.n_samples
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        p = self.loss_constants(universe).n_parameters
+        bounds, theta_set = self.row_bounds(universe), self.feasible(domain)
+        loss = self.resolve(domain).loss
+        if not math.isfinite(theta_set.norm_bound(p)):
+            return None
+        terms = MarginSum(
+            n,
+            p,
+            loss,
+            bounds,
+            theta_set,
+            ridge=n * (extra + self.regularizer.l2),
+            linear=noise,
+            weighted=True,
+        )
+        sizes = terms.sizes()
+        if sizes is None:
+            return None
+        if math.isinf(loss.concordance) and sizes.smoothness > STEEPEST * sizes.strong_convexity:
+            return None
+        return radius_at_floor(sizes)
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        Z = leaf("Z")
+        theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
+        penalties, constraints = self.penalties(leaf, theta)
+        objective = leaf("multipliers", nonneg=True) @ self.loss.declared(s) + penalties
+        margins = {"margins": s == Z @ theta - leaf("offset")}
+        return Declaration(objective, {"theta": theta, "margins": s}, margins | constraints)

@@ -1,0 +1,1 @@
+"""Families of first stages, each with its theorem and its composite."""

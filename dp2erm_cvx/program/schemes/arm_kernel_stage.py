@@ -1,0 +1,68 @@
+"""Kernel balancing with one simplex per arm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage, projected
+from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.stability import kernel_balancing
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class ArmKernelStage(KernelFirstStage):
+    """One simplex per arm.
+
+    minimize    alpha (||F_0'v - t||^2 + ||F_1'v - t||^2) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
+    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 weight_cap
+
+    then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0), t = F'1. An
+    arm without records leaves all weight to the other.
+    """
+
+    # Theorem 5 takes the changed record out, which leaves both datasets the same two simplices
+    moving: ClassVar[frozenset[str]] = frozenset({"treated", "totals"})
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 5."""
+        domain = universe.domain
+        return kernel_balancing(
+            universe.n_samples, self.constants(universe), domain.arm_floor, self.weight_cap, domain.relation
+        )
+
+    def feasible(self, records: Records) -> Simplices:
+        """The doubled weights: every arm that has records gets n, or 2n where it is alone."""
+        total = 2 * records.n_samples / len(np.unique(records.a))
+        return Simplices(records.a, total, 2 * self.weight_cap)
+
+    def data(self, records: Records) -> dict[str, Value]:
+        features = self.features(records)
+        sample = np.asarray(features["F0"]) + np.asarray(features["F1"])
+        data = features | {
+            "target": sample.sum(axis=0),
+            "treated": records.a.astype(np.float64),
+            "totals": self.feasible(records).totals(),
+        }
+        return data if math.isinf(self.weight_cap) else data | {"cap": 2 * self.weight_cap}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        treated, totals = leaf("treated"), leaf("totals", nonneg=True)
+        v = cp.Variable(treated.shape[0], name="doubled_weights", nonneg=True)
+        constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
+        if not math.isinf(self.weight_cap):
+            constraints["cap"] = v <= leaf("cap", nonneg=True)
+        return Declaration(self.imbalance(leaf, v), {"doubled_weights": v}, constraints)
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        return projected(instance, values["doubled_weights"])

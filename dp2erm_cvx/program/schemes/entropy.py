@@ -1,0 +1,233 @@
+"""What the three entropy-balancing programs share: the rows b_i and the targets t."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.certified_weights import entropy_weights_error
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
+from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
+from dp2erm_cvx.program.kind import Kind
+from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
+from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.stability import EntropyConstants
+from dp2erm_cvx.universe import Universe
+
+ArmMass = Literal["equal", "proportional"]
+Scaling = Literal["public", "paper"]
+
+
+@dataclass(frozen=True)
+class EntropyFirstStage(FirstStage):
+    """Entropy balancing of ``g = (constant, balance(x))`` within each arm.
+
+    Parameters
+    ----------
+    arm_mass
+        "equal": both arms get weight n/2, which the regression of 2Y(2A-1) needs;
+        "proportional": arm a gets n_a, the printed form of the paper.
+    scaling
+        "public": ``b_i = e_{a_i} (x) g(x_i)``; "paper": ``b_i = (n / n_{a_i}) e_{a_i} (x) g(x_i)`` with
+        ``||b_i|| <= 1``, where the arm sizes are at least the domain's ``arm_floor`` (without a declared
+        floor they are read off the data, and no bound covers that).
+    balance
+        Balance functions of the scaled covariates, intercept excluded.
+    constant
+        c_0 > 0, the value of the constant balance function; default: the norm bound of ``balance``.
+    """
+
+    kind: ClassVar[Kind] = Kind.EXPONENTIAL
+    defaults = MappingProxyType({"constant": "G", "ridge": "squared norm bound of (constant, g)"})
+
+    arm_mass: ArmMass = "equal"
+    scaling: Scaling = "public"
+    balance: Moments | BalanceFunctions = Moments()
+    constant: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.arm_mass not in ("equal", "proportional"):
+            raise DeclarationError(f"arm_mass = {self.arm_mass!r}: must be 'equal' or 'proportional'")
+        if self.scaling not in ("public", "paper"):
+            raise DeclarationError(f"scaling = {self.scaling!r}: must be 'public' or 'paper'")
+        checked_balance(self.balance)
+        object.__setattr__(self, "constant", public_constant(self.constant))
+
+    def bounds(self, domain: Domain) -> tuple[float, float]:
+        """(G_x, c_0): norm bound of the balance functions and value of the constant."""
+        balance_bound = self.balance.bound(domain.features_bound)
+        return balance_bound, balance_bound if self.constant is None else self.constant
+
+    def resolve(self, domain: Domain) -> Self:
+        return dataclasses.replace(self, constant=self.bounds(domain)[1])
+
+    def moments(self, records: Records) -> tuple[Array, Array]:
+        """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""
+        balance_bound, constant = self.bounds(records.domain)
+        n = records.n_samples
+        g = self._functions(records)
+        treated = int(np.sum(records.a))
+        size = np.array([n - treated, treated])
+        scale, share = np.ones(2), size / n
+        if self.scaling == "paper":
+            floor = records.domain.arm_floor or max(int(np.min(size)), 1)
+            g = g * (floor / n / np.hypot(constant, balance_bound))
+            # an arm below the floor counts as being at the floor, so that proportional targets stay
+            # (gbar, gbar)
+            scale, share = n / np.maximum(size, floor), np.maximum(size, floor) / n
+        if self.arm_mass == "equal":
+            share = np.full(2, 0.5)
+        mean = np.array([math.fsum(column) for column in g.T]) / n
+        B = np.zeros((n, 2 * g.shape[1]))
+        for arm in (0, 1):
+            rows = records.a == arm
+            B[rows, arm * g.shape[1] : (arm + 1) * g.shape[1]] = scale[arm] * g[rows]
+        return B, np.concatenate([scale[0] * share[0] * mean, scale[1] * share[1] * mean])
+
+    def _functions(self, records: Records) -> Array:
+        """``g = (constant, balance(x))``, (n, k)."""
+        constant = np.full(records.n_samples, self.bounds(records.domain)[1])
+        return np.column_stack([constant, self.balance(records.covariates)])
+
+
+@dataclass(frozen=True)
+class RidgedEntropyFirstStage(EntropyFirstStage):
+    """Entropy balancing relaxed by a ridge and a ball on the dual, in either of its two forms.
+
+    Parameters
+    ----------
+    ridge
+        Relaxes exact balance; default: the squared norm bound of g, so that the stability bound does not
+        depend on how the covariates are scaled.
+    radius
+        Bound on the dual; ``inf`` for none.
+    """
+
+    ridge: float | None = None
+    radius: float = math.inf
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "ridge", public_ridge(self.ridge))
+        object.__setattr__(self, "radius", public_radius(self.radius))
+
+    @property
+    def mu(self) -> float:
+        """The ridge. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
+
+    def resolve(self, domain: Domain) -> Self:
+        balance_bound, constant = self.bounds(domain)
+        # the paper's scaling has rows of norm at most 1
+        squared = 1.0 if self.scaling == "paper" else constant**2 + balance_bound**2
+        ridge = squared if self.ridge is None else self.ridge
+        return dataclasses.replace(self, constant=constant, ridge=ridge)
+
+    def certified_error(self, universe: Universe) -> float | None:
+        balance_bound, constant = self.bounds(universe.domain)
+        G = math.hypot(constant, balance_bound)
+        # || t - mean(b) || is at most G / sqrt(2) for rows e_a (x) g, and 2 for rows of norm at most 1
+        row_bound, slope = (1.0, 2.0) if self.scaling == "paper" else (G, 0.75 * G)
+        trim, log_base = self.trim_bound, self.largest_log_base(universe.n_samples)
+        if log_base > 0.0:
+            slope = 2 * row_bound  # the mean is that under the base measure
+        found = entropy_weights_error(
+            universe.n_samples,
+            2 * (1 + self.balance.size(universe.n_features)),
+            row_bound=row_bound,
+            slope=slope,
+            ridge=self.mu,
+            radius=self.radius,
+            log_trim=math.log(trim) if math.isfinite(trim) else None,
+            log_base=log_base,
+        )
+        return math.inf if found is None else found
+
+    def largest_log_base(self, n_samples: int) -> float:
+        """Largest ``|log(n q_i)|`` of the base measure q: 0 unless a program has one."""
+        return 0.0
+
+    def model(self, records: Records) -> ExponentialModel:
+        return ExponentialModel(*self.moments(records), self.mu, self.radius)
+
+    def row_neighbors(self, records: Records) -> RowNeighbors | None:
+        if self.scaling == "paper":
+            return None  # a flip changes the arm sizes, by which every row is scaled
+        g, n, treated = self._functions(records), records.n_samples, int(np.sum(records.a))
+        total = np.array([math.fsum(column) for column in g.T])
+
+        def replaced(index: NDArray[np.int64], new: Records) -> ReplacedRows:
+            h = self._functions(new)
+            mean = (total - g[index] + h) / n
+            share = (treated - records.a[index] + new.a) / n
+            if self.arm_mass == "equal":
+                share = np.full(len(index), 0.5)
+            inside = new.a[:, None]
+            rows = np.hstack([(1 - inside) * h, inside * h])
+            target = np.hstack([(1 - share)[:, None] * mean, share[:, None] * mean])
+            return ReplacedRows(rows, target)
+
+        return replaced
+
+    @property
+    def trim_bound(self) -> float:
+        """A public cap on ``exp(<b_i, v>)`` before weights are normalized; ``inf`` for none."""
+        return math.inf
+
+    @property
+    def base_measure_ratio(self) -> float:
+        """Largest over smallest value of the base measure."""
+        return 1.0
+
+    def constants(self, universe: Universe) -> EntropyConstants:
+        """Constants of a resolved program, for Theorem 4: the public scaling."""
+        domain = universe.domain
+        return EntropyConstants(
+            *self.bounds(domain), self.mu, self.radius, self.arm_mass, domain.arm_floor, self.trim_bound
+        )
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 4, or Theorem 4' for the paper's scaling."""
+        n = universe.n_samples
+        if self.scaling == "paper":
+            self._refuse_trim("Theorem 4'")
+            return stability.entropy_balancing_paper_scaling(n, **self.paper_arguments(universe.domain))
+        return stability.entropy_balancing(n, self.constants(universe))
+
+    def unrefined_bound(self, universe: Universe) -> StabilityBound | None:
+        if self.scaling != "paper":
+            return None
+        arguments = self.paper_arguments(universe.domain)
+        return stability.entropy_balancing_paper_scaling(universe.n_samples, **arguments, refined=False)
+
+    def printed_bound(self, universe: Universe) -> StabilityBound:
+        self._refuse_trim("the paper's theorem")
+        arguments = self.paper_arguments(universe.domain)
+        ratio = self.base_measure_ratio
+        return stability.paper_entropy_balancing(universe.n_samples, **arguments, base_measure_ratio=ratio)
+
+    def _refuse_trim(self, theorem: str) -> None:
+        if math.isfinite(self.trim_bound):
+            raise CalibrationError(f"{theorem} does not cover trimmed weights: leave the trim out")
+
+    def paper_arguments(self, domain: Domain) -> dict[str, Any]:
+        """What Theorem 4' and the paper's theorem need to know: rows scaled by arm sizes.
+
+        Raises CalibrationError for the public scaling and for equal arm mass, which they do not cover.
+        """
+        if self.scaling != "paper" or self.arm_mass != "proportional":
+            raise CalibrationError(
+                "the paper's entropy balancing has scaling='paper' and arm_mass='proportional': declare both "
+                "or use scaling='public' under the sharp theorems"
+            )
+        return {"ridge": self.mu, "radius": self.radius, "arm_floor": domain.arm_floor}

@@ -1,0 +1,160 @@
+"""What the kernel (maximum mean discrepancy) programs share: the objective, on one simplex or on two."""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.certified_weights import kernel_weights_error
+from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sums import blocked_rmatvec
+from dp2erm_cvx.program.declaration import Leaves, Value
+from dp2erm_cvx.program.first_stage import FirstStage, resolved
+from dp2erm_cvx.program.kernels import Kernel, factor
+from dp2erm_cvx.program.kind import Kind
+from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
+from dp2erm_cvx.program.schemes.gram_memory import refuse_gram
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel
+from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.stability import KernelConstants
+from dp2erm_cvx.universe import Universe
+
+#: Records up to which a Gram matrix is formed even where the kernel has few features.
+DENSE = 2000
+
+
+@dataclass(frozen=True)
+class KernelFirstStage(FirstStage):
+    """Direct weights by a quadratic balance of kernel features.
+
+    Parameters
+    ----------
+    alpha
+        In [0, 1]: weighs balance to the sample against balance between the arms.
+    ridge
+        Above 0: lambda_MMD over n. At a fixed ridge the stability bound stays bounded in n.
+    """
+
+    kind: ClassVar[Kind] = Kind.QUADRATIC
+    cone: ClassVar[str] = "QP"
+
+    #: Whether all records share one simplex; otherwise every arm has its own.
+    pooled: ClassVar[bool] = False
+
+    alpha: float = 0.5
+    ridge: float | None = 1.0
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "alpha", public_number("alpha", self.alpha, at_least=0))
+        if self.ridge is not None:
+            put(self, "ridge", public_size("ridge", self.ridge))
+        if self.alpha > 1:
+            raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
+
+    @property
+    @abc.abstractmethod
+    def kernel(self) -> Kernel:
+        """The kernel, public."""
+
+    @property
+    def mu(self) -> float:
+        """The ridge. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
+
+    def constants(self, universe: Universe) -> KernelConstants:
+        """Constants of a resolved program, for Theorems 5 and 6."""
+        bound = universe.domain.features_bound
+        signed = self.kernel.negative_within(bound)
+        return KernelConstants(self.kernel.bound(bound), universe.n_samples * self.mu, self.alpha, signed)
+
+    @abc.abstractmethod
+    def feasible(self, records: Records) -> Simplices:
+        """The set of the variable that :meth:`KernelFirstStage.balancing_model` is about."""
+
+    def model(self, records: Records) -> KernelModel | FactoredKernelModel:
+        return self.balancing_model(records, self.feasible(records))
+
+    def certified_error(self, universe: Universe) -> float | None:
+        domain = universe.domain
+        few = self.kernel.features(np.zeros((1, universe.n_features)))
+        if few is None:
+            refuse_gram(universe.n_samples)
+        error = self.kernel.entry_error(domain.features_bound, universe.n_features)
+        found = kernel_weights_error(
+            universe.n_samples,
+            kernel_bound=self.kernel.bound(domain.features_bound),
+            ridge=self.mu,
+            pooled=self.pooled,
+            entry_error=error if few is None else error + _product_error(few),
+        )
+        return math.inf if found is None else found
+
+    def features(self, records: Records) -> dict[str, Value]:
+        """Leaves F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; n ridge.
+
+        Raises DeclarationError where a Gram matrix is needed that does not fit into memory.
+        """
+        F = self.kernel.features(records.covariates)
+        if F is None:
+            F = factor(self._gram(records))
+        treated = records.a[:, None]
+        return {"F0": (1 - treated) * F, "F1": treated * F, "curvature": records.n_samples * self.mu}
+
+    def imbalance(self, leaf: Leaves, v: cp.Variable) -> cp.Expression:
+        """``alpha sum_c ||F_c'v - target||^2 + (1-alpha) ||F_0'v - F_1'v||^2 + curvature ||v||^2``."""
+        control, treated, target = leaf("F0").T @ v, leaf("F1").T @ v, leaf("target")
+        to_sample = cp.sum_squares(control - target) + cp.sum_squares(treated - target)
+        ridge = leaf("curvature", nonneg=True) * cp.sum_squares(v)
+        return self.alpha * to_sample + (1 - self.alpha) * cp.sum_squares(control - treated) + ridge
+
+    def balancing_model(self, records: Records, feasible: Simplices) -> KernelModel | FactoredKernelModel:
+        """The declared objective over ``feasible``: by features where they are few, else by a Gram matrix.
+
+        Raises DeclarationError where the Gram matrix does not fit into memory.
+        """
+        n, ridge = records.n_samples, records.n_samples * self.mu
+        share, scale = self.target_share, 1.0 if self.pooled else 0.5
+        bound = records.domain.features_bound
+        error = self.kernel.entry_error(bound, records.covariates.shape[1])
+        F = self.kernel.features(records.covariates) if n > DENSE else None
+        if F is not None and 4 * F.shape[1] <= n:
+            # 1 within an arm and alpha - 1 across: eigenvalues alpha on (1, 1) and 2 - alpha on (1, -1)
+            sign = np.where(records.a == 1, 1.0, -1.0)[:, None]
+            G = np.hstack([math.sqrt(self.alpha / 2) * F, math.sqrt(1 - self.alpha / 2) * (sign * F)])
+            # in blocks, because the certificate counts on it
+            c = share * (F @ blocked_rmatvec(F, np.ones(n)))
+            return FactoredKernelModel(G, c, ridge, feasible, scale, error + _product_error(F))
+        K = self._gram(records)
+        same = records.a[:, None] == records.a[None, :]
+        Q = np.where(same, 1.0, self.alpha - 1.0) * K
+        return KernelModel(Q, share * K.sum(axis=1), ridge, feasible, scale, error)
+
+    @property
+    def target_share(self) -> float:
+        """The factor of the row sums of the kernel matrix in the linear term of the model."""
+        return 0.5 * self.alpha if self.pooled else self.alpha
+
+    def _gram(self, records: Records) -> Array:
+        refuse_gram(records.n_samples)
+        return self.kernel.matrix(records.covariates)
+
+
+def projected(instance: Instance, weights: Array) -> Array:
+    """A solver's weights on the feasible set: it meets the totals only approximately."""
+    model = instance.model
+    assert isinstance(model, KernelModel | FactoredKernelModel)
+    return model.penalty.set.project(weights)
+
+
+def _product_error(F: Array) -> float:
+    """Units of roundoff of an inner product of rows of G, which are twice as long as those of F (n, k)."""
+    return 4.0 * float(F.shape[1]) + 4.0

@@ -1,0 +1,174 @@
+"""First stages whose weights are read from a coefficient that minimizes a sum of margin losses."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.model.composite import Penalty
+from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
+from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
+from dp2erm_cvx.program.losses.margin_loss import LogisticLoss, MarginLoss
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_weight import MarginWeight
+from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class MarginFirstStage(FirstStage):
+    """``w_i ~ f(<u_i, lam>)``, lam the minimizer of a ridged sum of margin losses; u_i = z_i as a rule.
+
+    minimize    sum_i phi(<z_i, lam>) + <linear, lam> + n ridge/2 ||lam||^2
+    subject to  ||lam||_2 <= radius
+
+    A concrete program names ``loss`` phi and ``log_weight`` f; ``rows`` are ``z_i = (2 a_i - 1) x_i`` unless
+    it says otherwise, and so are the ``weight_rows`` u_i.
+    """
+
+    cone: ClassVar[str] = "exponential, second-order"
+    #: The default ridge over the squared norm bound of the rows.
+    default_ridge: ClassVar[float] = 0.1
+    #: Phi.
+    loss: ClassVar[MarginLoss] = LogisticLoss()
+
+    ridge: float | None = None
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ridge", public_ridge(self.ridge))
+        object.__setattr__(self, "radius", None if self.radius is None else public_radius(self.radius))
+
+    @property
+    @abc.abstractmethod
+    def log_weight(self) -> MarginWeight:
+        """Log f; a class attribute where no setting enters it."""
+
+    def rows(self, records: Records) -> Array:
+        """The rows z_i, (n, k), each a function of its own record."""
+        signed: Array = (2 * records.a - 1)[:, None] * records.X
+        return signed
+
+    def row_bound(self, domain: Domain) -> float:
+        """Bound on ``||z_i||`` over the domain."""
+        return domain.covariate_bound
+
+    def weight_rows(self, records: Records) -> Array | None:
+        """The rows u_i (n, k) that weights are read at; None for those of the loss.
+
+        A weight that depends on the arm has other rows in either: 0 for an arm whose records all count alike.
+        """
+        return None
+
+    def weight_row_bound(self, domain: Domain) -> float:
+        """Bound on ``||u_i||`` over the domain."""
+        return self.row_bound(domain)
+
+    def n_rows(self, universe: Universe) -> int | None:
+        """k, or None where only the data tell."""
+        return universe.n_columns
+
+    def linear_terms(self, records: Records) -> Array | None:
+        """Rows (n, k) whose sum over records is the linear term of the objective; None for 0."""
+        return None
+
+    def linear_bound(self, domain: Domain) -> float:
+        """Bound on the norm of one row of :meth:`linear_terms`."""
+        return 0.0
+
+    def resolve(self, domain: Domain) -> Self:
+        if self.ridge is not None:
+            return self
+        return dataclasses.replace(self, ridge=self.default_ridge * self.row_bound(domain) ** 2)
+
+    @property
+    def mu(self) -> float:
+        """The ridge. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
+
+    def ball(self, domain: Domain) -> float:
+        """The radius that is solved with: one that never binds may take the place of an infinite one."""
+        return resolved("radius", self.radius)
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        Z = leaf("Z")
+        lam = cp.Variable(Z.shape[1], name="coefficient")
+        objective = cp.sum(self.loss.declared(Z @ lam))
+        objective += leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
+        if leaf.has("linear"):
+            objective += leaf("linear") @ lam
+        ball = {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)} if leaf.has("radius") else {}
+        return Declaration(objective, {"coefficient": lam}, ball)
+
+    def margin_data(
+        self, records: Records, gamma: float = 0.0, noise: Array | None = None
+    ) -> dict[str, Value]:
+        """Leaves of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective."""
+        data: dict[str, Value] = {
+            "Z": self.rows(records),
+            "curvature": records.n_samples * (self.mu + gamma),
+        }
+        linear, ball = self.linear(records, noise), self.ball(records.domain)
+        if linear is not None:
+            data["linear"] = linear
+        return data if math.isinf(ball) else data | {"radius": ball}
+
+    def margin_model(self, records: Records, gamma: float = 0.0, noise: Array | None = None) -> MarginModel:
+        """The exact form of the same."""
+        ball = self._feasible(records.domain)
+        return MarginModel(
+            self.rows(records),
+            self.loss,
+            records.n_samples * (self.mu + gamma),
+            Penalty(ball),
+            norm_bound=self.ball(records.domain),
+            linear=self.linear(records, noise),
+            weight=self.log_weight,
+            weight_rows=self.weight_rows(records),
+        )
+
+    def margin_sum(
+        self, universe: Universe, gamma: float = 0.0, noise_bound: float = 0.0
+    ) -> MarginSum | None:
+        """Public bounds of that form, for ``||b|| <= noise_bound``; None where k is not public."""
+        k, n, domain = self.n_rows(universe), universe.n_samples, universe.domain
+        if k is None:
+            return None
+        return MarginSum(
+            n,
+            k,
+            self.loss,
+            RowBounds(self.row_bound(domain)),
+            self._feasible(domain),
+            ridge=n * (self.mu + gamma),
+            linear=n * self.linear_bound(domain) + noise_bound,
+        )
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        # a solver meets the ball only approximately, or not at all where it fails: outside it an exponential
+        # loss may overflow, and a point that is judged by nan cannot be polished either
+        model = instance.model
+        assert isinstance(model, MarginModel)
+        return model.penalty.set.project(values["coefficient"])
+
+    def linear(self, records: Records, noise: Array | None = None) -> Array | None:
+        """The sum of all linear terms, (k,), rounded once."""
+        terms = self.linear_terms(records)
+        if terms is None:
+            return noise
+        extra = np.zeros(terms.shape[1]) if noise is None else noise
+        return np.array([math.fsum([*column, b]) for column, b in zip(terms.T, extra, strict=True)])
+
+    def _feasible(self, domain: Domain) -> ConvexSet:
+        ball = self.ball(domain)
+        return WholeSpace() if math.isinf(ball) else L2Ball(ball)

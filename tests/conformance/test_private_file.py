@@ -1,0 +1,43 @@
+"""The private overlap scheme that the tutorial writes as a file of its own: examined, then audited."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.conformance import programs_of_file
+from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.program import WholeSpace
+from tests.audit.pairs import heavy, lone
+from tests.command_line import run
+
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "add_a_scheme.md"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    block = r"^```python\n(# private_overlap\.py\n.*?)^```$"
+    found = re.search(block, PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    file = tmp_path_factory.mktemp("own") / "private_overlap.py"
+    file.write_text(found[1], encoding="utf-8")
+    return file
+
+
+def test_the_file_passes_every_check(path):
+    found = run("check-program", path, "--solves", 300)
+    assert found.exit_code == 0
+    assert "passed  gamma, noise" in found.stdout
+    # a movement of weights between neighbors is about those of one coefficient
+    assert found.stdout.count("no check failed; 2 notes to read: movement, audit") == 2
+
+
+@pytest.mark.parametrize("kind", [lone, heavy])
+def test_its_release_loses_no_more_than_epsilon(path, kind):
+    (scheme,) = programs_of_file(path)
+    model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), scheme(share=0.4), PlugInATE(WholeSpace()))
+    found = audit_density(model, *kind(np.random.default_rng(1), 6, 1), starts=1)
+    assert 0.2 < found.loss <= found.epsilon <= 1.0
+    assert not found.exceeds
