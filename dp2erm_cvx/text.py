@@ -32,7 +32,7 @@ class Written:
 
         ``name`` is that of the setting. Raises DeclarationError.
         """
-        members = {member.word: member for member in _members(cls)}
+        members = {member.word: member for member in written_members(cls)}
         word, *sizes = text.strip().lower().split(":")
         known = fields(members[word]) if word in members else ()
         needed = sum(size.default is MISSING for size in known)
@@ -43,11 +43,12 @@ class Written:
         return member
 
 
-def _members(family: type[Any]) -> Iterator[type[Any]]:
+def written_members(family: type[Any]) -> Iterator[type[Any]]:
+    """The members of a family that have a word."""
     for member in family.__subclasses__():
         if "word" in vars(member):
             yield member
-        yield from _members(member)
+        yield from written_members(member)
 
 
 def _syntax(member: type[Any]) -> str:

@@ -1,14 +1,15 @@
-"""Theorem 1 (pure) and Theorem 2 (approximate): smallest noise that a budget allows."""
+"""Theorems 1 (pure) and 2 (approximate): smallest noise that a budget allows, and the default split."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
-from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range
-from dp2erm_cvx.calibration.curvature import MARGIN, jacobian_loss, required_gamma
+from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range, mean_norm
+from dp2erm_cvx.calibration.curvature import GAMMA_FLOOR, MARGIN, jacobian_loss, required_gamma
 from dp2erm_cvx.calibration.gaussian import gaussian_delta, private_ratio
-from dp2erm_cvx.calibration.split import default_split
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.public import public_number, whole_number
@@ -35,7 +36,7 @@ def calibrate(
       ``1e-8`` of the bound on trace Hess l.
 
     Every rounding goes to more noise. Without ``split`` the share is chosen from public quantities by
-    the predicted error (:func:`dp2erm_cvx.calibration.split.default_split`).
+    the predicted error (:func:`dp2erm_cvx.calibration.sharp.default_split`).
 
     Raises CalibrationError where the bound does not cover what is declared, or a quantity is out of
     floating-point range; DeclarationError where an argument is not valid in itself.
@@ -112,3 +113,40 @@ class Sharp(Calibrator):
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> Calibration:
         return calibrate(objective, budget, noise=noise, split=split)
+
+
+#: The public grid of shares of epsilon that may pay for the noise.
+GRID = tuple(k / 100 for k in range(1, 100))
+
+
+def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
+    """The q that minimizes the predicted excess ``(E||b||/n + gamma a)^2 / (2 (rho + 2 gamma))``.
+
+    ``a`` is ``theta_bound``, or ``M' sqrt(2 / (gamma + mu_R))`` where Theta is unbounded, and rho is the
+    strong convexity that is public, ``mu_R``. Candidates are ``GRID`` and the share beyond which gamma would
+    leave its floor: below it a smaller share buys nothing.
+    """
+    V, loss, n_samples = objective.bound.V, objective.loss, objective.n_samples
+    epsilon = budget.epsilon
+    candidates = list(GRID)
+    slack = jacobian_loss(V, loss, n_samples, GAMMA_FLOOR * loss.hessian_trace) / epsilon
+    if slack < 1.0:
+        candidates.append(1.0 - max(slack, 1e-6))
+    q = np.array(candidates)
+    p = loss.n_parameters
+    ratio = q * epsilon if noise is Noise.GAMMA else private_ratio(q * epsilon, p, budget.delta, cells=64)
+    sensitivity = loss.gradient_radius * V
+    unit = mean_norm(noise, p)
+
+    def predicted(share: float, ratio: float) -> float:
+        # in logarithms: the square would overflow long before the calibration does
+        gamma = required_gamma(V, loss, n_samples, (1.0 - share) * epsilon)
+        if not (math.isfinite(gamma) and ratio > 0.0):
+            return math.inf
+        curvature = gamma + loss.strong_convexity
+        theta = loss.theta_bound or loss.outcome_bound * math.sqrt(2.0 / curvature)
+        error = unit * sensitivity / n_samples / ratio + gamma * theta
+        return 2.0 * math.log(error) - math.log(loss.strong_convexity + 2.0 * gamma)
+
+    costs = [predicted(share, float(s)) for share, s in zip(candidates, ratio, strict=True)]
+    return candidates[int(np.argmin(costs))]

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import audit_stability
+from dp2erm_cvx.audit.stability.fast import known_scout
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import (
     N_FEATURES,
@@ -17,7 +19,7 @@ from dp2erm_cvx.conformance.samples import (
     other_domains,
 )
 from dp2erm_cvx.conformance.solutions import certified
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import (
     CalibrationError,
@@ -41,7 +43,7 @@ _POINTS = 200
 _AUDITED = 40
 
 
-@named("movement")
+@check_named("movement")
 def movement(subject: Subject) -> Judgment:
     """V and the largest weight over certified solves of random and clustered neighbors, with flips."""
     try:
@@ -82,7 +84,7 @@ def _universal(bound: StabilityBound, n: int) -> bool:
     return bound.V >= 2 * n and bound.w_max >= n
 
 
-@named("audit")
+@check_named("audit")
 def short_audit(subject: Subject) -> Judgment:
     """A short stability audit: neighbors searched for, not drawn."""
     program = subject.program
@@ -94,13 +96,7 @@ def short_audit(subject: Subject) -> Judgment:
         bound = program.stability(universe)
         if _universal(bound, _AUDITED):
             return passed(f"V = 2n and w_max = n: no weights of sum n can move more, at n = {_AUDITED}")
-        audit = audit_stability(
-            program,
-            None,
-            universe,
-            bounds=[bound],
-            search=subject.search,
-        )
+        audit = audit_stability(program, None, universe, bounds=[bound], search=_plan(subject, universe))
     except (CalibrationError, DataError) as error:
         return noted(f"nothing to audit: {error}")
     worst = max(audit.verdicts, key=lambda verdict: verdict.ratio)
@@ -110,7 +106,16 @@ def short_audit(subject: Subject) -> Judgment:
     return passed(f"{seen}, at most {worst.ratio:.0%} of the bound")
 
 
-@named("stated bound")
+def _plan(subject: Subject, universe: Universe) -> SearchPlan:
+    """Fewer neighbors where each takes two solves in full."""
+    evaluations, program = subject.search.evaluations, subject.program
+    assert isinstance(program, FirstStage)
+    if evaluations is None or known_scout(program.resolve(universe.domain), universe) is not None:
+        return subject.search
+    return replace(subject.search, evaluations=max(evaluations // 40, min(evaluations, 40)))
+
+
+@check_named("stated bound")
 def bound_of_theorem(subject: Subject) -> Judgment:
     """No smaller than Theorem 3, 5 or 6 at the program's own constants, unless it names another theorem.
 
@@ -163,12 +168,18 @@ def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -
 
 def _of_base(program: FirstStage, universe: Universe) -> StabilityBound | None:
     """What the nearest class of the library gives that states a theorem for the programs based on it."""
-    for base in type(program).__mro__[1:]:
-        if base is not FirstStage and base.__module__.startswith("dp2erm_cvx.") and "bound" in vars(base):
-            known: StabilityBound = vars(base)["bound"](program, universe)
-            inherited = base.__module__.startswith("dp2erm_cvx.problems.")
-            return replace(known, theorem=f"{known.theorem} of {base.__name__}") if inherited else known
-    return None
+    known: list[tuple[type, StabilityBound]] = [
+        (base, vars(base)["bound"](program, universe))
+        for base in type(program).__mro__[1:]
+        if base is not FirstStage and base.__module__.startswith("dp2erm_cvx.") and "bound" in vars(base)
+    ]
+    if not known:
+        return None
+    nearest, bound = known[0]
+    # a program of the library that refuses some settings, and is otherwise bounded as its base is
+    if any(other == bound for base, other in known if base.__module__.startswith("dp2erm_cvx.program.")):
+        return bound
+    return replace(bound, theorem=f"{bound.theorem} of {nearest.__name__}")
 
 
 def _log_range(program: ClosedFormWeights, domain: Domain) -> float:

@@ -21,7 +21,7 @@ from dp2erm_cvx.conformance.samples import (
     remembered,
     shared,
 )
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
@@ -37,12 +37,20 @@ from dp2erm_cvx.program import (
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability import Report, Scheme, Search, ball, check_kernel, check_separable, record_domain
+from dp2erm_cvx.stability import (
+    Report,
+    Search,
+    SeparableScheme,
+    ball,
+    check_kernel,
+    check_separable,
+    record_domain,
+)
 
 _Row = Callable[[Array], tuple[Array, Array]]
 
 
-@named("constants")
+@check_named("constants")
 def constants(subject: Subject) -> Judgment:
     """Part of the theorem that a program states itself: diameters, ranges, kernel bounds, loss constants.
 
@@ -159,7 +167,9 @@ def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, s
     found = check_separable(
         region,
         ball(k, declared.radius),
-        Scheme(grad_psi, log_weight, clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf))),
+        SeparableScheme(
+            grad_psi, log_weight, clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf))
+        ),
         {name: bound for name, bound in vars(declared).items() if name != "radius"},
         evaluations=evaluations,
         seed=seed,

@@ -10,7 +10,7 @@ import numpy as np
 from dp2erm_cvx.conformance.margins import overflow
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors, standard_records
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, WeightedMarginLoss
 from dp2erm_cvx.program.declaration import Compiled
@@ -19,7 +19,7 @@ from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 _FACTS = ("name", "formula", "cone", "citation", "theorem")
 
 
-@named("statement")
+@check_named("statement")
 def statement(subject: Subject) -> Judgment:
     """Name, formula, cone, citation and theorem; docstrings; settings that a release can print."""
     cls = type(subject.program)
@@ -45,7 +45,7 @@ def _docstrings(cls: type) -> list[str]:
     return [getattr(one, "__doc__", None) or "" for one in (*own, *modules)]
 
 
-@named("kind")
+@check_named("kind")
 def kind(subject: Subject) -> Judgment:
     """What is proved about a program of its kind."""
     program = subject.program
@@ -55,7 +55,7 @@ def kind(subject: Subject) -> Judgment:
     return noted(f"{program.kind.proved}: V = 2n at best")
 
 
-@named("declaration")
+@check_named("declaration")
 def declaration(subject: Subject) -> Judgment:
     """DPP; every datum a Parameter that enters the problem; names that agree."""
     if wrong := _overflow(subject):
@@ -107,7 +107,7 @@ def _overflow(subject: Subject) -> str:
     return ""
 
 
-@named("fixed feasible set")
+@check_named("fixed feasible set")
 def fixed_set(subject: Subject) -> Judgment:
     """Leaves of the constraints compared between neighbors, and the set of one with that of the other."""
     program = subject.program

@@ -83,7 +83,12 @@ def _wrong_slope(loss: MarginLoss, s: Array, reach: float) -> str:
 
 def _wrong_forms(loss: MarginLoss, s: Array) -> str:
     slope = loss.slope(s)
-    if not np.max(np.abs(loss.descent(np.exp(-s), np.empty_like(s)) + slope) / (1.0 + np.abs(slope))) <= 1e-9:
+    if (
+        not np.max(
+            np.abs(loss.descent(np.exp(-s), 1 + np.exp(-s), np.empty_like(s)) + slope) / (1.0 + np.abs(slope))
+        )
+        <= 1e-9
+    ):
         return "descent is not minus the slope of the loss"
     if not np.max(-s * slope) <= loss.pull * (1 + 1e-9):
         return "pull is less than -s times the slope at some margin s"
@@ -95,7 +100,7 @@ def _wrong_weight(weight: MarginWeight, reach: float) -> str:
     s = np.linspace(-reach, reach, 2001)
     logs = weight.log(s)
     low, high = float(np.min(logs)), float(np.max(logs))
-    if not np.max(np.abs(weight.of(np.exp(-s), np.empty_like(s)) / np.exp(logs) - 1.0)) <= 1e-9:
+    if not np.max(np.abs(weight.of(np.exp(-s), 1 + np.exp(-s)) / np.exp(logs) - 1.0)) <= 1e-9:
         return "the weight in its form for batches is not the exponential of its logarithm"
     if not high - low <= weight.log_range(reach) * (1 + 1e-9) + 1e-12:
         return (

@@ -12,7 +12,7 @@ import numpy as np
 
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import standard_records
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.composite import Composite
@@ -25,7 +25,7 @@ _ROUNDING, _APART = 1e-7, 1e-8
 _EQUALITIES = ("Equality", "Zero")
 
 
-@named("strong convexity")
+@check_named("strong convexity")
 def strong_convexity(subject: Subject) -> Judgment:
     """Declared against measured: the least curvature of the objective over random feasible segments."""
     instance = subject.bind(standard_records())
@@ -39,7 +39,7 @@ def strong_convexity(subject: Subject) -> Judgment:
     return passed(text)
 
 
-@named("declaration and model")
+@check_named("declaration and model")
 def model_and_declaration(subject: Subject) -> Judgment:
     """At the certified minimizer of the model the declared objective is least, as conic solvers find it."""
     instance = subject.bind(standard_records())

@@ -15,7 +15,7 @@ from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.outcome import CheckStatus, Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.own_record import contributions, own_record
 from dp2erm_cvx.conformance.samples import check_domain, check_universe
-from dp2erm_cvx.conformance.subject import Check, Subject, named
+from dp2erm_cvx.conformance.subject import Check, Subject, check_named
 from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, SolverError
 from dp2erm_cvx.model.regularizer import ElasticNet
 from dp2erm_cvx.model.sets import L2Ball
@@ -33,7 +33,7 @@ from dp2erm_cvx.program import (
 _FINITE = 1.5
 
 
-@named("other settings")
+@check_named("other settings")
 def other_settings(subject: Subject) -> Judgment:
     """Every number among the settings halved and doubled, one at a time, under the cheap checks.
 
@@ -66,7 +66,7 @@ def _distinct(others: list[_Variation]) -> list[_Variation]:
     ]
 
 
-@named("movement")
+@check_named("movement")
 def _few_movements(subject: Subject) -> Judgment:
     try:
         return compared_movement(subject)

@@ -23,7 +23,7 @@ from dp2erm_cvx.conformance.samples import (
     standard_records,
     unequal_weights,
 )
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite
@@ -40,7 +40,7 @@ _FIRST, _SECOND = KEPT[:2]
 _ORDER = [2, 1, _FIRST, 3, _SECOND, 4, 6, 7]
 
 
-@named("own record")
+@check_named("own record")
 def own_record(subject: Subject) -> Judgment:
     """Rows, weights and kernel entries of records among others, against those of each record alone.
 
@@ -191,7 +191,7 @@ def _form(instance: Instance) -> tuple[Array, Array]:
     return pairs - single[:, None] - single[None, :], single
 
 
-@named("own record")
+@check_named("own record")
 def contributions(subject: Subject) -> Judgment:
     """What weight brings that moves from one record to another, whatever the other records are.
 

@@ -16,7 +16,7 @@ from dp2erm_cvx.conformance.objective import DeclaredValue, apart, points_of, sm
 from dp2erm_cvx.conformance.outcome import CheckStatus, Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.own_record import contributions
 from dp2erm_cvx.conformance.samples import standard_records, unequal_weights
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, ProgramError
 from dp2erm_cvx.program import Instance, PrivateFirstStage, SecondStage
@@ -29,7 +29,7 @@ _SIZE = 6
 _FAR = 1e6
 
 
-@named("weights, gamma, noise")
+@check_named("weights, gamma, noise")
 def perturbation(subject: Subject) -> Judgment:
     """Linear in the weights; ``n gamma theta + noise`` in the gradient, and nothing else of either.
 
@@ -50,7 +50,7 @@ def perturbation(subject: Subject) -> Judgment:
     )
 
 
-@named("gamma, noise")
+@check_named("gamma, noise")
 def coefficient_noise(subject: Subject) -> Judgment:
     """``n gamma lam + noise`` in the gradient, and nothing else of either.
 
@@ -75,7 +75,7 @@ def coefficient_noise(subject: Subject) -> Judgment:
     )
 
 
-@named("without Theta")
+@check_named("without Theta")
 def unconstrained(subject: Subject) -> Judgment:
     """The same objective over all of R^p, with weights, gamma and noise where Theorems 7 and 8 have them.
 

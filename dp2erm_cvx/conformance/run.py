@@ -65,8 +65,9 @@ def check_program(
     program
         A concrete program class.
     search
-        Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors.
-        Without a limit in seconds a seed repeats the whole report.
+        Limits of the audit, per choice of settings, and the seed of all searches; default: 20,000 neighbors,
+        or 500 where each takes two solves in full. Constants are searched at 600 points at most, and at no
+        more than ``evaluations``. Without a limit in seconds a seed repeats the whole report.
     done
         Called with the name of every check that has ended.
 
@@ -111,12 +112,12 @@ def _unexaminable(cls: type[Program], settings: Mapping[str, object]) -> Conform
 def _examined(subject: Subject, beside: bool, done: Callable[[str], None]) -> ConformanceReport:
     cls, outcomes = type(subject.program), list[CheckOutcome]()
     for each in checks_of(cls):
-        outcomes.append(_outcome(each, subject))
+        outcomes.append(outcome_of(each, subject))
         done(each.name)
         if outcomes[-1].status is CheckStatus.FAILED and each is declaration:
             break  # what comes after would fail for the same reason
     if beside and all(outcome.status is not CheckStatus.FAILED for outcome in outcomes):
-        outcomes.append(_outcome(other_settings, subject))
+        outcomes.append(outcome_of(other_settings, subject))
         done(other_settings.name)
     return ConformanceReport(_name(cls), subject.program.settings(), *_claim(cls), tuple(outcomes))
 
@@ -132,14 +133,14 @@ def _claim(cls: type[Program]) -> tuple[str, str]:
     return "second stage", "Theorems 1 and 2 from its constants"
 
 
-def _outcome(each: Check, subject: Subject) -> CheckOutcome:
+def outcome_of(check: Check, subject: Subject) -> CheckOutcome:
     """Of a check whose own exceptions are findings: a program may do anything."""
     try:
-        return each(subject)
+        return check(subject)
     except InfeasibleError as error:
         status = CheckStatus.FAILED if subject.program.relations else CheckStatus.NOTED
-        return CheckOutcome(each.name, status, str(error))
+        return CheckOutcome(check.name, status, str(error))
     except Dp2ermError as error:
-        return CheckOutcome(each.name, CheckStatus.FAILED, f"{type(error).__name__}: {error}")
+        return CheckOutcome(check.name, CheckStatus.FAILED, f"{type(error).__name__}: {error}")
     except Exception as error:
-        return CheckOutcome(each.name, CheckStatus.FAILED, f"raises {type(error).__name__}: {error}")
+        return CheckOutcome(check.name, CheckStatus.FAILED, f"raises {type(error).__name__}: {error}")

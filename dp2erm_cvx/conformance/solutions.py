@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, edge_records, standard_records
-from dp2erm_cvx.conformance.subject import Subject, named
+from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondStage
@@ -21,7 +21,7 @@ _SUM = 1e-12
 _BALANCED, _REACHED = 200, 400
 
 
-@named("solver agreement")
+@check_named("solver agreement")
 def agreement(subject: Subject) -> Judgment:
     """Every solver, polished or not; two solutions are no farther apart than their radii allow."""
     instance = subject.bind(standard_records())
@@ -48,7 +48,7 @@ def agreement(subject: Subject) -> Judgment:
     return passed(f"{', '.join(dict.fromkeys(n for n, _ in found))}; relative radius <= {largest:.1e}")
 
 
-@named("feasibility")
+@check_named("feasibility")
 def feasibility(subject: Subject) -> Judgment:
     """Every dataset of the universe has a certified solution: a refusal would depend on private records."""
     first = isinstance(subject.program, FirstStage)
@@ -80,7 +80,7 @@ def _not_weights(w: Array, n: int) -> str:
     return "" if abs(total / n - 1) <= _SUM else f"weights sum to {total!r}, not {n}"
 
 
-@named("certified by design")
+@check_named("certified by design")
 def certified_in_advance(subject: Subject) -> Judgment:
     """The public bound on the numerical error over all datasets, or what a release says without one."""
     domain = check_domain(_REACHED)
@@ -105,7 +105,7 @@ def covers_all_weights(program: FirstStage, n_samples: int) -> bool:
         return False
 
 
-@named("balance")
+@check_named("balance")
 def balance(subject: Subject) -> Judgment:
     """Largest difference of the arms' mean covariates before and after: a wrong sign makes it larger.
 

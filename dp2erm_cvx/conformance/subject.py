@@ -76,6 +76,6 @@ class Check:
         return CheckOutcome(self.name, *self.examine(subject))
 
 
-def named(name: str) -> Callable[[Callable[[Subject], Judgment]], Check]:
+def check_named(name: str) -> Callable[[Callable[[Subject], Judgment]], Check]:
     """A decorator: the check of this name that runs the function."""
     return lambda examine: Check(name, examine)

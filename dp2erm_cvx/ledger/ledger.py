@@ -11,10 +11,8 @@ from typing import TypeVar
 
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger.account import Account, Receipt
-from dp2erm_cvx.ledger.composition import Composition, fits, spent
-from dp2erm_cvx.ledger.cost import Cost
-from dp2erm_cvx.ledger.encoding import decode, encode
-from dp2erm_cvx.ledger.store import transaction
+from dp2erm_cvx.ledger.composition import Composition, Cost, fits, spent
+from dp2erm_cvx.ledger.store import decode, encode, transaction
 from dp2erm_cvx.privacy import Budget, Neighboring, RenyiCurve
 from dp2erm_cvx.release import Guarantee, Standing
 

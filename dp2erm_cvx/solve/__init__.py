@@ -1,6 +1,5 @@
 """Solvers, certificates and the one function that joins them."""
 
-from dp2erm_cvx.solve.by_design import by_design, private_solver
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.gradient import iteration_bound
 from dp2erm_cvx.solve.solution import Solution, Stats
@@ -15,6 +14,8 @@ from dp2erm_cvx.solve.solvers import (
     ProjectedGradient,
     Solver,
     Status,
+    by_design,
+    private_solver,
     solver_by_name,
 )
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
+import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +18,6 @@ from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.model.regularizer import has_unchecked_cones
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.solve.silence import silenced
 
 #: What CVXPY and the solvers below it raise on numbers they cannot deal with.
 NUMERICAL_FAILURES = (cp.SolverError, ValueError, ArithmeticError)
@@ -108,3 +111,19 @@ def _into_dual_cone(z: Array, dims: Any) -> Array:
     if position != len(z):
         raise CertificateError("the dual point does not match the cones of the declared problem")
     return z
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Nothing printed through ``sys.stdout`` or ``sys.stderr`` gets out, nor does a warning.
+
+    SCS writes residuals to ``sys.stdout`` whatever its ``verbose`` is, and CVXPY warns of inaccuracy, which
+    the certificate measures. Clarabel and OSQP print nothing.
+    """
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield

@@ -43,7 +43,7 @@ def iteration_bound(smoothness: float, strong_convexity: float, distance: float,
     return 2 * (2 + math.ceil(needed / gain * (1 + 1e-12)))
 
 
-def minimize(model: Composite, start: Array, max_iterations: int) -> NewtonResult:
+def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) -> NewtonResult:
     """Minimize f + h from ``start`` (d,) in at most ``max_iterations`` gradients.
 
     Where the model has a ridge, half of them go to FISTA with restarts and, unless that stood still, the

@@ -22,7 +22,7 @@ class NewtonResult:
     iterations: int = 0
 
 
-def minimize(model: Composite, start: Array, max_iterations: int = 100) -> NewtonResult:
+def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100) -> NewtonResult:
     """Minimize f + h from ``start`` (d,) until rounding stops the progress.
 
     Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A full step is

@@ -15,10 +15,10 @@ from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_
 from dp2erm_cvx.program.feasibility import refuse_infeasible
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.solve import gradient, newton
 from dp2erm_cvx.solve.certificate import Certificate, certify
-from dp2erm_cvx.solve.conic import NUMERICAL_FAILURES
-from dp2erm_cvx.solve.silence import silenced
+from dp2erm_cvx.solve.conic import NUMERICAL_FAILURES, silenced
+from dp2erm_cvx.solve.gradient import minimize_by_gradient
+from dp2erm_cvx.solve.newton import minimize_by_newton
 from dp2erm_cvx.solve.solution import Solution, Stats
 from dp2erm_cvx.solve.solvers import (
     CVXPY_STATUS,
@@ -134,7 +134,7 @@ def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     point, certificate, polish_iterations = found.point, raw, 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
     if asked.polish and instance.model is not None and not isinstance(settings, Newton):
-        polished = newton.minimize(instance.model, point, _POLISH_ITERATIONS)
+        polished = minimize_by_newton(instance.model, point, _POLISH_ITERATIONS)
         after = certify(instance, polished.point)
         if after.radius <= certificate.radius:
             point, certificate, polish_iterations = polished.point, after, polished.iterations
@@ -152,10 +152,10 @@ def _find(instance: Instance, settings: Solver) -> _Found:
         )
     start = instance.model.start()
     if isinstance(settings, Newton):
-        result = newton.minimize(instance.model, start, settings.max_iterations)
+        result = minimize_by_newton(instance.model, start, settings.max_iterations)
         limit = settings.max_iterations
     elif isinstance(settings, ProjectedGradient):
-        result = gradient.minimize(instance.model, start, settings.max_iterations)
+        result = minimize_by_gradient(instance.model, start, settings.max_iterations)
         limit = settings.max_iterations
     else:
         raise SolverError(f"no method for solver {settings.name!r}")

@@ -1,4 +1,4 @@
-"""Solver settings: frozen, chosen by name or object. None of them decides whether a solution is good."""
+"""Solver settings, and which of them certify every dataset of the universe."""
 
 from __future__ import annotations
 
@@ -151,3 +151,31 @@ def solver_by_name(solver: str | Solver) -> Solver:
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise SolverError(f"unknown solver {solver!r}: choose one of {', '.join(SOLVERS)}")
     return SOLVERS[solver]()
+
+
+#: Tried in this order, with the same noise, after a solver that is named.
+CERTIFYING = (Newton(), ProjectedGradient())
+
+
+def private_solver(solver: str | Solver) -> Solver:
+    """Settings for a private fit: a name stands for that solver followed by ``CERTIFYING``.
+
+    A settings object is taken as it is. Raises SolverError naming the known solvers.
+    """
+    settings = solver_by_name(solver)
+    if isinstance(solver, Solver) or isinstance(settings, FirstCertified):
+        return settings
+    return FirstCertified((settings, *(other for other in CERTIFYING if other != settings)))
+
+
+def by_design(settings: Solver) -> bool:
+    """Whether the settings go at least as far as ``CERTIFYING``: a public property of the declaration."""
+    if not isinstance(settings, FirstCertified):
+        return False
+    return all(
+        any(
+            isinstance(one, type(asked)) and one.max_iterations >= asked.max_iterations
+            for one in settings.solvers
+        )
+        for asked in CERTIFYING
+    )

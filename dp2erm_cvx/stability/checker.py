@@ -22,7 +22,7 @@ _STEP, _DIFFERENCES, _ROUNDING = 1e-5, 1e-5, 1e-9
 
 
 @dataclass(frozen=True)
-class Scheme:
+class SeparableScheme:
     """A separable scheme: functions of a coefficient (k,) and a record.
 
     Attributes
@@ -42,7 +42,7 @@ class Scheme:
 def check_separable(
     records: Region,
     coefficients: Region,
-    scheme: Scheme,
+    scheme: SeparableScheme,
     declared: Mapping[str, float],
     *,
     evaluations: int = 2000,

@@ -6,10 +6,9 @@ import math
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.declared import positive_ridge, sample_size
+from dp2erm_cvx.stability.declared import declared_floor, positive_ridge, sample_size
 from dp2erm_cvx.stability.one_sided import outward
 from dp2erm_cvx.stability.tilt import EXACT, coupled_variation, largest_weight, stated_bound
-from dp2erm_cvx.stability.universe import declared_floor
 
 
 def entropy_balancing_paper_scaling(

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.declared import positive_ridge, sample_size
+from dp2erm_cvx.stability.declared import declared_floor, positive_ridge, sample_size, treatment_may_flip
 from dp2erm_cvx.stability.kernel_cells import Cells, size_cells
 from dp2erm_cvx.stability.one_sided import outward
 from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
-from dp2erm_cvx.stability.universe import declared_floor, treatment_may_flip
 
 Array = NDArray[np.float64]
 

@@ -7,11 +7,10 @@ import math
 import numpy as np
 
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
-from dp2erm_cvx.stability.declared import sample_size
+from dp2erm_cvx.stability.declared import declared_floor, sample_size, treatment_may_flip
 from dp2erm_cvx.stability.kernel import KernelConstants, UnitKernel, centered_norm
 from dp2erm_cvx.stability.one_sided import outward
 from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
-from dp2erm_cvx.stability.universe import declared_floor, treatment_may_flip
 
 
 def kernel_mean_matching(

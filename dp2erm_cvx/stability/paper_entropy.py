@@ -6,10 +6,9 @@ import math
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.declared import sample_size
+from dp2erm_cvx.stability.declared import declared_floor, sample_size
 from dp2erm_cvx.stability.paper import Statement, curvature, exponential, from_norm_bound
 from dp2erm_cvx.stability.tilt import EXACT
-from dp2erm_cvx.stability.universe import declared_floor
 
 
 def paper_entropy_balancing(

@@ -7,10 +7,9 @@ import math
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.declared import positive_ridge, sample_size
+from dp2erm_cvx.stability.declared import positive_ridge, sample_size, treatment_may_flip
 from dp2erm_cvx.stability.paper import Statement, from_norm_bound
 from dp2erm_cvx.stability.tilt import EXACT
-from dp2erm_cvx.stability.universe import treatment_may_flip
 
 
 def paper_kernel_balancing(

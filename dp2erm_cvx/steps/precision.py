@@ -89,7 +89,7 @@ def output_precision(calibration: OutputCalibration, radius: float) -> Precision
     return Precision(0.0, 0.0, radius, tolerance, grid)
 
 
-def spent(calibration: Calibration, precision: Precision | None) -> Budget:
+def spent_by(calibration: Calibration, precision: Precision | None) -> Budget:
     """What objective perturbation spends, with twice the epsilon of the grid that covers its arithmetic."""
     if precision is None:
         return Budget(calibration.epsilon, calibration.delta)

@@ -11,7 +11,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.steps.precision import coefficient_bound, noise_bound, on_grid, precision, sample, spent
+from dp2erm_cvx.steps.precision import coefficient_bound, noise_bound, on_grid, precision, sample, spent_by
 from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap, to_grid
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide, reserve
 from dp2erm_cvx.steps.weights import WeightsPlan, plan_weights
@@ -82,7 +82,7 @@ class PropensityPlan(StepPlan):
     @property
     def guarantee(self) -> Budget:
         """What the coefficient spends, its arithmetic included."""
-        return spent(self.calibration, self.precision)
+        return spent_by(self.calibration, self.precision)
 
     @property
     def perturbed(self) -> Perturbed:

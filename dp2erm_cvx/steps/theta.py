@@ -30,7 +30,7 @@ from dp2erm_cvx.steps.precision import (
     output_precision,
     precision,
     sample,
-    spent,
+    spent_by,
 )
 from dp2erm_cvx.steps.propensity import PropensityPlan
 from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap
@@ -118,7 +118,7 @@ class ThetaPlan(StepPlan):
         """What theta spends, its arithmetic included."""
         if isinstance(self.calibration, OutputCalibration):
             return Budget(self.calibration.epsilon)
-        return spent(self.calibration, self.precision)
+        return spent_by(self.calibration, self.precision)
 
     @property
     def perturbed(self) -> Perturbed:

@@ -28,9 +28,8 @@ from dp2erm_cvx.tuning.candidates import (
     named_models,
     one_line,
 )
-from dp2erm_cvx.tuning.gain import SENSITIVITY, declared_propensity, total_gain, unit
-from dp2erm_cvx.tuning.private_result import PrivateCandidate, PrivateTuning
-from dp2erm_cvx.tuning.selection import Selection
+from dp2erm_cvx.tuning.result import PrivateCandidate, PrivateTuning, Selection
+from dp2erm_cvx.tuning.score import SENSITIVITY, declared_propensity, total_gain, unit
 from dp2erm_cvx.tuning.total import total_budget, total_guarantee
 
 #: What draws the choice: without a seed, and with one.
@@ -53,7 +52,7 @@ def tune_privately(
     """Fit every candidate to one random part of the records, and choose by the other part.
 
     Each candidate is a private release of its own with its own budget. Their rules are then scored by the
-    mean gain over a coin toss (``dp2erm_cvx.tuning.gain``), and one is chosen by permute-and-flip. One
+    mean gain over a coin toss (``dp2erm_cvx.tuning.score``), and one is chosen by permute-and-flip. One
     record is in one part: the whole is ``(max(sum epsilon_i, epsilon_score), sum delta_i)``-private, which is
     charged, and on disk, before anything is drawn.
 

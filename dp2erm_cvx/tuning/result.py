@@ -1,14 +1,18 @@
-"""What tuning on public data reports."""
+"""What tuning hands back."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.ledger import Receipt
+from dp2erm_cvx.release import Guarantee, Release
 
 
 @dataclass(frozen=True)
@@ -106,3 +110,73 @@ def best_of(rows: list[TuningRow]) -> str | None:
     """The name of the best candidate by the rule of :class:`TuningResult`; None where none has a score."""
     scored = [(row.failures, -row.mean, row.name) for row in rows if row.mean is not None]
     return min(scored)[2] if scored else None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How the winner was chosen, from public quantities alone.
+
+    ``scale`` is that of the exponential noise, in units of the outcome (mean gain per record): with
+    probability 0.95 the winner's gain on the records scored is within ``resolution`` of the best.
+    ``sampler`` says what drew it.
+    """
+
+    epsilon: float
+    scale: float
+    resolution: float
+    propensity: float
+    sampler: str
+
+
+@dataclass(frozen=True)
+class PrivateCandidate:
+    """What one candidate spends, and its stability bound on the part that it is fitted to."""
+
+    name: str
+    epsilon: float
+    delta: float
+    V: float
+
+
+@dataclass(frozen=True)
+class PrivateTuning:
+    """The winner of a private comparison and what everything together guarantees.
+
+    ``guarantee`` covers the choice and the releases of all candidates. ``release`` is the winner's, fitted to
+    ``n_fitted`` records, and states this guarantee in place of its own. No score is kept: scores are private.
+    ``model`` is the winner, whose ``private_workings_`` are for the data holder only.
+    """
+
+    best: str
+    release: Release
+    guarantee: Guarantee
+    candidates: tuple[PrivateCandidate, ...]
+    selection: Selection
+    n_fitted: int
+    n_scored: int
+    receipt: Receipt | None
+    model: PrivateTwoStageERM = field(repr=False, compare=False)
+
+    @property
+    def private(self) -> bool:
+        """True only where the guarantee holds without a condition."""
+        return self.guarantee.private
+
+    def to_dict(self) -> dict[str, Any]:
+        """What may be published, as plain JSON values."""
+        guarantee = asdict(self.guarantee) | {
+            "relation": self.guarantee.relation.value,
+            "standing": self.guarantee.standing.value,
+            "assumptions": list(self.guarantee.assumptions),
+        }
+        return {
+            "private": self.private,
+            "best": self.best,
+            "guarantee": guarantee,
+            "candidates": [asdict(one) for one in self.candidates],
+            "selection": asdict(self.selection),
+            "n_fitted": self.n_fitted,
+            "n_scored": self.n_scored,
+            "receipt": None if self.receipt is None else asdict(self.receipt),
+            "release": json.loads(self.release.to_json()),
+        }

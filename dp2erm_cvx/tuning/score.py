@@ -1,4 +1,11 @@
-"""The default score on public data: the estimated value of a rule."""
+"""How rules are scored, on private records and on public ones.
+
+The gain of a rule d over a coin toss on record i is ``(1{a_i = d(x_i)} - 1/2) y_i / p_{a_i}``, y the
+centered net outcome and p_a the declared probability of treatment a. Under that probability its mean is the
+value of d less the mean value of treat-all and treat-none. Counted in units of ``B / (2 LEVELS)``,
+``B = M' / min(p_a)``, and rounded record by record, it is a whole number between -LEVELS and LEVELS, so that
+sums are exact and replacing one record moves the sum of any rule by at most 2 LEVELS.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +17,9 @@ from sklearn.linear_model import LogisticRegression
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.public import public_number
 
 #: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
 Score = Callable[[PrivateTwoStageERM, Array, NDArray[np.int64], Array], float]
@@ -51,3 +59,35 @@ def value_of_rule(chosen: NDArray[np.int64], a: NDArray[np.int64], net: Array, p
     if total == 0.0:
         raise DataError("no record left out was treated as the rule recommends: its value has no estimate")
     return float(weights @ net) / total
+
+
+#: Half the range of one record's score: rounding costs less than one part in a million of it.
+LEVELS = 2**20
+
+#: The most a sum of scores moves when one record is replaced, treatment flips included.
+SENSITIVITY = 2 * LEVELS
+
+
+def declared_propensity(value: object) -> float:
+    """The public probability of treatment, in (0, 1). Raises DeclarationError otherwise."""
+    propensity = public_number("propensity", value, above=0.0)
+    if propensity >= 1.0:
+        raise DeclarationError(f"propensity = {value!r}: must be below 1")
+    return propensity
+
+
+def total_gain(chosen: NDArray[np.int64], a: NDArray[np.int64], net: Array, domain: Domain, p: float) -> int:
+    """Sum of the scores of a rule that recommends ``chosen`` (m,) to records treated by ``a`` (m,).
+
+    ``net`` (m,) is the net outcome of the domain, within [-M', M']; ``p`` the probability of treatment.
+    """
+    rarest = min(p, 1.0 - p)
+    relative = np.where(a == 1, rarest / p, rarest / (1.0 - p)) * (net / domain.outcome_bound)
+    # the range is what privacy rests on: it must hold whatever is passed in, and nan has no place in it
+    units = np.rint(LEVELS * np.clip(np.nan_to_num(relative), -1.0, 1.0)).astype(np.int64)
+    return int(np.sum(np.where(chosen == a, units, -units)))
+
+
+def unit(domain: Domain, p: float, n_scored: int) -> float:
+    """What one unit of a sum is worth, in units of the outcome, on average over ``n_scored`` records."""
+    return domain.outcome_bound / min(p, 1.0 - p) / (2.0 * LEVELS * n_scored)

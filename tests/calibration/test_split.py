@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dp2erm_cvx.calibration import Noise, Objective, calibrate
-from dp2erm_cvx.calibration.split import GRID
+from dp2erm_cvx.calibration.sharp import GRID
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 
 BOUND = StabilityBound(V=6.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=3.0)

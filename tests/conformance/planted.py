@@ -11,8 +11,9 @@ from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus
 from dp2erm_cvx.conformance.subject import Check, Subject
 from dp2erm_cvx.program import Program
 
-#: Neighbors of an audit that has to show that it runs, or finds what is far off.
-FEW = SearchPlan(300)
+#: Limits of searches in full, and of those that have to show that they run, or that find what is far off.
+FULL = SearchPlan(20_000)
+FEW = SearchPlan(150)
 
 
 def derived(base: type, **members: Any) -> Any:
@@ -21,9 +22,9 @@ def derived(base: type, **members: Any) -> Any:
     return dataclasses.dataclass(frozen=True)(made)
 
 
-def judged(check: Check, program: Program) -> CheckOutcome:
+def judged(check: Check, program: Program, search: SearchPlan = FULL) -> CheckOutcome:
     """What one check finds about a program."""
-    return check(Subject(program))
+    return check(Subject(program, search))
 
 
 def refuted(check: Check, program: Program, why: str) -> None:

@@ -51,7 +51,11 @@ STANDARDIZED = {
     "data and model of a pooled kernel": (StableBalancing, ("data", "model"), "kind 'quadratic'"),
     "instance of a kernel of two arms": (MMD, ("instance",), "kind 'quadratic'"),
     "samples of mean matching": (KernelMeanMatching, ("instance",), "kind 'quadratic'"),
-    "a private coefficient": (PrivateLogistic, ("perturbed_data", "perturbed_model"), "kind 'private'"),
+    "a private coefficient": (
+        PrivateLogistic,
+        ("data", "model", "perturbed_data", "perturbed_model"),
+        "kind 'private'",
+    ),
 }
 
 

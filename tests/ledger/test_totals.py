@@ -114,9 +114,10 @@ def test_four_processes_share_one_total(ledger: Ledger) -> None:
     processes = [context.Process(target=charge_until_refused, args=arguments) for _ in range(4)]
     for process in processes:
         process.start()
-    numbers = [number for _ in processes for number in found.get(timeout=60)]
     for process in processes:
-        process.join()
+        process.join()  # what each has put fits into the pipe
+    assert [process.exitcode for process in processes] == [0] * 4
+    numbers = [number for _ in processes for number in found.get()]
     account = ledger.account("trial")
     assert sorted(numbers) == sorted(one.number for one in account.receipts)
     assert len(set(numbers)) == 100

@@ -14,7 +14,8 @@ from dp2erm_cvx.model.composite import Composite, Penalty
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.registry import first_stages
-from dp2erm_cvx.solve import ProjectedGradient, Solution, gradient, iteration_bound, newton, solve
+from dp2erm_cvx.solve import ProjectedGradient, Solution, gradient, iteration_bound, solve
+from dp2erm_cvx.solve.newton import minimize_by_newton
 from tests.every_program import edge_records
 from tests.model.test_certified_radius import ROBUST, SQUARED, draws
 
@@ -41,7 +42,7 @@ def test_the_iterations_needed_never_exceed_the_bound(share, names):
             continue
         smoothness = max(model.smoothness, model.ridge)
         iterations = iteration_bound(smoothness, model.ridge, distance, share * distance)
-        reached = gradient.minimize(model, model.start(), iterations)
+        reached = gradient.minimize_by_gradient(model, model.start(), iterations)
         assert reached.iterations <= iterations
         left = float(np.linalg.norm(reached.point - found.point)) + found.certificate.radius
         # what rounding leaves is far below the shares tried here
@@ -61,7 +62,7 @@ def steep(condition: float) -> LeastSquaresModel:
 def test_constant_momentum_alone_obeys_its_half_of_the_bound(condition):
     """Without the restarts, which could hide a wrong momentum; plain gradient steps would not do."""
     model = steep(condition)
-    minimizer = newton.minimize(model, model.start()).point
+    minimizer = minimize_by_newton(model, model.start()).point
     distance = distance_to(model, minimizer)
     bound = iteration_bound(model.smoothness, model.ridge, distance, 1e-6 * distance)
     first = gradient._step(model, model.start(), 1 / model.smoothness)

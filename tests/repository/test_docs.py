@@ -23,9 +23,10 @@ from dp2erm_cvx import Domain, release, stability
 from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
-from dp2erm_cvx.conformance import check_program, programs_of_file
+from dp2erm_cvx.conformance import check_program, checks_of, programs_of_file
+from dp2erm_cvx.conformance.other_settings import other_settings
 from dp2erm_cvx.domain_file import load_domain
-from dp2erm_cvx.program import Box, Program
+from dp2erm_cvx.program import Box, FirstStage, PrivateFirstStage, Program, SecondStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SOLVERS, Certificate, solve
 from dp2erm_cvx.universe import Universe
@@ -121,11 +122,11 @@ def test_outputs_agree_up_to_the_last_digit():
     assert not agree("1.23 1.23", "1.23")
 
 
-#: Its command searches for a time, so what it prints differs from run to run; see its own test.
-TIMED = "add_a_scheme"
+#: Its command runs with shorter searches; see its own test.
+SEARCHED = "add_a_scheme"
 
 
-@pytest.mark.parametrize("name", sorted(set(TUTORIALS) - {TIMED}))
+@pytest.mark.parametrize("name", sorted(set(TUTORIALS) - {SEARCHED}))
 def test_tutorials_print_what_they_quote(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
@@ -177,7 +178,6 @@ def test_tutorials_say_what_a_seed_does():
         "ledger.md",
         "calibration.md",
         "solving.md",
-        "adding_a_program.md",
     ],
 )
 def test_python_blocks_run(name, tmp_path, monkeypatch):
@@ -187,8 +187,24 @@ def test_python_blocks_run(name, tmp_path, monkeypatch):
     run(found, monkeypatch)
 
 
+def added(file: str) -> str:
+    """The file of this name on the page of new schemes."""
+    (source,) = [
+        one for one in blocks("tutorials/add_a_scheme.md", "python") if one.startswith(f"# {file}\n")
+    ]
+    return source
+
+
+def test_the_table_of_checks_names_all_of_them():
+    _, table = page("tutorials/add_a_scheme.md").split("| check |")
+    rows = re.findall(r"^\| `([^`]*)` \|", table, re.MULTILINE)
+    bases = (FirstStage, PrivateFirstStage, SecondStage)
+    names = {check.name for base in bases for check in checks_of(base)} | {other_settings.name}
+    assert sorted(rows) == sorted(names)
+
+
 def test_added_programs_are_complete(monkeypatch):
-    module = run(blocks("adding_a_program.md", "python")[:2], monkeypatch)
+    module = run([added("stratified_trial.py"), added("subgroup_means.py")], monkeypatch)
     for cls in (module.StratifiedTrial, module.SubgroupMeans):
         assert issubclass(cls, Program)
         for fact in ("name", "formula", "cone", "citation", "theorem"):
@@ -197,7 +213,7 @@ def test_added_programs_are_complete(monkeypatch):
 
 
 def test_added_programs_are_solved_and_certified(monkeypatch):
-    module = run(blocks("adding_a_program.md", "python")[:2], monkeypatch)
+    module = run([added("stratified_trial.py"), added("subgroup_means.py")], monkeypatch)
     rng = np.random.default_rng(0)
     X, a, y = rng.uniform(-1, 1, (50, 2)), rng.integers(0, 2, 50), rng.uniform(-1, 1, 50)
     records = Domain(1.5, 1.0).records(X, a, y)
@@ -211,16 +227,15 @@ def test_added_programs_are_solved_and_certified(monkeypatch):
 
 
 def test_the_added_loss_conforms(tmp_path):
-    (source,) = [block for block in blocks("adding_a_program.md", "python") if "# hinge_rule.py" in block]
     path = tmp_path / "hinge_rule.py"
-    path.write_text(source, encoding="utf-8")
+    path.write_text(added(path.name), encoding="utf-8")
     (cls,) = programs_of_file(path)
     for report in check_program(cls, search=SearchPlan(100)):
         assert report.passed, str(report)
 
 
 def test_added_second_stage_constants_hold(monkeypatch):
-    module = run(blocks("adding_a_program.md", "python")[1:2], monkeypatch)
+    module = run([added("subgroup_means.py")], monkeypatch)
     domain, theta_bound = Domain(1.0, 1.5), 0.8
     constants = module.SubgroupMeans(theta_set=Box(theta_bound)).constants(Universe(domain, 100, 1))
     worst = 0.0
@@ -233,7 +248,7 @@ def test_added_second_stage_constants_hold(monkeypatch):
 
 
 def test_added_first_stage_moves_as_stated(monkeypatch):
-    module = run(blocks("adding_a_program.md", "python")[:1], monkeypatch)
+    module = run([added("stratified_trial.py")], monkeypatch)
     program, domain = module.StratifiedTrial(0.3, 0.8), Domain(1.0, 1.0)
     n = 20
     X = np.full((n, 1), 0.5)
@@ -386,9 +401,11 @@ def test_the_tutorial_on_schemes_shows_what_the_command_prints(tmp_path, monkeyp
     assert ran.exit_code == 0
     shown = blocks("tutorials/add_a_scheme.md", "text")[0]
     monkeypatch.setenv("COLUMNS", "80")
-    timed = ("dp2erm new-program", "dp2erm check-program")
+    others = ("dp2erm new-program", "dp2erm check-program")
     found = [
-        step for step in steps(f"tutorials/{TIMED}.md") if step[0] != "toml" and not step[1].startswith(timed)
+        step
+        for step in steps(f"tutorials/{SEARCHED}.md")
+        if step[0] != "toml" and not step[1].startswith(others)
     ]
     assert any(step[1].startswith("dp2erm bounds --program matching.py") for step in found)
     for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):

@@ -18,7 +18,7 @@ from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.stability import (
     Region,
-    Scheme,
+    SeparableScheme,
     ball,
     check_kernel,
     check_second_stage,
@@ -56,7 +56,7 @@ LOGISTIC = {
 
 
 def check_logistic(constants, grad_h=None, **search):
-    scheme = Scheme(grad_psi, log_weight, grad_h)
+    scheme = SeparableScheme(grad_psi, log_weight, grad_h)
     return check_separable(RECORDS, ball(2, R), scheme, constants, **search)
 
 
@@ -91,7 +91,7 @@ def test_a_diameter_that_forgets_treatment_flips_is_caught():
     found = check_separable(
         half,
         ball(2, R),
-        Scheme(grad_psi, log_weight),
+        SeparableScheme(grad_psi, log_weight),
         {"gradient_diameter": LOGISTIC["gradient_diameter"]},
     )
     tempting = found["gradient_diameter"].found
@@ -106,12 +106,16 @@ def test_a_clipped_log_weight_needs_the_zero_gradient():
     single = Region(3, lambda d: np.array([M, 0.0, 1.0]), 1.0)
     lone = ball(2, R)
     arguments = {"log_weight_diameter": 0.1}
-    assert not check_separable(single, lone, Scheme(grad_psi, clipped), arguments).violations
-    assert check_separable(single, lone, Scheme(grad_psi, clipped, clipped=True), arguments).violations
+    assert not check_separable(single, lone, SeparableScheme(grad_psi, clipped), arguments).violations
+    assert check_separable(
+        single, lone, SeparableScheme(grad_psi, clipped, clipped=True), arguments
+    ).violations
 
 
 def test_a_loss_that_is_not_convex_is_caught():
-    report = check_separable(RECORDS, ball(2, R), Scheme(lambda lam, d: -grad_psi(lam, d), log_weight), {})
+    report = check_separable(
+        RECORDS, ball(2, R), SeparableScheme(lambda lam, d: -grad_psi(lam, d), log_weight), {}
+    )
     assert [finding.constant for finding in report.violations] == ["convexity"]
     assert report["convexity"].ratio == math.inf
 

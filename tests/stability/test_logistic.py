@@ -11,9 +11,9 @@ from scipy.spatial import ConvexHull
 from scipy.special import expit
 
 from dp2erm_cvx.stability import ipw_logistic, overlap_constant
-from dp2erm_cvx.stability.fixed import overlap_weight
 from dp2erm_cvx.stability.logistic import gradient_diameter, largest_margin, logistic_law_change
 from dp2erm_cvx.stability.tilt import coupled_variation
+from dp2erm_cvx.stability.universal import overlap_weight
 
 INF = math.inf
 

@@ -13,7 +13,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import private_choice, repeatable_choice
 from dp2erm_cvx.mechanism.selection import selection_scale
-from dp2erm_cvx.tuning.gain import LEVELS, SENSITIVITY, declared_propensity, total_gain, unit
+from dp2erm_cvx.tuning.score import LEVELS, SENSITIVITY, declared_propensity, total_gain, unit
 
 DOMAIN = Domain(1.0, 2.0)
 

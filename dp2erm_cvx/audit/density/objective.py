@@ -23,7 +23,7 @@ from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.solve.newton import minimize
+from dp2erm_cvx.solve.newton import minimize_by_newton
 
 UNIT = float(np.finfo(np.float64).eps)
 
@@ -122,7 +122,7 @@ class ObjectiveLaw(Law):
         """Coordinates u (p,) of the output for the noise ``b`` (p,); raises CertificateError."""
         model = copy.copy(self.model)
         model.linear = self.model.linear + noise
-        theta = minimize(model, model.start()).point
+        theta = minimize_by_newton(model, model.start()).point
         u: Array = theta - self.coordinates.step * (self.gradient(theta) + noise)
         terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + self.calibration.scale
         if not np.linalg.norm(self.noise(self.place(u)) - noise) <= _RESIDUAL * terms:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ from dp2erm_cvx.audit.pair_file import SavedPair
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity
 from dp2erm_cvx.audit.stability.resolve import Interval, NeighborPair, Resolved, resolve
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.program import FirstStage, Gaussian, Kernel, Moments, PrivateFirstStage
-from dp2erm_cvx.program.kernels import Laplace, Linear
-from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program import FirstStage, Kernel, Moments, PrivateFirstStage
 from dp2erm_cvx.solve import Solver
+from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
 
 #: The name of this audit in a file.
@@ -103,16 +101,11 @@ def _value(name: str, value: Any) -> Any:
         return math.inf
     if isinstance(value, list):
         return tuple(value)
-    if value in ("Gaussian", "Laplace", "Linear", "RandomFourier"):
-        value = {value: {}}
+    kernels = {kernel.__name__: kernel for kernel in written_members(Kernel)}
+    if isinstance(value, str) and value in kernels:
+        return kernels[value]()
     if isinstance(value, dict):
         ((kind, inner), *rest) = value.items()
-        kernels: dict[str, Callable[..., Kernel]] = {
-            "Gaussian": Gaussian,
-            "Laplace": Laplace,
-            "Linear": Linear,
-            "RandomFourier": RandomFourier,
-        }
         if kind in kernels and not rest:
             return kernels[kind](**inner)
         if kind == "moments" and not rest:

@@ -38,8 +38,11 @@ class MarginLoss(abc.ABC):
     def slope(self, s: Array) -> Array:
         """phi'(s)."""
 
-    def descent(self, tilt: Array, out: Array) -> Array:
-        """``-phi'(s)`` in ``out``, from ``tilt = exp(-s)``, which batches share with the weight."""
+    def descent(self, tilt: Array, total: Array, out: Array) -> Array:
+        """``-phi'(s)`` from ``tilt = exp(-s)`` and ``total = 1 + tilt``, which batches share with the weight.
+
+        In ``out``, which may be ``total``, or in ``tilt``.
+        """
         return np.negative(self.slope(-np.log(tilt)), out=out)
 
     @abc.abstractmethod
@@ -85,9 +88,8 @@ class LogisticLoss(MarginLoss):
     def slope(self, s: Array) -> Array:
         return -_expit(-s)
 
-    def descent(self, tilt: Array, out: Array) -> Array:
-        np.add(tilt, 1.0, out=out)
-        return np.divide(tilt, out, out=out)
+    def descent(self, tilt: Array, total: Array, out: Array) -> Array:
+        return np.divide(tilt, total, out=out)
 
     def curvature(self, s: Array) -> Array:
         p = _expit(s)
@@ -125,9 +127,8 @@ class ExponentialLoss(MarginLoss):
     def slope(self, s: Array) -> Array:
         return -self.value(s)
 
-    def descent(self, tilt: Array, out: Array) -> Array:
-        np.copyto(out, tilt)
-        return out
+    def descent(self, tilt: Array, total: Array, out: Array) -> Array:
+        return tilt
 
     def curvature(self, s: Array) -> Array:
         return self.value(s)

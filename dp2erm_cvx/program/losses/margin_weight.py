@@ -24,9 +24,9 @@ class MarginWeight(abc.ABC):
     def log(self, s: Array) -> Array:
         """Log f at margins (n,)."""
 
-    def of(self, tilt: Array, out: Array) -> Array:
-        """F itself in ``out``, from ``tilt = exp(-s)``, which batches share with the loss."""
-        return np.exp(self.log(-np.log(tilt)), out=out)
+    def of(self, tilt: Array, total: Array) -> Array:
+        """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with the loss."""
+        return np.exp(self.log(-np.log(tilt)), out=total)
 
     def largest_log(self, reach: float) -> float:
         """Bound on ``|log f|`` over ``|s| <= reach``."""
@@ -51,9 +51,8 @@ class InversePropensity(MarginWeight):
         weight: Array = np.log1p(np.exp(-np.abs(s))) - np.minimum(s, 0.0)
         return weight if math.isinf(self.trim) else np.minimum(weight, math.log(self.trim))
 
-    def of(self, tilt: Array, out: Array) -> Array:
-        np.add(tilt, 1.0, out=out)
-        return out if math.isinf(self.trim) else np.minimum(out, self.trim, out=out)
+    def of(self, tilt: Array, total: Array) -> Array:
+        return total if math.isinf(self.trim) else np.minimum(total, self.trim, out=total)
 
     def largest_log(self, reach: float) -> float:
         return min(1.0 + reach, math.log(self.trim))
@@ -73,9 +72,8 @@ class Overlap(MarginWeight):
         weight: Array = -np.log1p(np.exp(-np.abs(s))) - np.maximum(s, 0.0)
         return weight
 
-    def of(self, tilt: Array, out: Array) -> Array:
-        np.add(tilt, 1.0, out=out)
-        return np.divide(tilt, out, out=out)
+    def of(self, tilt: Array, total: Array) -> Array:
+        return np.divide(tilt, total, out=total)
 
     def log_range(self, reach: float) -> float:
         return reach

@@ -2,7 +2,6 @@
 
 from dp2erm_cvx.solve.batch.draws import DrawSolutions, solve_draws
 from dp2erm_cvx.solve.batch.neighbors import solve_neighbors
-from dp2erm_cvx.solve.batch.replacements import Replacements
-from dp2erm_cvx.solve.batch.result import NeighborSolutions
+from dp2erm_cvx.solve.batch.replacements import NeighborSolutions, Replacements
 
 __all__ = ["DrawSolutions", "NeighborSolutions", "Replacements", "solve_draws", "solve_neighbors"]

@@ -9,12 +9,9 @@ from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.solve.batch.exchange import exchange
-from dp2erm_cvx.solve.batch.kernel_judge import judge_kernel
-from dp2erm_cvx.solve.batch.kernel_members import KernelMembers, KernelPoints
-from dp2erm_cvx.solve.batch.path import FastPath
+from dp2erm_cvx.solve.batch.kernel_members import KernelMembers, KernelPoints, judge_kernel
 from dp2erm_cvx.solve.batch.pivot import Pivot, pivot
-from dp2erm_cvx.solve.batch.replacements import Replacements
-from dp2erm_cvx.solve.batch.result import FastSolutions
+from dp2erm_cvx.solve.batch.replacements import FastPath, FastSolutions, Replacements
 
 
 class KernelPath(FastPath):

@@ -43,37 +43,40 @@ class MarginBatch(RowBatch):
         """One pass over the shared rows."""
         # no margin is beyond LARGEST_SCORE: the caller leaves such points alone
         new = np.exp(-dot(V, members.rows))
-        push = members.rows * self.loss.descent(new, np.empty_like(new))[:, None]
-        new_weight = self.weight.of(new, np.empty_like(new))
-        total, opposite = new_weight.copy(), -V
+        push = members.rows * self.loss.descent(new, 1 + new, np.empty_like(new))[:, None]
+        new_weight = self.weight.of(new, 1 + new)
+        sums, opposite = new_weight.copy(), -V
         for block, held in self.blocks(members.index):
-            position = members.index[held] - block.start
-            tilt, room = (self.scratch(name, len(V), block.stop - block.start) for name in ("tilt", "room"))
+            m, width, position = len(V), block.stop - block.start, members.index[held] - block.start
+            tilt, room = self.scratch("tilt", m, width), self.scratch("room", m, width)
+            total = room if weights is None else weights[:, block]
             # one exponential serves the loss and the weight
             np.exp(np.matmul(opposite, self.transposed[:, block], out=tilt), out=tilt)
+            np.add(tilt, 1.0, out=total)
+            descent = self.loss.descent(tilt, total, room)
             if weights is not None:
-                f = self.weight.of(tilt, weights[:, block])
+                f = self.weight.of(tilt, total)
                 f[held, position] = 0.0
-                total += f.sum(axis=1)
-            descent = self.loss.descent(tilt, room)
+                sums += f.sum(axis=1)
             descent[held, position] = 0.0
             push += descent @ self.Z[block]
         if weights is not None:
             weights[np.arange(len(V)), members.index] = new_weight
-            weights *= (self.n / total)[:, None]
+            weights *= (self.n / sums)[:, None]
         gradient: Array = members.target - push + self.ridge * V
         return gradient
 
     def rounding(self, V: Array, members: Members) -> Array:
         """As for one instance, with the derivatives of the loss bounded over all margins of the chunk."""
-        norm, length = norms(V), norms(members.rows)
-        reach = float(np.max(members.spread * norm))
+        norm, length = norms(V), members.spread
+        reach = float(np.max(length * norm))
         steep, slope = self.loss.largest_curvature(reach), self.loss.largest_slope(reach)
-        margin = (dot_error(self.dimension) + UNIT) * norm * (self.second + length**2)
+        first, second = self.first + length, self.second + length**2
         # a loss without a form in exp(-s) takes its margin from there
-        margin = 1.1 * steep * (margin + 4 * UNIT * (self.first + length))
-        terms = margin + (8 * UNIT + self.sum_error()) * slope * (self.first + length)
-        bound: Array = terms * (1 + 1e-9) + 8 * UNIT * (self.ridge * norm + norms(members.target))
+        margin = 1.1 * steep * ((dot_error(self.dimension) + UNIT) * norm * second + 4 * UNIT * first)
+        terms = margin + (8 * UNIT + self.sum_error()) * slope * first
+        linear = self.ridge * norm + (norms(members.target) if np.any(members.target) else 0.0)
+        bound: Array = terms * (1 + 1e-9) + 8 * UNIT * linear
         return bound
 
     def kept(self, index: Index, rows: Array) -> Array:

@@ -10,10 +10,8 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.solve.batch.path import FastPath
 from dp2erm_cvx.solve.batch.paths import fast_path
-from dp2erm_cvx.solve.batch.replacements import Replacements
-from dp2erm_cvx.solve.batch.result import FastSolutions, NeighborSolutions
+from dp2erm_cvx.solve.batch.replacements import FastPath, FastSolutions, NeighborSolutions, Replacements
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
 

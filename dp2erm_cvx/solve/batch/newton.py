@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.solve.batch.judge import judge
-from dp2erm_cvx.solve.batch.result import FastSolutions
+from dp2erm_cvx.solve.batch.replacements import FastSolutions
 from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Index, Members, RowBatch, dot
 
 Mask = NDArray[np.bool_]
@@ -78,7 +78,7 @@ class _Secants:
         self.pairs.append((S, Y))
 
 
-def minimize(batch: RowBatch, members: Members, goal: float) -> FastSolutions:
+def minimize_together(batch: RowBatch, members: Members, goal: float) -> FastSolutions:
     """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
 
     The first gradient costs no sweep. Steps are those of Newton's method with the base Hessian and one secant

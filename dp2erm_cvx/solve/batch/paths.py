@@ -16,10 +16,8 @@ from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.batch.exponential import ExponentialBatch
 from dp2erm_cvx.solve.batch.kernel import KernelPath
 from dp2erm_cvx.solve.batch.margin import MarginBatch
-from dp2erm_cvx.solve.batch.newton import minimize
-from dp2erm_cvx.solve.batch.path import FastPath
-from dp2erm_cvx.solve.batch.replacements import Replacements
-from dp2erm_cvx.solve.batch.result import FastSolutions
+from dp2erm_cvx.solve.batch.newton import minimize_together
+from dp2erm_cvx.solve.batch.replacements import FastPath, FastSolutions, Replacements
 
 
 class RowPath(FastPath):
@@ -31,7 +29,7 @@ class RowPath(FastPath):
     def solve(self, part: Replacements, goal: float) -> FastSolutions:
         """Newton steps for all of them at once."""
         members = self.batch.members(part.index, self.rows(part.index, part.records()))
-        return minimize(self.batch, members, goal)
+        return minimize_together(self.batch, members, goal)
 
 
 class ClosedFormPath(FastPath):
