@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-from dp2erm_cvx.errors import DeclarationError
-
 #: Share of epsilon that covers the arithmetic where none is declared.
 NUMERICAL_SHARE = 0.005
 #: Above this, exp(epsilon) is no longer small against the probability of noise beyond its bound.
@@ -23,12 +21,3 @@ class Arithmetic(enum.StrEnum):
     AUTO = "auto"
     COUNTED = "counted"
     ASSUMED = "assumed"
-
-
-def arithmetic_by_name(value: Arithmetic | str) -> Arithmetic:
-    """Raises DeclarationError naming the known ones."""
-    try:
-        return Arithmetic(value)
-    except ValueError:
-        known = ", ".join(kind.value for kind in Arithmetic)
-        raise DeclarationError(f"arithmetic = {value!r}: must be one of {known}") from None

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
-from dp2erm_cvx.calibration.value import ValueStatistic, value_statistic
+from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.plan.arithmetic import NUMERICAL_SHARE, Arithmetic, arithmetic_by_name
+from dp2erm_cvx.plan.arithmetic import NUMERICAL_SHARE, Arithmetic
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.public import one_of
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.steps import Propensity, Step, Theta, Value
 from dp2erm_cvx.universe import Universe
@@ -70,8 +71,8 @@ class Study:
                 f"{self.universe.n_features} covariates: at most {MOST_FEATURES}, because Hessians are "
                 "dense; choose some publicly"
             )
-        put(self, "arithmetic", arithmetic_by_name(self.arithmetic))
-        put(self, "value_statistic", value_statistic(self.value_statistic))
+        put(self, "arithmetic", one_of("arithmetic", self.arithmetic, Arithmetic))
+        put(self, "value_statistic", one_of("value statistic", self.value_statistic, ValueStatistic))
         for name in ("first", "second"):
             put(self, name, getattr(self, name).resolve(self.universe.domain))
             refuse_taken_name(getattr(self, name))

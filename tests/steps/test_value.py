@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.calibration.value import SUM_ERROR, ValueStatistic, calibrate_value, value_statistic
+from dp2erm_cvx.calibration.value import SUM_ERROR, ValueStatistic, calibrate_value
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -123,7 +123,7 @@ def release_value(records, weights, chosen, noise, *, statistic="cells", exact, 
     n = records.n_samples
     universe = Universe(records.domain, n, records.X.shape[1])
     planned = WeightsPlan(Uniform(), uniform_weights(n), 0.0, n)
-    kind = value_statistic(statistic)
+    kind = ValueStatistic(statistic)
     plan = ValuePlan(universe, noise, None, None, TreatmentRule(), planned, kind, exact)
     numbers = plan.statistic_of(records, weights, chosen)
     return state_value(plan, plan.noised(numbers, Execution("newton", 1e-6, seed)))
