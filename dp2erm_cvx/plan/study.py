@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
-from dp2erm_cvx.calibration.value import ValueStatistic, value_statistic
+from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
+from dp2erm_cvx.public import one_of
 from dp2erm_cvx.registry import refuse_taken_name
 from dp2erm_cvx.steps import Propensity, Step, Theta, Value
 from dp2erm_cvx.universe import Universe
@@ -19,6 +20,8 @@ from dp2erm_cvx.universe import Universe
 NUMERICAL_SHARE = 0.005
 #: Above this, exp(epsilon) is no longer small against the probability of noise beyond its bound.
 LARGEST_COUNTED = 500.0
+#: Solves and certificates take dense matrices of this order.
+MOST_FEATURES = 2000
 
 
 class Arithmetic(enum.StrEnum):
@@ -32,19 +35,6 @@ class Arithmetic(enum.StrEnum):
     AUTO = "auto"
     COUNTED = "counted"
     ASSUMED = "assumed"
-
-
-def arithmetic_by_name(value: Arithmetic | str) -> Arithmetic:
-    """Raises DeclarationError naming the known ones."""
-    try:
-        return Arithmetic(value)
-    except ValueError:
-        known = ", ".join(kind.value for kind in Arithmetic)
-        raise DeclarationError(f"arithmetic = {value!r}: must be one of {known}") from None
-
-
-#: Solves and certificates take dense matrices of this order.
-MOST_FEATURES = 2000
 
 
 @dataclass(frozen=True)
@@ -98,8 +88,8 @@ class Study:
                 f"{self.universe.n_features} covariates: at most {MOST_FEATURES}, because Hessians are "
                 "dense; choose some publicly"
             )
-        put(self, "arithmetic", arithmetic_by_name(self.arithmetic))
-        put(self, "value_statistic", value_statistic(self.value_statistic))
+        put(self, "arithmetic", one_of("arithmetic", self.arithmetic, Arithmetic))
+        put(self, "value_statistic", one_of("value statistic", self.value_statistic, ValueStatistic))
         for name in ("first", "second"):
             put(self, name, getattr(self, name).resolve(self.universe.domain))
             refuse_taken_name(getattr(self, name))

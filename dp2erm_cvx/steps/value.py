@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, Perturbed, calibrate_value
-from dp2erm_cvx.calibration.value import ValueStatistic, value_statistic
+from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program import SecondStage
+from dp2erm_cvx.public import one_of
 from dp2erm_cvx.steps.precision import on_grid, sample
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, set_aside
 from dp2erm_cvx.steps.theta import ThetaPlan
@@ -88,7 +89,7 @@ class Value(Step):
     statistic: ValueStatistic | str = ValueStatistic.CELLS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "statistic", value_statistic(self.statistic))
+        object.__setattr__(self, "statistic", one_of("value statistic", self.statistic, ValueStatistic))
         if self.second.constant_rule:
             raise CalibrationError(
                 f"value_share: {self.second.name} treats everyone or no one, so its value is what it "
@@ -103,7 +104,7 @@ class Value(Step):
         """Calibrate the noise of the statistic to the bound of the weights of theta."""
         theta = earlier["theta"]
         assert isinstance(theta, ThetaPlan)
-        domain, kind = universe.domain, value_statistic(self.statistic)
+        domain, kind = universe.domain, one_of("value statistic", self.statistic, ValueStatistic)
         noise = calibrate_value(
             theta.bound,
             domain.outcome_bound,
