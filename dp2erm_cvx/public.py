@@ -1,10 +1,17 @@
-"""Checks of declared numbers: each returns the value, and names what it refuses."""
+"""Checks of declared values: each returns the value, and names what it refuses."""
 
 from __future__ import annotations
 
+import enum
 import math
+from typing import TypeVar
 
 from dp2erm_cvx.errors import DeclarationError, shown
+
+Member = TypeVar("Member", bound=enum.Enum)
+
+#: Characters of a declared line of text.
+_LONGEST_LINE = 200
 
 
 def public_number(
@@ -67,3 +74,22 @@ def whole_number(name: str, value: object, *, at_least: int) -> int:
     if number > _LARGEST_WHOLE:
         raise DeclarationError(f"{name} = {value!r}: must be at most 2^63")
     return int(number)
+
+
+def one_of(name: str, value: object, kind: type[Member]) -> Member:
+    """The member of ``kind`` that is declared or named. Raises DeclarationError naming the known ones."""
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(str(member.value) for member in kind)
+        raise DeclarationError(f"{name} = {value!r}: must be one of {known}") from None
+
+
+def one_line(name: str, value: object, *, empty: bool = False) -> str:
+    """``value`` if it is a printable line, not empty unless that is allowed. Raises DeclarationError."""
+    fine = isinstance(value, str) and value.isprintable() and value == value.strip()
+    if not fine or len(str(value)) > _LONGEST_LINE or not (value or empty):
+        raise DeclarationError(
+            f"{name} = {value!r}: must be one printable line of at most {_LONGEST_LINE} characters"
+        )
+    return str(value)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
 from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range
 from dp2erm_cvx.calibration.curvature import MARGIN
-from dp2erm_cvx.calibration.sharp import noise_law, privacy_loss
+from dp2erm_cvx.calibration.sharp import privacy_loss
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import BoundFamily, Budget, StabilityBound
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import one_of, public_number
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def calibrate_paper(
     cover what is declared, or where a quantity is out of floating-point range; DeclarationError for an
     invalid argument.
     """
-    kind = noise_law(noise)
+    kind = one_of("noise", noise, Noise)
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     check_loss(loss)
     refuse_uncovered(bound, objective.relation, budget, kind)

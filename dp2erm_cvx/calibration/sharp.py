@@ -12,7 +12,7 @@ from dp2erm_cvx.calibration.curvature import GAMMA_FLOOR, MARGIN, jacobian_loss,
 from dp2erm_cvx.calibration.gaussian import gaussian_delta, private_ratio
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import one_of, public_number, whole_number
 
 _THEOREM = {Noise.GAMMA: "Theorem 1 (pure)", Noise.GAUSSIAN: "Theorem 2 (approximate)"}
 
@@ -41,7 +41,7 @@ def calibrate(
     Raises CalibrationError where the bound does not cover what is declared, or a quantity is out of
     floating-point range; DeclarationError where an argument is not valid in itself.
     """
-    kind = noise_law(noise)
+    kind = one_of("noise", noise, Noise)
     bound, loss = objective.bound, objective.loss
     check_loss(loss)
     refuse_uncovered(bound, objective.relation, budget, kind)
@@ -89,15 +89,6 @@ def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, 
     if calibration.noise is Noise.GAMMA:
         return max(0.0, -math.expm1(min(0.0, left - ratio)))
     return float(gaussian_delta(ratio, left, loss.n_parameters))
-
-
-def noise_law(noise: Noise | str) -> Noise:
-    """The law by its name. Raises DeclarationError naming the known ones."""
-    try:
-        return Noise(noise)
-    except ValueError:
-        names = ", ".join(kind.value for kind in Noise)
-        raise DeclarationError(f"noise = {noise!r}: must be one of {names}") from None
 
 
 class Sharp(Calibrator):

@@ -8,9 +8,8 @@ from dp2erm_cvx.calibration.calibrator import refuse_uncovered
 from dp2erm_cvx.calibration.constants import Noise, in_range
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.calibration.output import GridNoise, calibrate_grid
-from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import one_of, public_number, whole_number
 
 #: Bound on the l1 error of the computed numbers, relative to their largest contribution: every term, every
 #: sum and every division is rounded once, by 2^-53 relative at most; the fourth unit is spare.
@@ -59,7 +58,7 @@ def calibrate_value(
     Raises CalibrationError where the bound does not cover what is declared or a quantity is out of
     floating-point range; DeclarationError for an invalid argument.
     """
-    kind = value_statistic(statistic)
+    kind = one_of("value statistic", statistic, ValueStatistic)
     largest = public_number("outcome_bound", outcome_bound, above=0.0)
     n = whole_number("n_samples", n_samples, at_least=2)
     budget = Budget(epsilon)
@@ -69,12 +68,3 @@ def calibrate_value(
     movement = in_range("value sensitivity", kind.radius * largest * (bound.V / n) * (1.0 + MARGIN), setting)
     shift = movement + 2.0 * SUM_ERROR * (kind.radius * largest)
     return calibrate_grid(shift * (1.0 + MARGIN), kind.n_numbers, budget.epsilon)
-
-
-def value_statistic(name: ValueStatistic | str) -> ValueStatistic:
-    """The statistic by its name. Raises DeclarationError naming the known ones."""
-    try:
-        return ValueStatistic(name)
-    except ValueError:
-        known = ", ".join(kind.value for kind in ValueStatistic)
-        raise DeclarationError(f"value statistic = {name!r}: must be one of {known}") from None

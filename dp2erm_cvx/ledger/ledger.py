@@ -7,18 +7,15 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger.account import Account, Receipt
 from dp2erm_cvx.ledger.composition import Composition, Cost, fits, spent
-from dp2erm_cvx.ledger.store import decode, encode, transaction
+from dp2erm_cvx.ledger.decimals import decode, encode
+from dp2erm_cvx.ledger.store import transaction
 from dp2erm_cvx.privacy import Budget, Neighboring, RenyiCurve
+from dp2erm_cvx.public import one_line, one_of
 from dp2erm_cvx.release import Guarantee, Standing
-
-_LONGEST = 200
-
-Kind = TypeVar("Kind", Neighboring, Composition)
 
 
 @dataclass(frozen=True)
@@ -51,10 +48,10 @@ class Ledger:
         Raises DeclarationError for an invalid argument, LedgerError where something else was declared before
         or the file cannot be used.
         """
-        _line("dataset", dataset, empty=False)
+        one_line("dataset", dataset)
         _budget(total)
-        related = _member("relation", relation, Neighboring)
-        composed = _member("composition", composition, Composition)
+        related = one_of("relation", relation, Neighboring)
+        composed = one_of("composition", composition, Composition)
         if composed is not Composition.BASIC and not total.delta > 0.0:
             raise DeclarationError(f"composition = {composed.value!r}: needs a total with delta > 0")
         row = (dataset, repr(total.epsilon), repr(total.delta), related.value, composed.value)
@@ -85,15 +82,15 @@ class Ledger:
         Raises DeclarationError for what is no known guarantee, LedgerError where the charge does not fit;
         then nothing was changed.
         """
-        _line("dataset", dataset, empty=False)
-        _line("note", note)
+        one_line("dataset", dataset)
+        one_line("note", note, empty=True)
         if isinstance(guarantee, Guarantee):
             if guarantee.standing not in (Standing.PRIVATE, Standing.CONDITIONAL):
                 raise DeclarationError(f"this release is {guarantee.standing}: no charge covers it")
             budget, relation = Budget(guarantee.epsilon, guarantee.delta), guarantee.relation
         else:
             budget = _budget(guarantee)
-        related = _member("relation", relation, Neighboring)
+        related = one_of("relation", relation, Neighboring)
         if curve is not None and not isinstance(curve, RenyiCurve):
             raise DeclarationError(f"curve = {curve!r:.60}: must be a RenyiCurve")
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -171,21 +168,3 @@ def _budget(value: object) -> Budget:
     if not isinstance(value, Budget):
         raise DeclarationError(f"{value!r}: the ledger adds up a Budget or the Guarantee of a release")
     return value
-
-
-def _line(name: str, value: object, *, empty: bool = True) -> None:
-    fine = (
-        isinstance(value, str) and value.isprintable() and value == value.strip() and len(value) <= _LONGEST
-    )
-    if not fine or not (value or empty):
-        raise DeclarationError(
-            f"{name} = {value!r}: must be one printable line of at most {_LONGEST} characters"
-        )
-
-
-def _member(name: str, value: str, kind: type[Kind]) -> Kind:
-    try:
-        return kind(value)
-    except ValueError:
-        known = ", ".join(one.value for one in kind)
-        raise DeclarationError(f"{name} = {value!r}: must be one of {known}") from None

@@ -6,7 +6,7 @@ import operator
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import one_of, public_number
 
 
 def sample_size(n: int, *, name: str = "n", at_least: int = 2) -> int:
@@ -49,8 +49,4 @@ def declared_floor(n: int, arm_floor: int | None, at_least: int = 1) -> int:
 
 def treatment_may_flip(relation: Neighboring) -> bool:
     """Whether neighbors may differ in a treatment. Raises DeclarationError on an unknown relation."""
-    try:
-        return Neighboring(relation) is Neighboring.REPLACE_ONE
-    except ValueError:
-        names = ", ".join(known.value for known in Neighboring)
-        raise DeclarationError(f"relation = {relation!r}: must be one of {names}") from None
+    return one_of("relation", relation, Neighboring) is Neighboring.REPLACE_ONE

@@ -14,10 +14,9 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.public import one_line
 
 Models = Mapping[str, PrivateTwoStageERM] | Sequence[PrivateTwoStageERM]
-
-_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -67,16 +66,6 @@ def fitted(
     copy: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None, seed=seed)
     X = NamedColumns(dataset.X[rows], dataset.columns)
     return copy.fit(X, dataset.a[rows], dataset.y[rows])
-
-
-def one_line(name: str, value: object) -> str:
-    """``value`` if it is a non-empty printable line. Raises DeclarationError otherwise."""
-    fine = isinstance(value, str) and value.isprintable() and value == value.strip()
-    if not fine or not 0 < len(str(value)) <= _LONGEST:
-        raise DeclarationError(
-            f"{name} = {value!r}: must be one printable line of at most {_LONGEST} characters"
-        )
-    return str(value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

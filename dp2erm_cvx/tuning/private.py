@@ -19,14 +19,13 @@ from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choic
 from dp2erm_cvx.mechanism.selection import Source
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import one_line, public_number, whole_number
 from dp2erm_cvx.tuning.candidates import (
     Models,
     NamedColumns,
     common_domain,
     fitted,
     named_models,
-    one_line,
 )
 from dp2erm_cvx.tuning.result import PrivateCandidate, PrivateTuning, Selection
 from dp2erm_cvx.tuning.score import SENSITIVITY, declared_propensity, total_gain, unit

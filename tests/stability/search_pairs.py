@@ -1,8 +1,9 @@
-"""A search for the worst neighbors of any scheme: clusters with multiplicities, flips, then steps uphill."""
+"""A search for the worst neighbors of any scheme: many starts, then steps uphill. Without the package."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,27 @@ from numpy.typing import NDArray
 from tests.stability.movement import Fit, Pair, movement
 
 Array = NDArray[np.float64]
+Shape = TypeVar("Shape")
+
+
+def uphill(
+    value: Callable[[Shape], float],
+    starts: list[Shape],
+    near: Callable[[Shape, float], Shape],
+    steps: int,
+    step: float = 0.5,
+) -> tuple[float, Shape]:
+    """Largest value found, and where: the best of the starts, then random steps that shrink as they fail."""
+    values = [value(start) for start in starts]
+    found, best = max(values), starts[int(np.argmax(values))]
+    for _ in range(steps):
+        trial = near(best, step)
+        moved = value(trial)
+        if moved > found:
+            best, found = trial, moved
+        else:
+            step = max(0.02, 0.97 * step)
+    return found, best
 
 
 def treated(points: Array, count: Array) -> float:
@@ -32,22 +54,8 @@ def largest_movement(
                 return 0.0
         return movement(fit, pair)
 
-    best, found = None, -1.0
-    for _ in range(starts):
-        pair = random_pair(n, rng)
-        moved = value(pair)
-        if moved > found:
-            best, found = pair, moved
-    assert best is not None
-    step = 0.5
-    for _ in range(steps):
-        pair = near(best, rng, step)
-        moved = value(pair)
-        if moved > found:
-            best, found = pair, moved
-        else:
-            step = max(0.02, 0.97 * step)
-    return found, best
+    pairs = [random_pair(n, rng) for _ in range(starts)]
+    return uphill(value, pairs, lambda pair, step: near(pair, rng, step), steps)
 
 
 def random_pair(n: int, rng: np.random.Generator) -> Pair:

@@ -8,6 +8,7 @@ import pytest
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import KernelConstants, kernel, kernel_balancing, pooled_kernel_balancing
 from tests.stability.kernel_movement import Groups, movement
+from tests.stability.search_pairs import uphill
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
@@ -109,17 +110,14 @@ def climb(n, floor, ridge, alpha, pooled, seed, rounds):
     rng = np.random.default_rng(seed)
     largest = 0.0
     for _ in range(rounds):
-        starts = [random_shape(rng) for _ in range(30)]
-        best = max(starts, key=lambda shape: shape_movement(n, floor, ridge, alpha, pooled, shape))
-        value, step = shape_movement(n, floor, ridge, alpha, pooled, best), 0.3
-        for _ in range(120):
-            trial = nearby_shape(rng, best, step)
-            found = shape_movement(n, floor, ridge, alpha, pooled, trial)
-            if found > value:
-                value, best = found, trial
-            else:
-                step = max(0.02, 0.985 * step)
-        largest = max(largest, value)
+        found, _ = uphill(
+            lambda shape: shape_movement(n, floor, ridge, alpha, pooled, shape),
+            [random_shape(rng) for _ in range(30)],
+            lambda shape, step: nearby_shape(rng, shape, step),
+            steps=120,
+            step=0.3,
+        )
+        largest = max(largest, found)
     return largest
 
 

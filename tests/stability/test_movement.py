@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from dp2erm_cvx.stability import EntropyConstants, entropy_balancing, ipw_logistic, logistic
 from tests.stability.movement import (
@@ -17,6 +16,7 @@ from tests.stability.movement import (
     lone_record,
     movement,
 )
+from tests.stability.search_pairs import uphill
 
 G = math.sqrt(0.5)
 INF = math.inf
@@ -83,18 +83,20 @@ def test_units_cancel():
 
 
 def search_ipw(n, ridge, radius, trim, start, evaluations, seed):
-    """Nelder-Mead over the shape of four clusters; returns the largest movement found."""
+    """Largest movement found over the shape of four clusters."""
     fit = ipw_weights(ridge, radius, trim)
+    rng = np.random.default_rng(seed)
 
-    def loss(shape):
+    def value(shape):
         if not (0 < shape[5] < 1 and max(abs(shape[2]), abs(shape[3])) < 1):
             return 0.0
         pair = four_clusters(n, shape)
-        return 0.0 if (pair.count <= 0).any() else -movement(fit, pair)
+        return 0.0 if (pair.count <= 0).any() else movement(fit, pair)
 
-    spread = np.random.default_rng(seed).normal(size=7)
-    options = {"maxfev": evaluations, "xatol": 1e-3, "fatol": 1e-3}
-    return -minimize(loss, np.array(start) * np.exp(0.2 * spread), method="Nelder-Mead", options=options).fun
+    def near(shape, step):
+        return shape * np.exp(step * rng.normal(size=7))
+
+    return uphill(value, [near(np.array(start), 0.2)], near, evaluations, step=0.2)[0]
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,19 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.calibration.value import SUM_ERROR, ValueStatistic, calibrate_value, value_statistic
+from dp2erm_cvx.calibration.value import SUM_ERROR, ValueStatistic, calibrate_value
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.uniform import Uniform
+from dp2erm_cvx.public import one_of
 from dp2erm_cvx.release import ValueRelease
 from dp2erm_cvx.release.value import contrasts_from_cells, noise_half_width, state_value
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps import Execution, ValuePlan, WeightsPlan
-from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts
+from dp2erm_cvx.steps.value import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
 from tests.helpers import make_records, make_weights
 
@@ -123,7 +124,7 @@ def release_value(records, weights, chosen, noise, *, statistic="cells", exact, 
     n = records.n_samples
     universe = Universe(records.domain, n, records.X.shape[1])
     planned = WeightsPlan(Uniform(), uniform_weights(n), 0.0, n)
-    kind = value_statistic(statistic)
+    kind = one_of("value statistic", statistic, ValueStatistic)
     plan = ValuePlan(universe, noise, None, None, TreatmentRule(), planned, kind, exact)
     numbers = plan.statistic_of(records, weights, chosen)
     return state_value(plan, plan.noised(numbers, Execution("newton", 1e-6, seed)))

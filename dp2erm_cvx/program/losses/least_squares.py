@@ -103,9 +103,8 @@ class WeightedLeastSquares(PenalizedSecondStage):
         n, p = X.shape
         b = np.zeros(p) if noise is None else np.asarray(noise, dtype=np.float64)
         eigenvalues, vectors = np.linalg.eigh((X.T * weights) @ X)
-        factor = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
         data: dict[str, Value] = {
-            "factor": factor,
+            "factor": np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T,
             "linear": -2 * (X.T @ (weights * z)),
             **self.penalty_data(records.domain, n, gamma, b),
         }
@@ -123,7 +122,6 @@ class WeightedLeastSquares(PenalizedSecondStage):
         x and z, and for a curvature too small for floating point. Raises DeclarationError, and ProgramError
         for a user's regularizer that no gap can be measured for.
         """
-        n = universe.n_samples
         extra, noise = checked_perturbation(gamma, noise_bound)
         loss = self.loss_constants(universe)
         if isinstance(self.regularizer, UserRegularizer):
@@ -133,11 +131,11 @@ class WeightedLeastSquares(PenalizedSecondStage):
             return None
         theta_set, p = self.feasible(universe.domain), loss.n_parameters
         return least_squares_radius(
-            n,
+            universe.n_samples,
             p,
             covariate_bound=loss.covariate_bound,
             response_bound=loss.response_bound,
-            ridge=n * (extra + self.regularizer.l2),
+            ridge=universe.n_samples * (extra + self.regularizer.l2),
             noise_bound=noise,
             set_norm=theta_set.norm_bound(p),
             set_rounding=theta_set.rounding(p),
