@@ -38,7 +38,7 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.kernels import factor
 from dp2erm_cvx.program.random_features import checked_kernel
-from dp2erm_cvx.program.schemes.kernel_model import refuse_gram
+from dp2erm_cvx.program.schemes.kernel_stage import refuse_gram
 from dp2erm_cvx.program.schemes.matching_model import MatchingModel
 
 

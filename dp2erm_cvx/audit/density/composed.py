@@ -54,39 +54,32 @@ class JointLaw(Law):
 
     @property
     def dimension(self) -> int:
-        """Both lengths together."""
         return self.first.dimension + self._unperturbed.dimension
 
     @property
     def pure(self) -> bool:
-        """Whether both noises are."""
         return self.first.pure and self._unperturbed.pure
 
     @property
     def units(self) -> Array:
-        """Those of the coefficient, then those of theta."""
         return np.concatenate([self.first.units, self._unperturbed.units])
 
     def place(self, u: Array) -> JointPlace:
-        """The coefficient and its theta at ``u``."""
         split = self.first.dimension
         coefficient = self.first.place(u[:split])
         given = self.second(coefficient.theta).place(u[split:])
         return JointPlace(given.theta, given.multiplier, given.slope, coefficient, given)
 
     def log_density(self, place: Place) -> float:
-        """The sum of both."""
         assert isinstance(place, JointPlace)
         law = self.second(place.coefficient.theta)
         return self.first.log_density(place.coefficient) + law.log_density(place.given)
 
     def error(self, place: Place) -> float:
-        """The sum of both."""
         assert isinstance(place, JointPlace)
         return self.first.error(place.coefficient) + self.second(place.coefficient.theta).error(place.given)
 
     def outputs(self, size: int, rng: np.random.Generator) -> list[Array]:
-        """``size`` independent outputs; raises CertificateError where one is not met."""
         found = []
         for u in self.first.outputs(size, rng):
             law = self.second(self.first.place(u).theta)

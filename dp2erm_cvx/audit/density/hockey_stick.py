@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -71,14 +71,9 @@ def hockey_stick(found: LossSample, epsilon: float, confidence: float) -> Hockey
 
 def larger(one: HockeyStick, other: HockeyStick) -> HockeyStick:
     """The larger of two directions; whatever is wrong with either has its share of the risk."""
-    return HockeyStick(
-        estimate=max(one.estimate, other.estimate),
-        low=max(one.low, other.low),
-        high=max(one.high, other.high),
-        theta_low=max(one.theta_low, other.theta_low),
-        confidence=one.confidence + other.confidence - 1.0,
-        draws=one.draws,
-    )
+    names = ("estimate", "low", "high", "theta_low")
+    most = {name: max(getattr(one, name), getattr(other, name)) for name in names}
+    return replace(one, **most, confidence=one.confidence + other.confidence - 1.0)
 
 
 def excess(ratio: Array, epsilon: float) -> Array:

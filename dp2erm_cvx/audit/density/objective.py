@@ -55,12 +55,10 @@ class ObjectiveLaw(Law):
 
     @property
     def dimension(self) -> int:
-        """Length of theta."""
         return self.model.dimension
 
     @property
     def pure(self) -> bool:
-        """Whether the noise is gamma noise."""
         return self.calibration.noise is Noise.GAMMA
 
     @property
@@ -97,7 +95,6 @@ class ObjectiveLaw(Law):
         return self.coordinates.place(u)
 
     def log_density(self, place: Place) -> float:
-        """Log density of u, less the constant of the noise."""
         length = float(np.linalg.norm(self.noise(place))) / self.calibration.scale
         return self._log_volume(place) - (length if self.pure else length**2 / 2)
 
@@ -130,7 +127,6 @@ class ObjectiveLaw(Law):
         return u
 
     def outputs(self, size: int, rng: np.random.Generator) -> list[Array]:
-        """``u`` of ``size`` independent outputs; raises CertificateError where one is not met."""
         return [self.at_noise(b) for b in simulate_noise(self.calibration, size, rng)]
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
@@ -180,12 +176,10 @@ class SquaredLaw(ObjectiveLaw):
         return float(np.linalg.slogdet(self._curvature)[1])
 
     def gradient(self, theta: Array) -> Array:
-        """Gradient of Phi, (p,); Phi is quadratic."""
         gradient: Array = self._curvature @ theta + self._origin
         return gradient
 
     def hessian(self, theta: Array) -> Array:
-        """Hessian of Phi, (p, p), the same everywhere."""
         return self._curvature
 
     def _log_volume(self, place: Place) -> float:

@@ -28,17 +28,14 @@ class MeanLaw(Law):
 
     @property
     def dimension(self) -> int:
-        """1."""
         return 1
 
     @property
     def pure(self) -> bool:
-        """Laplace noise is."""
         return True
 
     @property
     def units(self) -> Array:
-        """The scale of the noise, (1,)."""
         return np.array([self.calibration.scale])
 
     @property
@@ -52,7 +49,6 @@ class MeanLaw(Law):
         return Place(u, np.zeros(1), np.eye(1))
 
     def log_density(self, place: Place) -> float:
-        """Log density of theta, less the constant of the noise."""
         return -abs(float(place.theta[0]) - self.center) / self.calibration.scale
 
     def error(self, place: Place) -> float:
@@ -66,7 +62,6 @@ class MeanLaw(Law):
         return moved / self.calibration.scale
 
     def outputs(self, size: int, rng: np.random.Generator) -> list[Array]:
-        """``size`` independent outputs."""
         noise = simulate_noise(self.calibration.law, size, rng)
         return [b + self.center for b in noise]
 

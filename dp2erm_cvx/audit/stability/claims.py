@@ -50,12 +50,7 @@ class Claim:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return {
-            "name": self.name,
-            "quantity": self.quantity.value,
-            "bound": self.bound,
-            "theorem": self.theorem,
-        }
+        return {**dataclasses.asdict(self), "quantity": self.quantity.value}
 
 
 def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...], dict[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -137,13 +137,7 @@ class StabilityAudit:
             "seconds": self.seconds,
             "seed": self.seed,
             "numerical_error": self.numerical_error,
-            "check": {
-                "solver": self.check.solver,
-                "datasets": self.check.datasets,
-                "disagreement": self.check.disagreement,
-                "radius": self.check.radius,
-                "unsolved": self.check.unsolved,
-            },
+            "check": asdict(self.check),
             "private": self.private,
             "proof": False,
         }

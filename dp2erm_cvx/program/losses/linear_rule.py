@@ -25,8 +25,7 @@ class LinearStage(PenalizedSecondStage):
     features
         Names declared by the domain's ranges, or column numbers without the intercept; default: all.
     features_bound
-        Norm that the chosen features are shrunk to, radially; default: the domain's own bound, which holds
-        already.
+        Norm that the chosen features are shrunk to, radially; default: the domain's own bound.
     """
 
     features: tuple[str | int, ...] | None = None
@@ -39,15 +38,10 @@ class LinearStage(PenalizedSecondStage):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.features_bound is not None:
-            object.__setattr__(
-                self, "features_bound", public_number("features_bound", self.features_bound, above=0)
-            )
+            bound = public_number("features_bound", self.features_bound, above=0)
+            object.__setattr__(self, "features_bound", bound)
         if self.features is not None:
-            if (
-                isinstance(self.features, str)
-                or not isinstance(self.features, tuple | list)
-                or not self.features
-            ):
+            if not isinstance(self.features, tuple | list) or not self.features:
                 raise DeclarationError(f"features = {self.features!r}: must be a list of covariates")
             object.__setattr__(self, "features", tuple(self.features))
 
@@ -59,9 +53,8 @@ class LinearStage(PenalizedSecondStage):
         found = [known.index(f) if f in known else f for f in self.features]
         for index in found:
             if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
-                raise DeclarationError(
-                    f"features: unknown covariate {index!r}; known: {', '.join(known) or n_features}"
-                )
+                names = ", ".join(known) or n_features
+                raise DeclarationError(f"features: unknown covariate {index!r}; known: {names}")
         if len(set(found)) < len(found):
             # a column counted twice would leave the ball that the constants are derived for
             raise DeclarationError("features: a covariate is named twice")

@@ -55,14 +55,8 @@ class DirectFirstStage(FirstStage):
         program = self.resolve(records.domain)
         n = records.n_samples
         data = {**program.data(records), "ones": np.ones(n)}
-        return Instance(
-            program,
-            lambda: data,
-            None,
-            program.strong_convexity(records),
-            _OnSimplex(n),
-            targets=program.targets(records),
-        )
+        convexity, targets = program.strong_convexity(records), program.targets(records)
+        return Instance(program, lambda: data, None, convexity, _OnSimplex(n), targets)
 
     def model(self, records: Records) -> Composite:
         raise ProgramError(f"{self.name} has no smooth form: solve it by a conic solver such as clarabel")

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, sum_error
+from dp2erm_cvx.program.schemes.kernel_model import SimplexQuadratic
 
 
-class FactoredKernelModel(Composite):
+class FactoredKernelModel(SimplexQuadratic):
     """f(v) = ||G'v||^2 - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
     ``G`` (n, k), ``c = share F (F'1)``, summed in blocks, with rows of F as long as those of G. An inner
     product of rows is off by at most ``entry_error`` units of roundoff of their lengths, the features' own
     errors included. The start is uniform within each group.
     """
-
-    self_concordance = 0.0
 
     def __init__(
         self, G: Array, c: Array, ridge: float, feasible: Simplices, scale: float, entry_error: float
@@ -48,9 +45,6 @@ class FactoredKernelModel(Composite):
         hessian[np.diag_indices(self.n)] += self.ridge
         return hessian
 
-    def spectrum(self, v: Array) -> tuple[float, float]:
-        return self.ridge, self.smoothness
-
     def hessian_rounding(self, v: Array) -> float:
         # an entry of G G' is off by what is known of the features, not by its own rounding alone
         entries = 2 * self.entry_error * UNIT * float(self.sizes @ self.sizes)
@@ -63,18 +57,6 @@ class FactoredKernelModel(Composite):
         moment = float(self.sizes @ np.abs(v)) + float(np.sum(self.sizes))
         products = 2 * error * moment * float(np.linalg.norm(self.sizes)) * (1 + 1e-9)
         return products + 4 * UNIT * self.ridge * float(np.linalg.norm(v))
-
-    def start(self) -> Array:
-        return self.penalty.set.project(np.zeros(self.n))
-
-    def output(self, v: Array) -> Array:
-        return self.scale * v
-
-    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
-        return self.scale * (math.sqrt(self.n) * radius + 4 * UNIT * float(np.sum(np.abs(v))))
-
-    def output_scale(self, v: Array) -> float:
-        return float(self.n)
 
     def newton_direction(self, trial: Array, move: Array, step: float) -> Array:
         """Solve ``(I - P (I - step H)) d = move`` with P the Jacobian of the projection at ``trial``.

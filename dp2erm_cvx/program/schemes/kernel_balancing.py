@@ -47,10 +47,7 @@ class ArmKernelStage(KernelFirstStage):
         return Simplices(records.a, total, 2 * self.weight_cap)
 
     def data(self, records: Records) -> dict[str, Value]:
-        features = self.features(records)
-        sample = np.asarray(features["F0"]) + np.asarray(features["F1"])
-        data = features | {
-            "target": sample.sum(axis=0),
+        data = self.features(records) | {
             "treated": records.a.astype(np.float64),
             "totals": self.feasible(records).totals(),
         }
@@ -90,9 +87,7 @@ class PooledKernelStage(KernelFirstStage):
         return Simplices(np.zeros(n, dtype=np.int64), float(n))
 
     def data(self, records: Records) -> dict[str, Value]:
-        features = self.features(records)
-        sample = np.asarray(features["F0"]) + np.asarray(features["F1"])
-        return features | {"target": sample.sum(axis=0) / 2}
+        return self.features(records)
 
     def declare(self, leaf: Leaves) -> Declaration:
         n = leaf("F0").shape[0]

@@ -1,51 +1,48 @@
-"""Kernel balancing weights: a strongly convex quadratic over simplices, its Gram matrix in memory."""
+"""Kernel balancing weights: a strongly convex quadratic over a product of simplices."""
 
 from __future__ import annotations
 
 import math
-import os
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, sum_error
 from dp2erm_cvx.program.kernels import ENTRY_ERROR
 
-#: Matrices of n x n doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection
-#: and two products.
-COPIES = 6
-#: Bytes that are taken to be there where the system does not say.
-_UNKNOWN = 16e9
+
+class SimplexQuadratic(Composite):
+    """What quadratics with a ridge over a product of simplices share; the weights are ``scale * v``."""
+
+    self_concordance = 0.0
+    n: int
+    scale: float
+
+    def spectrum(self, v: Array) -> tuple[float, float]:
+        # the eigenvalues of a Hessian of this size would cost more than the solve
+        return self.ridge, self.smoothness
+
+    def start(self) -> Array:
+        return self.penalty.set.project(np.zeros(self.n))
+
+    def output(self, v: Array) -> Array:
+        return self.scale * v
+
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        return self.scale * (math.sqrt(self.n) * radius + 4 * UNIT * float(np.sum(np.abs(v))))
+
+    def output_scale(self, v: Array) -> float:
+        return float(self.n)
 
 
-def refuse_gram(n_samples: int) -> None:
-    """Raise DeclarationError where the Gram matrix of ``n_samples`` records and its copies do not fit."""
-    needed, there = COPIES * 8.0 * n_samples**2, _memory()
-    if needed > there:
-        raise DeclarationError(
-            f"n = {n_samples:,}: a Gram matrix with its working copies needs {needed / 1e9:,.1f} GB, this "
-            f"machine has {there / 1e9:,.1f}: declare a kernel with few features (RandomFourier, Linear)"
-        )
-
-
-def _memory() -> float:
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return _UNKNOWN
-
-
-class KernelModel(Composite):
+class KernelModel(SimplexQuadratic):
     """f(v) = <v, Q v> - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
     ``Q`` (n, n) positive semidefinite, ``c`` (n,). The start is uniform within each group. ``entry_error`` is
     that of :meth:`~dp2erm_cvx.program.Kernel.entry_error`.
     """
-
-    self_concordance = 0.0
 
     def __init__(
         self,
@@ -76,10 +73,6 @@ class KernelModel(Composite):
         hessian[np.diag_indices(self.n)] += self.ridge
         return hessian
 
-    def spectrum(self, v: Array) -> tuple[float, float]:
-        # the eigenvalues of a Hessian of this size would cost more than the solve
-        return self.ridge, self.smoothness
-
     def hessian_rounding(self, v: Array) -> float:
         # the entries of Q are off by more than their own rounding: a kernel of random features turns the
         # error of an angle, which may be large, into one of its entries
@@ -93,15 +86,3 @@ class KernelModel(Composite):
         size = np.sqrt(np.maximum(np.diag(self.Q), 0.0))
         entries = 2 * self.entry_error * UNIT * float(size @ np.abs(v) + np.sum(size))
         return float(np.linalg.norm(terms)) + entries * float(np.linalg.norm(size))
-
-    def start(self) -> Array:
-        return self.penalty.set.project(np.zeros(self.n))
-
-    def output(self, v: Array) -> Array:
-        return self.scale * v
-
-    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
-        return self.scale * (math.sqrt(self.n) * radius + 4 * UNIT * float(np.sum(np.abs(v))))
-
-    def output_scale(self, v: Array) -> float:
-        return float(self.n)

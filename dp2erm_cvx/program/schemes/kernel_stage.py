@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
+import os
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,12 +20,17 @@ from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, resolved
 from dp2erm_cvx.program.kernels import Kernel, factor
 from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
-from dp2erm_cvx.program.schemes.kernel_model import KernelModel, refuse_gram
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.program.stage import Instance, Kind
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.stability import KernelConstants
 from dp2erm_cvx.universe import Universe
 
+#: Matrices of n x n doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection
+#: and two products.
+COPIES = 6
+#: Bytes that are taken to be there where the system does not say.
+_UNKNOWN = 16e9
 #: Records up to which a Gram matrix is formed even where the kernel has few features.
 DENSE = 2000
 
@@ -97,15 +103,16 @@ class KernelFirstStage(FirstStage):
         return math.inf if found is None else found
 
     def features(self, records: Records) -> dict[str, Value]:
-        """Leaves F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; n ridge.
+        """Leaves F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; t; n ridge.
 
         Raises DeclarationError where a Gram matrix is needed that does not fit into memory.
         """
         F = self.kernel.features(records.covariates)
         if F is None:
             F = factor(self._gram(records))
-        treated = records.a[:, None]
-        return {"F0": (1 - treated) * F, "F1": treated * F, "curvature": records.n_samples * self.mu}
+        treated, target = records.a[:, None], F.sum(axis=0) / (2 if self.pooled else 1)
+        curvature = records.n_samples * self.mu
+        return {"F0": (1 - treated) * F, "F1": treated * F, "target": target, "curvature": curvature}
 
     def imbalance(self, leaf: Leaves, v: cp.Variable) -> cp.Expression:
         """``alpha sum_c ||F_c'v - target||^2 + (1-alpha) ||F_0'v - F_1'v||^2 + curvature ||v||^2``."""
@@ -156,3 +163,20 @@ def projected(instance: Instance, weights: Array) -> Array:
 def _product_error(F: Array) -> float:
     """Units of roundoff of an inner product of rows of G, which are twice as long as those of F (n, k)."""
     return 4.0 * float(F.shape[1]) + 4.0
+
+
+def refuse_gram(n_samples: int) -> None:
+    """Raise DeclarationError where the Gram matrix of ``n_samples`` records and its copies do not fit."""
+    needed, there = COPIES * 8.0 * n_samples**2, _memory()
+    if needed > there:
+        raise DeclarationError(
+            f"n = {n_samples:,}: a Gram matrix with its working copies needs {needed / 1e9:,.1f} GB, this "
+            f"machine has {there / 1e9:,.1f}: declare a kernel with few features (RandomFourier, Linear)"
+        )
+
+
+def _memory() -> float:
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return _UNKNOWN
