@@ -115,7 +115,7 @@ def all_rows(
 ) -> list[Row]:
     """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside.
 
-    ``choices`` has those of :func:`~dp2erm_cvx.studies.tuning.choose` for ``part``.
+    ``choices`` has those of ``studies.tuning.choose`` for ``part``.
     """
     rows: list[Row] = []
     trial = Trial(design, train, test)

@@ -24,7 +24,7 @@ from dp2erm_cvx.universe import Universe
 
 @dataclass(frozen=True)
 class SeparableFirstStage(MarginFirstStage):
-    """A :class:`MarginFirstStage` that states the constants of its theorem.
+    """A sum of margin losses that states the constants of its theorem.
 
     Parameters
     ----------
