@@ -77,8 +77,7 @@ class HuberRule(LinearStage, WeightedMarginLoss):
         return MarginRows(self.covariates(records.domain, records.X), z, np.ones(len(z)))
 
     def row_bounds(self, universe: Universe) -> RowBounds:
-        domain = universe.domain
-        return RowBounds(self.size(universe)[1], 2 * domain.outcome_bound, 1.0)
+        return RowBounds(self.size(universe)[1], 2 * universe.domain.outcome_bound, 1.0)
 
     def loss_constants(self, universe: Universe) -> LossConstants:
         domain = universe.domain

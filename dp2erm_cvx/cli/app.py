@@ -15,15 +15,13 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.cli.audit import audit_command
 from dp2erm_cvx.cli.bounds import bounds_command
 from dp2erm_cvx.cli.certify import certify_command
-from dp2erm_cvx.cli.check_program import check_program_command
 from dp2erm_cvx.cli.demo import demo_command
 from dp2erm_cvx.cli.experiment import experiment_command
-from dp2erm_cvx.cli.fit import fit_command
+from dp2erm_cvx.cli.fit import fit_command, predict_command
 from dp2erm_cvx.cli.ledger import ledger_command
-from dp2erm_cvx.cli.new_program import new_program_command
 from dp2erm_cvx.cli.options import WORDS
+from dp2erm_cvx.cli.own_program import check_program_command, new_program_command
 from dp2erm_cvx.cli.plan import plan_command
-from dp2erm_cvx.cli.predict import predict_command
 from dp2erm_cvx.cli.programs import programs_command
 from dp2erm_cvx.errors import Dp2ermError
 

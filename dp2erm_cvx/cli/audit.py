@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.audit_reference import run_reference
-from dp2erm_cvx.cli.audit_show import VIOLATED, Output, replayed, search_of, show
+from dp2erm_cvx.cli.audit_show import VIOLATED, Output, replayed, run_reference, search_of, show
 from dp2erm_cvx.cli.options import WORDS, Number, data_options, setting_options
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.errors import DeclarationError
@@ -111,8 +110,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         writable(_saved(options, ending), data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
         from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
-        from dp2erm_cvx.cli.reading import read_data, read_domain
-        from dp2erm_cvx.cli.stages import first_stage
+        from dp2erm_cvx.cli.reading import first_stage, read_data, read_domain
         from dp2erm_cvx.report import AuditSection
         from dp2erm_cvx.universe import Universe
 

@@ -13,8 +13,7 @@ from dp2erm_cvx.cli.options import Number, domain_options, setting_options
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.compare.bound_curves import Curve
-    from dp2erm_cvx.compare.bounds import BoundRow
+    from dp2erm_cvx.compare.bounds import BoundRow, Curve
     from dp2erm_cvx.program import FirstStage
     from dp2erm_cvx.universe import Universe
 
@@ -53,8 +52,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         return
     with progress("bounding"):
         from dp2erm_cvx.calibration.constants import Noise
-        from dp2erm_cvx.cli.reading import count_features, read_domain
-        from dp2erm_cvx.cli.stages import first_stage, second_stage_by_name
+        from dp2erm_cvx.cli.reading import count_features, first_stage, read_domain, second_stage_by_name
         from dp2erm_cvx.compare.bounds import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.public import whole_number
@@ -120,7 +118,7 @@ def _growth(plot: str | None, as_json: bool) -> None:
     from dp2erm_cvx.cli.screen import console, grid, progress
 
     with progress("bounding"):
-        from dp2erm_cvx.compare.bound_curves import SIZES, curve_table, growth
+        from dp2erm_cvx.compare.bounds import SIZES, curve_table, growth
         from dp2erm_cvx.plotting import Panel, bound_plot
 
         curves = growth()
@@ -147,7 +145,7 @@ def _growth(plot: str | None, as_json: bool) -> None:
 
 
 def _draw(first: FirstStage, universe: Universe, path: str) -> None:
-    from dp2erm_cvx.compare.bound_curves import against_n, against_ridge
+    from dp2erm_cvx.compare.bounds import against_n, against_ridge
     from dp2erm_cvx.plotting import Panel, bound_plot
 
     panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]

@@ -131,7 +131,7 @@ def _audited(data: Dataset, seconds: float, report: Output) -> Iterator[Any]:
     from dp2erm_cvx.audit.search import SearchPlan
     from dp2erm_cvx.cli.demo_text import audit_section
     from dp2erm_cvx.cli.screen import advance, progress
-    from dp2erm_cvx.demo.audit import audited, audits
+    from dp2erm_cvx.demo.comparison import audited, audits
     from dp2erm_cvx.report import AuditSection, missing
 
     schemes = audited()

@@ -67,10 +67,7 @@ def _show(accounts: Sequence[Account], *, charges: bool) -> None:
         return
     for account in accounts:
         spent = account.spent
-        screen.print(
-            f"{account.dataset}: {_counted(account)}, neighbors: {account.relation}",
-            style="bold",
-        )
+        screen.print(f"{account.dataset}: {_counted(account)}, neighbors: {account.relation}", style="bold")
         table = grid("", "epsilon", "delta")
         rows = (
             ("total", account.total.epsilon, account.total.delta),

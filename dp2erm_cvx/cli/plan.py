@@ -15,7 +15,7 @@ from dp2erm_cvx.cli.options import Number, domain_options, second_stage_options
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.compare.plan_grid import GridRow
+    from dp2erm_cvx.compare.planned import GridRow
 
 #: Settings of the first stage that may be lists.
 AXES = ("ridge", "radius", "trim")
@@ -62,9 +62,8 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
     with progress("planning") as bar:
         from dp2erm_cvx.cli.options import number_list
         from dp2erm_cvx.cli.own_program import known_name
-        from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings
-        from dp2erm_cvx.cli.stages import second_stage
-        from dp2erm_cvx.compare.plan_grid import plan_row
+        from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings, second_stage
+        from dp2erm_cvx.compare.planned import plan_row
         from dp2erm_cvx.estimators import TOLERANCE
         from dp2erm_cvx.plan import Study
         from dp2erm_cvx.privacy import Budget

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, grid
-from dp2erm_cvx.compare.noise_range import SHARE, NoiseRange, noise_range
+from dp2erm_cvx.compare.planned import SHARE, NoiseRange, noise_range
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
 
 if TYPE_CHECKING:

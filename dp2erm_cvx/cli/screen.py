@@ -67,9 +67,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Progress]:
 def advance(bar: Progress, description: str | None = None) -> None:
     """One step further, with what comes next."""
     for task in bar.task_ids:
-        bar.update(task, advance=1)
-        if description is not None:
-            bar.update(task, description=description)
+        bar.update(task, advance=1, description=description)
 
 
 def writable(path: str | None, *inputs: str | None) -> None:

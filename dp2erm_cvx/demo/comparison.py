@@ -1,4 +1,4 @@
-"""The demonstration on NHEFS: private effects and rules beside non-private comparisons."""
+"""The demonstration on NHEFS: private effects and rules beside non-private ones, and short audits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.audit.search import SearchPlan
+from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
 from dp2erm_cvx.compare.certify import CertificateRow, certificates
-from dp2erm_cvx.compare.noise_range import NoiseRange, noise_range
+from dp2erm_cvx.compare.planned import NoiseRange, noise_range
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings
-from dp2erm_cvx.demo.settings import DemoScheme, Spending
+from dp2erm_cvx.demo.settings import DemoScheme, Spending, effect_domain, schemes
 from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
+from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.universe import Universe
@@ -175,3 +178,20 @@ def textbook_effect(data: Dataset) -> float:
         for arm, share in ((0, 1 - treated), (1, treated))
     ]
     return float(means[1] - means[0])
+
+
+def audited() -> tuple[DemoScheme, ...]:
+    """The schemes whose weights depend on all records."""
+    return tuple(scheme for scheme in schemes() if scheme.label != "uniform")
+
+
+def audits(data: Dataset, search: SearchPlan) -> Iterator[tuple[DemoScheme, StabilityAudit]]:
+    """Each scheme with its audit, in turn; ``search`` limits each. Not private: movements are of NHEFS."""
+    chosen = audited()
+    tasks = [(scheme, data, search.alone()) for scheme in chosen]
+    yield from zip(chosen, run_tasks(_audit, tasks, workers=search.workers), strict=True)
+
+
+def _audit(scheme: DemoScheme, data: Dataset, search: SearchPlan) -> StabilityAudit:
+    domain = effect_domain()
+    return audit_stability(scheme.program, domain.records(data.X, data.a, data.y), domain, search=search)

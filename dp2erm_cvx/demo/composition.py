@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.calibration import Objective, calibrate_paper
-from dp2erm_cvx.compare.noise_range import NoiseRange, noise_range
+from dp2erm_cvx.compare.planned import NoiseRange, noise_range
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings
 from dp2erm_cvx.demo.comparison import DemoComparison, Seeds, compare_schemes
@@ -45,11 +45,9 @@ def calibrations(data: Dataset, seeds: Seeds) -> Calibrations:
 def composed(data: Dataset, seeds: Seeds) -> tuple[DemoComparison, DemoComparison]:
     """Effects from a private propensity (Theorem 9): by arm means, and by the plug-in (Theorem 8)."""
     domain, schemes = settings.effect_domain(), [settings.composed_scheme()]
-    means = next(
-        compare_schemes(data, domain, schemes, settings.arm_means(), settings.COMPOSED_SPENDING, seeds)
-    )
-    plug_in = next(
-        compare_schemes(data, domain, schemes, settings.plug_in(), settings.OUTPUT_SPENDING, seeds)
+    pairs = (settings.arm_means(), settings.COMPOSED_SPENDING), (settings.plug_in(), settings.OUTPUT_SPENDING)
+    means, plug_in = (
+        next(compare_schemes(data, domain, schemes, second, spending, seeds)) for second, spending in pairs
     )
     return means, plug_in
 
@@ -77,8 +75,7 @@ def propensity_noise(data: Dataset, budget: Budget, draws: int = 40) -> Propensi
     calibration = planned.calibration
     effect, imbalance = [], []
     for seed in range(draws):
-        noise = draw(calibration, seed=seed)
-        weights = solve(first.perturbed(records, calibration.gamma, noise)).value
+        weights = solve(first.perturbed(records, calibration.gamma, draw(calibration, seed=seed))).value
         control, treated = (
             np.average(records.y[records.a == arm], weights=weights[records.a == arm]) for arm in (0, 1)
         )

@@ -1,7 +1,6 @@
 """Estimators: a two-stage fit with differential privacy, and the same without."""
 
-from dp2erm_cvx.estimators.base import LEAST_TOLERANCE, TOLERANCE, PrivateWorkings
-from dp2erm_cvx.estimators.plain import TwoStageERM
+from dp2erm_cvx.estimators.base import LEAST_TOLERANCE, TOLERANCE, PrivateWorkings, TwoStageERM
 from dp2erm_cvx.estimators.private import PrivateTwoStageERM
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""What the private and the non-private two-stage estimator share."""
+"""The two-stage estimator without privacy, and what the private one shares with it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.program import FirstStage, SecondStage
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import Solution, Solver
-from dp2erm_cvx.steps import StepResult
+from dp2erm_cvx.steps import StepResult, solve_theta, solve_weights
 from dp2erm_cvx.tables import to_numbers
 
 #: Relative radius that the solutions behind a release are certified to.
@@ -129,3 +130,58 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
                 "declared universe"
             )
         return dataset
+
+
+class TwoStageERM(TwoStageBase):
+    """The same two stages without noise and gamma. NOT private: for public data and comparisons only.
+
+    Parameters
+    ----------
+    domain
+        The universe of records, which scales and clips them as it does for a private fit.
+    first_stage, second_stage
+        Programs, or their registered names for their default settings.
+    gamma
+        Above 0: coefficient of ``||theta||^2 / 2``, which keeps theta unique.
+    solver
+        Solver of both stages, or its name.
+    tolerance
+        Relative radius that both solutions are certified to; a fit that is not raises.
+    """
+
+    private = False
+
+    def __init__(
+        self,
+        domain: Domain,
+        first_stage: str | FirstStage = "entropy_balancing",
+        second_stage: str | SecondStage = "itr",
+        *,
+        gamma: float = 1e-6,
+        solver: str | Solver = "first_certified",
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        self.domain = domain
+        self.first_stage = first_stage
+        self.second_stage = second_stage
+        self.gamma = gamma
+        self.solver = solver
+        self.tolerance = tolerance
+
+    def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
+        """Fit without privacy; ``gamma`` > 0 keeps theta unique.
+
+        Raises DeclarationError and DataError as the private fit does. Nothing here hides what the records
+        are like, so a solution that is not certified to ``tolerance`` is refused: InfeasibleError where no
+        weights meet the constraints, with the covariates in the way and the smallest tolerance of the program
+        that they can be met within, SolverError where no point was found, else CertificateError.
+        """
+        dataset = self.dataset_from(X, a, y)
+        records = self.domain.records(dataset.X, dataset.a, dataset.y)
+        tolerance = public_number("tolerance", self.tolerance, above=0)
+        weights = solve_weights(self.resolved_first_stage().instance(records), self.solver, tolerance)
+        instance = self.resolved_second_stage().instance(records, weights.value, gamma=self.gamma)
+        theta = solve_theta(instance, self.solver, tolerance)
+        self.workings_ = PrivateWorkings(dataset, records, weights, theta)
+        self._remember(dataset, theta.value)
+        return self

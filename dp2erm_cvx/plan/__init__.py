@@ -1,8 +1,7 @@
 """Steps, calibrated and composed from public quantities alone."""
 
-from dp2erm_cvx.plan.arithmetic import NUMERICAL_SHARE, Arithmetic
 from dp2erm_cvx.plan.make import make_plan
 from dp2erm_cvx.plan.plan import Plan, PlanResult
-from dp2erm_cvx.plan.study import Study
+from dp2erm_cvx.plan.study import NUMERICAL_SHARE, Arithmetic, Study
 
 __all__ = ["NUMERICAL_SHARE", "Arithmetic", "Plan", "PlanResult", "Study", "make_plan"]

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
-from dp2erm_cvx.plan.arithmetic import LARGEST_COUNTED, Arithmetic
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.plan.study import Study
+from dp2erm_cvx.plan.study import LARGEST_COUNTED, Arithmetic, Study
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.steps import Step, StepPlan

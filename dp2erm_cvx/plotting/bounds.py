@@ -1,18 +1,23 @@
-"""Bounds on the coupled variation as curves. matplotlib is imported when a figure is drawn, never before."""
+"""Stability bounds as curves, and beside what audits met. matplotlib is imported when one is drawn."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx.plotting.figure import BLUE, ORANGE, new_figure, save
+from dp2erm_cvx.audit.stability import TightnessCell, Verdict
+from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, new_figure, save
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from dp2erm_cvx.compare.bound_curves import Curve
+    from dp2erm_cvx.compare.bounds import Curve
+
 
 _COLORS = (BLUE, ORANGE, "#3a7d44", "#7a4fa3", "#8c2d2d")
 #: The usable figure of the paper is the smaller of two others, which stay visible on top of it.
@@ -56,3 +61,95 @@ def bound_plot(panels: Sequence[Panel], path: str | Path) -> Figure:
         ax.legend(frameon=False, fontsize="small")
     save(figure, path)
     return figure
+
+
+_HELD, _VIOLATED, _FOUND, _GRID = BLUE, ORANGE, COLORS[0], "#ebebeb"
+#: Shares beyond are drawn here.
+_FARTHEST = 1e6
+_BOUNDS = (_HELD, _VIOLATED, "#3f9152", "#9467bd", "#c0504d")
+#: What the page that a figure stands in decides, for light and dark readers.
+_STYLED = {
+    "#000000": "currentColor",
+    _FOUND: "currentColor",
+    _GRID: "var(--line)",
+    _HELD: "var(--good)",
+    _VIOLATED: "var(--bad)",
+}
+
+
+def shares_figure(verdicts: Sequence[Verdict]) -> str:
+    """The largest movement met as a share of each bound, with its numerical interval."""
+    figure = new_figure(7.6, 1.1 + 0.33 * len(verdicts))
+    ax = figure.add_subplot()
+    for place, verdict in enumerate(reversed(verdicts)):
+        low, high = (_share(end, verdict) for end in (verdict.movement.low, verdict.movement.high))
+        color = _VIOLATED if verdict.violated else _HELD
+        ax.barh(place, low, left=0, height=0.62, color=color, alpha=0.85)
+        ax.plot([low, high], [place, place], color=_FOUND, linewidth=2.5, solid_capstyle="butt")
+        told = f"{low:.1%}" if low < 10 else f"{low:,.0f} times" if low < _FARTHEST else "beyond any multiple"
+        ax.annotate(told, (high, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
+    names = [f"{verdict.claim.name}: {verdict.claim.quantity}" for verdict in reversed(verdicts)]
+    ax.set_yticks(range(len(names)), [shorten(name, 44) for name in names], parse_math=False)
+    ax.axvline(1.0, color=_FOUND, linewidth=1.2)
+    top = max(_share(verdict.movement.high, verdict) for verdict in verdicts)
+    if top > 3:
+        ax.set_xscale("symlog", linthresh=1.0)
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+    ax.set_xlim(0, max(1.18, 1.35 * top))
+    ax.set_xlabel("largest movement met, as a share of the bound (line: the bound itself)")
+    _plain(ax)
+    return _svg(figure, "Largest movement met as a share of each bound")
+
+
+def _share(movement: float, verdict: Verdict) -> float:
+    # a bound of next to nothing has no place on an axis
+    return min(movement / max(verdict.claim.bound, 1e-12 * movement, 1e-300), _FARTHEST)
+
+
+def tightness_figure(cells: Sequence[TightnessCell], n_samples: int, ridge: float | None) -> str:
+    """V met and bounds on V, over n at the declared ridge and over the ridge at the declared n."""
+    over_n = sorted((cell for cell in cells if cell.ridge == ridge), key=lambda cell: cell.n_samples)
+    over_ridge = sorted(
+        (cell for cell in cells if cell.n_samples == n_samples and cell.ridge is not None),
+        key=lambda cell: cell.ridge or 0.0,
+    )
+    panels = [("number of records n", [(float(cell.n_samples), cell) for cell in over_n])]
+    if len(over_ridge) > 1:
+        panels.append(("ridge", [(cell.ridge or 0.0, cell) for cell in over_ridge]))
+    figure = new_figure(4.2 * len(panels) + 0.6, 3.4)
+    for ax, (label, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        names = list(dict.fromkeys(name for _, cell in points for name in cell.bounds))
+        for color, name in zip(_BOUNDS, sorted(names, key=lambda name: name != "sharp"), strict=False):
+            line = [(x, cell.bounds[name]) for x, cell in points if name in cell.bounds]
+            ax.plot(*zip(*line, strict=True), color=color, linewidth=1.8, label=f"bound: {name}")
+        met = [(x, cell.movement.low) for x, cell in points if cell.movement is not None]
+        if met:
+            ax.plot(*zip(*met, strict=True), "o", color=_FOUND, markersize=5, label="largest met")
+        ax.set(xscale="log", yscale="log", xlabel=label, ylabel="V")
+        places = [x for x, _ in points]
+        ax.set_xticks(places, [f"{x:,.0f}" if x >= 10 else f"{x:.3g}" for x in places])
+        ax.set_xticks([], minor=True)
+        _plain(ax)
+    for text in figure.axes[0].legend(frameon=False, fontsize="small").get_texts():
+        text.set_parse_math(False)
+    return _svg(figure, "Largest V met and bounds on V, over n and over the ridge")
+
+
+def _plain(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color=_GRID, linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def _svg(figure: Figure, title: str) -> str:
+    from matplotlib import rc_context
+
+    text = io.StringIO()
+    # a fixed salt and no date: the same audit is the same file
+    with rc_context({"svg.hashsalt": "dp2erm", "svg.fonttype": "path"}):
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for color, styled in _STYLED.items():
+        svg = svg.replace(color, styled)
+    return svg.replace("<svg", '<svg role="img"', 1).replace(">", f"><title>{title}</title>", 1)

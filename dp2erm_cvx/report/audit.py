@@ -12,7 +12,7 @@ from typing import Any
 from dp2erm_cvx import __version__
 from dp2erm_cvx.audit.stability import StabilityAudit, TightnessCell
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plotting.audit import shares_figure, tightness_figure
+from dp2erm_cvx.plotting.bounds import shares_figure, tightness_figure
 from dp2erm_cvx.report import words
 
 _PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")

@@ -1,4 +1,4 @@
-"""What floating point costs: the part of the budget that pays for computing instead of proving.
+"""What floating point costs, and draws within it: the part of the budget that pays for computing.
 
 The theorems speak of an exact minimizer and of ideal noise. Here both are within a public distance of what is
 computed, and discrete Laplace noise on a public grid hides that distance (numerical error, page of the
@@ -10,8 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration, calibrate_grid
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.mechanism import draw, draw_within, perturb_on_grid
 from dp2erm_cvx.privacy import Budget, LossConstants
 
 #: Error of the sampled noise, relative to its scale, before it is rounded to doubles.
@@ -98,3 +102,28 @@ def _finite(tolerance: float) -> float:
     if not math.isfinite(tolerance):
         raise CalibrationError("the numerical error is out of floating-point range: rescale the outcome")
     return tolerance
+
+
+@dataclass(frozen=True, repr=False)
+class Sample:
+    """A drawn linear term (p,), private, and a bound on its distance to an exact draw."""
+
+    noise: Array
+    distance: float
+
+
+def sample(calibration: Calibration, precision: Precision | None, seed: int | str | None) -> Sample:
+    """Draw the linear term, within the sampling error of the ``precision`` or as if arithmetic were exact."""
+    if precision is None:
+        return Sample(draw(calibration, seed=seed), 0.0)
+    found = draw_within(calibration, precision.sampling_error, seed=seed)
+    return Sample(found.value, found.distance)
+
+
+def on_grid(values: Array, noise: GridNoise, seed: int | str | None) -> Array:
+    """``values`` (p,) on the grid with discrete Laplace noise; what is no finite number counts as 0.
+
+    A solver that failed may leave anything; its release is conditional, and still has to be made.
+    """
+    finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+    return perturb_on_grid(finite, noise, seed=seed)

@@ -11,11 +11,9 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.steps.noise import on_grid, sample
-from dp2erm_cvx.steps.precision import coefficient_bound, noise_bound, precision, spent_by
-from dp2erm_cvx.steps.shares import divide, reserve
+from dp2erm_cvx.steps.precision import coefficient_bound, noise_bound, on_grid, precision, sample, spent_by
 from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap, to_grid
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide, reserve
 from dp2erm_cvx.steps.weights import WeightsPlan, plan_weights
 from dp2erm_cvx.universe import Universe
 

@@ -23,12 +23,18 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import FirstStage, SecondStage
-from dp2erm_cvx.steps.noise import on_grid, sample
-from dp2erm_cvx.steps.precision import Precision, noise_bound, output_precision, precision, spent_by
+from dp2erm_cvx.steps.precision import (
+    Precision,
+    noise_bound,
+    on_grid,
+    output_precision,
+    precision,
+    sample,
+    spent_by,
+)
 from dp2erm_cvx.steps.propensity import PropensityPlan
-from dp2erm_cvx.steps.shares import reserve
 from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, reserve
 from dp2erm_cvx.steps.weights import WeightsPlan, plan_weights
 from dp2erm_cvx.universe import Universe
 

@@ -14,8 +14,7 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.engine import Design, Experiment, Row, StudyCell
-from dp2erm_cvx.studies.fit import Weights, draw_thetas, without_noise
-from dp2erm_cvx.studies.plans import PlannedRule
+from dp2erm_cvx.studies.plans import PlannedRule, Weights, draw_thetas, without_noise
 from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:

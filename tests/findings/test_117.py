@@ -6,7 +6,7 @@ import pytest
 
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.stability import ipw_logistic, paper_ipw_logistic
-from dp2erm_cvx.studies.fit import Weights, effective_share
+from dp2erm_cvx.studies.plans import Weights, effective_share
 from dp2erm_cvx.studies.scheme import Constants, StudyScheme
 
 N, M = 400, math.sqrt(10)

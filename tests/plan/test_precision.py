@@ -13,7 +13,7 @@ from dp2erm_cvx.calibration import calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.regularizer import UserRegularizer
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan
-from dp2erm_cvx.plan.arithmetic import Arithmetic
+from dp2erm_cvx.plan.study import Arithmetic
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
@@ -22,7 +22,7 @@ from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import L1Ball
 from dp2erm_cvx.public import one_of
-from dp2erm_cvx.steps.shares import reserve
+from dp2erm_cvx.steps.step import reserve
 from dp2erm_cvx.universe import Universe
 
 EPSILONS = st.floats(1e-90, 1e5, exclude_min=True)

@@ -19,7 +19,7 @@ from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.release import Standing
 from dp2erm_cvx.solve import SCS, Clarabel, FirstCertified, Newton, ProjectedGradient, solve
-from dp2erm_cvx.steps import noise as module
+from dp2erm_cvx.steps import precision as module
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 2.0)

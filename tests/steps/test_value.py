@@ -24,7 +24,7 @@ from dp2erm_cvx.release import ValueRelease
 from dp2erm_cvx.release.value import contrasts_from_cells, noise_half_width, state_value
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps import Execution, ValuePlan, WeightsPlan
-from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts
+from dp2erm_cvx.steps.value import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
 from tests.helpers import make_records, make_weights
 

@@ -9,7 +9,7 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.calibration.value import ValueStatistic, calibrate_value
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.program import PrivateFirstStage
-from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts
+from dp2erm_cvx.steps.value import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
 from tests.stability.test_program_movement import (
     FLOOR,

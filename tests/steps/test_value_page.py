@@ -13,7 +13,7 @@ from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo.settings import rule, rule_domain, schemes
 from dp2erm_cvx.release.value import contrasts_from_cells
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts
+from dp2erm_cvx.steps.value import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
 from tests.steps.value_study import FIRST_STAGES, REPLICATES, SETTINGS, study
 

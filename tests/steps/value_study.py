@@ -15,7 +15,7 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.release.value import contrasts_from_cells
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps.value_statistic import value_cells, value_contrasts
+from dp2erm_cvx.steps.value import value_cells, value_contrasts
 from dp2erm_cvx.universe import Universe
 
 #: Scenario, share of the treated, center c and bound M' of the outcome.

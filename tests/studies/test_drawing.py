@@ -4,9 +4,8 @@ from itertools import product
 
 import pytest
 
-from dp2erm_cvx.plotting.nhefs import nhefs
 from dp2erm_cvx.plotting.rules import study
-from dp2erm_cvx.plotting.studies import confounded, rates
+from dp2erm_cvx.plotting.studies import confounded, nhefs, rates
 
 pd = pytest.importorskip("pandas")
 agg = pytest.importorskip("matplotlib.backends.backend_agg")

@@ -12,13 +12,11 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.studies import design_path
 from dp2erm_cvx.studies.confounded import Strength
 from dp2erm_cvx.studies.engine import cells_of, load_design, part_label, run
-from dp2erm_cvx.studies.fit import Weights, draw_thetas
-from dp2erm_cvx.studies.plans import PLAIN, Refused, plan_rule
+from dp2erm_cvx.studies.plans import PLAIN, Refused, Weights, draw_thetas, plan_rule
 from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, Tuning
 from dp2erm_cvx.studies.simulation import SimulationDesign, SimulationStudy
 from dp2erm_cvx.studies.summary import means
-from dp2erm_cvx.studies.trial import Judge, all_rows
-from dp2erm_cvx.studies.tuning import choose, places
+from dp2erm_cvx.studies.trial import Judge, all_rows, choose, places
 from tests.command_line import run as command
 
 CONSTANTS = Constants(covariate_bound=1.0, outcome_bound=2.0, arm_floor=0.25)

@@ -32,9 +32,8 @@ class FactoredKernelModel(Composite):
         self.feasible, self.penalty = feasible, Penalty(feasible)
         self.sizes: Array = np.linalg.norm(G, axis=1)
         gram = G.T @ G
-        largest = float(np.linalg.eigvalsh(gram)[-1])
         error = (product_error(self.n) + 64 * len(gram) * UNIT) * float(np.trace(gram))
-        self.smoothness = 2 * (largest + error) * (1 + 1e-9) + self.ridge
+        self.smoothness = 2 * (float(np.linalg.eigvalsh(gram)[-1]) + error) * (1 + 1e-9) + self.ridge
 
     def value(self, v: Array) -> float:
         s = self.G.T @ v
@@ -96,6 +95,5 @@ class FactoredKernelModel(Composite):
         inner = rows.T @ rows
         inner[np.diag_indices(len(inner))] += self.half_ridge
         for_features = cho_solve(cho_factor(inner), rows.T @ right)
-        y = (right - rows @ for_features) / (step * self.ridge)
-        direction: Array = known + y
+        direction: Array = known + (right - rows @ for_features) / (step * self.ridge)
         return direction

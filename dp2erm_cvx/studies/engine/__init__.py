@@ -6,8 +6,17 @@ are. Everything else is here: reading the design, running cells on any number of
 kill, and one table of all rows that depends on the design alone.
 """
 
-from dp2erm_cvx.studies.engine.cell import Experiment, Listing, Part, Row, StudyCell, cells_of, part_label
-from dp2erm_cvx.studies.engine.design import Design, load_design
+from dp2erm_cvx.studies.engine.experiment import (
+    Design,
+    Experiment,
+    Listing,
+    Part,
+    Row,
+    StudyCell,
+    cells_of,
+    load_design,
+    part_label,
+)
 from dp2erm_cvx.studies.engine.run import run, run_one
 from dp2erm_cvx.studies.engine.store import Store
 

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import run_tasks
-from dp2erm_cvx.studies.engine.cell import Experiment, Part, Row, StudyCell, cells_of, part_label
-from dp2erm_cvx.studies.engine.design import Design
+from dp2erm_cvx.studies.engine.experiment import (
+    Design,
+    Experiment,
+    Part,
+    Row,
+    StudyCell,
+    cells_of,
+    part_label,
+)
 from dp2erm_cvx.studies.engine.store import Store
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.studies.engine.cell import Row, StudyCell
-from dp2erm_cvx.studies.engine.design import Design
+from dp2erm_cvx.studies.engine.experiment import Design, Row, StudyCell
 
 if TYPE_CHECKING:
     import pandas as pd

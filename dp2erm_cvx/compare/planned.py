@@ -1,7 +1,9 @@
-"""How far the privacy noise moves theta, predicted from public quantities alone."""
+"""What a release would cost in accuracy, predicted from public quantities alone."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,7 +11,9 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, OutputCalibration
 from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.plan import Plan, Study, make_plan
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.universe import Universe
 
@@ -107,3 +111,88 @@ def public_covariates(domain: Domain, n_features: int, size: int, rng: np.random
     low, high = np.array(list(pairs)).T
     spread: Array = (low / 2 + high / 2) + (high / 2 - low / 2) * drawn
     return spread
+
+
+AUTOMATIC = "auto"
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """A planned release: its settings, nan where the program lacks one, and its results.
+
+    ``refusal`` says why nothing covers it; the results are then None. ``V`` is the bound on the coupled
+    variation, ``scale`` the noise scale, ``noise`` the expected size of the noise in the averaged objective
+    (``E||b||/n``) or, for output perturbation, in the release itself. ``spread`` is the half width of the
+    2.5-97.5 % range of the second stage's noise, in units of theta: of the effect where the program has one
+    for everybody, else of the median coordinate. ``shrinkage`` is the mean share by which gamma pulls theta
+    toward 0. ``automatic`` names the theorem that calibration = "auto" would follow.
+    """
+
+    n_samples: int
+    ridge: float
+    radius: float
+    trim: float
+    epsilon: float
+    delta: float
+    V: float | None = None
+    theorem: str | None = None
+    scale: float | None = None
+    gamma: float | None = None
+    noise: float | None = None
+    predicted_error: float | None = None
+    refusal: str | None = None
+    spread: float | None = None
+    shrinkage: float | None = None
+    automatic: str | None = None
+
+
+def plan_row(study: Study) -> GridRow:
+    """What a study would cost, as declared and as calibration = "auto" would have it.
+
+    A private first stage is paid from the same epsilon; its noise is not part of the prediction.
+    """
+    settings = {name: float(getattr(study.first, name, math.nan)) for name in ("ridge", "radius", "trim")}
+    row = GridRow(
+        n_samples=study.universe.n_samples,
+        epsilon=study.budget.epsilon,
+        delta=study.budget.delta,
+        **settings,  # type: ignore[arg-type]
+    )
+    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC))
+    if study.calibration != AUTOMATIC:
+        made = _tried(study)
+    if isinstance(automatic, Plan):
+        row = dataclasses.replace(row, automatic=automatic.theta.theorem)
+    if isinstance(made, str):
+        return dataclasses.replace(row, refusal=made)
+    spread, shrinkage = _spread(made)
+    return dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage)
+
+
+def _tried(study: Study) -> Plan | str:
+    try:
+        return make_plan(study)
+    except CalibrationError as error:
+        return str(error)
+
+
+def _planned(row: GridRow, made: Plan) -> GridRow:
+    theta = made.theta
+    calibration, output = theta.calibration, isinstance(theta.calibration, OutputCalibration)
+    return dataclasses.replace(
+        row,
+        V=made.bound.V,
+        theorem=calibration.theorem,
+        scale=calibration.scale,
+        gamma=0.0 if isinstance(calibration, OutputCalibration) else calibration.gamma,
+        noise=calibration.expected_noise / (1 if output else row.n_samples),
+        predicted_error=theta.predicted_error,
+    )
+
+
+def _spread(made: Plan) -> tuple[float | None, float | None]:
+    second = made.theta.second
+    if not isinstance(second, WeightedLeastSquares):
+        return None, None
+    moved = noise_range(second, made.study.universe, made.theta.calibration, grid=made.theta.grid)
+    return float(np.median(moved.half_width)) if moved.effect is None else moved.effect, moved.shrinkage
