@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.certified_weights import kernel_weights_error
+from dp2erm_cvx.model.certified_radius import kernel_weights_error
 from dp2erm_cvx.model.sums import sum_units
 from dp2erm_cvx.program import (
     Array,
@@ -38,7 +38,7 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.kernels import factor
 from dp2erm_cvx.program.random_features import checked_kernel
-from dp2erm_cvx.program.schemes.gram_memory import refuse_gram
+from dp2erm_cvx.program.schemes.kernel_model import refuse_gram
 from dp2erm_cvx.program.schemes.matching_model import MatchingModel
 
 

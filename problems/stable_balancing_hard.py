@@ -32,8 +32,7 @@ from dp2erm_cvx.program import (
     public_number,
 )
 from dp2erm_cvx.program.balance import moment_names
-from dp2erm_cvx.program.moment_target import MomentTargets
-from dp2erm_cvx.program.schemes.hard_balance_model import HardBalanceModel
+from dp2erm_cvx.program.moment_target import HardBalanceModel, MomentTargets
 
 
 @dataclass(frozen=True)

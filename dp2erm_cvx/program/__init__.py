@@ -7,22 +7,19 @@ from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balanc
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, PrivateFirstStage, resolved
 from dp2erm_cvx.program.kernels import BalanceKernel, Gaussian, Kernel
-from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
+from dp2erm_cvx.program.losses.least_squares import WeightedLeastSquares
 from dp2erm_cvx.program.losses.linear_rule import LinearStage
 from dp2erm_cvx.program.losses.margin_loss import HuberLoss, LogisticLoss, MarginLoss
-from dp2erm_cvx.program.losses.margin_weight import InversePropensity, MarginWeight, Overlap
-from dp2erm_cvx.program.losses.weighted_least_squares import WeightedLeastSquares
+from dp2erm_cvx.program.losses.margin_model import InversePropensity, MarginWeight, Overlap
 from dp2erm_cvx.program.losses.weighted_margin_loss import MarginRows, WeightedMarginLoss
-from dp2erm_cvx.program.public_sample import PublicSample
-from dp2erm_cvx.program.schemes.arm_kernel_stage import ArmKernelStage
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.schemes.entropy import RidgedEntropyFirstStage
-from dp2erm_cvx.program.schemes.pooled_kernel_stage import PooledKernelStage
-from dp2erm_cvx.program.schemes.private_separable import PrivateSeparable
-from dp2erm_cvx.program.schemes.separable_stage import SeparableFirstStage
+from dp2erm_cvx.program.schemes.kernel_balancing import ArmKernelStage, PooledKernelStage
+from dp2erm_cvx.program.schemes.matching_model import PublicSample
+from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, SeparableFirstStage
 from dp2erm_cvx.program.second_stage import SecondStage
-from dp2erm_cvx.program.stage import Instance, Program
+from dp2erm_cvx.program.stage import Instance, Kind, Program
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.stability import SeparableConstants
 from dp2erm_cvx.universe import Universe

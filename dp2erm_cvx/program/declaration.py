@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from cvxpy.utilities import scopes
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
-from dp2erm_cvx.program.not_dpp import reason
 
 #: Largest ``parameter_cost`` that is compiled: about 100 bytes each, so 1.5 GB.
 PARAMETER_LIMIT = 1.5e7
@@ -79,7 +79,7 @@ class Compiled:
         if not self.problem.is_dcp(dpp=True):
             raise ProgramError(
                 "the declared problem is not DPP, so that a re-solve could silently use old data: "
-                + reason(self.problem, _signs_that_help(declare, data))
+                + _reason(self.problem, _signs_that_help(declare, data))
             )
 
     def load(self, data: Mapping[str, Value]) -> None:
@@ -129,3 +129,46 @@ def _signs_that_help(declare: Callable[[Leaves], Declaration], data: Mapping[str
 
 def _is_array(value: object) -> bool:
     return value is not None and not isinstance(value, list)
+
+
+def _reason(problem: Any, signed: set[str]) -> str:
+    """What is wrong with the smallest expression that is not DPP, and what to do.
+
+    ``signed`` are the leaves that make the problem DPP once all are declared as nonnegative, if they do.
+    """
+    with scopes.dpp_scope():
+        found = next((node for part in _parts(problem) for node in _smallest(part)), None)
+    if found is None:
+        return "the objective is not convex: minimize a convex function"
+    leaves = sorted({leaf.name() for leaf in found.parameters()})
+    if not leaves:
+        return f"{_shown(found)} is not convex by the rules of CVXPY, whatever the data are"
+    quoted = ", ".join(map(repr, leaves))
+    if unsigned := [name for name in leaves if name in signed]:
+        asked = ", ".join(f"leaf({name!r}, nonneg=True)" for name in unsigned)
+        return f"{_shown(found)} is convex only where a leaf is nonnegative: if it always is, ask for {asked}"
+    if len(leaves) > 1:
+        return f"{_shown(found)} multiplies the leaves {quoted}: multiply them in data(), and ask for one"
+    return (
+        f"{_shown(found)} is not convex for every value of the leaf {quoted}: a leaf may be added, or be a "
+        "factor (nonneg=True in front of a convex function); compute anything else in data()"
+    )
+
+
+def _parts(problem: Any) -> Iterator[Any]:
+    yield problem.objective.expr
+    yield from problem.constraints
+
+
+def _smallest(node: Any) -> Iterator[Any]:
+    """Nodes that break the rules although their own parts follow them."""
+    if node.is_dcp():
+        return
+    inner = [found for part in node.args for found in _smallest(part)]
+    yield from inner or [node]
+
+
+def _shown(node: Any) -> str:
+    inside = ", ".join(sorted({one.name() for one in (*node.parameters(), *node.variables())}))
+    kind = "constraint" if isinstance(node, cp.Constraint) else "term"
+    return f"the {kind} {type(node).__name__}({inside})"

@@ -14,15 +14,13 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
-from dp2erm_cvx.model.certified_weights import CLOSED_FORM
+from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.moment_target import MomentTargets
-from dp2erm_cvx.program.neighbors import RowNeighbors
-from dp2erm_cvx.program.stage import Instance, Program
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.universe import Universe
 

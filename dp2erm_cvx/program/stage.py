@@ -1,20 +1,70 @@
-"""What both kinds of program state, and a program bound to its data."""
+"""What both kinds of program state, a program bound to its data, and a record replaced in it."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import enum
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from dp2erm_cvx.domain import Array, Domain
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.moment_target import MomentTargets
+
+
+class Kind(enum.StrEnum):
+    """The form of a weighting program; it decides which theorem can bound the movement of its weights."""
+
+    #: Each weight is a function of its own record, normalized once: V = 2 w_max.
+    CLOSED_FORM = "closed form"
+    #: Weights are a function of a coefficient with a ridge: Theorem 3 or 4.
+    EXPONENTIAL = "exponential"
+    #: The weights themselves minimize a strongly convex quadratic over a fixed set: Theorem 5, 6 or a
+    #: stated one.
+    QUADRATIC = "quadratic"
+    #: A coefficient that is itself private: Theorem 9.
+    PRIVATE = "private"
+    #: Anything else. Without a theorem only the universal corollary holds, V <= 2n.
+    DIRECT = "direct"
+
+    @property
+    def proved(self) -> str:
+        """In words, what bounds the movement of weights of this kind."""
+        return {
+            Kind.CLOSED_FORM: "weights fixed up to normalization: V = 2 w_max",
+            Kind.EXPONENTIAL: "a parametric program with a ridge: Theorem 3 or 4",
+            Kind.QUADRATIC: "strongly convex on a fixed set: Theorem 5, 6 or a stated one",
+            Kind.PRIVATE: "a private coefficient: Theorem 9",
+            Kind.DIRECT: "no theorem, or hard constraints that depend on the data: universal corollary only",
+        }[self]
+
+
+@dataclass(frozen=True, eq=False)
+class ReplacedRows:
+    """m neighboring models: row ``index[k]`` becomes ``rows[k]``, and the target (if any) ``target[k]``.
+
+    ``rows`` is (m, d), in the coordinates of the model's own rows before any centering; ``target`` is (m, d).
+    """
+
+    rows: Array
+    target: Array | None = None
+
+    def __repr__(self) -> str:
+        # the records are private
+        return f"ReplacedRows(n_neighbors={len(self.rows)})"
+
+
+#: From the indices (m,) and m new records to the rows that stand in place of the old ones.
+RowNeighbors = Callable[[NDArray[np.int64], Records], ReplacedRows]
 
 
 class Program(abc.ABC):

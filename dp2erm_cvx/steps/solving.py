@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dp2erm_cvx.errors import CertificateError, InfeasibleError, SolverError
-from dp2erm_cvx.model.weights import weights_on_grid
+from dp2erm_cvx.model.sums import weights_on_grid
 from dp2erm_cvx.program import Instance
 from dp2erm_cvx.solve import GAP_TOLERANCE, Solution, Solver, solve, uncertified_start
 from dp2erm_cvx.steps.precision import Precision, Sample

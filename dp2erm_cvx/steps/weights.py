@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.model.weights import GRID_ERROR
+from dp2erm_cvx.model.sums import GRID_ERROR
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.program.first_stage import refuse_unproved

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
-from dp2erm_cvx.model import certified_weights
+from dp2erm_cvx.model import certified_radius
 from dp2erm_cvx.model.certified_radius import radius_at_floor
 from dp2erm_cvx.problems.energy_balancing import EnergyBalancing
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
@@ -22,7 +22,7 @@ from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.program.losses import certified_margins
 from dp2erm_cvx.program.random_features import RandomFourier
-from dp2erm_cvx.program.schemes import gram_memory
+from dp2erm_cvx.program.schemes import kernel_model
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
 from dp2erm_cvx.universe import Universe
 
@@ -147,7 +147,7 @@ def sizes_of(program, domain, n, p, monkeypatch):
         seen.append(sizes)
         return radius_at_floor(sizes)
 
-    for module in (certified_weights, certified_margins):
+    for module in (certified_radius, certified_margins):
         monkeypatch.setattr(module, "radius_at_floor", noted)
     program.certified_error(Universe(domain, n, p))
     monkeypatch.undo()
@@ -194,7 +194,7 @@ def test_many_datasets_are_certified_within_the_reach() -> None:
 )
 def test_ordinary_settings_are_far_within_the_tolerance(name, monkeypatch) -> None:
     # however large the Gram matrix of a kernel is: here only its numerical error is asked for
-    monkeypatch.setattr(gram_memory, "_memory", lambda: math.inf)
+    monkeypatch.setattr(kernel_model, "_memory", lambda: math.inf)
     domain = Domain(2.0, 1.0, arm_floor=50)
     settings = {"coefficient": (0.5,) * 10} if name == "ipw_known" else {}
     program = registry.build(registry.first_stages(), name, **settings).resolve(domain)

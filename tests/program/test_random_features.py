@@ -13,7 +13,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.program.random_features import RandomFourier
-from dp2erm_cvx.program.schemes import gram_memory, kernel_stage
+from dp2erm_cvx.program.schemes import kernel_model, kernel_stage
 from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.solve import certify, solve
@@ -118,8 +118,8 @@ def test_no_neighbor_moves_the_weights_beyond_the_signed_bound(name):
 
 
 def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_formed(monkeypatch):
-    monkeypatch.setattr(gram_memory, "_memory", lambda: 1e9)
-    assert gram_memory.COPIES * 8 * 4000**2 < 1e9
+    monkeypatch.setattr(kernel_model, "_memory", lambda: 1e9)
+    assert kernel_model.COPIES * 8 * 4000**2 < 1e9
     given = records(5000)
     for kernel in (Gaussian(), RandomFourier(1.0, 2000)):
         with pytest.raises(DeclarationError, match=r"5,000: a Gram matrix .* 1\.2 GB"):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from dp2erm_cvx.model.weights import weights_on_grid
+from dp2erm_cvx.model.sums import weights_on_grid
 
 ANYTHING = hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(allow_nan=True, allow_infinity=True))
 

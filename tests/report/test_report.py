@@ -14,7 +14,7 @@ from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.audit.stability import Claim, NeighborPair, Quantity, audit_stability, tightness
 from dp2erm_cvx.compare.reference_audits import reference_program
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.schemes import gram_memory
+from dp2erm_cvx.program.schemes import kernel_model
 from dp2erm_cvx.report import AuditSection, audit, audit_facts, audit_page, words
 from dp2erm_cvx.universe import Universe
 
@@ -125,7 +125,7 @@ def test_a_bound_violated_in_a_short_search_leads_too(held):
 
 
 def test_a_cell_that_cannot_be_searched_leaves_the_others(monkeypatch):
-    monkeypatch.setattr(gram_memory, "_memory", lambda: 6 * 8 * 50.0**2)
+    monkeypatch.setattr(kernel_model, "_memory", lambda: 6 * 8 * 50.0**2)
     universe = Universe(Domain(1, 1, arm_floor=10), 40, 2)
     cells = tightness(reference_program("mmd", ridge=1.0), universe, search=SearchPlan(30))
     assert {cell.n_samples for cell in cells if cell.movement is not None} == {10, 20, 40}

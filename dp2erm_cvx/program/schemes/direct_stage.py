@@ -16,8 +16,7 @@ from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.program.declaration import Declaration, Leaves
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.kind import Kind
-from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.program.stage import Instance, Kind
 
 
 class DirectFirstStage(FirstStage):

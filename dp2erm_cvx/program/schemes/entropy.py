@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.certified_weights import entropy_weights_error
+from dp2erm_cvx.model.certified_radius import entropy_weights_error
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
-from dp2erm_cvx.program.kind import Kind
-from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
 from dp2erm_cvx.stability import EntropyConstants
 from dp2erm_cvx.universe import Universe
 

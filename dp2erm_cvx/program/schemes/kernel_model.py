@@ -1,16 +1,41 @@
-"""Kernel balancing weights: a strongly convex quadratic over a product of simplices."""
+"""Kernel balancing weights: a strongly convex quadratic over simplices, its Gram matrix in memory."""
 
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, sum_error
 from dp2erm_cvx.program.kernels import ENTRY_ERROR
+
+#: Matrices of n x n doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection
+#: and two products.
+COPIES = 6
+#: Bytes that are taken to be there where the system does not say.
+_UNKNOWN = 16e9
+
+
+def refuse_gram(n_samples: int) -> None:
+    """Raise DeclarationError where the Gram matrix of ``n_samples`` records and its copies do not fit."""
+    needed, there = COPIES * 8.0 * n_samples**2, _memory()
+    if needed > there:
+        raise DeclarationError(
+            f"n = {n_samples:,}: a Gram matrix with its working copies needs {needed / 1e9:,.1f} GB, this "
+            f"machine has {there / 1e9:,.1f}: declare a kernel with few features (RandomFourier, Linear)"
+        )
+
+
+def _memory() -> float:
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return _UNKNOWN
 
 
 class KernelModel(Composite):

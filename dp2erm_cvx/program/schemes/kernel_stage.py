@@ -12,17 +12,15 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.certified_weights import kernel_weights_error
+from dp2erm_cvx.model.certified_radius import kernel_weights_error
 from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.model.sums import blocked_rmatvec
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, resolved
 from dp2erm_cvx.program.kernels import Kernel, factor
-from dp2erm_cvx.program.kind import Kind
 from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
-from dp2erm_cvx.program.schemes.gram_memory import refuse_gram
-from dp2erm_cvx.program.schemes.kernel_model import KernelModel
-from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel, refuse_gram
+from dp2erm_cvx.program.stage import Instance, Kind
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.stability import KernelConstants
 from dp2erm_cvx.universe import Universe

@@ -19,8 +19,7 @@ from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
 from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
 from dp2erm_cvx.program.losses.margin_loss import LogisticLoss, MarginLoss
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.losses.margin_weight import MarginWeight
+from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginWeight
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.universe import Universe
 

@@ -1,23 +1,28 @@
-"""First stages that Theorem 3 is about: a stable coefficient of a sum of margin losses."""
+"""First stages about a sum of margin losses: a stable coefficient (Theorem 3), a private one (Theorem 9)."""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx import stability
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.model.certified_radius import checked_perturbation
+from dp2erm_cvx.privacy import LossConstants, StabilityBound
 from dp2erm_cvx.program.declaration import Value
-from dp2erm_cvx.program.kind import Kind
+from dp2erm_cvx.program.first_stage import PrivateFirstStage
+from dp2erm_cvx.program.losses.certified_margins import weights_given_coefficient
 from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.neighbors import ReplacedRows, RowNeighbors
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
+from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
 from dp2erm_cvx.stability import SeparableConstants, separable
 from dp2erm_cvx.universe import Universe
 
@@ -73,3 +78,107 @@ class SeparableFirstStage(MarginFirstStage):
             return None
         found = terms.weights(self.log_weight, self.weight_row_bound(universe.domain))
         return math.inf if found is None else found
+
+
+@dataclass(frozen=True)
+class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
+    """A :class:`MarginFirstStage` under objective perturbation: noise b is one more linear term of its model.
+
+    minimize    sum_i phi(<z_i, lam>) + <linear + b, lam> + n (ridge + gamma)/2 ||lam||^2
+    subject to  ||lam||_2 <= radius
+
+    Theorems 1 and 2 calibrate b at uniform weights from the constants of one record; given lam each weight
+    depends on its own record and the normalization only, hence V = 2 w_max (Theorem 9). A concrete program
+    states :meth:`gradient_diameter`.
+
+    Parameters
+    ----------
+    share
+        Share of the budget that buys the coefficient.
+    ridge
+        Of the coefficient; default: a hundredth of the squared norm bound of the rows. No ridge is needed for
+        stability.
+    radius
+        Bound on ``||lam||``, hence on weights; default: ``default_margin`` over the norm bound of the rows.
+    """
+
+    theorem = "Theorem 9: V = 2 w_max, given lam"
+    defaults = MappingProxyType(
+        {
+            "ridge": "0.01 times the squared norm bound of the rows",
+            "radius": "default_margin over the norm bound of the rows",
+        }
+    )
+    default_ridge: ClassVar[float] = 0.01
+    #: The largest margin that the default radius allows for.
+    default_margin: ClassVar[float] = 2.0
+
+    def __post_init__(self) -> None:
+        MarginFirstStage.__post_init__(self)
+        PrivateFirstStage.__post_init__(self)
+
+    @abc.abstractmethod
+    def gradient_diameter(self, domain: Domain) -> float:
+        """D_psi: diameter of the gradients of the loss of one record, linear term included.
+
+        Of a resolved program, at one and the same coefficient, the largest over the ball.
+        """
+
+    def resolve(self, domain: Domain) -> Self:
+        program = super().resolve(domain)
+        if program.radius is not None:
+            return program
+        return dataclasses.replace(program, radius=self.default_margin / program.row_bound(domain))
+
+    def data(self, records: Records) -> dict[str, Value]:
+        return self.margin_data(records)
+
+    def model(self, records: Records) -> MarginModel:
+        return self.margin_model(records)
+
+    def perturbed_data(self, records: Records, gamma: float, noise: Array) -> dict[str, Value]:
+        return self.margin_data(records, gamma, noise)
+
+    def perturbed_model(self, records: Records, gamma: float, noise: Array) -> MarginModel:
+        return self.margin_model(records, gamma, noise)
+
+    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
+        extra, noise = checked_perturbation(gamma, noise_bound)
+        terms = self.resolve(universe.domain).margin_sum(universe, extra, noise)
+        return None if terms is None else terms.radius()
+
+    def certified_error(self, universe: Universe) -> float | None:
+        # given the coefficient; how large it may be is not known without its calibration or a radius
+        ball = self.ball(universe.domain)
+        return None if math.isinf(ball) else self.certified_error_at(universe, ball)
+
+    def certified_error_at(self, universe: Universe, norm: float) -> float | None:
+        bound, within = self.weight_row_bound(universe.domain), min(norm, self.ball(universe.domain))
+        return weights_given_coefficient(self.log_weight, self._size(universe), bound, within)
+
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
+        if self.mu == 0 and math.isinf(ball):
+            raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")
+        at_zero = float(self.loss.value(np.zeros(1))[0])
+        return LossConstants(
+            n_parameters=self._size(universe),
+            gradient_radius=self.gradient_diameter(universe.domain) / 2,
+            hessian_trace=self.loss.largest_curvature(bound * ball) * bound**2,
+            strong_convexity=self.mu,
+            theta_bound=ball if math.isfinite(ball) else math.sqrt(2 * at_zero / self.mu),
+            outcome_bound=1.0,
+        )
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        margin = self.weight_row_bound(universe.domain) * self.ball(universe.domain)
+        w_max = self.log_weight.largest_weight(universe.n_samples, margin)
+        if math.isinf(margin) and w_max >= universe.n_samples:
+            raise CalibrationError(f"{self.name}: declare a finite radius or trim, or no weight is bounded")
+        return stability.given_coefficient(universe.n_samples, w_max)
+
+    def _size(self, universe: Universe) -> int:
+        k = self.n_rows(universe)
+        if k is None:
+            raise CalibrationError(f"{self.name}: n_rows must be public, because noise has as many entries")
+        return k

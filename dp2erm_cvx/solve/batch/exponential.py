@@ -8,8 +8,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
-from dp2erm_cvx.program.neighbors import ReplacedRows
 from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.program.stage import ReplacedRows
 from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, clipped, dot, norms
 
 

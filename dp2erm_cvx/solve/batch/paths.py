@@ -7,12 +7,11 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
 from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.neighbors import RowNeighbors
 from dp2erm_cvx.program.schemes.exponential import ExponentialModel
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.separable_stage import SeparableFirstStage
-from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.program.stage import Instance, RowNeighbors
 from dp2erm_cvx.solve.batch.exponential import ExponentialBatch
 from dp2erm_cvx.solve.batch.kernel import KernelPath
 from dp2erm_cvx.solve.batch.margin import MarginBatch

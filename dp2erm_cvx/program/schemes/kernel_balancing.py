@@ -1,4 +1,4 @@
-"""Kernel balancing with one simplex per arm."""
+"""Kernel balancing with one simplex per arm, or with one for all records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage, projected
 from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.stability import kernel_balancing
+from dp2erm_cvx.stability import kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.universe import Universe
 
 
@@ -66,3 +66,38 @@ class ArmKernelStage(KernelFirstStage):
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         return projected(instance, values["doubled_weights"])
+
+
+@dataclass(frozen=True)
+class PooledKernelStage(KernelFirstStage):
+    """One simplex for all records: no overlap assumption, an arm may be empty.
+
+    minimize    alpha (||F_0'w - t||^2 + ||F_1'w - t||^2) + (1 - alpha) ||F_0'w - F_1'w||^2 + n ridge ||w||^2
+    subject to  sum_i w_i = n,  w >= 0
+
+    with K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0) and t = F'1/2. Arm masses
+    are free; a constant in the kernel pulls each toward n/2.
+    """
+
+    pooled: ClassVar[bool] = True
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 6."""
+        return pooled_kernel_balancing(universe.n_samples, self.constants(universe))
+
+    def feasible(self, records: Records) -> Simplices:
+        n = records.n_samples
+        return Simplices(np.zeros(n, dtype=np.int64), float(n))
+
+    def data(self, records: Records) -> dict[str, Value]:
+        features = self.features(records)
+        sample = np.asarray(features["F0"]) + np.asarray(features["F1"])
+        return features | {"target": sample.sum(axis=0) / 2}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        n = leaf("F0").shape[0]
+        w = cp.Variable(n, name="weights", nonneg=True)
+        return Declaration(self.imbalance(leaf, w), {"weights": w}, {"total": cp.sum(w) == n})
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        return projected(instance, values["weights"])
