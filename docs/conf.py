@@ -43,11 +43,11 @@ napoleon_attr_annotations = False
 nitpicky = True
 nitpick_ignore_regex = [
     # foreign types: their inventories are on the network, and the pages are built without it
-    ("py:.*", r"(annotated_types|collections|cvxpy|numpy|pathlib|random|types)\..*"),
+    ("py:.*", r"(annotated_types|collections|cvxpy|importlib|numpy|pathlib|random|types)\..*"),
     ("py:class", r"ArrayLike|Axes|Figure|Measurement|Path|pd\..*"),
     # type variables; literals whose values the text gives; the bound of a field
-    ("py:class", r"(dp2erm_cvx\..*\.)?(D|Stage|_T)"),
-    ("py:class", r"ArmMass|Scaling|Statistic"),
+    ("py:class", r"(dp2erm_cvx\..*\.)?(D|Member|Stage|_T)"),
+    ("py:class", r"ArmMass|Scaling|Statistic|TypeAliasForwardRef"),
     ("py:class", r"0\.5"),
 ]
 

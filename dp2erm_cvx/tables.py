@@ -105,6 +105,11 @@ def read_frame(frame: Any) -> Table:
     return Table("the data frame", names, lambda name: frame[keys[name]].to_numpy())
 
 
+def read_table(path: str) -> Table:
+    """Read a Parquet file where the name ends in .parquet or .pq, else CSV. Raises as those readers do."""
+    return read_parquet(path) if path.lower().endswith((".parquet", ".pq")) else read_csv(path)
+
+
 def read_csv(path: str | Path) -> Table:
     """Rows of a CSV file with a header, kept as text; blank lines are skipped."""
     source = str(path)

@@ -181,7 +181,7 @@ def predict_command(release: str, data: str, second_stage: str | None, output: s
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.rule import effects as effects_of
     from dp2erm_cvx.release.rule import rule_of
-    from dp2erm_cvx.tables import read_csv, read_parquet
+    from dp2erm_cvx.tables import read_table
 
     writable(output)
     try:
@@ -194,7 +194,7 @@ def predict_command(release: str, data: str, second_stage: str | None, output: s
     with progress("predicting"):
         published = Release.from_json(text)
         rule_of(published)  # a damaged release is named before the data are read
-        table = read_parquet(data) if data.lower().endswith((".parquet", ".pq")) else read_csv(data)
+        table = read_table(data)
         X = np.column_stack([table.numbers(name) for name in published.columns])
         effects = effects_of(published, X)
         file = io.StringIO()

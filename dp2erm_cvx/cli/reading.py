@@ -148,13 +148,13 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
 def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
     """Rows of a file that are public, with the covariates that the domain or ``--covariates`` name."""
     from dp2erm_cvx.program import PublicSample
-    from dp2erm_cvx.tables import read_csv, read_parquet
+    from dp2erm_cvx.tables import read_table
 
     declared = options.get("domain") is not None or options.get("ranges")
     chosen = (read_domain(options).columns if declared else None) or names(options.get("covariates"))
     if chosen is None:
         raise DeclarationError(f"target={path}: name its covariates by --covariates, or by named ranges")
-    table = (read_parquet if path.lower().endswith((".parquet", ".pq")) else read_csv)(path)
+    table = read_table(path)
     return PublicSample(np.column_stack([table.numbers(name) for name in chosen]))
 
 

@@ -124,7 +124,7 @@ class Composite(abc.ABC):
 
     @abc.abstractmethod
     def rounding(self, v: Array) -> float:
-        """Bound on the 2-norm of the floating-point error of :meth:`Composite.gradient` at ``v``."""
+        """Bound on the 2-norm of the floating-point error of ``gradient`` at ``v``."""
 
     def rounding_by_coordinate(self, v: Array) -> Array:
         """The same bound for every coordinate (d,), where it is known apart."""

@@ -42,7 +42,7 @@ class FirstStage(Program):
         """Exact smooth-plus-prox form; its ``output`` is the weights (n,)."""
 
     def bound(self, universe: Universe) -> StabilityBound:
-        """What :meth:`stability` returns for a resolved program: by default what any weights of sum n obey.
+        """What ``stability`` returns for a resolved program: by default what any weights of sum n obey.
 
         Raises CalibrationError where a kind with a theorem states no bound.
         """
@@ -68,7 +68,7 @@ class FirstStage(Program):
         return stability.usable(universe.n_samples, printed) if usable else printed
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
-        """What a program states in place of :meth:`paper_bound`."""
+        """What a program states in place of ``paper_bound``."""
         raise CalibrationError(f"the paper states no stability bound for {self.name}")
 
     def stability(self, universe: Universe, family: BoundFamily = BoundFamily.SHARP) -> StabilityBound:

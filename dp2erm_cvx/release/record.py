@@ -12,6 +12,7 @@ from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.release.value import ValueRelease
 
+#: Layout of the JSON of a release; files of schema 2 are upgraded when they are read.
 SCHEMA_VERSION = 3
 
 # what pydantic checks when a release is read from JSON

@@ -83,7 +83,7 @@ class Overlap(MarginWeight):
 
 
 class MarginModel(Composite):
-    """f(v) = sum_i m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>, plus a :class:`Penalty`.
+    """f(v) = sum_i m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>, plus a penalty.
 
     ``Z`` (n, d); ``multipliers`` m >= 0 and ``offset`` o (n,), 1 and 0 by default; ``ridge`` counts n;
     ``linear`` (d,) is exact or rounded once. ``norm_bound`` bounds the norm of feasible points. With

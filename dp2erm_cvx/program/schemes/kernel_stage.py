@@ -82,7 +82,7 @@ class KernelFirstStage(FirstStage):
 
     @abc.abstractmethod
     def feasible(self, records: Records) -> Simplices:
-        """The set of the variable that :meth:`KernelFirstStage.balancing_model` is about."""
+        """The set of the variable that ``balancing_model`` is about."""
 
     def model(self, records: Records) -> KernelModel | FactoredKernelModel:
         return self.balancing_model(records, self.feasible(records))

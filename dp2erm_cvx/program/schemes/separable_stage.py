@@ -29,7 +29,7 @@ from dp2erm_cvx.universe import Universe
 
 @dataclass(frozen=True)
 class SeparableFirstStage(MarginFirstStage):
-    """A :class:`MarginFirstStage` that states the constants of its theorem.
+    """A sum of margin losses that states the constants of its theorem.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class SeparableFirstStage(MarginFirstStage):
 
 @dataclass(frozen=True)
 class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
-    """A :class:`MarginFirstStage` under objective perturbation: noise b is one more linear term of its model.
+    """A sum of margin losses under objective perturbation: noise b is one more linear term of its model.
 
     minimize    sum_i phi(<z_i, lam>) + <linear + b, lam> + n (ridge + gamma)/2 ||lam||^2
     subject to  ||lam||_2 <= radius
