@@ -49,13 +49,13 @@ def log_density(scheme, data, plan, lam, theta):
     """Of (coefficient, theta) inside the ball, less a constant common to all data."""
     first, terms = SCHEMES[scheme]
     gradient, hessian, f = terms(data, lam)
-    m = N * (first.ridge + plan.propensity.gamma)
+    m = N * (first.ridge + plan.propensity.calibration.gamma)
     b = -gradient - m * lam
     volume = np.linalg.slogdet(hessian + m * np.eye(len(lam)))[1]
     _, a, y = data
     mean = f / f.sum() @ (2 * (2 * a - 1) * y)
-    pull = N * (2 * (theta - mean) + plan.calibration.gamma * theta)
-    return volume - np.linalg.norm(b) / plan.propensity.scale - abs(pull) / plan.calibration.scale
+    pull = N * (2 * (theta - mean) + plan.theta.calibration.gamma * theta)
+    return volume - np.linalg.norm(b) / plan.propensity.calibration.scale - abs(pull) / plan.theta.calibration.scale
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -64,7 +64,7 @@ def test_the_joint_law_is_that_of_the_formula(scheme):
     first, _ = SCHEMES[scheme]
     model = release(first)
     plan = model.plan(N, 2)
-    size = plan.propensity.n_parameters
+    size = plan.propensity.calibration.n_parameters
     assert size == (2 if scheme == "overlap" else 6)
     for kind in KINDS:
         pair = kind(rng, N, 2)
