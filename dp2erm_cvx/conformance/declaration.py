@@ -11,7 +11,7 @@ from dp2erm_cvx.conformance.margins import overflow
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors, standard_records
 from dp2erm_cvx.conformance.subject import Subject, check_named
-from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.errors import InfeasibleError, ProgramError
 from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, WeightedMarginLoss
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
@@ -114,7 +114,10 @@ def fixed_set(subject: Subject) -> Judgment:
     kind = program.kind if isinstance(program, FirstStage) else None
     moved: set[str] = set()
     for first, second in neighbors(6, 40, subject.seed):
-        here, there = subject.bind(first), subject.bind(second)
+        try:
+            here, there = subject.bind(first), subject.bind(second)
+        except InfeasibleError:
+            continue  # which the check of feasibility judges
         moved |= _moved_leaves(here, there)
         if not moved and _leaves_the_set(here, there):
             moved.add("the set of the model")

@@ -49,13 +49,18 @@ def log_density(scheme, data, plan, lam, theta):
     """Of (coefficient, theta) inside the ball, less a constant common to all data."""
     first, terms = SCHEMES[scheme]
     gradient, hessian, f = terms(data, lam)
-    m = N * (first.ridge + plan.propensity.calibration.gamma)
+    noise, theta_noise = plan.propensity.calibration, plan.theta.calibration
+    m = N * (first.ridge + noise.gamma)
     b = -gradient - m * lam
     volume = np.linalg.slogdet(hessian + m * np.eye(len(lam)))[1]
     _, a, y = data
     mean = f / f.sum() @ (2 * (2 * a - 1) * y)
-    pull = N * (2 * (theta - mean) + plan.theta.calibration.gamma * theta)
-    return volume - np.linalg.norm(b) / plan.propensity.calibration.scale - abs(pull) / plan.theta.calibration.scale
+    pull = N * (2 * (theta - mean) + theta_noise.gamma * theta)
+    return (
+        volume
+        - np.linalg.norm(b) / plan.propensity.calibration.scale
+        - abs(pull) / plan.theta.calibration.scale
+    )
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
