@@ -32,7 +32,8 @@ from dp2erm_cvx.program import (
     public_number,
 )
 from dp2erm_cvx.program.balance import moment_names
-from dp2erm_cvx.program.moment_target import HardBalanceModel, MomentTargets
+from dp2erm_cvx.program.hard_balance_model import HardBalanceModel
+from dp2erm_cvx.program.moment_target import MomentTargets
 
 
 @dataclass(frozen=True)

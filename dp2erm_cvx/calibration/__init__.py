@@ -7,7 +7,8 @@ lists them and ranks those that are valid.
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective
 from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, Perturbed
-from dp2erm_cvx.calibration.output import EXACT_ARITHMETIC, GridNoise, calibrate_grid, calibrate_output
+from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
+from dp2erm_cvx.calibration.output import calibrate_output
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
 from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, renyi_divergence, renyi_epsilon

@@ -1,19 +1,13 @@
-"""Noise on what is released: Theorem 8 for a mean, and discrete Laplace noise on a public grid.
-
-The grid covers a shift that floating point cannot avoid.
-"""
+"""Noise on what is released: Theorem 8 for a mean."""
 
 from __future__ import annotations
-
-import math
-from dataclasses import dataclass
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
 from dp2erm_cvx.calibration.constants import Noise, OutputCalibration, in_range
 from dp2erm_cvx.calibration.curvature import MARGIN
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import public_number
 
 
 def calibrate_output(objective: Objective, budget: Budget) -> OutputCalibration:
@@ -67,50 +61,3 @@ class OutputPerturbation(Calibrator):
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> OutputCalibration:
         return calibrate_output(objective, budget)
-
-
-#: Of a release that does not count its arithmetic: it is floating point, and the noise is sampled in it.
-EXACT_ARITHMETIC = "exact arithmetic assumed"
-#: The grid is finer than the shift by this factor, so that rounding to it costs next to nothing.
-_FINER = 64.0
-_SMALLEST, _LARGEST = 1e-280, 1e280
-
-
-@dataclass(frozen=True)
-class GridNoise:
-    """Round to the grid ``2^exponent Z^p``, then add independent discrete Laplace noise of this ``scale``.
-
-    Pure ``epsilon``-differential privacy between any two vectors whose l1 distance is at most
-    ``l1_sensitivity``. ``scale`` and ``l1_sensitivity`` are in units of the vector.
-    """
-
-    l1_sensitivity: float
-    exponent: int
-    scale: float
-    epsilon: float
-    n_parameters: int
-
-
-def calibrate_grid(l1_sensitivity: float, n_parameters: int, epsilon: float) -> GridNoise:
-    """Smallest noise for shifts of ``l1_sensitivity`` in the l1 norm: ``(shift + p 2^k) / epsilon``.
-
-    Rounding to the nearest point moves every coordinate by at most half a step, so the shift on the grid is
-    at most ``p 2^k`` larger. k, the ``exponent``, makes that a 64th of the shift.
-
-    Raises DeclarationError for an invalid argument, CalibrationError where floating point gives out.
-    """
-    shift = public_number("l1_sensitivity", l1_sensitivity, above=0.0)
-    p = whole_number("n_parameters", n_parameters, at_least=1)
-    level = public_number("epsilon", epsilon, above=0.0)
-    if not _SMALLEST <= shift <= _LARGEST:
-        raise CalibrationError(
-            f"l1_sensitivity = {shift:g} is out of floating-point range: rescale the outcome"
-        )
-    exponent = math.floor(math.log2(shift / (_FINER * p)))
-    scale = (shift + p * math.ldexp(1.0, exponent)) / level * (1.0 + MARGIN)
-    if not _SMALLEST <= scale <= _LARGEST:
-        raise CalibrationError(
-            f"noise scale = {scale:g} is out of floating-point range at epsilon = {level:g}: change the "
-            "budget"
-        )
-    return GridNoise(shift, exponent, scale, level, p)

@@ -7,7 +7,7 @@ import enum
 from dp2erm_cvx.calibration.calibrator import refuse_uncovered
 from dp2erm_cvx.calibration.constants import Noise, in_range
 from dp2erm_cvx.calibration.curvature import MARGIN
-from dp2erm_cvx.calibration.output import GridNoise, calibrate_grid
+from dp2erm_cvx.calibration.grid import GridNoise, calibrate_grid
 from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from dp2erm_cvx.public import one_of, public_number, whole_number
 

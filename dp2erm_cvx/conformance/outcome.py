@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -71,17 +71,13 @@ class ConformanceReport:
             "proved": self.proved,
             "passed": self.passed,
             "conclusion": self.conclusion,
-            "outcomes": [
-                {"check": o.check, "status": o.status.value, "detail": o.detail} for o in self.outcomes
-            ],
+            "outcomes": [asdict(o) | {"status": o.status.value} for o in self.outcomes],
         }
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.program}: {'FAILED' if self.failures else self.conclusion} ({self.kind}: {self.proved})"
-        ]
-        lines += [f"  {o.status.value:<6} {o.check}: {o.detail}" for o in self.outcomes]
-        return "\n".join(lines)
+        verdict = "FAILED" if self.failures else self.conclusion
+        checks = [f"  {o.status.value:<6} {o.check}: {o.detail}" for o in self.outcomes]
+        return "\n".join([f"{self.program}: {verdict} ({self.kind}: {self.proved})", *checks])
 
 
 #: What a check says of a program: whether it passed, and the numbers or the reason in words.

@@ -9,23 +9,19 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.diagnostics.statistics import (
+from dp2erm_cvx.diagnostics.checks import (
     ARMS,
     NOT_PRIVATE,
     Array,
     Mask,
     aligned,
     arms,
-    effective_sample_size,
     finite,
-    ks_distance,
-    mean,
     nonnegative,
     numbers,
     same_length,
-    scaled,
-    variance,
 )
+from dp2erm_cvx.diagnostics.statistics import effective_sample_size, ks_distance, mean, scaled, variance
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.tables import listed
 

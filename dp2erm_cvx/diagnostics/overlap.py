@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.diagnostics.statistics import (
+from dp2erm_cvx.diagnostics.checks import (
     ARMS,
     NOT_PRIVATE,
     Array,

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from dp2erm_cvx.diagnostics.checks import ARMS, NOT_PRIVATE, Array, arms, finite, numbers, same_length
 from dp2erm_cvx.diagnostics.overlap import LIMITS, OverlapTable, overlap_table
-from dp2erm_cvx.diagnostics.statistics import ARMS, NOT_PRIVATE, Array, arms, finite, numbers, same_length
 from dp2erm_cvx.errors import DataError, SolverError
 from dp2erm_cvx.public import public_size
 

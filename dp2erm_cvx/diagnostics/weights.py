@@ -9,19 +9,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.diagnostics.statistics import (
+from dp2erm_cvx.diagnostics.checks import (
     ARMS,
     NOT_PRIVATE,
     Array,
     Mask,
     aligned,
     arms,
-    effective_sample_size,
     nonnegative,
     numbers,
     same_length,
-    scaled,
 )
+from dp2erm_cvx.diagnostics.statistics import effective_sample_size, scaled
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 

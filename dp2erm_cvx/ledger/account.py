@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dp2erm_cvx.ledger.composition import Composition, Cost, Spent
+from dp2erm_cvx.ledger.composition import Composition, Spent
+from dp2erm_cvx.ledger.tighter import Cost
 from dp2erm_cvx.privacy import Budget, Neighboring, RenyiCurve
 
 

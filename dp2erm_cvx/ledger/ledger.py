@@ -10,9 +10,10 @@ from pathlib import Path
 
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger.account import Account, Receipt
-from dp2erm_cvx.ledger.composition import Composition, Cost, fits, spent
+from dp2erm_cvx.ledger.composition import Composition, fits, spent
 from dp2erm_cvx.ledger.decimals import decode, encode
 from dp2erm_cvx.ledger.store import transaction
+from dp2erm_cvx.ledger.tighter import Cost
 from dp2erm_cvx.privacy import Budget, Neighboring, RenyiCurve
 from dp2erm_cvx.public import one_line, one_of
 from dp2erm_cvx.release import Guarantee, Standing

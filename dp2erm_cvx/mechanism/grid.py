@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration.output import GridNoise
+from dp2erm_cvx.calibration.grid import GridNoise
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
 from dp2erm_cvx.mechanism.secure import require
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.plan.study import LARGEST_COUNTED, Arithmetic, Study
+from dp2erm_cvx.plan.study import LARGEST_COUNTED, Study
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.steps import Step, StepPlan

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
+from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
@@ -18,23 +18,12 @@ from dp2erm_cvx.universe import Universe
 
 #: Share of epsilon that covers the arithmetic where none is declared.
 NUMERICAL_SHARE = 0.005
+
 #: Above this, exp(epsilon) is no longer small against the probability of noise beyond its bound.
 LARGEST_COUNTED = 500.0
+
 #: Solves and certificates take dense matrices of this order.
 MOST_FEATURES = 2000
-
-
-class Arithmetic(enum.StrEnum):
-    """Whether a guarantee counts its floating-point error.
-
-    ``COUNTED``: it does; needs the extra ``secure``. ``ASSUMED``: exact arithmetic is assumed, and the
-    release says so. ``AUTO``: counted where the extra is installed and the programs state what they are
-    certified to.
-    """
-
-    AUTO = "auto"
-    COUNTED = "counted"
-    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.calibration import EXACT_ARITHMETIC, GridNoise
+from dp2erm_cvx.calibration import EXACT_ARITHMETIC
+from dp2erm_cvx.calibration.grid import noise_half_width
 from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.domain import Array
 
 if TYPE_CHECKING:  # a release is read without the solvers
     from dp2erm_cvx.steps import ValuePlan
-
-#: The noise leaves ``half_widths`` with at most this probability.
-NOISE_MISS = 1 / 20
 
 EXACT_NOISE = "exact discrete Laplace noise; rounding is counted in its scale"
 PROVEN_WIDTH = "at least 95 % for the noise alone"
@@ -97,12 +95,3 @@ def state_value(plan: ValuePlan, released: ArrayLike) -> ValueRelease:
         epsilon=noise.epsilon,
         arithmetic=EXACT_NOISE if plan.exact else EXACT_ARITHMETIC,
     )
-
-
-def noise_half_width(noise: GridNoise) -> float:
-    """What a released number misses its noiseless value by, except with probability NOISE_MISS.
-
-    ``P(|noise| > k g) <= exp(-k g / scale)`` on a grid of step g: one step rounds ``scale log 20`` up to the
-    grid, half a step is the rounding of the number and another half its floating-point error.
-    """
-    return noise.scale * math.log(1.0 / NOISE_MISS) + math.ldexp(2.0, noise.exponent)

@@ -23,10 +23,9 @@ def iteration_bound(smoothness: float, strong_convexity: float, distance: float,
     minimizer. One prox-gradient step from the start has ``F - F* <= L/2 distance^2``; from there the constant
     momentum gives ``m/2 ||x_k - x*||^2 <= F(x_k) - F* <= (1 - sqrt(m/L))^k (F(x_0) - F* + m/2
     ||x_0 - x*||^2) <= (1 - sqrt(m/L))^k L distance^2`` (Beck, First-Order Methods in Optimization, Theorem
-    10.42), so ``2 L distance^2 / m (1 - sqrt(m/L))^k <= radius^2`` suffices. As many iterations go to the
-    method with restarts, which has no such bound and is usually faster. The bound is for exact arithmetic:
-    rounding keeps any method from a radius below what
-    :meth:`~dp2erm_cvx.program.SecondStage.certified_radius` allows for.
+    10.42), so ``2 L distance^2 / m (1 - sqrt(m/L))^k <= radius^2`` suffices. The method with restarts has as
+    many, without such a bound. The bound is for exact arithmetic: rounding keeps any method from a radius
+    below what :meth:`~dp2erm_cvx.program.SecondStage.certified_radius` allows for.
 
     Raises DeclarationError for an invalid argument.
     """
@@ -46,17 +45,15 @@ def iteration_bound(smoothness: float, strong_convexity: float, distance: float,
 def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) -> NewtonResult:
     """Minimize f + h from ``start`` (d,) in at most ``max_iterations`` gradients.
 
-    Where the model has a ridge, half of them go to FISTA with restarts and, unless that stood still, the
-    rest to constant momentum from the better of its point and the start: see :func:`iteration_bound`.
-    Without a ridge all go to FISTA.
+    FISTA with restarts takes all of them, or half where the model has a ridge. Unless it stood still, the
+    rest go to constant momentum from the better of its point and the start: see :func:`iteration_bound`.
     """
     first = model.penalty.set.project(start)
-    if model.ridge <= 0:
-        return _with_restarts(model, first, max_iterations)
-    found = _with_restarts(model, first, max_iterations // 2)
-    if found.iterations < max_iterations // 2:
+    share = max_iterations // 2 if model.ridge > 0 else max_iterations
+    found = _with_restarts(model, first, share)
+    if found.iterations < share or model.ridge <= 0:
         return found
-    first = _step(model, first, 1 / model.smoothness)
+    first = _step(model, first)
     begin = found.point if _objective(model, found.point) <= _objective(model, first) else first
     rest = _with_constant_momentum(model, begin, max_iterations - found.iterations - 1)
     return NewtonResult(rest.point, found.iterations + 1 + rest.iterations)
@@ -64,11 +61,9 @@ def minimize_by_gradient(model: Composite, start: Array, max_iterations: int) ->
 
 def _with_restarts(model: Composite, v: Array, max_iterations: int) -> NewtonResult:
     """FISTA from ``v``, restarted whenever the momentum points uphill (O'Donoghue & Candes 2015)."""
-    step = 1 / model.smoothness
-    look, momentum, iterations = v, 1.0, 0
-    while iterations < max_iterations:
-        iterations += 1
-        new = _step(model, look, step)
+    look, momentum = v, 1.0
+    for iterations in range(1, max_iterations + 1):
+        new = _step(model, look)
         if float((look - new) @ (new - v)) > 0:
             momentum, look = 1.0, v
             continue
@@ -77,28 +72,26 @@ def _with_restarts(model: Composite, v: Array, max_iterations: int) -> NewtonRes
         look = new + (momentum - 1) / following * (new - v)
         v, momentum = new, following
         if move <= _STILL * float(np.linalg.norm(v)):
-            break
-    return NewtonResult(v, iterations)
+            return NewtonResult(v, iterations)
+    return NewtonResult(v, max_iterations)
 
 
 def _with_constant_momentum(model: Composite, v: Array, max_iterations: int) -> NewtonResult:
     """V-FISTA from ``v`` (Beck, First-Order Methods in Optimization, 10.7.7)."""
-    step = 1 / model.smoothness
     root = math.sqrt(max(model.smoothness / model.ridge, 1.0))
     share = (root - 1) / (root + 1)
-    look, iterations = v, 0
-    while iterations < max_iterations:
-        iterations += 1
-        new = _step(model, look, step)
-        still = float(np.linalg.norm(new - look)) <= _STILL * float(np.linalg.norm(new))
-        look = new + share * (new - v)
-        v = new
-        if still:
-            break
-    return NewtonResult(v, iterations)
+    look = v
+    for iterations in range(1, max_iterations + 1):
+        new = _step(model, look)
+        move = float(np.linalg.norm(new - look))
+        look, v = new + share * (new - v), new
+        if move <= _STILL * float(np.linalg.norm(v)):
+            return NewtonResult(v, iterations)
+    return NewtonResult(v, max_iterations)
 
 
-def _step(model: Composite, v: Array, step: float) -> Array:
+def _step(model: Composite, v: Array) -> Array:
+    step = 1 / model.smoothness
     return model.penalty.prox(v - step * model.gradient(v), step)
 
 

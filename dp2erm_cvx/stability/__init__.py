@@ -14,20 +14,15 @@ from dp2erm_cvx.stability.general_principle import general_principle
 from dp2erm_cvx.stability.kernel import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.stability.kernel_matching import kernel_mean_matching
 from dp2erm_cvx.stability.logistic import gradient_diameter, ipw_logistic, logistic_radius
-from dp2erm_cvx.stability.logistic_weight import overlap_constant
+from dp2erm_cvx.stability.overlap_constant import overlap_constant
 from dp2erm_cvx.stability.paper import usable
 from dp2erm_cvx.stability.paper_entropy import paper_entropy_balancing
 from dp2erm_cvx.stability.paper_ipw import paper_ipw_logistic, paper_known_coefficient, paper_randomized_trial
 from dp2erm_cvx.stability.paper_kernel import paper_kernel_balancing
 from dp2erm_cvx.stability.search import Finding, Region, Report, Search, ball, record_domain
-from dp2erm_cvx.stability.separable import (
-    SeparableConstants,
-    coefficient_radius,
-    separable,
-    tilting_gradient_diameter,
-    tilting_log_weight_diameter,
-)
+from dp2erm_cvx.stability.separable import SeparableConstants, coefficient_radius, separable
 from dp2erm_cvx.stability.tilt import largest_weight, tilt_lemma
+from dp2erm_cvx.stability.tilting import tilting_gradient_diameter, tilting_log_weight_diameter
 from dp2erm_cvx.stability.universal import (
     any_weights,
     fixed_weights,

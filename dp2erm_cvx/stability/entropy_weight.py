@@ -87,8 +87,7 @@ def log_odds_excess(n: int, unit: EntropyConstants, cells: ArmCells) -> float:
         center, squared = rho * balance, rho**2 / 2.0
 
     def possible(xi: float) -> bool:
-        odds = (n - 1) * math.exp(-xi)
-        gap = -(n - 1) * math.expm1(-xi) / (n * (1.0 + odds))
+        gap = -(n - 1) * math.expm1(-xi) / (n * (1.0 + (n - 1) * math.exp(-xi)))
         left = xi * (n - 1) / n
         room = squared - mu * gap * xi
         inside = mu * left <= center + form * np.sqrt(np.maximum(room, 0.0))

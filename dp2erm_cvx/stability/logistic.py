@@ -9,13 +9,9 @@ from scipy.special import expit
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import positive_ridge, sample_size
-from dp2erm_cvx.stability.logistic_weight import (
-    PEAK_AT,
-    PEAK_VALUE,
-    largest_logistic_weight,
-    overlap_constant,
-)
+from dp2erm_cvx.stability.logistic_weight import PEAK_AT, PEAK_VALUE, largest_logistic_weight
 from dp2erm_cvx.stability.one_sided import largest_minimum, last_true, outward
+from dp2erm_cvx.stability.overlap_constant import overlap_constant
 from dp2erm_cvx.stability.tilt import EXACT, coupled_variation, stated_bound
 
 

@@ -32,11 +32,7 @@ def paper_randomized_trial(n: int, propensity: float) -> StabilityBound:
     )
 
 
-def paper_known_coefficient(
-    n: int,
-    covariate_bound: float,
-    coefficient_norm: float,
-) -> StabilityBound:
+def paper_known_coefficient(n: int, covariate_bound: float, coefficient_norm: float) -> StabilityBound:
     """Printed bound for a public logistic coefficient (proposition on known regression parameters).
 
     ``||w - w'||_2 <= sqrt(2) exp(M R)``; the common weights move together. ``covariate_bound`` = M > 0 in the
@@ -56,11 +52,7 @@ def paper_known_coefficient(
 
 
 def paper_ipw_logistic(
-    n: int,
-    covariate_bound: float,
-    ridge: float,
-    radius: float,
-    eigenvalue_floor: float = 0.0,
+    n: int, covariate_bound: float, ridge: float, radius: float, eigenvalue_floor: float = 0.0
 ) -> StabilityBound:
     """Printed bound for an estimated logistic propensity (proposition on estimated parameters).
 
@@ -100,9 +92,5 @@ def paper_ipw_logistic(
     assumptions = [f"covariate norm at most {M:g}", EXACT]
     if eigenvalue_floor > 0.0:
         assumptions.append(f"smallest eigenvalue of mean x x' at least {eigenvalue_floor:g} on every dataset")
-    return from_norm_bound(
-        n,
-        norm_bound,
-        overlap,
-        Statement("proposition on estimated parameters", tuple(assumptions)),
-    )
+    statement = Statement("proposition on estimated parameters", tuple(assumptions))
+    return from_norm_bound(n, norm_bound, overlap, statement)

@@ -12,9 +12,10 @@ from scipy.special import expit
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation
 from dp2erm_cvx.studies.engine import Experiment, Listing, Row, StudyCell
+from dp2erm_cvx.studies.listing import InForce, constants_listing
 from dp2erm_cvx.studies.plans import PLAIN
 from dp2erm_cvx.studies.scheme import Constants, Rule, RulesDesign
-from dp2erm_cvx.studies.summary import InForce, constants_listing, means, with_interval
+from dp2erm_cvx.studies.summary import means, with_interval
 from dp2erm_cvx.studies.trial import Trial
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.studies.costs import costs, scale_rows, scales_listing
 from dp2erm_cvx.studies.engine import Design, Experiment, Listing, Part, Row, StudyCell, part_label
+from dp2erm_cvx.studies.listing import InForce, constants_listing
 from dp2erm_cvx.studies.plans import Refused, Weights, effective_share, plan_rule
 from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme
-from dp2erm_cvx.studies.summary import InForce, constants_listing, means
+from dp2erm_cvx.studies.summary import means
 from dp2erm_cvx.studies.trial import budget_of
 
 if TYPE_CHECKING:

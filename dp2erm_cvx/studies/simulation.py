@@ -10,8 +10,9 @@ from pydantic import Field
 
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.studies.engine import Experiment, Listing, Part, Row, StudyCell
+from dp2erm_cvx.studies.listing import constants_listing
 from dp2erm_cvx.studies.scheme import StudyDesign
-from dp2erm_cvx.studies.summary import constants_listing, means, with_interval
+from dp2erm_cvx.studies.summary import means, with_interval
 from dp2erm_cvx.studies.trial import Choice, all_rows, choose, in_force, places
 
 if TYPE_CHECKING:

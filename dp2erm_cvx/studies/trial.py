@@ -13,9 +13,9 @@ from dp2erm_cvx.datasets import Simulation
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.engine import Part, Row, StudyCell, part_label
+from dp2erm_cvx.studies.listing import InForce
 from dp2erm_cvx.studies.plans import PLAIN, Fitted, Refused, Weights, draw_thetas, plan_rule, without_noise
 from dp2erm_cvx.studies.scheme import Constants, Rule, RulesDesign, StudyDesign
-from dp2erm_cvx.studies.summary import InForce
 
 
 def budget_of(epsilon: float, noise: str, n: int) -> Budget:

@@ -16,8 +16,9 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation, read_twins
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.studies.engine import Experiment, Listing, Part, Row, StudyCell
+from dp2erm_cvx.studies.listing import constants_listing
 from dp2erm_cvx.studies.scheme import StudyDesign
-from dp2erm_cvx.studies.summary import constants_listing, means
+from dp2erm_cvx.studies.summary import means
 from dp2erm_cvx.studies.trial import Choice, all_rows, choose, in_force, places, taken
 
 if TYPE_CHECKING:

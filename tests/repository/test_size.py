@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import statistics
+from collections import defaultdict
 from pathlib import Path
+
+from dp2erm_cvx import program
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
@@ -16,8 +19,25 @@ TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+def test_files() -> None:
+    assert len(SOURCES) <= 300
+
+
 def test_half_of_the_files_fit_on_two_screens() -> None:
     assert statistics.median(text.count("\n") for text in SOURCES.values()) < 100
+
+
+def test_what_a_scheme_file_imports_fits_on_a_page() -> None:
+    assert len(program.__all__) <= 50
+
+
+def test_a_public_name_has_one_home() -> None:
+    homes = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, (ast.ClassDef, *FUNCTIONS)) and not node.name.startswith("_"):
+                homes[node.name].append(str(path))
+    assert not {name: where for name, where in homes.items() if len(where) > 1}
 
 
 def test_few_functions_take_seven_arguments() -> None:

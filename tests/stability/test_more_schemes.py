@@ -18,7 +18,7 @@ from dp2erm_cvx.program import BalanceKernel, Gaussian, Moments, PublicSample
 from dp2erm_cvx.program.kernels import Energy, Linear
 from dp2erm_cvx.registry import first_stages, second_stages
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.stability.separable import _tilted_diameter
+from dp2erm_cvx.stability.tilting import _tilted_diameter
 from dp2erm_cvx.universe import Universe
 from tests.stability.kernel_movement import minimize_on_simplices
 from tests.stability.more_schemes import KEEP, rows

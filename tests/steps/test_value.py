@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from dp2erm_cvx import Domain
+from dp2erm_cvx.calibration.grid import noise_half_width
 from dp2erm_cvx.calibration.value import SUM_ERROR, ValueStatistic, calibrate_value
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Records
@@ -21,7 +22,7 @@ from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.release import ValueRelease
-from dp2erm_cvx.release.value import contrasts_from_cells, noise_half_width, state_value
+from dp2erm_cvx.release.value import contrasts_from_cells, state_value
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps import Execution, ValuePlan, WeightsPlan
 from dp2erm_cvx.steps.value import value_cells, value_contrasts

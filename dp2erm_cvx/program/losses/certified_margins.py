@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dp2erm_cvx.model.certified_radius import CLOSED_FORM, Sizes, radius_at_floor
+from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
 from dp2erm_cvx.program.losses.margin_loss import MarginLoss
-from dp2erm_cvx.program.losses.margin_model import MarginWeight
+from dp2erm_cvx.program.losses.margin_model import MarginWeight, weights_given_coefficient
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
 _NEAR = 0.01
@@ -96,9 +96,3 @@ class MarginSum:
         norm = sizes.minimizer_norm + radius
         at_point = weights_given_coefficient(weight, self.n_parameters, row_bound, norm)
         return weight.lipschitz * row_bound * radius + at_point
-
-
-def weights_given_coefficient(weight: MarginWeight, dimension: int, row_bound: float, norm: float) -> float:
-    """The same given the coefficient v, ``||v|| <= norm``: only the margins and the last steps round."""
-    evaluated = 16 * UNIT * (2 + weight.largest_log(row_bound * norm))
-    return weight.lipschitz * row_bound * dot_error(dimension) * norm + max(CLOSED_FORM, evaluated)

@@ -1,26 +1,12 @@
-"""Perturbed weighted least squares: its composite, and its declaration by a Gram matrix."""
+"""The composite of perturbed weighted least squares."""
 
 from __future__ import annotations
 
-import abc
-import dataclasses
-from dataclasses import dataclass
-from typing import ClassVar, Self
-
-import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.model.certified_radius import checked_perturbation, least_squares_radius
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, Penalty
-from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
-from dp2erm_cvx.model.sets import WholeSpace
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.second_stage import PenalizedSecondStage
-from dp2erm_cvx.program.stage import Instance
-from dp2erm_cvx.universe import Universe
 
 
 class LeastSquaresModel(Composite):
@@ -72,79 +58,3 @@ class LeastSquaresModel(Composite):
 
     def output_scale(self, v: Array) -> float:
         return max(float(np.linalg.norm(v)), self.least_scale) or 1.0
-
-
-@dataclass(frozen=True)
-class WeightedLeastSquares(PenalizedSecondStage):
-    """Weighted least squares in Gram form, with any Theta and R of this package.
-
-    minimize  ||F theta||^2 + <linear, theta> + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
-    subject to  theta in Theta,
-
-    n times the objective of equation weighted_convex_opt_DP up to a constant: F'F = sum w_i x_i x_i',
-    linear = -2 sum w_i z_i x_i, curvature = n gamma. A concrete program states its design (x_i, z_i).
-    """
-
-    cone: ClassVar[str] = "QP (SOCP over an l2 ball)"
-
-    @abc.abstractmethod
-    def design(self, records: Records) -> tuple[Array, Array]:
-        """X (n, p) and z (n,) of the squared loss ``(z_i - <x_i, theta>)^2``."""
-
-    def unconstrained(self) -> Self:
-        if self.regularizer != ElasticNet():
-            raise CalibrationError(f"{self.name}: Theorems 7 and 8 cover no regularizer; leave it out")
-        return dataclasses.replace(self, theta_set=WholeSpace())
-
-    def instance(
-        self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
-    ) -> Instance:
-        X, z = self.design(records)
-        n, p = X.shape
-        b = np.zeros(p) if noise is None else np.asarray(noise, dtype=np.float64)
-        eigenvalues, vectors = np.linalg.eigh((X.T * weights) @ X)
-        data: dict[str, Value] = {
-            "factor": np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T,
-            "linear": -2 * (X.T @ (weights * z)),
-            **self.penalty_data(records.domain, n, gamma, b),
-        }
-        if isinstance(self.regularizer, UserRegularizer):
-            smooth = LeastSquaresModel(X, z, weights, n * gamma, b, Penalty(self.feasible(records.domain)))
-            return Instance(self, lambda: data, None, n * gamma, smooth)
-        ridge = n * (gamma + self.regularizer.l2)
-        penalty = Penalty(self.feasible(records.domain), n * self.regularizer.l1)
-        return Instance(self, lambda: data, LeastSquaresModel(X, z, weights, ridge, b, penalty), ridge)
-
-    def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
-        """The radius where Newton's method stops (``radius_at_floor``).
-
-        None for a user's regularizer, which only a duality gap judges, for constants that state no bounds on
-        x and z, and for a curvature too small for floating point. Raises DeclarationError, and ProgramError
-        for a user's regularizer that no gap can be measured for.
-        """
-        extra, noise = checked_perturbation(gamma, noise_bound)
-        loss = self.loss_constants(universe)
-        if isinstance(self.regularizer, UserRegularizer):
-            self.regularizer.refuse_unchecked(loss.n_parameters)
-            return None
-        if loss.covariate_bound is None or loss.response_bound is None:
-            return None
-        theta_set, p = self.feasible(universe.domain), loss.n_parameters
-        return least_squares_radius(
-            universe.n_samples,
-            p,
-            covariate_bound=loss.covariate_bound,
-            response_bound=loss.response_bound,
-            ridge=universe.n_samples * (extra + self.regularizer.l2),
-            noise_bound=noise,
-            set_norm=theta_set.norm_bound(p),
-            set_rounding=theta_set.rounding(p),
-            is_mean=loss.is_mean,
-        )
-
-    def declare(self, leaf: Leaves) -> Declaration:
-        factor = leaf("factor")
-        theta = cp.Variable(factor.shape[1], name="theta")
-        penalties, constraints = self.penalties(leaf, theta)
-        objective = cp.sum_squares(factor @ theta) + leaf("linear") @ theta + penalties
-        return Declaration(objective, {"theta": theta}, constraints)

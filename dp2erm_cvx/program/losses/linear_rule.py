@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.second_stage import PenalizedSecondStage
+from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.universe import Universe
 

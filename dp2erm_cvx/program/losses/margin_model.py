@@ -10,6 +10,7 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
 from dp2erm_cvx.program.losses.margin_loss import MarginLoss
@@ -199,3 +200,12 @@ class MarginModel(Composite):
         if self.weight is not None:
             return float(self.n)
         return max(float(np.linalg.norm(v)), self.least_scale) or 1.0
+
+
+def weights_given_coefficient(weight: MarginWeight, dimension: int, row_bound: float, norm: float) -> float:
+    """Bound on ``||w_hat - w||_1 / n`` given the coefficient v, ``||v|| <= norm``.
+
+    At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
+    """
+    evaluated = 16 * UNIT * (2 + weight.largest_log(row_bound * norm))
+    return weight.lipschitz * row_bound * dot_error(dimension) * norm + max(CLOSED_FORM, evaluated)

@@ -15,7 +15,8 @@ from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.solve.batch.quadratics import Gram, solve_in_ball, solve_supported
+from dp2erm_cvx.solve.batch.quadratics import Gram, solve_in_ball
+from dp2erm_cvx.solve.batch.supports import solve_supported
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
 
 #: Draws solved at a time: their systems stay in the cache.

@@ -9,9 +9,11 @@ from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.solve.batch.exchange import exchange
-from dp2erm_cvx.solve.batch.kernel_members import KernelMembers, KernelPoints, judge_kernel
+from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions
+from dp2erm_cvx.solve.batch.kernel_judge import judge_kernel
+from dp2erm_cvx.solve.batch.kernel_members import KernelMembers, KernelPoints
 from dp2erm_cvx.solve.batch.pivot import Pivot, pivot
-from dp2erm_cvx.solve.batch.replacements import FastPath, FastSolutions, Replacements
+from dp2erm_cvx.solve.batch.replacements import Replacements
 
 
 class KernelPath(FastPath):

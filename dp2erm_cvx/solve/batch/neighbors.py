@@ -10,8 +10,9 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions, NeighborSolutions
 from dp2erm_cvx.solve.batch.paths import fast_path
-from dp2erm_cvx.solve.batch.replacements import FastPath, FastSolutions, NeighborSolutions, Replacements
+from dp2erm_cvx.solve.batch.replacements import Replacements
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch.replacements import FastSolutions
+from dp2erm_cvx.solve.batch.fast_path import FastSolutions
 from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Index, Members, RowBatch, dot, norms
 
 

@@ -13,10 +13,11 @@ from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.separable_stage import SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance, RowNeighbors
 from dp2erm_cvx.solve.batch.exponential import ExponentialBatch
+from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions
 from dp2erm_cvx.solve.batch.kernel import KernelPath
 from dp2erm_cvx.solve.batch.margin import MarginBatch
 from dp2erm_cvx.solve.batch.newton import minimize_together
-from dp2erm_cvx.solve.batch.replacements import FastPath, FastSolutions, Replacements
+from dp2erm_cvx.solve.batch.replacements import Replacements
 
 
 class RowPath(FastPath):

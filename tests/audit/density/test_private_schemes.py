@@ -85,7 +85,7 @@ def test_the_joint_law_is_that_of_the_formula(scheme):
             assert found == pytest.approx(expected[0] - expected[1], abs=1e-8)
 
 
-@pytest.mark.parametrize("kind", [lone, heavy])
+@pytest.mark.parametrize("kind", [lone, pytest.param(heavy, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_no_pair_loses_more_than_epsilon(scheme, kind):
     pair = kind(np.random.default_rng(6), N, 2)
