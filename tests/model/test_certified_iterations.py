@@ -65,14 +65,14 @@ def test_constant_momentum_alone_obeys_its_half_of_the_bound(condition):
     minimizer = minimize_by_newton(model, model.start()).point
     distance = distance_to(model, minimizer)
     bound = iteration_bound(model.smoothness, model.ridge, distance, 1e-6 * distance)
-    first = gradient._step(model, model.start(), 1 / model.smoothness)
+    first = gradient._step(model, model.start())
     reached = gradient._with_constant_momentum(model, first, bound // 2 - 1)
     assert np.linalg.norm(reached.point - minimizer) <= 1e-6 * distance
     early = gradient._with_constant_momentum(model, first, bound // 8)
     assert np.linalg.norm(early.point - minimizer) > 1e-6 * distance
     plain = first
     for _ in range(bound // 2 - 1):
-        plain = gradient._step(model, plain, 1 / model.smoothness)
+        plain = gradient._step(model, plain)
     if condition > 1e2:
         assert np.linalg.norm(plain - minimizer) > 1e-6 * distance
 
