@@ -95,6 +95,7 @@ def test_json_needs_no_package_of_the_page(folder, monkeypatch):
 
 
 def test_reference_audits_report_what_did_not_come_out(folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")  # no cell of the table is wrapped
     few = reference.worst_cases()[:1]
     monkeypatch.setattr(reference, "worst_cases", lambda: few)
     monkeypatch.setattr(reference, "wrong_bounds", lambda: reference_wrong[1:2])
