@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -166,8 +168,24 @@ def _expected(program: FirstStage, universe: Universe, stated: StabilityBound) -
     return _of_base(program, universe)
 
 
+def _with_constants_of_base(program: FirstStage) -> FirstStage:
+    """The program without constants of its own, where a base derives them from the settings.
+
+    A theorem that reads the constants of the program would otherwise be compared with itself.
+    """
+    for base in type(program).__mro__:
+        derived = vars(base).get("constants")
+        if derived is not None and base.__module__.startswith("dp2erm_cvx.program."):
+            if not getattr(derived, "__isabstractmethod__", False):
+                program = copy.copy(program)
+                object.__setattr__(program, "constants", functools.partial(derived, program))
+            break
+    return program
+
+
 def _of_base(program: FirstStage, universe: Universe) -> StabilityBound | None:
     """What the nearest class of the library gives that states a theorem for the programs based on it."""
+    program = _with_constants_of_base(program)
     known: list[tuple[type, StabilityBound]] = [
         (base, vars(base)["bound"](program, universe))
         for base in type(program).__mro__[1:]

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.conformance.loss_constants import loss_constants, undeclared_curvature
 from dp2erm_cvx.conformance.margins import wrong_loss, wrong_margin
+from dp2erm_cvx.conformance.objective import smooth_of
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import (
     N_FEATURES,
@@ -126,7 +127,7 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
         radius = program.constants(domain).radius
         return wrong_margin(program, domain, radius) or _beyond_radius(program)
     if isinstance(program, PrivateSeparable) and (
-        wrong := wrong_margin(program, domain, program.ball(domain))
+        wrong := wrong_margin(program, domain, program.ball(domain)) or _larger_set(program, domain)
     ):
         return wrong
     if isinstance(program, WeightedMarginLoss):
@@ -136,6 +137,19 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
             return wrong
     if isinstance(program, SecondStage | PrivateFirstStage):
         return undeclared_curvature(program, domain, subject.seed)
+    return ""
+
+
+def _larger_set(program: PrivateSeparable, domain: Domain) -> str:
+    """A coefficient may lie outside the ball that bounds the weights (Theorem 9)."""
+    for records in edge_records().values():
+        model = smooth_of(program.instance(records))
+        ball = program.ball(domain)
+        if math.isinf(ball):
+            return ""
+        far = float(np.linalg.norm(model.penalty.set.project(np.full(model.dimension, 1e3 * ball))))
+        if far > ball * (1 + 1e-9):
+            return f"weights are bounded within {ball:.4g}, a coefficient may be {far:.4g} long"
     return ""
 
 

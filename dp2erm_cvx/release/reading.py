@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.record import SCHEMA_VERSION, Release, release_adapter
@@ -74,6 +75,8 @@ def _check_steps(release: Release) -> None:
             Budget(step.epsilon, step.delta)
         except DeclarationError as error:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: {error}") from None
+        if step.noise is Noise.GAUSSIAN and not step.delta:
+            raise DeclarationError(f"release JSON: steps: {_line(step.step)}: Gaussian noise is not pure")
     for whole, parts in (
         (release.guarantee.epsilon, [step.epsilon for step in release.steps]),
         (release.guarantee.delta, [step.delta for step in release.steps]),

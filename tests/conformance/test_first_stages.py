@@ -17,6 +17,7 @@ from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd import MMD
+from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.problems.overlap import OverlapWeights
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.program import Records
@@ -129,3 +130,18 @@ def test_half_a_bound_is_seen_beside_that_of_the_base(name):
 
 def test_a_cap_that_leaves_no_room_is_not_for_the_check_of_own_records():
     assert judged(own_record, MMD(alpha=1.0, cap=1.5)).status is CheckStatus.PASSED
+
+
+@pytest.mark.parametrize(
+    ("base", "settings", "changes"),
+    [
+        (PooledMMD, {}, {"ridge": lambda ridge: 1.2 * ridge}),
+        (PooledMMD, {}, {"kernel_bound": lambda bound: 0.8 * bound}),
+        (EntropyBalancing, {"ridge": 1.0}, {"ridge": lambda ridge: 1.2 * ridge}),
+    ],
+)
+def test_a_theorem_is_not_fed_with_constants_that_the_program_states_in_place_of_its_settings(
+    base, settings, changes
+):
+    own = derived(base, constants=restated(base, "constants", **changes))
+    refuted(bound_of_theorem, own(**settings), "Theorem")

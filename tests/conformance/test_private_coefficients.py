@@ -11,6 +11,7 @@ from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.perturbation import coefficient_noise
 from dp2erm_cvx.conformance.run import check_program
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.overlap_private import PrivateOverlap
 from dp2erm_cvx.problems.tilting_private import PrivateTilting
@@ -118,6 +119,14 @@ OTHERS = {
         PrivateOverlap,
         {"gradient_diameter": lambda self, domain: PrivateOverlap.gradient_diameter(self, domain) / 2},
         "gradient_radius",
+    ),
+    "coefficients beyond the ball of the weights": (
+        PrivateOverlap,
+        {
+            "_feasible": lambda self, domain: L2Ball(10 * self.ball(domain)),
+            "gradient_diameter": lambda self, domain: 2.0 * domain.covariate_bound,
+        },
+        "a coefficient may be",
     ),
     "shorter rows": (PrivateTilting, {"linear_bound": lambda self, domain: 0.0}, "linear_bound"),
 }

@@ -159,13 +159,18 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
         bound, ball = self.row_bound(universe.domain), self.ball(universe.domain)
         if self.mu == 0 and math.isinf(ball):
             raise CalibrationError(f"{self.name}: declare a positive ridge or a finite radius")
-        at_zero = float(self.loss.value(np.zeros(1))[0])
+        # no loss is negative: ridge/2 |lam|^2 - pull |lam| is at most the loss at 0
+        at_zero, pull = float(self.loss.value(np.zeros(1))[0]), self.linear_bound(universe.domain)
+        if math.isfinite(ball):
+            length = ball
+        else:
+            length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
         return LossConstants(
             n_parameters=self._size(universe),
             gradient_radius=self.gradient_diameter(universe.domain) / 2,
             hessian_trace=self.loss.largest_curvature(bound * ball) * bound**2,
             strong_convexity=self.mu,
-            theta_bound=ball if math.isfinite(ball) else math.sqrt(2 * at_zero / self.mu),
+            theta_bound=length,
             outcome_bound=1.0,
         )
 
