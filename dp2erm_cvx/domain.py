@@ -211,6 +211,12 @@ class Domain:
         return cls(**declared)
 
 
+def cleaned(values: Array, bound: float) -> Array:
+    """``values`` clipped to ``[-bound, bound]``; what is no number counts as 0."""
+    clipped: Array = np.clip(np.where(np.isnan(values), 0.0, values), -bound, bound)
+    return clipped
+
+
 def clip_norm(X: Array, bound: float) -> Array:
     """Shrink each row radially so that its Euclidean norm is at most ``bound``."""
     largest = np.max(np.abs(X), axis=1, keepdims=True, initial=0.0)

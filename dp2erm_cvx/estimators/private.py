@@ -11,7 +11,7 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators.base import LEAST_TOLERANCE, TOLERANCE, PrivateWorkings, TwoStageBase
 from dp2erm_cvx.ledger import Ledger, Receipt
-from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, Study, make_plan
+from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
@@ -150,7 +150,7 @@ class PrivateTwoStageERM(TwoStageBase):
             raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
-    def plan(self, n_samples: int, n_features: int) -> Plan:
+    def plan(self, n_samples: int, n_features: int) -> TwoStagePlan:
         """Stability bound, loss constants and calibration, from public quantities alone.
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
@@ -181,7 +181,7 @@ class PrivateTwoStageERM(TwoStageBase):
         self._remember(dataset, theta.released)
         return self
 
-    def _charge(self, plan: Plan) -> Receipt | None:
+    def _charge(self, plan: TwoStagePlan) -> Receipt | None:
         """Before any noise: whatever happens later, a release that could be shown has been paid for."""
         if self.ledger is None and self.dataset is None:
             return None

@@ -13,6 +13,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
+from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps.precision import Precision
@@ -32,7 +33,7 @@ class Execution:
 
     solver: str | Solver
     tolerance: float
-    seed: int | None = None
+    seed: int | str | None = None
 
     def label(self, name: str) -> str | None:
         """The seed of one draw of the run: no two draws may share their bits. None for fresh entropy."""
@@ -139,6 +140,16 @@ class StepPlan(abc.ABC):
         return self.precision is not None
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee of the step rests on beyond its theorem."""
+        return ()
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The programs that it solves, whose constants it relies on."""
+        return ()
+
+    @property
     def certified_by_design(self) -> bool:
         """Whether public bounds say what it is certified to on every dataset of the universe."""
         return True
@@ -158,6 +169,10 @@ class Step(abc.ABC):
         Raises DeclarationError unless its share is between 0 and 1.
         """
         return budget, budget
+
+    def uncountable(self, universe: Universe) -> str | None:
+        """Why no theorem covers the arithmetic of the step, None where one does."""
+        return None
 
     @abc.abstractmethod
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> StepPlan:
