@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration
+from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration, ScoreNoise
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.value import state_value
@@ -96,7 +96,16 @@ def _stated(step: StepPlan) -> StepStatement:
     )
 
 
-def _law(calibration: Calibration | OutputCalibration | GridNoise) -> dict[str, Any]:
+def _law(
+    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | ScoreNoise,
+) -> dict[str, Any]:
+    if isinstance(calibration, ScoreNoise):
+        unit = calibration.mean_step
+        noise = {"scale": calibration.mean_scale, "sensitivity": unit * calibration.integers.sensitivity}
+        return {"noise": calibration.noise, "gamma": 0.0, **noise}
+    if isinstance(calibration, IntegerNoise):
+        shift = float(calibration.sensitivity)
+        return {"noise": calibration.noise, "scale": calibration.scale, "gamma": 0.0, "sensitivity": shift}
     if isinstance(calibration, GridNoise):
         sensitivity = calibration.l1_sensitivity
         return {"noise": Noise.GAMMA, "scale": calibration.scale, "gamma": 0.0, "sensitivity": sensitivity}

@@ -86,15 +86,28 @@ class Rows(enum.StrEnum):
 
 
 @dataclass(frozen=True)
+class Term:
+    """One linear regression: its rows, and the step that released its coefficient, or a public one."""
+
+    rows: Rows
+    source: str | tuple[float, ...]
+
+    def predict(self, x: Array, a: ArrayLike, released: Mapping[str, Array]) -> Array:
+        """The regression (n,) at covariates x (n, k) and treatments a (n,)."""
+        theta = released[self.source] if isinstance(self.source, str) else self.source
+        return self.rows.predict(theta, x, a)
+
+
+@dataclass(frozen=True)
 class OutcomeRows(RecordMap):
     """What an outcome regression is fitted to: ``rows``, and the outcome less earlier regressions.
 
-    ``after`` names the steps whose predictions are subtracted before the residual is clipped: the regression
-    that follows is of what they left, so that the shrinkage of both multiplies (recentered ridge).
+    The predictions ``after`` which it comes are subtracted before the residual is clipped: it is of what they
+    left, so that the shrinkage of both multiplies (recentered ridge).
     """
 
     rows: Rows
-    after: tuple[str, ...] = ()
+    after: tuple[Term, ...] = ()
 
     def universe(self, universe: Universe) -> Universe:
         domain = universe.domain
@@ -112,8 +125,9 @@ class OutcomeRows(RecordMap):
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
         x, y = records.covariates, records.y
-        for step in self.after:
-            y = y - self.rows.predict(released[step], x, records.a)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for term in self.after:
+                y = y - term.predict(x, records.a, released)
         where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
         return Records(self.rows.of(x, records.a), records.a, cleaned(y, where.outcome_bound), where)
 

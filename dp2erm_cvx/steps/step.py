@@ -6,9 +6,19 @@ import abc
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration, Perturbed
+from numpy.typing import NDArray
+
+from dp2erm_cvx.calibration import (
+    Calibration,
+    GridNoise,
+    IntegerNoise,
+    Noise,
+    OutputCalibration,
+    Perturbed,
+    ScoreNoise,
+)
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
@@ -63,7 +73,7 @@ class StepResult:
     private.
     """
 
-    released: Array
+    released: NDArray[Any]
     certified: bool = True
     by_gap: bool = False
     solution: Solution | None = None
@@ -83,7 +93,7 @@ class StepPlan(abc.ABC):
     weighted: ClassVar[bool] = True
 
     universe: Universe
-    calibration: Calibration | OutputCalibration | GridNoise
+    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | ScoreNoise
     precision: Precision | None
     loss: LossConstants | None
 
