@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -187,6 +187,21 @@ class Domain:
         """Map finite raw data into the universe by the fixed clipping rule."""
         arm = np.asarray(a, dtype=np.int64)
         return Records(self.features(X), arm, self.net_outcome(arm, y), self)
+
+    def restricted(self, columns: Sequence[int]) -> Domain:
+        """The same universe with these covariates alone, by number and in this order.
+
+        With ranges their norm is at most the root of their number, where records inside them lie.
+        """
+        ranges, bound = self.ranges, self.features_bound
+        if ranges is not None:
+            if isinstance(ranges, Mapping):
+                names = list(ranges)
+                ranges = {names[index]: ranges[names[index]] for index in columns}
+            else:
+                ranges = [ranges[index] for index in columns]
+            bound = min(bound, math.sqrt(len(columns)))
+        return replace(self, ranges=ranges, covariate_bound=math.hypot(self.intercept, bound))
 
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""

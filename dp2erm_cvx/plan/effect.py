@@ -20,11 +20,11 @@ from dp2erm_cvx.steps import (
     Center,
     EffectScore,
     LinearNuisances,
+    MeanScore,
     OutcomeRows,
     Propensity,
     Refit,
     Rows,
-    Score,
     Step,
     StepPlan,
     Term,
@@ -108,9 +108,7 @@ class EffectStudy(Pipeline[EffectPlan]):
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """Center, perhaps a refit of its residuals, propensity, score."""
         settings, terms = self.settings, [] if self.public_center is None else [self.public_center]
-        program = registry.build(
-            registry.second_stages(), "saturating_regression", slope=settings.slope
-        )
+        program = registry.build(registry.second_stages(), "saturating_regression", slope=settings.slope)
         regressions = [(Center, settings.center_share)]
         if settings.first_fit is not None:
             first = settings.first_fit * settings.center_share
@@ -132,7 +130,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         score = EffectScore(
             found, settings.cap, settings.residual_bound, settings.score_bound, self.effect_center
         )
-        yield Score(score, self.noise, numerical_share is not None)
+        yield MeanScore(score, self.noise, numerical_share is not None)
 
     def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
@@ -165,13 +163,15 @@ class EffectStudy(Pipeline[EffectPlan]):
 
 
 def _of_what_is_left(steps: Sequence[Any]) -> list[Step]:
-    """The same shares of the whole, each as a share of what the later steps leave, which take theirs first."""
+    """The same shares of the whole, as shares of what later steps leave, because those take theirs first."""
     found: list[Step] = []
     left = 1.0
     for step in reversed(steps):
-        inner = step.first if isinstance(step, Propensity) else step
-        share = inner.share
-        changed = replace(inner, share=share / left)
-        found.append(replace(step, first=changed) if inner is not step else changed)
+        logistic = isinstance(step, Propensity)
+        share = step.first.share if logistic else step.share
+        if logistic:
+            found.append(replace(step, first=replace(step.first, share=share / left)))
+        else:
+            found.append(replace(step, share=share / left))
         left -= share
     return found[::-1]

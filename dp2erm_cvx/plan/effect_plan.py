@@ -12,7 +12,7 @@ from scipy.special import erfcx
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.steps import CenterPlan, PropensityPlan, Rows, ScorePlan, TreatmentRatePlan
+from dp2erm_cvx.steps import CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy
@@ -30,10 +30,10 @@ class EffectPlan(Plan):
     study: EffectStudy
 
     @property
-    def score(self) -> ScorePlan:
+    def score(self) -> MeanScorePlan:
         """The step that releases the effect."""
         found = self.steps[-1]
-        assert isinstance(found, ScorePlan)
+        assert isinstance(found, MeanScorePlan)
         return found
 
     @property
@@ -54,7 +54,8 @@ class EffectPlan(Plan):
         return self.nuisance_ratio <= NEGLIGIBLE
 
     def _center_error(self) -> float:
-        scale, variance, bias = self.study.scale, 0.0, scale_of(self.study) ** 2
+        # the regression itself is guessed to spread as far as its residuals
+        scale, variance, bias = self.study.scale, 0.0, self.study.scale**2
         for step in self.steps:
             if isinstance(step, CenterPlan):
                 assert isinstance(step.calibration, Calibration)
@@ -77,11 +78,6 @@ class EffectPlan(Plan):
         moments = reference_moments(self.study, Rows.POOLED)
         noise, kept = _error(step.calibration, _VARIANCE, moments, self.study.universe.n_samples)
         return math.sqrt(_VARIANCE**2 * noise + _SPREAD**2 * kept)
-
-
-def scale_of(study: EffectStudy) -> float:
-    """The spread of the outcome regression itself, guessed to be that of the residuals."""
-    return study.scale
 
 
 def reference_moments(study: EffectStudy, rows: Rows) -> Array:

@@ -11,7 +11,7 @@ from dp2erm_cvx.steps.number import NumberPlan
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
-from dp2erm_cvx.steps.score import EffectScore, Score, ScorePlan
+from dp2erm_cvx.steps.score import EffectScore, MeanScore, MeanScorePlan
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
@@ -26,6 +26,8 @@ __all__ = [
     "Execution",
     "Inputs",
     "LinearNuisances",
+    "MeanScore",
+    "MeanScorePlan",
     "Nuisances",
     "NumberPlan",
     "OutcomeRows",
@@ -36,8 +38,6 @@ __all__ = [
     "Refit",
     "RefitPlan",
     "Rows",
-    "Score",
-    "ScorePlan",
     "Step",
     "StepPlan",
     "StepResult",

@@ -65,7 +65,7 @@ class EffectScore:
 
 
 @dataclass(frozen=True)
-class Score(Step):
+class MeanScore(Step):
     """The mean of ``score`` and its second moment, by what the other steps leave of the budget."""
 
     name: ClassVar[str] = "score"
@@ -75,14 +75,14 @@ class Score(Step):
     noise: Noise | str = Noise.GAMMA
     exact: bool = True
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> ScorePlan:
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> MeanScorePlan:
         """Calibrate the noise to the bound of the score: no record moves the mean by more than 2B/n."""
         noise = calibrate_score(self.score.bound, universe.n_samples, budget, self.noise)
-        return ScorePlan(universe, noise, None, None, self.exact, self.score)
+        return MeanScorePlan(universe, noise, None, None, self.exact, self.score)
 
 
 @dataclass(frozen=True)
-class ScorePlan(NumberPlan):
+class MeanScorePlan(NumberPlan):
     """The calibrated noise of both sums."""
 
     name: ClassVar[str] = "score"
