@@ -18,11 +18,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.plan import Plan
-from dp2erm_cvx.program import (
-    Instance,
-    PrivateFirstStage,
-    WeightedLeastSquares,
-)
+from dp2erm_cvx.program import Instance, PrivateFirstStage, WeightedLeastSquares
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.public import public_number

@@ -38,11 +38,7 @@ def most(scout: Scout) -> int:
 
 
 def climb(
-    scout: Scout,
-    height: Height,
-    elite: Groups | None,
-    budget: int,
-    rng: np.random.Generator,
+    scout: Scout, height: Height, elite: Groups | None, budget: int, rng: np.random.Generator
 ) -> tuple[Groups, int]:
     """The pairs at the ends of the ascents of one round, and how many pairs were tried, at most ``budget``.
 

@@ -47,12 +47,7 @@ class Store:
             self.cells.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DeclarationError(f"{folder}: cannot be made: {error.strerror or error}") from None
-        label = {
-            "experiment": name,
-            "version": __version__,
-            "digest": design.digest(),
-            "code": code_digest(),
-        }
+        label = {"experiment": name, "version": __version__, "digest": design.digest(), "code": code_digest()}
         marker = self.folder / "design.json"
         known = _marks(marker)
         if known is not None or any(self.cells.iterdir()):
