@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import load_domain
-    from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
+    from dp2erm_cvx.estimators import PrivateEffect, PrivateTwoStageERM, TwoStageERM
     from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
     from dp2erm_cvx.release import Release
+    from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.rule import effects, recommend
     from dp2erm_cvx.tuning import PublicData, tune, tune_privately
     from dp2erm_cvx.universe import Universe
@@ -23,8 +24,10 @@ _HOME = {
     "Budget": "privacy",
     "Dataset": "data",
     "Domain": "domain",
+    "EffectRelease": "release.effect",
     "Ledger": "ledger",
     "Neighboring": "privacy",
+    "PrivateEffect": "estimators",
     "PrivateTwoStageERM": "estimators",
     "PublicData": "tuning",
     "Release": "release",
@@ -41,8 +44,10 @@ __all__ = [
     "Budget",
     "Dataset",
     "Domain",
+    "EffectRelease",
     "Ledger",
     "Neighboring",
+    "PrivateEffect",
     "PrivateTwoStageERM",
     "PublicData",
     "Release",

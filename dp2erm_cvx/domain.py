@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -188,6 +188,21 @@ class Domain:
         arm = np.asarray(a, dtype=np.int64)
         return Records(self.features(X), arm, self.net_outcome(arm, y), self)
 
+    def restricted(self, columns: Sequence[int]) -> Domain:
+        """The same universe with these covariates alone, by number and in this order.
+
+        With ranges their norm is at most the root of their number, where records inside them lie.
+        """
+        ranges, bound = self.ranges, self.features_bound
+        if ranges is not None:
+            if isinstance(ranges, Mapping):
+                names = list(ranges)
+                ranges = {names[index]: ranges[names[index]] for index in columns}
+            else:
+                ranges = [ranges[index] for index in columns]
+            bound = min(bound, math.sqrt(len(columns)))
+        return replace(self, ranges=ranges, covariate_bound=math.hypot(self.intercept, bound))
+
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -209,6 +224,12 @@ class Domain:
             if name not in declared:
                 raise DeclarationError(f"domain: {name} is missing")
         return cls(**declared)
+
+
+def cleaned(values: Array, bound: float) -> Array:
+    """``values`` clipped to ``[-bound, bound]``; what is no number counts as 0."""
+    clipped: Array = np.clip(np.where(np.isnan(values), 0.0, values), -bound, bound)
+    return clipped
 
 
 def clip_norm(X: Array, bound: float) -> Array:

@@ -2,16 +2,18 @@
 
 ``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8
 and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says where it applies; ``registry``
-lists them and ranks those that are valid.
+lists them and ranks those that are valid. ``score`` is the private mean of Theorem 12.
 """
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective
 from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, Perturbed
 from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
+from dp2erm_cvx.calibration.integers import IntegerNoise, calibrate_integers
 from dp2erm_cvx.calibration.output import calibrate_output
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
 from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, renyi_divergence, renyi_epsilon
+from dp2erm_cvx.calibration.score import ScoreNoise, calibrate_score
 from dp2erm_cvx.calibration.sharp import calibrate, privacy_loss
 from dp2erm_cvx.calibration.utility import PaperUtility, noise_tail, predicted_error, utility_bound
 from dp2erm_cvx.calibration.value import calibrate_value
@@ -23,6 +25,7 @@ __all__ = [
     "Calibration",
     "Calibrator",
     "GridNoise",
+    "IntegerNoise",
     "Noise",
     "Objective",
     "OutputCalibration",
@@ -32,11 +35,14 @@ __all__ = [
     "RankedCalibration",
     "Ranking",
     "RenyiCalibration",
+    "ScoreNoise",
     "calibrate",
     "calibrate_grid",
+    "calibrate_integers",
     "calibrate_output",
     "calibrate_paper",
     "calibrate_renyi",
+    "calibrate_score",
     "calibrate_value",
     "calibrator",
     "noise_tail",

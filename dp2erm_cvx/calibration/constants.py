@@ -21,6 +21,11 @@ class Noise(enum.StrEnum):
     GAMMA = "gamma"
     GAUSSIAN = "gaussian"
 
+    @property
+    def mechanism(self) -> str:
+        """What the mechanism on numbers is called: one coordinate of gamma noise is a Laplace variable."""
+        return "Laplace" if self is Noise.GAMMA else "Gaussian"
+
 
 class Perturbed(enum.StrEnum):
     """What the noise of a step is added to."""

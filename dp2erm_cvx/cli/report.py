@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from dp2erm_cvx.diagnostics import BalanceTable
     from dp2erm_cvx.domain import Domain
-    from dp2erm_cvx.plan import Plan
+    from dp2erm_cvx.plan import TwoStagePlan
     from dp2erm_cvx.release import Release
 
 
-def show_release(release: Release, second: SecondStage, domain: Domain, plan: Plan) -> None:
+def show_release(release: Release, second: SecondStage, domain: Domain, plan: TwoStagePlan) -> None:
     """Print theta, the effect, the guarantee and the noise, all from the release and public quantities."""
     screen = console()
     standing = "" if release.private else f": {release.guarantee.standing.upper()}"
@@ -89,7 +89,9 @@ def noise_sentences(moved: NoiseRange) -> list[str]:
     return lines
 
 
-def _estimates(release: Release, second: SecondStage, domain: Domain, plan: Plan) -> Iterator[Table | str]:
+def _estimates(
+    release: Release, second: SecondStage, domain: Domain, plan: TwoStagePlan
+) -> Iterator[Table | str]:
     if not isinstance(second, WeightedLeastSquares):
         table = grid("parameter", "theta")
         for name, value in zip(release.parameters, release.theta, strict=True):

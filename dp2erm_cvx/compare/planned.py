@@ -13,7 +13,7 @@ from dp2erm_cvx.calibration import Calibration, GridNoise, OutputCalibration
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan import Plan, Study, make_plan
+from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.universe import Universe
 
@@ -161,7 +161,7 @@ def plan_row(study: Study) -> GridRow:
     made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC))
     if study.calibration != AUTOMATIC:
         made = _tried(study)
-    if isinstance(automatic, Plan):
+    if isinstance(automatic, TwoStagePlan):
         row = dataclasses.replace(row, automatic=automatic.theta.theorem)
     if isinstance(made, str):
         return dataclasses.replace(row, refusal=made)
@@ -169,14 +169,14 @@ def plan_row(study: Study) -> GridRow:
     return dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage)
 
 
-def _tried(study: Study) -> Plan | str:
+def _tried(study: Study) -> TwoStagePlan | str:
     try:
         return make_plan(study)
     except CalibrationError as error:
         return str(error)
 
 
-def _planned(row: GridRow, made: Plan) -> GridRow:
+def _planned(row: GridRow, made: TwoStagePlan) -> GridRow:
     theta = made.theta
     calibration, output = theta.calibration, isinstance(theta.calibration, OutputCalibration)
     return dataclasses.replace(
@@ -190,7 +190,7 @@ def _planned(row: GridRow, made: Plan) -> GridRow:
     )
 
 
-def _spread(made: Plan) -> tuple[float | None, float | None]:
+def _spread(made: TwoStagePlan) -> tuple[float | None, float | None]:
     second = made.theta.second
     if not isinstance(second, WeightedLeastSquares):
         return None, None

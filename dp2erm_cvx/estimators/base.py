@@ -13,17 +13,13 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.estimators.fitting import TOLERANCE, dataset_of
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps import StepResult, solve_theta, solve_weights
 from dp2erm_cvx.tables import to_numbers
-
-#: Relative radius that the solutions behind a release are certified to.
-TOLERANCE = 1e-6
-#: What the grid of the weights and every solver leave room for.
-LEAST_TOLERANCE = 1e-8
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,31 +102,6 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
         self.feature_names_in_ = np.array(dataset.columns, dtype=object)
         self.theta_ = theta
 
-    def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
-        """Checked raw data (n, k), (n,), (n,), with names.
-
-        Raises DataError for what is no data of the declared universe, DeclarationError where the columns are
-        not those of the domain.
-        """
-        if type(self.domain) is not Domain:  # a subclass could read its rules off the data
-            raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
-        named = getattr(X, "columns", None)
-        columns = self.domain.columns
-        dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
-        if columns is not None and dataset.columns != columns:
-            raise DeclarationError(
-                f"the domain declares the columns {', '.join(columns)}; "
-                f"the data have {', '.join(dataset.columns)}"
-            )
-        floor = self.domain.arm_floor
-        if floor is not None and min(int(np.sum(dataset.a)), int(np.sum(1 - dataset.a))) < floor:
-            # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
-            raise DataError(
-                f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "
-                "declared universe"
-            )
-        return dataset
-
 
 class TwoStageERM(TwoStageBase):
     """The same two stages without noise and gamma. NOT private: for public data and comparisons only.
@@ -176,7 +147,7 @@ class TwoStageERM(TwoStageBase):
         weights meet the constraints, with the covariates in the way and the smallest tolerance of the program
         that they can be met within, SolverError where no point was found, else CertificateError.
         """
-        dataset = self.dataset_from(X, a, y)
+        dataset = dataset_of(self.domain, X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)
         weights = solve_weights(self.resolved_first_stage().instance(records), self.solver, tolerance)

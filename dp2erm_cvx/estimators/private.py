@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.estimators.base import LEAST_TOLERANCE, TOLERANCE, PrivateWorkings, TwoStageBase
-from dp2erm_cvx.ledger import Ledger, Receipt
-from dp2erm_cvx.plan import NUMERICAL_SHARE, Plan, Study, make_plan
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.estimators.base import PrivateWorkings, TwoStageBase
+from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.statement import make_release
-from dp2erm_cvx.solve import Solver, private_solver
-from dp2erm_cvx.steps import Execution
+from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.universe import Universe
 
 
-class PrivateTwoStageERM(TwoStageBase):
+class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
     """Differentially private two-stage empirical risk minimization (Algorithm 1, DP-2ERM).
 
     Parameters
@@ -119,10 +116,7 @@ class PrivateTwoStageERM(TwoStageBase):
 
     def study(self, n_samples: int, n_features: int) -> Study:
         """What is declared, for datasets of this size. Raises DeclarationError where something is invalid."""
-        if type(self.domain) is not Domain:  # a subclass could read its rules off the data
-            raise DeclarationError(f"domain = {self.domain!r}: must be a Domain")
-        if not isinstance(self.budget, Budget):
-            raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
+        domain, budget = self.declared()
         tolerance = public_number("tolerance", self.tolerance, above=0)
         if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:
             raise DeclarationError(
@@ -132,8 +126,8 @@ class PrivateTwoStageERM(TwoStageBase):
         return Study(
             self.resolved_first_stage(),
             self.resolved_second_stage(),
-            Universe(self.domain, n_samples, n_features),
-            self.budget,
+            Universe(domain, n_samples, n_features),
+            budget,
             calibration=self.calibration,
             noise=self.noise,
             split=self.split,
@@ -144,13 +138,7 @@ class PrivateTwoStageERM(TwoStageBase):
             value_statistic=self.value_statistic,
         )
 
-    def execution(self) -> Execution:
-        """How a plan is run. Raises DeclarationError or SolverError where something declared is invalid."""
-        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
-            raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
-        return Execution(private_solver(self.solver), self.tolerance, self.seed)
-
-    def plan(self, n_samples: int, n_features: int) -> Plan:
+    def plan(self, n_samples: int, n_features: int) -> TwoStagePlan:
         """Stability bound, loss constants and calibration, from public quantities alone.
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
@@ -169,7 +157,7 @@ class PrivateTwoStageERM(TwoStageBase):
         """
         dataset = self.dataset_from(X, a, y)
         plan = self.plan(dataset.n_samples, dataset.X.shape[1])
-        self.receipt_ = self._charge(plan)
+        self.receipt_ = self._charge(plan, f"{plan.study.first.name}, then {plan.study.second.name}")
         execution = self.execution()
         found = plan.run(dataset, execution)
         self.release_ = make_release(plan, found, dataset.columns, execution)
@@ -180,26 +168,3 @@ class PrivateTwoStageERM(TwoStageBase):
         )
         self._remember(dataset, theta.released)
         return self
-
-    def _charge(self, plan: Plan) -> Receipt | None:
-        """Before any noise: whatever happens later, a release that could be shown has been paid for."""
-        if self.ledger is None and self.dataset is None:
-            return None
-        if not isinstance(self.ledger, Ledger) or self.dataset is None:
-            raise DeclarationError(
-                "ledger and dataset go together: give a Ledger and the name of the data set"
-            )
-        if self.seed is not None:
-            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=3)
-            return None
-        if not plan.proven:
-            raise CalibrationError(
-                f"{plan.theta.reason}, which is not proven: no charge to the ledger covers it"
-            )
-        note = f"{plan.study.first.name}, then {plan.study.second.name}"
-        relation = plan.study.universe.domain.relation
-        return self.ledger.charge(self.dataset, plan.guarantee, note, relation=relation, curve=plan.curve)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # a pickle travels: it carries the release, not the private workings
-        return {name: value for name, value in super().__getstate__().items() if name != "private_workings_"}

@@ -1,13 +1,16 @@
 """The privacy noise. No other package draws it.
 
 ``floating`` draws in doubles, as if they were real numbers. ``exact`` draws within a proven distance of the
-ideal law, and ``grid`` adds the discrete noise that covers that distance; both need the extra ``secure``.
+ideal law, ``grid`` adds the discrete noise that covers that distance, and ``integers`` is noise on exact
+integers; all three need the extra ``secure``.
 ``selection`` draws the choice of a candidate, by OpenDP.
 """
 
 from dp2erm_cvx.mechanism.exact import Draw, draw_within
 from dp2erm_cvx.mechanism.floating import draw, simulate_noise
 from dp2erm_cvx.mechanism.grid import perturb_on_grid
+from dp2erm_cvx.mechanism.integers import perturb_integers
+from dp2erm_cvx.mechanism.score import score_sums
 from dp2erm_cvx.mechanism.secure import secure_available
 from dp2erm_cvx.mechanism.selection import private_choice, random_source, repeatable_choice
 
@@ -15,10 +18,12 @@ __all__ = [
     "Draw",
     "draw",
     "draw_within",
+    "perturb_integers",
     "perturb_on_grid",
     "private_choice",
     "random_source",
     "repeatable_choice",
+    "score_sums",
     "secure_available",
     "simulate_noise",
 ]

@@ -74,6 +74,36 @@ def draw_within(calibration: Calibration, error: float, *, seed: int | str | Non
     return _evaluate(calibration, bound, uniforms)
 
 
+def rounded_gaussians(scale: float, size: int) -> tuple[int, ...]:
+    """Independent normal variables of this standard deviation, each rounded to the nearest integer.
+
+    The law is exact: bits are read until no other integer is possible. How many depends on the bits alone.
+
+    Raises DeclarationError where python-flint is not installed.
+    """
+    require("flint")
+    source = random.SystemRandom()
+    return _rounded(scale, [LazyUniform(source) for _ in range(2 * ((size + 1) // 2))])[:size]
+
+
+def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
+    """Read bits until the nearest integers are known; only the bits decide what they are."""
+    from flint import arb, ctx
+
+    bits = max(0, math.frexp(scale)[1]) + _SPARE_BITS
+    while True:
+        for uniform in uniforms:
+            uniform.extend_to(bits)
+        with _PRECISION, ctx.workprec(bits + 32):
+            found = _gaussians([uniform.ball() for uniform in uniforms])
+            # the floor of a ball is exact where all of the ball has the same
+            nearest = [(arb(scale) * number + arb(0.5)).floor() for number in found]
+            whole = [number.unique_fmpz() for number in nearest]
+            if all(number is not None for number in whole):
+                return tuple(int(str(number)) for number in whole)
+        bits += bits // 2
+
+
 def _uniforms_needed(calibration: Calibration) -> int:
     """A pair for every two Gaussian coordinates, and p for a gamma radius."""
     p = calibration.n_parameters
@@ -107,16 +137,21 @@ def _enclose(calibration: Calibration, uniforms: Sequence[arb]) -> list[arb]:
 
     p, scale = calibration.n_parameters, arb(calibration.scale)
     pairs = 2 * ((p + 1) // 2)
-    gaussian: list[arb] = []
-    for first, second in zip(uniforms[0:pairs:2], uniforms[1:pairs:2], strict=True):
-        length = (-2 * first.log()).sqrt()
-        sine, cosine = (2 * second).sin_cos_pi()
-        gaussian += [length * cosine, length * sine]
-    del gaussian[p:]
+    gaussian = _gaussians(uniforms[:pairs])[:p]
     if calibration.noise is Noise.GAUSSIAN:
         return [scale * coordinate for coordinate in gaussian]
     factor = -scale * math.prod(uniforms[pairs:], start=arb(1)).log() / _norm(gaussian)
     return [factor * coordinate for coordinate in gaussian]
+
+
+def _gaussians(uniforms: Sequence[arb]) -> list[arb]:
+    """Independent standard normal variables, as many as there are uniforms, an even number."""
+    gaussian: list[arb] = []
+    for first, second in zip(uniforms[0::2], uniforms[1::2], strict=True):
+        length = (-2 * first.log()).sqrt()
+        sine, cosine = (2 * second).sin_cos_pi()
+        gaussian += [length * cosine, length * sine]
+    return gaussian
 
 
 def _norm(vector: Sequence[arb]) -> arb:

@@ -1,8 +1,26 @@
 """Steps, calibrated and composed from public quantities alone."""
 
 from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.plan.effect import EffectStudy
+from dp2erm_cvx.plan.effect_plan import EffectPlan
+from dp2erm_cvx.plan.effect_rule import EffectSettings, effect_rule
 from dp2erm_cvx.plan.make import make_plan
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.plan.plan import Plan, PlanResult
-from dp2erm_cvx.plan.study import NUMERICAL_SHARE, Study
+from dp2erm_cvx.plan.study import Study
+from dp2erm_cvx.plan.two_stage import TwoStagePlan
 
-__all__ = ["NUMERICAL_SHARE", "Arithmetic", "Plan", "PlanResult", "Study", "make_plan"]
+__all__ = [
+    "NUMERICAL_SHARE",
+    "Arithmetic",
+    "EffectPlan",
+    "EffectSettings",
+    "EffectStudy",
+    "Pipeline",
+    "Plan",
+    "PlanResult",
+    "Study",
+    "TwoStagePlan",
+    "effect_rule",
+    "make_plan",
+]

@@ -1,20 +1,22 @@
-"""From a study to its plan: the steps, each calibrated to its part of the budget."""
+"""From what is declared to its plan: the steps, each calibrated to its part of the budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
-from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.plan.study import LARGEST_COUNTED, Study
-from dp2erm_cvx.privacy import BoundFamily, Budget
-from dp2erm_cvx.program import PrivateFirstStage, SecondStage
+from dp2erm_cvx.plan.pipeline import P_co, Pipeline
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import Step, StepPlan
 
+#: Above this, exp(epsilon) is no longer small against the probability of noise beyond its bound.
+LARGEST_COUNTED = 500.0
 
-def make_plan(study: Study) -> Plan:
+
+def make_plan(study: Pipeline[P_co]) -> P_co:
     """Calibrate a release from public quantities alone.
 
     Raises DeclarationError for an invalid share, CalibrationError where no theorem covers what is declared.
@@ -31,7 +33,7 @@ def make_plan(study: Study) -> Plan:
     return _planned(study, None)
 
 
-def counts(study: Study) -> bool:
+def counts(study: Pipeline[Any]) -> bool:
     """Whether the arithmetic is counted. Raises DeclarationError or CalibrationError where it cannot be."""
     if study.arithmetic is Arithmetic.ASSUMED:
         return False
@@ -45,30 +47,23 @@ def counts(study: Study) -> bool:
     return True
 
 
-def _uncountable(study: Study) -> str | None:
+def _uncountable(study: Pipeline[Any]) -> str | None:
     """Why no theorem covers the arithmetic, or None."""
     epsilon = study.budget.epsilon
     if epsilon > LARGEST_COUNTED:
         return f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
-    if study.calibrator.family is BoundFamily.PAPER:
-        return "the paper's calibrations assume exact arithmetic"
-    gamma = study.universe.domain.covariate_bound**2
-    solved: list[SecondStage | PrivateFirstStage] = [study.second]
-    if isinstance(study.first, PrivateFirstStage):
-        solved.append(study.first)
-    for program in solved:
-        if program.certified_radius(study.universe, gamma, 0.0) is None:
-            return f"{program.name} does not state what it is certified to"
-    return None
+    # what is missing in the step that takes the rest is told first
+    missing = (step.uncountable(study.universe) for step in reversed([*study.steps(None)]))
+    return next((reason for reason in missing if reason is not None), None)
 
 
-def _planned(study: Study, numerical_share: float | None) -> Plan:
+def _planned(study: Pipeline[P_co], numerical_share: float | None) -> P_co:
     steps = list(study.steps(numerical_share))
     budgets = _divided(study.budget, steps)
     planned: dict[str, StepPlan] = {}
     for step in steps:
         planned[step.name] = step.plan(study.universe, budgets[step.name], dict(planned))
-    return Plan(study, tuple(planned.values()))
+    return study.planned(tuple(planned.values()))
 
 
 def _divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.plan.study import Study
+from dp2erm_cvx.plan.pipeline import Pipeline
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
+from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
-from dp2erm_cvx.steps import Execution, Inputs, PropensityPlan, StepPlan, StepResult, ThetaPlan, ValuePlan
+from dp2erm_cvx.steps import Execution, Inputs, StepPlan, StepResult
 
 _ROUND_UP = 1.0 + 1e-12
 
@@ -49,9 +51,9 @@ class PlanResult:
 
 @dataclass(frozen=True)
 class Plan:
-    """The planned ``steps`` of a ``study``, in their order, and what they guarantee together."""
+    """The planned ``steps`` of what was declared, in their order, and what they guarantee together."""
 
-    study: Study
+    study: Pipeline[Any]
     steps: tuple[StepPlan, ...]
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
@@ -62,8 +64,7 @@ class Plan:
         for step in self.steps:
             released = {name: result.released for name, result in results.items()}
             if step.weighted and inputs.weights is None:
-                weights = self.theta.weights.find(inputs, released, execution)
-                inputs = replace(inputs, weights=weights)
+                inputs = replace(inputs, weights=self.find_weights(inputs, released, execution))
             results[step.name] = step.run(inputs, released, execution)
         return PlanResult(inputs, results)
 
@@ -71,29 +72,19 @@ class Plan:
         """The step of this name, None where there is none."""
         return next((step for step in self.steps if step.name == name), None)
 
-    @property
-    def propensity(self) -> PropensityPlan | None:
-        """The coefficient of a private first stage (Theorem 9), None where it takes no noise."""
-        found = self.step(PropensityPlan.name)
-        return found if isinstance(found, PropensityPlan) else None
+    def find_weights(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> Solution:
+        """The weights (n,) of the steps that have any. Private."""
+        raise NotImplementedError  # a plan with weighted steps says where theirs are from
 
     @property
-    def theta(self) -> ThetaPlan:
-        """The step that releases theta."""
-        found = self.step(ThetaPlan.name)
-        assert isinstance(found, ThetaPlan)
-        return found
-
-    @property
-    def value(self) -> ValuePlan | None:
-        """The value of the rule, None where none is released."""
-        found = self.step(ValuePlan.name)
-        return found if isinstance(found, ValuePlan) else None
+    def programs(self) -> tuple[Program, ...]:
+        """The programs that its steps solve, each once."""
+        return tuple(dict.fromkeys(program for step in self.steps for program in step.programs))
 
     @property
     def bound(self) -> StabilityBound:
-        """How far the weights of the first stage move between neighbors."""
-        return self.theta.bound
+        """How far weights move between neighbors, in the last step that has any."""
+        return self.steps[-1].bound
 
     @property
     def proven(self) -> bool:
@@ -117,7 +108,7 @@ class Plan:
         Basic composition: the parts that the budget was divided into add up to at most the budget.
         """
         spent = [step.guarantee for step in self.steps]
-        if len(spent) == 1 and self.theta.precision is None:
+        if len(spent) == 1 and self.steps[0].precision is None:
             return spent[0]
         budget = self.study.budget
         return Budget(budget.epsilon, budget.delta if any(part.delta for part in spent) else 0.0)
@@ -143,8 +134,5 @@ class Plan:
 
     @property
     def theorem(self) -> str:
-        """The privacy theorem in force."""
-        found = self.theta.theorem
-        if self.propensity is not None:
-            found = f"Theorem 9 (composition) of {self.propensity.theorem} and {found}"
-        return found if self.value is None else f"{found}, then {self.value.theorem}"
+        """The privacy theorems in force."""
+        return "Theorem 10 (record maps) of " + ", ".join(step.theorem for step in self.steps)

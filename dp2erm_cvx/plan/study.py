@@ -1,33 +1,26 @@
-"""What is declared about a release before any record is read."""
+"""What is declared about a weighted release before any record is read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.calibration.value import ValueStatistic
 from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
+from dp2erm_cvx.plan.two_stage import TwoStagePlan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.registry import refuse_taken_name
-from dp2erm_cvx.steps import Propensity, Step, Theta, Value
+from dp2erm_cvx.steps import Propensity, Step, StepPlan, Theta, Value
 from dp2erm_cvx.universe import Universe
-
-#: Share of epsilon that covers the arithmetic where none is declared.
-NUMERICAL_SHARE = 0.005
-
-#: Above this, exp(epsilon) is no longer small against the probability of noise beyond its bound.
-LARGEST_COUNTED = 500.0
-
-#: Solves and certificates take dense matrices of this order.
-MOST_FEATURES = 2000
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Pipeline[TwoStagePlan]):
     """A first and a second stage, the universe of datasets, and the budget of one release.
 
     Parameters
@@ -66,18 +59,13 @@ class Study:
     value_statistic: ValueStatistic | str = ValueStatistic.CELLS
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         put = object.__setattr__
         chosen = self.calibrator
         if self.split is not None and not chosen.splits:
             raise DeclarationError(
                 f"split = {shown(self.split)}: calibration = {chosen.name!r} chooses its own"
             )
-        if self.universe.n_features > MOST_FEATURES:
-            raise DeclarationError(
-                f"{self.universe.n_features} covariates: at most {MOST_FEATURES}, because Hessians are "
-                "dense; choose some publicly"
-            )
-        put(self, "arithmetic", one_of("arithmetic", self.arithmetic, Arithmetic))
         put(self, "value_statistic", one_of("value statistic", self.value_statistic, ValueStatistic))
         for name in ("first", "second"):
             put(self, name, getattr(self, name).resolve(self.universe.domain))
@@ -96,3 +84,6 @@ class Study:
         yield Theta(first, self.second, self.calibrator, self.noise, self.split, tolerance, numerical_share)
         if self.value_share is not None:
             yield Value(self.second, self.value_share, self.value_statistic)
+
+    def planned(self, steps: Sequence[StepPlan]) -> TwoStagePlan:
+        return TwoStagePlan(self, tuple(steps))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.record import SCHEMA_VERSION, Release, release_adapter
+from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Release, release_adapter
 from dp2erm_cvx.release.schema_2 import upgraded
 
 #: Parts of a budget add up to at most the whole, but for the rounding of their sum.
 _ROUNDING = 1.0 + 1e-9
+
+
+P = TypeVar("P", bound=BaseRelease)
 
 
 def read_release(text: str | bytes) -> Release:
@@ -21,14 +25,27 @@ def read_release(text: str | bytes) -> Release:
 
     Raises DeclarationError, in one line, if the text does not fit the schema.
     """
+    return read_published(text, Release, _check_numbers, upgraded)
+
+
+def read_published(
+    text: str | bytes,
+    kind: type[P],
+    check: Callable[[P], None],
+    upgrade: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> P:
+    """Read ``to_json`` of this kind of release back, which ``check`` judges; ``upgrade`` is for schema 2.
+
+    Raises DeclarationError, in one line, if the text does not fit the schema.
+    """
     from pydantic import ValidationError
 
     try:
         plain = json.loads(text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_named_once)
-        if isinstance(plain, dict) and plain.get("schema_version") == 2:
-            plain = upgraded(plain)
+        if upgrade is not None and isinstance(plain, dict) and plain.get("schema_version") == 2:
+            plain = upgrade(plain)
         stated = plain.pop("private", None) if isinstance(plain, dict) else None
-        release: Release = release_adapter().validate_python(plain)
+        release: P = release_adapter(kind).validate_python(plain)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -37,7 +54,7 @@ def read_release(text: str | bytes) -> Release:
         raise DeclarationError(f"release JSON: {_line(error)}") from None
     except RecursionError:
         raise DeclarationError("release JSON: brackets within brackets without end") from None
-    _check_numbers(release)
+    check(release)
     if release.schema_version != SCHEMA_VERSION:
         raise DeclarationError(
             f"release JSON: schema_version {release.schema_version} is not {SCHEMA_VERSION}"
@@ -49,18 +66,7 @@ def read_release(text: str | bytes) -> Release:
 
 def _check_numbers(release: Release) -> None:
     """Refuse what no release states, although every field has the right type."""
-    try:
-        Budget(release.guarantee.epsilon, release.guarantee.delta)
-    except DeclarationError as error:
-        raise DeclarationError(f"release JSON: guarantee: {error}") from None
-    _check_steps(release)
-    if release.n_samples < 2:
-        raise DeclarationError(f"release JSON: n_samples = {release.n_samples}: must be at least 2")
-    if not release.columns or not 1 <= len(release.theta) == len(release.parameters):
-        raise DeclarationError("release JSON: theta needs a name for every value, and columns to apply to")
-
-
-def _check_steps(release: Release) -> None:
+    check_guarantee(release)
     names = [step.step for step in release.steps]
     if "theta" not in names or len(set(names)) < len(names):
         raise DeclarationError("release JSON: steps: one of them releases theta, and none stands twice")
@@ -70,6 +76,23 @@ def _check_steps(release: Release) -> None:
     for name in ("sensitivity", "hessian_trace", "strong_convexity", "reason"):
         if getattr(theta, name) is None:
             raise DeclarationError(f"release JSON: steps: theta states no {name}")
+    check_spent(release)
+    if release.n_samples < 2:
+        raise DeclarationError(f"release JSON: n_samples = {release.n_samples}: must be at least 2")
+    if not release.columns or not 1 <= len(release.theta) == len(release.parameters):
+        raise DeclarationError("release JSON: theta needs a name for every value, and columns to apply to")
+
+
+def check_guarantee(release: BaseRelease) -> None:
+    """Raise DeclarationError where the guarantee is none."""
+    try:
+        Budget(release.guarantee.epsilon, release.guarantee.delta)
+    except DeclarationError as error:
+        raise DeclarationError(f"release JSON: guarantee: {error}") from None
+
+
+def check_spent(release: BaseRelease) -> None:
+    """Raise DeclarationError where the steps spend more than is guaranteed, or what is no budget."""
     for step in release.steps:
         try:
             Budget(step.epsilon, step.delta)

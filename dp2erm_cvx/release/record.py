@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import Noise, Perturbed
@@ -110,8 +109,30 @@ class StepStatement:
     numerical: NumericalNoise | None = None
 
 
+class BaseRelease:
+    """What every release states: its guarantee, and what each private step of it spent."""
+
+    guarantee: Guarantee
+    steps: tuple[StepStatement, ...]
+    schema_version: int
+
+    @property
+    def private(self) -> bool:
+        """True only where the guarantee holds without a condition."""
+        return self.guarantee.private
+
+    def step(self, name: str) -> StepStatement | None:
+        """The statement of a step, such as "propensity" or "theta"; None where there was none."""
+        return next((step for step in self.steps if step.step == name), None)
+
+    def to_json(self) -> str:
+        """The release as JSON, with ``private`` spelled out."""
+        plain = release_adapter(type(self)).dump_python(self, mode="json")
+        return json.dumps({"private": self.private, **plain}, indent=2, allow_nan=False)
+
+
 @dataclass(frozen=True)
-class Release:
+class Release(BaseRelease):
     """What may be published. Weights, duals, residuals and noise are not in it.
 
     ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
@@ -135,25 +156,11 @@ class Release:
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
-    def private(self) -> bool:
-        """True only where the guarantee holds without a condition."""
-        return self.guarantee.private
-
-    def step(self, name: str) -> StepStatement | None:
-        """The statement of a step: "propensity", "theta" or "value"; None where there was none."""
-        return next((step for step in self.steps if step.step == name), None)
-
-    @property
     def mechanism(self) -> StepStatement:
         """The statement of the step that released theta."""
         found = self.step("theta")
         assert found is not None  # a record without it is no release
         return found
-
-    def to_json(self) -> str:
-        """The release as JSON, with ``private`` spelled out."""
-        plain = release_adapter().dump_python(self, mode="json")
-        return json.dumps({"private": self.private, **plain}, indent=2, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Release:
@@ -164,18 +171,22 @@ class Release:
         return read_release(text)
 
 
-def json_schema() -> dict[str, Any]:
-    """JSON Schema of :meth:`Release.to_json`."""
-    schema: dict[str, Any] = release_adapter().json_schema()
+def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
+    """JSON Schema of ``to_json`` of this kind of release."""
+    schema: dict[str, Any] = release_adapter(kind).json_schema()
     schema["properties"] = {"private": {"type": "boolean"}, **schema["properties"]}
     schema["required"] = ["private", *schema["required"]]
     return schema
 
 
-@cache
-def release_adapter() -> Any:
-    """What validates and writes a release."""
-    # pydantic is imported when JSON is written or read, not at start-up
-    from pydantic import TypeAdapter
+def release_adapter(kind: type[BaseRelease]) -> Any:
+    """What validates and writes a release of this kind."""
+    if kind not in _ADAPTERS:
+        # pydantic is imported when JSON is written or read, not at start-up
+        from pydantic import TypeAdapter
 
-    return TypeAdapter(Release)
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+_ADAPTERS: dict[type[BaseRelease], Any] = {}

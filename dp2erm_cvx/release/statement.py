@@ -5,39 +5,51 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration
-from dp2erm_cvx.plan import Plan, PlanResult
+from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration, ScoreNoise
+from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.value import state_value
 from dp2erm_cvx.solve import by_design, private_solver
 from dp2erm_cvx.steps import Execution, Precision, StepPlan
 
 
-def make_release(plan: Plan, result: PlanResult, columns: tuple[str, ...], execution: Execution) -> Release:
+def make_release(
+    plan: TwoStagePlan, result: PlanResult, columns: tuple[str, ...], execution: Execution
+) -> Release:
     """State what the run of a plan released."""
     study, domain = plan.study, plan.study.universe.domain
-    certifies = plan.certified_by_design and by_design(private_solver(execution.solver))
     released = result.released
     return Release(
         theta=tuple(float(value) for value in released[plan.theta.name]),
         parameters=study.second.parameter_names(columns, domain),
         columns=columns,
         n_samples=study.universe.n_samples,
-        guarantee=Guarantee(
-            epsilon=plan.guarantee.epsilon,
-            delta=plan.guarantee.delta,
-            relation=domain.relation,
-            theorem=plan.theorem,
-            stability_theorem=plan.bound.theorem,
-            assumptions=_assumptions(plan, result, certifies),
-            standing=_standing(plan, result, execution, certifies),
-        ),
-        steps=tuple(_stated(step) for step in plan.steps),
+        guarantee=state_guarantee(plan, result, execution),
+        steps=state_steps(plan),
         domain=domain.to_dict(),
         first_stage={"name": study.first.name, "settings": study.first.settings()},
         second_stage={"name": study.second.name, "settings": study.second.settings()},
         value=None if plan.value is None else state_value(plan.value, released[plan.value.name]),
     )
+
+
+def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Guarantee:
+    """What a run of a plan guarantees, and what that rests on."""
+    certifies = plan.certified_by_design and by_design(private_solver(execution.solver))
+    return Guarantee(
+        epsilon=plan.guarantee.epsilon,
+        delta=plan.guarantee.delta,
+        relation=plan.study.universe.domain.relation,
+        theorem=plan.theorem,
+        stability_theorem=plan.bound.theorem,
+        assumptions=_assumptions(plan, result, certifies),
+        standing=_standing(plan, result, execution, certifies),
+    )
+
+
+def state_steps(plan: Plan) -> tuple[StepStatement, ...]:
+    """What every step spends, and its calibrated noise."""
+    return tuple(_stated(step) for step in plan.steps)
 
 
 def _standing(plan: Plan, result: PlanResult, execution: Execution, certifies: bool) -> Standing:
@@ -51,8 +63,8 @@ def _standing(plan: Plan, result: PlanResult, execution: Execution, certifies: b
 
 def _assumptions(plan: Plan, result: PlanResult, certifies: bool) -> tuple[str, ...]:
     """What the guarantee rests on beyond its theorems, public quantities and the standing."""
-    found = list(plan.theta.assumptions)
-    for program in (plan.study.first, plan.study.second):
+    found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
+    for program in plan.programs:
         home = type(program).__module__
         if not home.startswith("dp2erm_cvx."):
             found.append(
@@ -84,7 +96,16 @@ def _stated(step: StepPlan) -> StepStatement:
     )
 
 
-def _law(calibration: Calibration | OutputCalibration | GridNoise) -> dict[str, Any]:
+def _law(
+    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | ScoreNoise,
+) -> dict[str, Any]:
+    if isinstance(calibration, ScoreNoise):
+        unit = calibration.mean_step
+        noise = {"scale": calibration.mean_scale, "sensitivity": unit * calibration.integers.sensitivity}
+        return {"noise": calibration.noise, "gamma": 0.0, **noise}
+    if isinstance(calibration, IntegerNoise):
+        shift = float(calibration.sensitivity)
+        return {"noise": calibration.noise, "scale": calibration.scale, "gamma": 0.0, "sensitivity": shift}
     if isinstance(calibration, GridNoise):
         sensitivity = calibration.l1_sensitivity
         return {"noise": Noise.GAMMA, "scale": calibration.scale, "gamma": 0.0, "sensitivity": sensitivity}

@@ -1,31 +1,55 @@
 """Private steps: each is planned from public quantities and run on records and on what was released.
 
-``propensity`` releases the coefficient of a private first stage, ``theta`` a weighted convex program and
-``value`` what its rule is worth. Another step is one more module beside them.
+``propensity`` releases the coefficient of a private first stage, ``theta`` a weighted convex program,
+``value`` what its rule is worth, ``center`` a regression of the outcome, ``score`` an average effect. Another
+step is one more module beside them.
 """
 
+from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan
+from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
+from dp2erm_cvx.steps.number import NumberPlan
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
+from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
+from dp2erm_cvx.steps.score import EffectScore, MeanScore, MeanScorePlan
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
+from dp2erm_cvx.steps.treatment_rate import TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.value import Value, ValuePlan
 from dp2erm_cvx.steps.weights import WeightsPlan
 
 __all__ = [
+    "Center",
+    "CenterPlan",
+    "EffectScore",
     "Execution",
     "Inputs",
+    "LinearNuisances",
+    "MeanScore",
+    "MeanScorePlan",
+    "Nuisances",
+    "NumberPlan",
+    "OutcomeRows",
     "Precision",
     "Propensity",
     "PropensityPlan",
+    "RecordMap",
+    "Refit",
+    "RefitPlan",
+    "Rows",
     "Step",
     "StepPlan",
     "StepResult",
+    "Term",
     "Theta",
     "ThetaPlan",
+    "TreatmentRate",
+    "TreatmentRatePlan",
     "Value",
     "ValuePlan",
     "WeightsPlan",
+    "WithConstant",
     "solve_theta",
     "solve_weights",
 ]

@@ -10,8 +10,10 @@ from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, cal
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.precision import coefficient_bound, noise_bound, on_grid, precision, sample, spent_by
+from dp2erm_cvx.steps.record_map import RecordMap
 from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap, to_grid
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide, reserve
 from dp2erm_cvx.steps.weights import WeightsPlan, plan_weights
@@ -24,6 +26,7 @@ class Propensity(Step):
 
     ``tolerance`` is the relative error of the weights at it that V counts, by a bound of the ``family``;
     ``numerical_share`` of its budget covers the arithmetic, none of it where exact arithmetic is assumed.
+    ``split`` is the share of epsilon that pays for the noise, ``map`` what the records go through first.
     """
 
     name: ClassVar[str] = "propensity"
@@ -33,6 +36,15 @@ class Propensity(Step):
     tolerance: float = 0.0
     family: BoundFamily = BoundFamily.SHARP
     numerical_share: float | None = None
+    split: float | None = None
+    map: RecordMap | None = None
+
+    def uncountable(self, universe: Universe) -> str | None:
+        """A program that does not say what it is certified to."""
+        where = universe if self.map is None else self.map.universe(universe)
+        if self.first.certified_radius(where, where.domain.covariate_bound**2, 0.0) is None:
+            return f"{self.first.name} does not state what it is certified to"
+        return None
 
     def divide(self, budget: Budget) -> tuple[Budget, Budget]:
         """Pure noise leaves delta to the others."""
@@ -40,21 +52,23 @@ class Propensity(Step):
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> PropensityPlan:
         """Calibrate the noise of the coefficient, and bound the weights at it."""
+        universe = universe if self.map is None else self.map.universe(universe)
         n, epsilon = universe.n_samples, 0.0
-        loss = self.first.loss_constants(universe)
+        first = self.first.resolve(universe.domain)
+        loss = first.loss_constants(universe)
         if self.numerical_share is not None:
             budget, epsilon = reserve(budget, self.numerical_share)
-        objective = Objective(uniform_weights(n), loss, n, universe.domain.relation, self.first.name)
-        calibration = calibrate(objective, budget, noise=self.noise)
+        objective = Objective(uniform_weights(n), loss, n, universe.domain.relation, first.name)
+        calibration = calibrate(objective, budget, noise=self.noise, split=self.split)
         covered = None
         if self.numerical_share is not None:
-            radius = self.first.certified_radius(universe, calibration.gamma, noise_bound(calibration))
+            radius = first.certified_radius(universe, calibration.gamma, noise_bound(calibration))
             if radius is not None:
                 curvature = n * (calibration.gamma + loss.strong_convexity)
                 covered = precision(calibration, curvature, radius, epsilon)
         norm = coefficient_bound(calibration, loss, n, None if covered is None else covered.grid)
-        weights = plan_weights(self.first, universe, self.tolerance, self.family, norm)
-        return PropensityPlan(universe, calibration, covered, loss, self.first, weights)
+        weights = plan_weights(first, universe, self.tolerance, self.family, norm)
+        return PropensityPlan(universe, calibration, covered, loss, first, weights, self.map)
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,7 @@ class PropensityPlan(StepPlan):
     loss: LossConstants
     first: PrivateFirstStage
     weights: WeightsPlan
+    map: RecordMap | None = None
 
     @property
     def bound(self) -> StabilityBound:
@@ -95,14 +110,19 @@ class PropensityPlan(StepPlan):
         return predicted_error(self.calibration, self.loss, self.universe.n_samples)
 
     @property
+    def programs(self) -> tuple[Program, ...]:
+        return (self.first,)
+
+    @property
     def certified_by_design(self) -> bool:
         """Whether the weights at the coefficient are certified on every dataset, or need not be."""
         return self.weights.known
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the coefficient (p,)."""
+        records = inputs.records if self.map is None else self.map.records(inputs.records, released)
         drawn = sample(self.calibration, self.precision, execution.label("propensity"))
-        instance = self.first.perturbed(inputs.records, self.calibration.gamma, drawn.noise)
+        instance = self.first.perturbed(records, self.calibration.gamma, drawn.noise)
         if self.precision is None:
             # as the exact minimizer, which weights within the tolerance of its own stand for
             solution = released_minimizer(instance, execution, None)

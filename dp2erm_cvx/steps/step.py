@@ -6,13 +6,24 @@ import abc
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration, Perturbed
+from numpy.typing import NDArray
+
+from dp2erm_cvx.calibration import (
+    Calibration,
+    GridNoise,
+    IntegerNoise,
+    Noise,
+    OutputCalibration,
+    Perturbed,
+    ScoreNoise,
+)
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
+from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps.precision import Precision
@@ -32,7 +43,7 @@ class Execution:
 
     solver: str | Solver
     tolerance: float
-    seed: int | None = None
+    seed: int | str | None = None
 
     def label(self, name: str) -> str | None:
         """The seed of one draw of the run: no two draws may share their bits. None for fresh entropy."""
@@ -62,7 +73,7 @@ class StepResult:
     private.
     """
 
-    released: Array
+    released: NDArray[Any]
     certified: bool = True
     by_gap: bool = False
     solution: Solution | None = None
@@ -82,7 +93,7 @@ class StepPlan(abc.ABC):
     weighted: ClassVar[bool] = True
 
     universe: Universe
-    calibration: Calibration | OutputCalibration | GridNoise
+    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | ScoreNoise
     precision: Precision | None
     loss: LossConstants | None
 
@@ -139,6 +150,16 @@ class StepPlan(abc.ABC):
         return self.precision is not None
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the guarantee of the step rests on beyond its theorem."""
+        return ()
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The programs that it solves, whose constants it relies on."""
+        return ()
+
+    @property
     def certified_by_design(self) -> bool:
         """Whether public bounds say what it is certified to on every dataset of the universe."""
         return True
@@ -158,6 +179,10 @@ class Step(abc.ABC):
         Raises DeclarationError unless its share is between 0 and 1.
         """
         return budget, budget
+
+    def uncountable(self, universe: Universe) -> str | None:
+        """Why no theorem covers the arithmetic of the step, None where one does."""
+        return None
 
     @abc.abstractmethod
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> StepPlan:

@@ -19,10 +19,11 @@ from dp2erm_cvx.calibration import (
     calibrate_output,
     predicted_error,
 )
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import FirstStage, SecondStage
+from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.steps.precision import (
     Precision,
     noise_bound,
@@ -35,18 +36,21 @@ from dp2erm_cvx.steps.precision import (
 from dp2erm_cvx.steps.propensity import PropensityPlan
 from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, reserve
-from dp2erm_cvx.steps.weights import WeightsPlan, plan_weights
+from dp2erm_cvx.steps.weights import WeightsPlan, plan_weights, weights_one
 from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
 class Theta(Step):
-    """Theta of ``second`` at the weights of ``first``, by what the other steps leave of the budget."""
+    """Theta of ``second`` at the weights of ``first``, by what the other steps leave of the budget.
+
+    Without a first stage the weights are 1.
+    """
 
     name: ClassVar[str] = "theta"
     takes_rest: ClassVar[bool] = True
 
-    first: FirstStage
+    first: FirstStage | None
     second: SecondStage
     calibrator: Calibrator
     noise: Noise | str = Noise.GAMMA
@@ -54,10 +58,20 @@ class Theta(Step):
     tolerance: float = 0.0
     numerical_share: float | None = None
 
+    def uncountable(self, universe: Universe) -> str | None:
+        """The paper's calibrations, and a program that does not say what it is certified to."""
+        if self.calibrator.family is BoundFamily.PAPER:
+            return "the paper's calibrations assume exact arithmetic"
+        if self.second.certified_radius(universe, universe.domain.covariate_bound**2, 0.0) is None:
+            return f"{self.second.name} does not state what it is certified to"
+        return None
+
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> ThetaPlan:
         """Calibrate the noise of theta to the bound of its weights."""
         propensity = earlier.get("propensity")
-        if isinstance(propensity, PropensityPlan):
+        if self.first is None:
+            weights = weights_one(universe.n_samples)
+        elif isinstance(propensity, PropensityPlan):
             weights = propensity.weights
         else:
             weights = plan_weights(self.first, universe, self.tolerance, self.calibrator.family)
@@ -83,7 +97,8 @@ class Theta(Step):
             second.unconstrained()
         except CalibrationError as error:
             restriction = str(error)
-        names = (second.name, self.first.name, type(second.feasible(domain)).__name__)
+        weighting = "weights 1" if self.first is None else self.first.name
+        names = (second.name, weighting, type(second.feasible(domain)).__name__)
         return Objective(weights.bound, loss, universe.n_samples, domain.relation, *names, restriction)
 
 
@@ -161,6 +176,11 @@ class ThetaPlan(StepPlan):
         return self.weights.known and self.radius is not None
 
     @property
+    def programs(self) -> tuple[Program, ...]:
+        first = () if self.weights.program is None else (self.weights.program,)
+        return (*first, self.second)
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What the guarantee rests on: the bound, and how numerical error enters.
 
@@ -182,23 +202,27 @@ class ThetaPlan(StepPlan):
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release theta (p,), projected to its set."""
         assert inputs.weights is not None
-        step = self._mean if isinstance(self.calibration, OutputCalibration) else self._minimizer
-        found = step(inputs, execution)
+        found = self.minimize(inputs.records, inputs.weights.value, execution)
         assert found.solution is not None
         # no weights of sum n move more than 2n, whether or not they are the minimizer
         judged = [] if self.weights.covers_all else [inputs.weights]
         return replace(
             found,
-            released=self.second.feasible(self.universe.domain).project(found.released),  # post-processing
             certified=found.certified and all(weights.certified for weights in judged),
             by_gap=any(rests_on_gap(solution) for solution in (*judged, found.solution)),
         )
 
-    def _mean(self, inputs: Inputs, execution: Execution) -> StepResult:
+    def minimize(self, records: Records, weights: Array, execution: Execution) -> StepResult:
+        """Release theta at weights (n,): noise is added to what is minimized, or to the minimizer."""
+        step = self._mean if isinstance(self.calibration, OutputCalibration) else self._minimizer
+        found = step(records, weights, execution)
+        theta_set = self.second.feasible(self.universe.domain)
+        return replace(found, released=theta_set.project(found.released))  # post-processing
+
+    def _mean(self, records: Records, weights: Array, execution: Execution) -> StepResult:
         """Theorem 8: noise is added to the solution."""
         assert isinstance(self.calibration, OutputCalibration)
-        assert inputs.weights is not None
-        instance = self.program.instance(inputs.records, inputs.weights.value, gamma=0.0)
+        instance = self.program.instance(records, weights, gamma=0.0)
         solution = released_minimizer(instance, execution, self.radius)
         if self.precision is None:
             theta = solution.value + sample(self.calibration.law, None, execution.seed).noise
@@ -206,14 +230,11 @@ class ThetaPlan(StepPlan):
             theta = on_grid(solution.value, self.precision.grid, execution.seed)
         return StepResult(theta, solution.certified, False, solution, theta - solution.value)
 
-    def _minimizer(self, inputs: Inputs, execution: Execution) -> StepResult:
+    def _minimizer(self, records: Records, weights: Array, execution: Execution) -> StepResult:
         """Theorems 1, 2 and 7: noise is a linear term of the objective."""
         assert isinstance(self.calibration, Calibration)
-        assert inputs.weights is not None
         drawn = sample(self.calibration, self.precision, execution.seed)
-        instance = self.program.instance(
-            inputs.records, inputs.weights.value, gamma=self.calibration.gamma, noise=drawn.noise
-        )
+        instance = self.program.instance(records, weights, gamma=self.calibration.gamma, noise=drawn.noise)
         solution = released_minimizer(instance, execution, self.radius)
         if self.precision is None:
             return StepResult(solution.value, solution.certified, False, solution, drawn.noise)

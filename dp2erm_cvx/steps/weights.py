@@ -14,6 +14,7 @@ from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.program.first_stage import refuse_unproved
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import Certificate, Solution, Stats, Status
+from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.stability.tilt import EXACT
 from dp2erm_cvx.steps.solving import released_weights, to_grid
 from dp2erm_cvx.steps.step import Execution, Inputs
@@ -24,11 +25,11 @@ from dp2erm_cvx.universe import Universe
 class WeightsPlan:
     """Weights of a resolved ``program``, certified to a relative ``tolerance`` that ``bound`` counts.
 
-    ``known`` says that a public bound covers their numerical error on every dataset, or that V covers all
-    weights.
+    Without a program every weight is 1. ``known`` says that a public bound covers their numerical error on
+    every dataset, or that V covers all weights.
     """
 
-    program: FirstStage
+    program: FirstStage | None
     bound: StabilityBound
     tolerance: float
     n_samples: int
@@ -42,15 +43,23 @@ class WeightsPlan:
     @property
     def assumption(self) -> str:
         """How the numerical error of the weights is covered, in words."""
+        if self.program is None:
+            return "weights are 1"
         if self.covers_all:
             return "V covers all weights of sum n, so that theirs need no certificate"
         return f"weights are certified to {self.tolerance:g} relative, which V counts"
 
     def find(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> Solution:
         """Weights (n,) on the grid where their sum is n: solved for, or read at a released coefficient."""
+        assert self.program is not None
         if isinstance(self.program, PrivateFirstStage):
             return weights_at(self.program, inputs, released["propensity"], execution)
         return released_weights(self.program.instance(inputs.records), execution)
+
+
+def weights_one(n_samples: int) -> WeightsPlan:
+    """Weights 1, whose bound is V = 2."""
+    return WeightsPlan(None, uniform_weights(n_samples), 0.0, n_samples)
 
 
 def plan_weights(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate_paper
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.plan import Plan, Study
+from dp2erm_cvx.plan import Study, TwoStagePlan
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import public_number
@@ -34,7 +34,7 @@ class Baseline:
     """
 
     name: str
-    plan: Plan
+    plan: TwoStagePlan
     private: bool
     reason: str
 
@@ -115,7 +115,7 @@ def ipw_composition_printed(study: Study) -> Baseline:
     reason = "the fixed-weight corollary does not cover weights that depend on their own record"
     plan = _plan(bound, dataclasses.replace(study, first=first, budget=half), reason, printed=True)
     coefficient = PropensityPlan(universe, propensity, None, stage_1, first, plan.theta.weights)
-    plan = Plan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))
+    plan = TwoStagePlan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))
     return Baseline("ipw, composition as printed", plan, False, reason)
 
 
@@ -165,7 +165,7 @@ def universal_baseline(study: Study, *, printed: bool = False) -> Baseline:
     return Baseline(f"{first.name}, universal", plan, True, bound.theorem)
 
 
-def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) -> Plan:
+def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) -> TwoStagePlan:
     """The paper's calibration of a bound; as printed it is marked as not private, in every part."""
     second, universe = study.second, study.universe
     loss: LossConstants = second.constants(universe)
@@ -179,4 +179,4 @@ def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) ->
         calibration = dataclasses.replace(calibration, private=False)
     weights = WeightsPlan(study.first, bound, 0.0, universe.n_samples)
     theta = ThetaPlan(universe, calibration, None, loss, second, weights, None, reason)
-    return Plan(study, (theta,))
+    return TwoStagePlan(study, (theta,))

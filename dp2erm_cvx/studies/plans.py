@@ -15,7 +15,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import TOLERANCE
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan import Plan, Study, make_plan
+from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import Solution, solve
@@ -35,7 +35,7 @@ PLAIN = "non-private"
 class PlannedRule:
     """A plan. ``note`` says what is weaker than replace-one privacy."""
 
-    plan: Plan
+    plan: TwoStagePlan
     note: str = ""
 
     @property

@@ -17,7 +17,7 @@ from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
 from dp2erm_cvx.mechanism.selection import Source
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_line, public_number, whole_number
 from dp2erm_cvx.tuning.candidates import Models, NamedColumns, common_domain, fitted, named_models
@@ -164,7 +164,7 @@ def _refuse(
             )
 
 
-def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int) -> Plan:
+def _plan(name: str, model: PrivateTwoStageERM, n_samples: int, n_features: int) -> TwoStagePlan:
     try:
         plan = model.plan(n_samples, n_features)
     except CalibrationError as error:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import TwoStagePlan
 
 
-def changed(plan: Plan, name: str = "theta", **changes: Any) -> Plan:
+def changed(plan: TwoStagePlan, name: str = "theta", **changes: Any) -> TwoStagePlan:
     """The plan with fields of one step replaced."""
     return replace(
         plan, steps=tuple(replace(step, **changes) if step.name == name else step for step in plan.steps)
     )
 
 
-def unproven(plan: Plan) -> Plan:
+def unproven(plan: TwoStagePlan) -> TwoStagePlan:
     """The plan with a bound that was read off the data."""
     weights = plan.theta.weights
     return changed(plan, weights=replace(weights, bound=replace(weights.bound, private=False)))

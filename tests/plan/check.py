@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 
 from dp2erm_cvx.calibration import Noise, OutputCalibration, RenyiCalibration
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.universe import Universe
 
 
@@ -65,7 +65,7 @@ def renyi_delta(calibration, loss, n, V):
     return best
 
 
-def check(plan: Plan, stage, n, domain, budget):
+def check(plan: TwoStagePlan, stage, n, domain, budget):
     parts = [(plan.theta.calibration, plan.theta.loss, plan.bound)]
     if plan.propensity is not None:
         ones = dataclasses.replace(plan.bound, V=2.0)

@@ -8,7 +8,7 @@ from typing import Any
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import Dp2ermError
-from dp2erm_cvx.plan import Plan, Study, make_plan
+from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import BoundFamily, Budget
 from dp2erm_cvx.program import FirstStage, Program, SecondStage
 from dp2erm_cvx.registry import first_stages, programs, second_stages
@@ -90,7 +90,7 @@ def plan_of(
     return _flat(make_plan(Study(first, second, where, Budget(epsilon, delta), **declared, **options)))
 
 
-def _flat(plan: Plan) -> dict[str, float | str | bool | None]:
+def _flat(plan: TwoStagePlan) -> dict[str, float | str | bool | None]:
     calibration, precision, curve = plan.theta.calibration, plan.theta.precision, plan.curve
     private = None if plan.propensity is None else plan.propensity.calibration
     covered = None if plan.propensity is None else plan.propensity.precision

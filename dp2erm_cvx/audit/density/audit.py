@@ -18,7 +18,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import whole_number
 
@@ -171,18 +171,18 @@ def audit_density(
     )
 
 
-def _stated(plan: Plan) -> tuple[float, float]:
+def _stated(plan: TwoStagePlan) -> tuple[float, float]:
     """What the calibrations promise together: of the ideal output, without a share for the arithmetic."""
     parts = [step.calibration for step in (plan.propensity, plan.theta) if step is not None]
     return sum(part.epsilon for part in parts), sum(part.delta for part in parts)
 
 
-def _noise(plan: Plan) -> Noise:
+def _noise(plan: TwoStagePlan) -> Noise:
     calibration = plan.theta.calibration
     return (calibration.law if isinstance(calibration, OutputCalibration) else calibration).noise
 
 
-def _inside(one: Law, other: Law, points: list[Array], plan: Plan) -> Peak:
+def _inside(one: Law, other: Law, points: list[Array], plan: TwoStagePlan) -> Peak:
     # given a private coefficient no point is regular
     return NOWHERE if plan.propensity else largest_ratio(one, other, points, regular=True)
 

@@ -17,7 +17,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.program import Instance, PrivateFirstStage, WeightedLeastSquares
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.losses.margin_model import MarginModel
@@ -25,7 +25,7 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.steps import solve_weights
 
 
-def laws(model: PrivateTwoStageERM, plan: Plan, datasets: list[Dataset]) -> tuple[Law, Law]:
+def laws(model: PrivateTwoStageERM, plan: TwoStagePlan, datasets: list[Dataset]) -> tuple[Law, Law]:
     """The laws of what ``model`` releases from two datasets, under ``plan``.
 
     Raises CertificateError where the weights are not certified, DeclarationError where a stage has no density
@@ -69,7 +69,7 @@ class _Given:
         return self.make(self.records, self.fit.output(coefficient), rounding)
 
 
-def _second_stage(plan: Plan, records: list[Records], weights: list[Array]) -> _Make:
+def _second_stage(plan: TwoStagePlan, records: list[Records], weights: list[Array]) -> _Make:
     program, calibration = plan.theta.program, plan.theta.calibration
     if isinstance(calibration, OutputCalibration):
 

@@ -22,7 +22,7 @@ from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.parallel import run_tasks
-from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.plan import TwoStagePlan
 
 #: Pairs that are looked at before one of them is audited; best pairs that are kept and refined.
 _SCREENED, _KEPT = 8, 6
@@ -132,7 +132,7 @@ class _Step:
 class _Steps:
     """Its state is the step, the counts and the best pairs: every step has a generator of its own."""
 
-    def __init__(self, model: PrivateTwoStageERM, plan: Plan, maker: Maker, seed: int) -> None:
+    def __init__(self, model: PrivateTwoStageERM, plan: TwoStagePlan, maker: Maker, seed: int) -> None:
         self.model, self.plan, self.maker, self.seed = model, plan, maker, seed
         self.step = 0
         self.counts = np.zeros(2, dtype=np.int64)  # screened, failed

@@ -1,0 +1,177 @@
+"""A private average effect with an interval: nuisances first, then one score per record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.plan import NUMERICAL_SHARE, EffectPlan, EffectStudy, make_plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.release.effect import make_effect
+from dp2erm_cvx.solve import Solver
+from dp2erm_cvx.steps import Term
+from dp2erm_cvx.universe import Universe
+
+
+class PrivateEffect(PrivateEstimator):
+    """A differentially private average treatment effect, doubly robust, with an interval.
+
+    An outcome regression and a propensity are released first, by the perturbed programs of this library at
+    weights 1. Given them every record has one score, whose mean and second moment are released together
+    (Theorems 10 and 12).
+
+    Parameters
+    ----------
+    domain
+        The public universe of records.
+    budget
+        (epsilon, delta) of this release.
+    prognostic
+        Names, or column numbers, of the covariates to adjust for: a public choice; None for all. Fewer
+        columns mean less noise; leaving a confounder out means bias.
+    residual_scale
+        Public guess of the standard deviation of the outcome given the covariates; clips and losses follow
+        it. None: a quarter of the outcome bound.
+    effect_center
+        Public guess of the effect, which the score is measured from.
+    level
+        Of the interval.
+    settings
+        What replaces the public rule of use, by the names of :class:`~dp2erm_cvx.plan.EffectSettings`: such
+        as ``{"propensity": 0.5}`` for a randomized trial.
+    public_center
+        A public regression of the outcome, see :class:`~dp2erm_cvx.plan.EffectStudy`.
+    noise
+        "gamma" (pure) or "gaussian" (needs delta > 0).
+    solver, seed, arithmetic, numerical_share, ledger, dataset
+        As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`.
+
+    Attributes
+    ----------
+    release_ : EffectRelease, the only thing to publish
+    effect_ : float, the estimate
+    interval_ : (low, high)
+    receipt_ : Receipt of the ledger, None without one
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dp2erm_cvx import Budget, Domain, PrivateEffect
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (2000, 2))
+    >>> a = rng.binomial(1, 1 / (1 + np.exp(-X[:, 0])))
+    >>> y = X[:, 0] + a + 0.5 * rng.standard_normal(2000)
+    >>> domain = Domain(covariate_bound=1.5, outcome_bound=4.0)
+    >>> model = PrivateEffect(domain, Budget(2.0), residual_scale=0.5).fit(X, a, y)
+    >>> low, high = model.interval_
+    >>> bool(low < model.effect_ < high)
+    True
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        budget: Budget,
+        *,
+        prognostic: Sequence[str | int] | None = None,
+        residual_scale: float | None = None,
+        effect_center: float = 0.0,
+        level: float = 0.95,
+        settings: Mapping[str, Any] | None = None,
+        public_center: Term | None = None,
+        noise: str = "gamma",
+        solver: str | Solver = "first_certified",
+        seed: int | None = None,
+        arithmetic: str = "auto",
+        numerical_share: float = NUMERICAL_SHARE,
+        ledger: Ledger | None = None,
+        dataset: str | None = None,
+    ) -> None:
+        self.domain = domain
+        self.budget = budget
+        self.prognostic = prognostic
+        self.residual_scale = residual_scale
+        self.effect_center = effect_center
+        self.level = level
+        self.settings = settings
+        self.public_center = public_center
+        self.noise = noise
+        self.solver = solver
+        self.seed = seed
+        self.arithmetic = arithmetic
+        self.numerical_share = numerical_share
+        self.ledger = ledger
+        self.dataset = dataset
+
+    #: Nothing here has weights whose tolerance a bound counts.
+    tolerance = TOLERANCE
+
+    def plan(self, n_samples: int, n_features: int) -> EffectPlan:
+        """The calibrated steps for ``n_features`` covariates of the data, from public quantities alone.
+
+        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
+        """
+        domain, budget = self.declared()
+        known: Sequence[str | int] = domain.columns or range(n_features)
+        columns = self._columns(known)
+        study = EffectStudy(
+            Universe(domain.restricted(columns), n_samples, len(columns)),
+            budget,
+            residual_scale=self.residual_scale,
+            effect_center=self.effect_center,
+            public_center=self.public_center,
+            declared=dict(self.settings or {}),
+            noise=self.noise,
+            arithmetic=self.arithmetic,
+            numerical_share=self.numerical_share,
+        )
+        self.execution()
+        return make_plan(study)
+
+    def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateEffect:
+        """Release the effect from X (n, k), a (n,) in {0, 1} and y (n,).
+
+        Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
+        """
+        raw = self.dataset_from(X, a, y)
+        columns = self._columns(raw.columns)
+        names = tuple(raw.columns[index] for index in columns)
+        data = Dataset(raw.X[:, columns], raw.a, raw.y, names, raw.treatment, raw.outcome)
+        plan = self.plan(raw.n_samples, raw.X.shape[1])
+        level = public_number("level", self.level, at_least=0.5)
+        if level >= 1.0:
+            raise DeclarationError(f"level = {level:g}: must be below 1")
+        self.receipt_ = self._charge(plan, "average effect")
+        execution = self.execution()
+        found = plan.run(data, execution)
+        self.release_ = make_effect(plan, found, names, execution, level)
+        self.effect_ = self.release_.estimate
+        self.interval_ = (self.release_.interval.low, self.release_.interval.high)
+        self.n_features_in_, self.feature_names_in_ = raw.X.shape[1], np.array(raw.columns, dtype=object)
+        return self
+
+    def _columns(self, known: Sequence[str | int]) -> list[int]:
+        """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated one."""
+        if self.prognostic is None:
+            return list(range(len(known)))
+        if isinstance(self.prognostic, str) or not len(self.prognostic):
+            raise DeclarationError(f"prognostic = {self.prognostic!r}: must be a list of covariates")
+        chosen = []
+        for name in self.prognostic:
+            index = known.index(name) if name in known else name
+            if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(known):
+                told = ", ".join(map(str, known))
+                raise DeclarationError(f"prognostic: unknown covariate {name!r}; known: {told}")
+            chosen.append(index)
+        if len(set(chosen)) < len(chosen):
+            raise DeclarationError("prognostic: a covariate is named twice")
+        return chosen

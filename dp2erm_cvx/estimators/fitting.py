@@ -1,0 +1,105 @@
+"""What every private fit does: check the data, charge the ledger, and keep private workings to itself."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.ledger import Ledger, Receipt
+from dp2erm_cvx.plan import Plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.solve import Solver, private_solver
+from dp2erm_cvx.steps import Execution
+
+#: Relative radius that the solutions behind a release are certified to.
+TOLERANCE = 1e-6
+#: What the grid of the weights and every solver leave room for.
+LEAST_TOLERANCE = 1e-8
+
+
+def dataset_of(domain: Domain, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+    """Checked raw data (n, k), (n,), (n,), with names.
+
+    Raises DataError for what is no data of the declared universe, DeclarationError where the columns are
+    not those of the domain.
+    """
+    checked_domain(domain)
+    named = getattr(X, "columns", None)
+    columns = domain.columns
+    dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
+    if columns is not None and dataset.columns != columns:
+        raise DeclarationError(
+            f"the domain declares the columns {', '.join(columns)}; "
+            f"the data have {', '.join(dataset.columns)}"
+        )
+    floor = domain.arm_floor
+    if floor is not None and min(int(np.sum(dataset.a)), int(np.sum(1 - dataset.a))) < floor:
+        # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
+        raise DataError(
+            f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "
+            "declared universe"
+        )
+    return dataset
+
+
+def checked_domain(domain: object) -> Domain:
+    """Raise DeclarationError unless this is a Domain: a subclass could read its rules off the data."""
+    if not isinstance(domain, Domain) or type(domain) is not Domain:
+        raise DeclarationError(f"domain = {domain!r}: must be a Domain")
+    return domain
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """Common to everything that releases something from records."""
+
+    domain: Domain
+    budget: Budget
+    solver: str | Solver
+    tolerance: float
+    seed: int | None
+    ledger: Ledger | None
+    dataset: str | None
+
+    def declared(self) -> tuple[Domain, Budget]:
+        """The domain and the budget. Raises DeclarationError where one is no such thing."""
+        if not isinstance(self.budget, Budget):
+            raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
+        return checked_domain(self.domain), self.budget
+
+    def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+        """Checked raw data (n, k), (n,), (n,), with names. Raises as :func:`dataset_of` does."""
+        return dataset_of(self.domain, X, a, y)
+
+    def execution(self) -> Execution:
+        """How a plan is run. Raises DeclarationError or SolverError where something declared is invalid."""
+        if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
+            raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
+        return Execution(private_solver(self.solver), self.tolerance, self.seed)
+
+    def _charge(self, plan: Plan, note: str) -> Receipt | None:
+        """Before any noise: whatever happens later, a release that could be shown has been paid for."""
+        if self.ledger is None and self.dataset is None:
+            return None
+        if not isinstance(self.ledger, Ledger) or self.dataset is None:
+            raise DeclarationError(
+                "ledger and dataset go together: give a Ledger and the name of the data set"
+            )
+        if self.seed is not None:
+            warnings.warn("seeded, hence not private: nothing is charged to the ledger", stacklevel=3)
+            return None
+        if not plan.proven:
+            reason = next(step.reason for step in plan.steps if not step.proven)
+            raise CalibrationError(f"{reason}, which is not proven: no charge to the ledger covers it")
+        relation = plan.study.universe.domain.relation
+        return self.ledger.charge(self.dataset, plan.guarantee, note, relation=relation, curve=plan.curve)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a pickle travels: it carries the release, not the private workings
+        return {name: value for name, value in super().__getstate__().items() if name != "private_workings_"}

@@ -1,0 +1,177 @@
+"""What is declared about a private average effect before any record is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.calibration import Noise, calibrator
+from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan.effect_plan import EffectPlan
+from dp2erm_cvx.plan.effect_rule import EffectSettings, effect_rule
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.public import one_of, public_number, public_size
+from dp2erm_cvx.steps import (
+    Center,
+    EffectScore,
+    LinearNuisances,
+    MeanScore,
+    OutcomeRows,
+    Propensity,
+    Refit,
+    Rows,
+    Step,
+    StepPlan,
+    Term,
+    TreatmentRate,
+    WithConstant,
+)
+from dp2erm_cvx.universe import Universe
+
+#: Of the outcome bound: the guess of the residual's standard deviation where none is declared.
+DEFAULT_SCALE = 0.25
+
+
+@dataclass(frozen=True)
+class EffectStudy(Pipeline[EffectPlan]):
+    """Private nuisances, then one score per record (Theorems 10 and 12).
+
+    Parameters
+    ----------
+    universe, budget
+        The datasets that the guarantee is about, and (epsilon, delta).
+    residual_scale
+        Public guess of the standard deviation of the outcome given the covariates, in units of the outcome;
+        None: a quarter of the outcome bound.
+    effect_center
+        Public guess of the effect, from which the score is measured.
+    public_center
+        A regression of the centered outcome that is public: known coefficients, or those of an earlier
+        release. What is fitted here is fitted to what it leaves.
+    declared
+        Settings that replace those of the public rule, by the names of
+        :class:`~dp2erm_cvx.plan.EffectSettings`.
+    noise
+        "gamma" (pure) or "gaussian".
+    arithmetic, numerical_share
+        Whether that share of each solved step covers its numerical error.
+
+    Raises DeclarationError for an invalid argument.
+    """
+
+    universe: Universe
+    budget: Budget
+    residual_scale: float | None = None
+    effect_center: float = 0.0
+    public_center: Term | None = None
+    declared: Mapping[str, Any] = field(default_factory=dict)
+    noise: Noise | str = Noise.GAMMA
+    arithmetic: Arithmetic | str = Arithmetic.ASSUMED
+    numerical_share: float = NUMERICAL_SHARE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "noise", one_of("noise", self.noise, Noise))
+        public_number("effect_center", self.effect_center)
+        if self.public_center is not None:
+            self._check(self.public_center)
+        list(self.steps(None))  # what is declared is judged here, not where it is used
+
+    @property
+    def scale(self) -> float:
+        """The guess of the residual's standard deviation that is in force."""
+        if self.residual_scale is None:
+            return DEFAULT_SCALE * self.universe.domain.outcome_bound
+        return public_size("residual_scale", self.residual_scale)
+
+    @property
+    def settings(self) -> EffectSettings:
+        """The settings in force: those of the public rule, with what is declared in their place."""
+        known = [one.name for one in fields(EffectSettings)]
+        for name in self.declared:
+            if name not in known:
+                raise DeclarationError(f"{name}: is no setting of an effect; known: {', '.join(known)}")
+        declared = dict(self.declared)
+        if "rows" in declared:
+            declared["rows"] = one_of("rows", declared["rows"], Rows)
+        found = effect_rule(self.universe, self.budget, self.scale)
+        if "residual_bound" in declared and "score_bound" not in declared:
+            wider = public_size("residual_bound", declared["residual_bound"]) / found.residual_bound
+            declared["score_bound"] = found.score_bound * wider
+        return replace(found, **declared)
+
+    def steps(self, numerical_share: float | None) -> Iterator[Step]:
+        """Center, perhaps a refit of its residuals, propensity, score."""
+        settings, terms = self.settings, [] if self.public_center is None else [self.public_center]
+        program = registry.build(registry.second_stages(), "saturating_regression", slope=settings.slope)
+        regressions = [(Center, settings.center_share)]
+        if settings.first_fit is not None:
+            first = settings.first_fit * settings.center_share
+            regressions = [(Center, first), (Refit, settings.center_share - first)]
+        nuisances: list[Any] = []
+        for kind, share in regressions:
+            rows = OutcomeRows(settings.rows, tuple(terms))
+            law = calibrator("sharp")
+            nuisances.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, rows, share))
+            terms.append(Term(settings.rows, kind.name))
+        if settings.propensity == "constant":
+            exact = numerical_share is not None
+            nuisances.append(TreatmentRate(settings.propensity_share, self.noise, exact))
+        elif settings.known is None:
+            nuisances.append(self._logistic(settings, numerical_share))
+        yield from _of_what_is_left(nuisances)
+        treated = "propensity" if settings.known is None else settings.known
+        found = LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
+        score = EffectScore(
+            found, settings.cap, settings.residual_bound, settings.score_bound, self.effect_center
+        )
+        yield MeanScore(score, self.noise, numerical_share is not None)
+
+    def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
+        return EffectPlan(self, tuple(steps))
+
+    def _logistic(self, settings: EffectSettings, numerical_share: float | None) -> Propensity:
+        bound = WithConstant().universe(self.universe).domain.covariate_bound
+        program = registry.build(
+            registry.first_stages(),
+            "ipw_private",
+            share=settings.propensity_share,
+            ridge=0.0,
+            radius=settings.radius / bound,
+            trim=settings.cap,
+        )
+        assert isinstance(program, PrivateFirstStage)
+        return Propensity(
+            program,
+            self.noise,
+            numerical_share=numerical_share,
+            split=settings.split,
+            map=WithConstant(),
+        )
+
+    def _check(self, center: Term) -> None:
+        names = center.rows.names(tuple(f"x{k}" for k in range(self.universe.n_features)))
+        if isinstance(center.source, str) or len(center.source) != len(names):
+            raise DeclarationError(f"public_center: {len(names)} public coefficients are needed")
+        for value in center.source:
+            public_number("public_center", value)
+
+
+def _of_what_is_left(steps: Sequence[Any]) -> list[Step]:
+    """The same shares of the whole, as shares of what later steps leave, because those take theirs first."""
+    found: list[Step] = []
+    left = 1.0
+    for step in reversed(steps):
+        logistic = isinstance(step, Propensity)
+        share = step.first.share if logistic else step.share
+        if logistic:
+            found.append(replace(step, first=replace(step.first, share=share / left)))
+        else:
+            found.append(replace(step, share=share / left))
+        left -= share
+    return found[::-1]

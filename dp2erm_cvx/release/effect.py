@@ -1,0 +1,137 @@
+"""The release of an average effect: an estimate, its interval, and what both rest on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan import EffectPlan, PlanResult
+from dp2erm_cvx.release.interval import score_interval
+from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
+from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
+from dp2erm_cvx.release.statement import state_guarantee, state_steps
+from dp2erm_cvx.steps import CenterPlan, Execution, Rows
+
+_STRICT = {"extra": "forbid", "allow_inf_nan": False}
+
+
+@dataclass(frozen=True)
+class EffectInterval:
+    """``low`` to ``high`` at ``level``; the half widths are those of noise alone and of sampling alone."""
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    low: float
+    high: float
+    level: float
+    noise_half_width: float
+    sampling_half_width: float
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """A released coefficient (p,): of the centered outcome on its ``rows``, or of the log odds on (1, x)."""
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    step: str
+    rows: str
+    parameters: tuple[str, ...]
+    coefficient: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class EffectRelease(BaseRelease):
+    """What may be published about an average effect.
+
+    ``interval`` covers the population mean of the score at the released ``nuisances``. That this is the
+    effect is an assumption on them: either regression right, and no unmeasured confounding.
+    ``nuisance_noise`` says whether their noise is negligible against the interval, by the public
+    ``nuisance_ratio``. ``released`` are the two integers that noise was added to, ``standard_deviation``
+    bounds that of the score. ``settings`` hold the public clips and shares, ``domain`` the declared universe.
+    """
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    estimand: str
+    estimate: float
+    interval: EffectInterval
+    nuisance_noise: str
+    nuisance_ratio: float
+    standard_deviation: float
+    released: tuple[int, ...]
+    columns: tuple[str, ...]
+    n_samples: int
+    guarantee: Guarantee
+    steps: tuple[StepStatement, ...]
+    nuisances: tuple[Nuisance, ...]
+    settings: dict[str, Any]
+    domain: dict[str, Any]
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    @property
+    def negligible(self) -> bool:
+        """Whether the noise of the nuisances is negligible against the interval."""
+        return self.nuisance_noise == "negligible"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> EffectRelease:
+        """Read a release back. Raises DeclarationError, in one line, if it does not fit the schema."""
+        return read_published(text, cls, _check)
+
+
+def make_effect(
+    plan: EffectPlan, result: PlanResult, columns: tuple[str, ...], execution: Execution, level: float
+) -> EffectRelease:
+    """State what the run of a plan released, with an interval at ``level``."""
+    study, score = plan.study, plan.score
+    sums = tuple(int(number) for number in result.released[score.name])
+    found = score_interval(score.calibration, (sums[0], sums[1]), score.score.center, level)
+    ends = (found.low, found.high, found.level, found.noise_half_width, found.sampling_half_width)
+    return EffectRelease(
+        estimand="average effect in the population of the records",
+        estimate=found.estimate,
+        interval=EffectInterval(*ends),
+        nuisance_noise="negligible" if plan.negligible else "not negligible",
+        nuisance_ratio=plan.nuisance_ratio,
+        standard_deviation=found.standard_deviation,
+        released=sums,
+        columns=columns,
+        n_samples=study.universe.n_samples,
+        guarantee=state_guarantee(plan, result, execution),
+        steps=state_steps(plan),
+        nuisances=tuple(_nuisances(plan, result, columns)),
+        settings={
+            **asdict(study.settings),
+            "residual_scale": study.scale,
+            "effect_center": study.effect_center,
+        },
+        domain=study.universe.domain.to_dict(),
+    )
+
+
+def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -> list[Nuisance]:
+    found = []
+    for step in plan.steps[:-1]:
+        coefficient = tuple(float(value) for value in result.released[step.name])
+        if isinstance(step, CenterPlan):
+            rows, names = step.map.rows.value, step.map.rows.names(columns)
+        elif len(coefficient) == 1:
+            rows, names = "treated records", ("number",)
+        else:
+            rows, names = "log odds of treatment", Rows.POOLED.names(columns)
+        found.append(Nuisance(step.name, rows, names, coefficient))
+    return found
+
+
+def _check(release: EffectRelease) -> None:
+    check_guarantee(release)
+    check_spent(release)
+    interval = release.interval
+    if not interval.low <= release.estimate <= interval.high or not 0.0 < interval.level < 1.0:
+        raise DeclarationError("release JSON: interval: does not hold the estimate at a level")
+    if release.steps[-1:] and release.steps[-1].step != "score":
+        raise DeclarationError("release JSON: steps: the last of them releases the score")
+    if release.n_samples < 2 or not release.columns:
+        raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")

@@ -1,0 +1,77 @@
+"""Outcome regressions: programs at weights 1 on mapped records, released to the steps that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.steps.record_map import OutcomeRows, Rows
+from dp2erm_cvx.steps.solving import rests_on_gap
+from dp2erm_cvx.steps.step import Execution, Inputs, StepPlan, StepResult, divide
+from dp2erm_cvx.steps.theta import Theta, ThetaPlan
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class Center(Theta):
+    """A private regression ``second`` of the outcome on ``map.rows``, from a ``share`` of the budget.
+
+    Its residuals are what a score weights: nothing about the treatment is identified by it alone.
+    """
+
+    name: ClassVar[str] = "center"
+    takes_rest: ClassVar[bool] = False
+
+    map: OutcomeRows = OutcomeRows(Rows.COMMON)
+    share: float = 0.5
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        """Pure noise leaves delta to the others."""
+        return divide(budget, self.share, self.noise)
+
+    def uncountable(self, universe: Universe) -> str | None:
+        return super().uncountable(self.map.universe(universe))
+
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> CenterPlan:
+        """Calibrate the noise on the mapped domain, whatever the earlier steps release (Theorem 10)."""
+        mapped = self.map.universe(universe)
+        resolved = replace(self, second=self.second.resolve(mapped.domain))
+        found = Theta.plan(resolved, mapped, budget, {})
+        kind = RefitPlan if isinstance(self, Refit) else CenterPlan
+        return kind(**{field.name: getattr(found, field.name) for field in fields(found)}, map=self.map)
+
+
+class Refit(Center):
+    """The same regression of what the center left, so that the shrinkage of both multiplies."""
+
+    name: ClassVar[str] = "refit"
+
+
+@dataclass(frozen=True)
+class CenterPlan(ThetaPlan):
+    """The calibrated regression; its universe is that of the mapped records."""
+
+    name: ClassVar[str] = "center"
+    weighted: ClassVar[bool] = False
+
+    map: OutcomeRows = OutcomeRows(Rows.COMMON)
+
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+        """Release the coefficient (p,) of the rows."""
+        records = self.map.records(inputs.records, released)
+        # no two draws of a run may share their bits
+        own = replace(execution, seed=execution.label(self.name))
+        found = self.minimize(records, np.ones(records.n_samples), own)
+        assert found.solution is not None
+        return replace(found, by_gap=rests_on_gap(found.solution))
+
+
+class RefitPlan(CenterPlan):
+    """That of a refit."""
+
+    name: ClassVar[str] = "refit"

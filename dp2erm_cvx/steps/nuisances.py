@@ -1,0 +1,53 @@
+"""Released nuisances at a record: outcome regressions and the propensity, by public formulas."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.steps.record_map import Rows, Term
+
+
+class Nuisances(abc.ABC):
+    """m_0, m_1 and e at covariates x (n, k), given what was released: each a function of its own record."""
+
+    @abc.abstractmethod
+    def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
+        """The regression m_a(x), (n,), of the centered outcome; it may be infinite or not a number."""
+
+    @abc.abstractmethod
+    def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
+        """P(A = 1 | x), (n,), before it is clipped."""
+
+
+@dataclass(frozen=True)
+class LinearNuisances(Nuisances):
+    """Sums of linear regressions, and a logistic, constant or known propensity.
+
+    ``terms`` add up to the outcome regression, none for none. ``treated`` is the step that released the
+    coefficient of the propensity on (1, x), the public probability of treatment where it is known, or the
+    step that released the number of treated records where it is constant, with ``constant``.
+    """
+
+    terms: tuple[Term, ...]
+    treated: str | float
+    constant: bool = False
+
+    def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
+        total = np.zeros(len(x))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for term in self.terms:
+                total = total + term.predict(x, a, released)
+        return total
+
+    def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
+        if not isinstance(self.treated, str):
+            return np.full(len(x), self.treated)
+        if self.constant:
+            return np.full(len(x), float(released[self.treated][0]) / len(x))
+        return np.asarray(expit(Rows.POOLED.predict(released[self.treated], x, np.zeros(len(x)))))

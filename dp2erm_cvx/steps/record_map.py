@@ -1,0 +1,148 @@
+"""Record maps: one record and what was released make one record of another public domain (Theorem 10)."""
+
+from __future__ import annotations
+
+import abc
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp2erm_cvx.domain import Array, Records, cleaned
+from dp2erm_cvx.universe import Universe
+
+#: Rows are computed in floating point from covariates that were clipped from just below.
+_ROUND_UP = 1.0 + 1e-12
+
+#: Residuals are clipped to this many outcome bounds, which saturating losses do not notice.
+RESIDUAL_BOUND = 4.0
+
+
+class RecordMap(abc.ABC):
+    """A map of every record by itself: whoever changes one record changes one mapped record.
+
+    Given what was released, neighbors stay neighbors and weights 1 stay weights 1: whatever is private on the
+    mapped domain, with bounds fixed before anything was released, is private here (Theorem 10).
+    """
+
+    @abc.abstractmethod
+    def universe(self, universe: Universe) -> Universe:
+        """The public datasets that those of ``universe`` are mapped into, whatever was released."""
+
+    @abc.abstractmethod
+    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
+        """The mapped records. Row i depends on record i and ``released`` alone, to the last bit."""
+
+
+class Rows(enum.StrEnum):
+    """Rows of a linear outcome regression in the covariates x (k,), without a constant, and the arm a.
+
+    ``COMMON``: an intercept per arm and common slopes, (1-a, a, x). ``MIX``: with a slope of the effect, at
+    half the scale, (1-a, a, x, (2a-1) x/2). ``ARMS``: each arm on its own, ((1-a)(1, x), a (1, x)).
+    ``POOLED``: no arms, (1, x). ``CONTROLS``: of the untreated only, (1-a)(1, x).
+    """
+
+    COMMON = "common"
+    MIX = "mix"
+    ARMS = "arms"
+    POOLED = "pooled"
+    CONTROLS = "controls"
+
+    def of(self, x: Array, a: ArrayLike) -> Array:
+        """The rows (n, p) of covariates x (n, k) and treatments a (n,) in {0, 1}."""
+        treated = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))[:, None]
+        constant = np.ones((len(x), 1))
+        if self is Rows.COMMON:
+            return np.hstack([1.0 - treated, treated, x])
+        if self is Rows.MIX:
+            return np.hstack([1.0 - treated, treated, x, (treated - 0.5) * x])
+        own = np.hstack([constant, x])
+        if self is Rows.ARMS:
+            return np.hstack([(1.0 - treated) * own, treated * own])
+        return own if self is Rows.POOLED else (1.0 - treated) * own
+
+    def predict(self, theta: ArrayLike, x: Array, a: ArrayLike) -> Array:
+        """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            predicted: Array = np.sum(self.of(x, a) * np.asarray(theta), axis=1)
+        return predicted
+
+    def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        """The name of every coordinate of theta."""
+        if self in (Rows.COMMON, Rows.MIX):
+            slopes = [f"{name} x arm" for name in columns] if self is Rows.MIX else []
+            return ("control", "treated", *columns, *slopes)
+        own = ("intercept", *columns)
+        if self is Rows.ARMS:
+            return tuple(f"{name} | {arm}" for arm in ("control", "treated") for name in own)
+        return own
+
+    def norm(self, bound: float) -> float:
+        """Bound on the norm of a row for covariates of norm at most ``bound``."""
+        return math.hypot(1.0, math.sqrt(1.25) * bound if self is Rows.MIX else bound) * _ROUND_UP
+
+
+@dataclass(frozen=True)
+class Term:
+    """One linear regression: its rows, and the step that released its coefficient, or a public one."""
+
+    rows: Rows
+    source: str | tuple[float, ...]
+
+    def predict(self, x: Array, a: ArrayLike, released: Mapping[str, Array]) -> Array:
+        """The regression (n,) at covariates x (n, k) and treatments a (n,)."""
+        theta = released[self.source] if isinstance(self.source, str) else self.source
+        return self.rows.predict(theta, x, a)
+
+
+@dataclass(frozen=True)
+class OutcomeRows(RecordMap):
+    """What an outcome regression is fitted to: ``rows``, and the outcome less earlier regressions.
+
+    The predictions ``after`` which it comes are subtracted before the residual is clipped: it is of what they
+    left, so that the shrinkage of both multiplies (recentered ridge).
+    """
+
+    rows: Rows
+    after: tuple[Term, ...] = ()
+
+    def universe(self, universe: Universe) -> Universe:
+        domain = universe.domain
+        mapped = replace(
+            domain,
+            covariate_bound=self.rows.norm(domain.features_bound),
+            outcome_bound=domain.outcome_bound * (RESIDUAL_BOUND if self.after else 1.0),
+            outcome_center=0.0,
+            treatment_cost=0.0,
+            ranges=None,
+            intercept=0.0,
+        )
+        columns = tuple(f"x{k}" for k in range(universe.n_features))
+        return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
+
+    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
+        x, y = records.covariates, records.y
+        with np.errstate(over="ignore", invalid="ignore"):
+            for term in self.after:
+                y = y - term.predict(x, records.a, released)
+        where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
+        return Records(self.rows.of(x, records.a), records.a, cleaned(y, where.outcome_bound), where)
+
+
+@dataclass(frozen=True)
+class WithConstant(RecordMap):
+    """The same records with a column of ones in front, whatever constant the domain declares."""
+
+    def universe(self, universe: Universe) -> Universe:
+        domain = universe.domain
+        bound = Rows.POOLED.norm(domain.features_bound)
+        mapped = replace(domain, covariate_bound=bound, intercept=1.0, ranges=None)
+        return Universe(mapped, universe.n_samples, universe.n_features)
+
+    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
+        x = records.covariates
+        where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
+        return Records(Rows.POOLED.of(x, records.a), records.a, records.y, where)

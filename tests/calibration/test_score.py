@@ -1,0 +1,116 @@
+"""A mean and its second moment for the price of the mean: sensitivities by brute force, losses exactly."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.calibration import Noise, ScoreNoise, calibrate_integers, calibrate_score
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import Budget
+
+LAPLACE, GAUSSIAN = Budget(1.0), Budget(1.0, 1e-6)
+
+
+def movement(contributions, order):
+    """Largest distance between the contributions (k, m) of any two records."""
+    gaps = np.abs(contributions[:, None, :] - contributions[None, :, :]).astype(float)
+    return float(np.linalg.norm(gaps, ord=order, axis=-1).max())
+
+
+def contributions(largest, second, reach=None):
+    """``(2K k, second(k))`` for every score of at most ``reach`` steps."""
+    k = np.arange(-(reach or largest), (reach or largest) + 1)
+    return np.stack([2 * largest * k, second(k)], axis=1)
+
+
+@pytest.mark.parametrize("largest", [1, 2, 3, 8, 37, 200])
+def test_the_second_moment_is_free(largest):
+    noise = ScoreNoise(0, largest, 2, calibrate_integers(4 * largest**2, LAPLACE))
+    by_two = ScoreNoise(0, largest, 2, calibrate_integers(4 * largest**2, GAUSSIAN, "gaussian"))
+    assert noise.multipliers == (2 * largest, 1)
+    assert by_two.multipliers == (2 * largest, 3)
+    for weight, order in ((noise.multipliers[1], 1), (by_two.multipliers[1], 2)):
+        found = movement(contributions(largest, lambda k, w=weight: w * k * k), order)
+        assert found == 4 * largest**2
+
+
+@pytest.mark.parametrize(
+    ("second", "reach", "order"),
+    [
+        (lambda k: 2 * k * k, None, 1),  # half of the noise that the second moment needs
+        (lambda k: 4 * k * k, None, 2),
+        (lambda k: k * k, 41, 1),  # a score that is not clipped
+        (lambda k: 3 * k * k, 41, 2),
+        (lambda k: 7 * np.rint(k * k / 7), None, 1),  # squares rounded to the grid by themselves
+    ],
+)
+def test_planted_errors_move_more(second, reach, order):
+    assert movement(contributions(40, second, reach), order) > 4 * 40**2
+
+
+def log_laplace(k, scale):
+    return -abs(k) / scale
+
+
+@pytest.mark.parametrize("largest", [1, 3, 6])
+def test_exact_privacy_loss_of_the_pair(largest):
+    noise = calibrate_integers(4 * largest**2, Budget(0.7))
+    k = np.arange(-largest, largest + 1)
+    points = np.stack([2 * largest * k, k * k], axis=1)
+    # the log ratio of the probabilities is piecewise linear: extreme at the contributions and far out
+    far = 10 * largest**2
+    firsts = sorted({*points[:, 0].tolist(), -far, far})
+    seconds = sorted({*points[:, 1].tolist(), -far, far})
+    worst = max(
+        sum(
+            log_laplace(o - a, noise.scale) - log_laplace(o - b, noise.scale)
+            for o, a, b in zip(out, left, right, strict=True)
+        )
+        for out in itertools.product(firsts, seconds)
+        for left, right in itertools.permutations(points.tolist(), 2)
+    )
+    assert worst == pytest.approx(0.7, rel=1e-9)
+    assert worst <= 0.7
+
+
+@pytest.mark.parametrize("bound", [1.0, 1.0000001, 7.3, 2.0**-40, 3e-99, 9e99])
+@pytest.mark.parametrize("n", [2, 500, 1_300_000, 10**9])
+def test_the_grid_holds_the_bound_and_the_sums(bound, n):
+    for budget, kind in ((LAPLACE, Noise.GAMMA), (GAUSSIAN, Noise.GAUSSIAN)):
+        noise = calibrate_score(bound, n, budget, kind)
+        assert Fraction(noise.bound) == noise.largest * Fraction(2) ** noise.step_exponent
+        assert bound <= noise.bound <= bound * (1 + 2.0**-14 if n > 1_300_000 else 1 + 2.0**-19)
+        assert max(noise.multipliers[0], noise.multipliers[1] * noise.largest) * n * noise.largest <= 2**62
+        assert 60 * noise.integers.scale < 2**62
+        assert noise.integers.sensitivity == 4 * noise.largest**2
+
+
+def test_scales_are_those_of_the_theorem():
+    noise = calibrate_score(5.0, 1000, Budget(0.5, 1e-6))
+    b = 2 * noise.bound / (1000 * 0.5)
+    assert noise.mean_scale == pytest.approx(b, rel=1e-9)
+    assert noise.second_moment_scale == pytest.approx(2 * noise.bound * b, rel=1e-9)
+    assert (noise.epsilon, noise.delta) == (0.5, 0.0)
+    normal = calibrate_score(5.0, 1000, Budget(0.5, 1e-6), "gaussian")
+    sigma = normal.integers.scale / normal.integers.sensitivity * 2 * normal.bound / 1000
+    assert normal.mean_scale == pytest.approx(sigma, rel=1e-9)
+    assert normal.second_moment_scale == pytest.approx(2 * normal.bound * sigma / 3, rel=1e-9)
+    assert (normal.epsilon, normal.delta) == (0.5, 1e-6)
+
+
+def test_refusals():
+    with pytest.raises(CalibrationError, match="out of the range of 64-bit"):
+        calibrate_score(1.0, 10**10, LAPLACE)
+    with pytest.raises(CalibrationError, match="out of the range of 64-bit"):
+        calibrate_score(1.0, 100, Budget(1e-9))
+    with pytest.raises(CalibrationError, match="out of the range of 64-bit"):
+        calibrate_integers(2**62, Budget(0.5))
+    with pytest.raises(CalibrationError, match="needs a delta"):
+        calibrate_score(1.0, 100, LAPLACE, "gaussian")
+    with pytest.raises(DeclarationError, match="score_bound"):
+        calibrate_score(math.inf, 100, LAPLACE)
+    with pytest.raises(DeclarationError, match="noise"):
+        calibrate_score(1.0, 100, LAPLACE, "uniform")

@@ -1,0 +1,114 @@
+"""Noise on exact integers: its laws, exact and repeatable, and what stays out of the data's reach."""
+
+import math
+import sys
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers, calibrate_score
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.mechanism import perturb_integers, score_sums, secure
+from dp2erm_cvx.mechanism.exact import _rounded
+from dp2erm_cvx.privacy import Budget
+from tests.mechanism.laws import STREAMS, forced_uniforms
+
+WAYS = [{}, {"exact": False}, {"seed": 5}]
+SIZE = 4000
+
+
+def probabilities(noise, reach):
+    k = np.arange(-reach, reach + 1)
+    if noise.noise is Noise.GAMMA:
+        return math.tanh(0.5 / noise.scale) * np.exp(-np.abs(k) / noise.scale)
+    return stats.norm.cdf((k + 0.5) / noise.scale) - stats.norm.cdf((k - 0.5) / noise.scale)
+
+
+def fit(drawn, noise):
+    """P-value of the chi-square test against the law."""
+    reach = math.floor(2 * noise.scale)
+    law = probabilities(noise, reach)
+    tail = (1 - law.sum()) / 2
+    expected = np.array([tail, *law, tail]) * drawn.size
+    observed = np.bincount(np.clip(drawn, -reach - 1, reach + 1) + reach + 1, minlength=expected.size)
+    assert expected.min() > 5
+    return stats.chisquare(observed, expected).pvalue
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", list(Noise))
+@pytest.mark.parametrize("scale", [1.0, 3.3])
+def test_law(way, kind, scale):
+    noise = IntegerNoise(1, scale, kind, 1.001 / scale, 0.0)
+    drawn = np.array(perturb_integers([7] * SIZE, noise, **way)) - 7
+    # the operating system's bits differ each time, so a false alarm must be as good as impossible
+    assert fit(drawn, noise) > 1e-9
+    assert fit(drawn[: SIZE // 2] * 2, noise) < 1e-12
+    assert abs(np.corrcoef(drawn[::2], drawn[1::2])[0, 1]) < 0.2
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("scale", [0.3, 40.0, 4.0e12])
+def test_the_nearest_integer_is_certain_whatever_the_bits(stream, scale):
+    uniforms = forced_uniforms(stream, 2)
+    found = _rounded(scale, uniforms)
+    with mp.workdps(100):
+        first, second = (mp.ldexp(2 * u.prefix + 1, -u.length - 1) for u in uniforms)
+        length = scale * mp.sqrt(-2 * mp.log(first))
+        ideal = (length * mp.cos(2 * mp.pi * second), length * mp.sin(2 * mp.pi * second))
+        assert [int(mp.floor(value + 0.5)) for value in ideal] == list(found)
+
+
+@pytest.mark.parametrize("kind", list(Noise))
+@pytest.mark.parametrize("way", WAYS)
+def test_hostile_values_stay_in_range(kind, way):
+    noise = calibrate_integers(1, Budget(1.0, 1e-6), kind)
+    result = perturb_integers([10**30, -(10**30), 0], noise, **way)
+    assert all(isinstance(value, int) for value in result)
+    assert abs(result[0] - 2**62) < 10**4
+    assert abs(result[1] + 2**62) < 10**4
+
+
+def test_seeds_repeat_and_nothing_else_does():
+    noise = calibrate_integers(10**12, Budget(1.0))
+    results = {perturb_integers([0, 0], noise, seed=seed) for seed in [*range(10), *range(10), *[None] * 10]}
+    assert len(results) == 20
+
+
+def test_noise_that_opendp_does_not_confirm_is_refused():
+    noise = calibrate_integers(100, Budget(1.0))
+    for wrong in (
+        IntegerNoise(101, noise.scale, noise.noise, 1.0, 0.0),
+        IntegerNoise(100, noise.scale / 2, noise.noise, 1.0, 0.0),
+        IntegerNoise(100, noise.scale, noise.noise, 0.99, 0.0),
+    ):
+        with pytest.raises(CalibrationError, match="does not confirm epsilon"):
+            perturb_integers([0], wrong)
+
+
+@pytest.mark.parametrize(("kind", "package"), [("gamma", "opendp"), ("gaussian", "python-flint")])
+def test_without_the_extra(kind, package, monkeypatch):
+    monkeypatch.setattr(secure, "find_spec", lambda name: None)
+    noise = calibrate_integers(100, Budget(1.0, 1e-6), kind)
+    with pytest.raises(DeclarationError, match=package):
+        perturb_integers([0], noise)
+    assert len(perturb_integers([0, 1], noise, exact=False)) == 2
+
+
+def test_sums_of_a_score_are_exact():
+    noise = calibrate_score(4.0, 7, Budget(1.0))
+    score = [0.3, -1.7, 4.0, -4.0, 3.9999999, 1e-9, 2.0]
+    k = [round(value / noise.step) for value in score]
+    assert score_sums(score, noise) == (2 * noise.largest * sum(k), sum(value * value for value in k))
+    assert all(isinstance(value, int) for value in score_sums(score, noise))
+    with pytest.raises(DeclarationError, match=r"shape \(6,\)"):
+        score_sums(score[1:], noise)
+
+
+def test_hostile_scores_are_clipped_to_public_numbers():
+    noise = calibrate_score(4.0, 5, Budget(1.0))
+    hostile = [math.nan, math.inf, -math.inf, sys.float_info.max, 1e300]
+    top = noise.largest
+    assert score_sums(hostile, noise) == (2 * top * 2 * top, 4 * top * top)

@@ -1,0 +1,129 @@
+"""The interval of a private mean: what it covers, how often, and what its parts say."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.calibration import Noise, calibrate_score
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.release.interval import score_interval
+
+B = 5.0
+
+
+def population(name, size, rng):
+    """Scores in [-B, B] and their mean."""
+    if name == "normal":
+        return np.clip(rng.normal(0.5, 1.2, size), -B, B), 0.5
+    if name == "two points":  # the largest variance there is
+        return np.where(rng.random(size) < 0.6, B, -B), 0.2 * B
+    # an effect in a few: skewed
+    return np.where(rng.random(size) < 0.1, 4.0, 0.0), 0.4
+
+
+def releases(noise, scores, rng, second_scale=1.0):
+    """The two integers for every row of scores (replicates, n), with noise in floating point."""
+    k = np.rint(scores / noise.step)
+    first, second = noise.multipliers
+    sums = np.stack([first * k.sum(axis=1), second * (k * k).sum(axis=1)], axis=1)
+    draw = rng.laplace if noise.noise is Noise.GAMMA else rng.normal
+    drawn = draw(scale=noise.integers.scale, size=sums.shape) * [1.0, second_scale]
+    return [(int(a), int(b)) for a, b in np.rint(sums + drawn)]
+
+
+def study(name, n, budget, kind, replicates, seed, second_scale=1.0):
+    """Shares of intervals that cover and of standard deviations that are large enough, and the mean width."""
+    rng = np.random.default_rng(seed)
+    noise = calibrate_score(B, n, budget, kind)
+    covered = enough = 0
+    width = 0.0
+    for start in range(0, replicates, 100):
+        scores, mean = population(name, (min(100, replicates - start), n), rng)
+        for row, released in zip(scores, releases(noise, scores, rng, second_scale), strict=True):
+            found = score_interval(noise, released, 0.0)
+            covered += found.low <= mean <= found.high
+            enough += found.standard_deviation >= row.std()
+            width += found.high - found.low
+    return covered / replicates, enough / replicates, width / replicates
+
+
+SETTINGS = [
+    (name, n, budget, kind)
+    for name in ("normal", "two points", "few")
+    for n, budget in ((500, Budget(0.5, 1e-6)), (2000, Budget(1.0, 1e-6)), (10_000, Budget(2.0, 1e-6)))
+    for kind in Noise
+]
+
+
+@pytest.mark.parametrize(("name", "n", "budget", "kind"), SETTINGS)
+def test_interval_covers_the_mean(name, n, budget, kind):
+    covered, enough, _ = study(name, n, budget, kind, 400, seed=1)
+    # three standard errors below 0.95; the bound of the deviation misses 1 in 200 at most
+    assert covered >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 400)
+    assert enough >= 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "n", "budget", "kind"), SETTINGS)
+def test_interval_covers_the_mean_often(name, n, budget, kind):
+    covered, enough, _ = study(name, n, budget, kind, 4000, seed=2)
+    assert covered >= 0.94
+    assert enough >= 0.992
+
+
+def test_second_moment_with_too_much_noise_is_caught():
+    """Were its noise twice what is stated, the bound on the deviation would fail too often."""
+    assert study("normal", 500, Budget(0.5), Noise.GAMMA, 2000, seed=3)[1] >= 0.993
+    assert study("normal", 500, Budget(0.5), Noise.GAMMA, 2000, seed=3, second_scale=2.0)[1] < 0.98
+
+
+@pytest.mark.parametrize("kind", list(Noise))
+def test_parts_of_the_width(kind):
+    noise = calibrate_score(B, 1000, Budget(1.0, 1e-6), kind)
+    second = int(1.5 / noise.second_moment_step)
+    found = score_interval(noise, (int(0.5 / noise.mean_step), second), 2.0)
+    assert found.estimate == pytest.approx(2.5)
+    half = (found.high - found.low) / 2
+    assert max(found.noise_half_width, found.sampling_half_width) < half
+    assert half < found.noise_half_width + found.sampling_half_width
+    wider = score_interval(noise, (0, second), 2.0, level=0.99)
+    assert wider.high - wider.low > 2 * half
+    assert wider.level == 0.99
+
+
+@pytest.mark.parametrize("kind", list(Noise))
+def test_ends_of_the_standard_deviation(kind):
+    noise = calibrate_score(B, 1000, Budget(1.0, 1e-6), kind)
+    least = score_interval(noise, (0, -(2**62)), 0.0)
+    assert least.standard_deviation == 0.0
+    assert least.high == pytest.approx(least.noise_half_width)
+    assert score_interval(noise, (0, 2**62), 0.0).standard_deviation == noise.bound
+    # misses of noise alone: 0.045 in both tails
+    scales = math.log(0.5 / 0.0225) if kind is Noise.GAMMA else 2.00465
+    assert least.high == pytest.approx(noise.mean_scale * scales + noise.step / 2, rel=1e-5)
+
+
+def test_margins_of_the_standard_deviation():
+    """Closed forms of the theorem: alpha' = 0.005, B b log(1/alpha') and b log(2/alpha')."""
+    noise = calibrate_score(B, 2000, Budget(1.0))
+    b = noise.mean_scale
+    released = (int(1.0 / noise.mean_step), int(3.0 / noise.second_moment_step))
+    mean = 1.0 - b * math.log(2 / 0.005)
+    expected = math.sqrt(3.0 + 2 * noise.bound * b * math.log(1 / 0.005) - mean**2)
+    assert score_interval(noise, released, 0.0).standard_deviation == pytest.approx(expected, rel=1e-5)
+
+
+def test_huge_noise_has_a_finite_interval():
+    noise = replace(calibrate_score(B, 2, Budget(1e-4)), n_samples=2)
+    found = score_interval(noise, (2**63 - 1, -(2**63)), 0.0)
+    assert math.isfinite(found.low)
+    assert math.isfinite(found.high)
+
+
+@pytest.mark.parametrize("level", [0.4, 1.0, math.nan])
+def test_wrong_levels_are_refused(level):
+    with pytest.raises(DeclarationError, match="level"):
+        score_interval(calibrate_score(B, 100, Budget(1.0)), (0, 0), 0.0, level)
