@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dp2erm_cvx.audit.search import remembered
 from dp2erm_cvx.conformance import samples
 from dp2erm_cvx.conformance.loss_constants import loss_constants, norm, undeclared_curvature
 from dp2erm_cvx.conformance.margins import wrong_loss, wrong_margin
@@ -184,14 +185,14 @@ def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, s
 def _rows(program: MarginFirstStage, domain: Domain) -> tuple[_Row, Callable[[Array], Array]]:
     """Functions of a record: its row with its linear term, and the row of its weight."""
 
-    @samples.remembered
+    @remembered
     def row(record: Array) -> tuple[Array, Array]:
         one = samples.one_record(domain, record)
         z = program.rows(one)[0]
         linear = program.linear_terms(one)
         return z, np.zeros(len(z)) if linear is None else linear[0]
 
-    @samples.remembered
+    @remembered
     def weight_row(record: Array) -> Array:
         rows = program.weight_rows(samples.one_record(domain, record))
         return row(record)[0] if rows is None else rows[0]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from dp2erm_cvx.audit.search import remembered
 from dp2erm_cvx.conformance import samples
 from dp2erm_cvx.conformance.objective import points_of, smooth_of
 from dp2erm_cvx.domain import Array, Domain, Records
@@ -86,7 +87,7 @@ def _parameters(program: _Perturbed, domain: Domain, p: int, record: Array) -> R
 
 
 def _of_record(program: _Perturbed, domain: Domain, n: int) -> _OfRecord:
-    return samples.remembered(lambda record: _model(program, _beside(samples.one_record(domain, record), n)))
+    return remembered(lambda record: _model(program, _beside(samples.one_record(domain, record), n)))
 
 
 def _model(program: _Perturbed, records: Records) -> Composite:
@@ -122,13 +123,13 @@ def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, floa
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
     if isinstance(program, WeightedMarginLoss):
         bounds = program.row_bounds(samples.check_universe(domain))
-        rows = samples.remembered(lambda record: program.rows(samples.one_record(domain, record)))
+        rows = remembered(lambda record: program.rows(samples.one_record(domain, record)))
         yield "row_bounds norm", bounds.norm, lambda d: norm(rows(d).Z)
         yield "row_bounds offset", bounds.offset, lambda d: norm(rows(d).offset)
         yield "row_bounds factor", bounds.factor, lambda d: norm(rows(d).factor)
     if isinstance(program, WeightedLeastSquares):
         declared = program.loss_constants(samples.check_universe(domain))
-        design = samples.remembered(lambda record: program.design(samples.one_record(domain, record)))
+        design = remembered(lambda record: program.design(samples.one_record(domain, record)))
         if declared.covariate_bound is not None:
             yield "covariate_bound", declared.covariate_bound, lambda d: norm(design(d)[0])
         if declared.response_bound is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from dp2erm_cvx.audit.stability.groups import Groups
 from dp2erm_cvx.audit.stability.neighbors import Replacement
 from dp2erm_cvx.audit.stability.resolve import SolverCheck
 from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.parallel import replacing
 
 #: Pairs that are kept for each quantity.
 KEPT = 10
@@ -109,9 +109,8 @@ class State:
     def save(self, path: Path, call: dict[str, Any] | None) -> None:
         """Write the state; an interrupted write leaves the former one."""
         plain = {"call": call, **asdict(self)}
-        temporary = path.with_name(path.name + ".part")
-        temporary.write_text(json.dumps(plain), encoding="utf-8")
-        os.replace(temporary, path)
+        with replacing(path) as part:
+            part.write_text(json.dumps(plain), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path, call: dict[str, Any]) -> State:
