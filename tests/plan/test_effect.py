@@ -33,7 +33,7 @@ def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, del
     spent = [step.guarantee for step in plan.steps]
     assert 1.0 - 1e-9 < sum(part.epsilon for part in spent) <= 1.0
     assert sum(part.delta for part in spent) <= delta
-    assert plan.guarantee.epsilon == 1.0 and plan.guarantee.delta == delta
+    assert plan.guarantee == Budget(1.0, delta)
     assert plan.counted is (arithmetic == "counted")
     settings = declared.settings
     shares = {step.name: step.guarantee.epsilon for step in plan.steps}
@@ -47,7 +47,8 @@ def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, del
 def test_every_step_has_the_stability_of_weights_one():
     plan = make_plan(study())
     assert [step.bound.V for step in plan.steps] == [2.0] * len(plan.steps)
-    assert plan.proven and plan.certified_by_design
+    assert plan.proven
+    assert plan.certified_by_design
 
 
 def test_the_center_is_planned_on_its_own_rows():

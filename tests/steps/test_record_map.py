@@ -79,7 +79,10 @@ def test_the_bound_of_the_rows_is_attained(rows):
     assert longest <= rows.norm(1.3) <= longest * (1 + 1e-11)
 
 
-def score(terms=(Term(Rows.COMMON, "center"),), treated="propensity", **changed):
+CENTER = (Term(Rows.COMMON, "center"),)
+
+
+def score(terms=CENTER, treated="propensity", **changed):
     chosen = {"cap": 4.0, "residual_bound": 1.5, "bound": 6.0, "center": 0.25} | changed
     return EffectScore(LinearNuisances(terms, treated), **chosen)
 
