@@ -39,6 +39,11 @@ class IntegerNoise:
     epsilon: float
     delta: float
 
+    @property
+    def coupling(self) -> float:
+        """Largest distance, in integers, to a variable of the continuous law in a common coupling."""
+        return 1.0 if self.noise is Noise.GAMMA else 0.5
+
 
 def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = Noise.GAMMA) -> IntegerNoise:
     """The least noise for a vector of integers.
