@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp2erm_cvx.calibration import IntegerNoise, Perturbed, ScoreNoise
+from dp2erm_cvx.calibration import IntegerNoise, Perturbed
+from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.step import StepPlan
@@ -17,7 +18,7 @@ class NumberPlan(StepPlan):
 
     weighted: ClassVar[bool] = False
 
-    calibration: IntegerNoise | ScoreNoise
+    calibration: IntegerNoise | GridSums
     exact: bool
 
     @property
