@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.saturation import Saturation
 
 #: Public orders alpha > 1 of Renyi curves: six to an octave of alpha - 1, from 1/128 to a million.
 RENYI_ORDERS: tuple[float, ...] = tuple(float(f"{1.0 + 2.0 ** (step / 6):.6g}") for step in range(-42, 121))
@@ -173,7 +174,8 @@ class LossConstants:
     ``theta_bound`` bounds ||theta||_2 over the feasible set (None if unbounded) and
     ``outcome_bound`` is M'. ``gradient_bound`` is the paper's uncentered zeta, and a squared loss
     ``(z - <x, theta>)^2`` states bounds on ||x|| (``covariate_bound``) and on z (``response_bound``) and
-    whether ``x = 1`` (``is_mean``), where its unconstrained minimizer is a weighted mean.
+    whether ``x = 1`` (``is_mean``), where its unconstrained minimizer is a weighted mean. ``saturation`` is
+    that of a loss of a margin, with weights as its only factors; None where Theorem 15 is not to be used.
     """
 
     n_parameters: int
@@ -186,6 +188,7 @@ class LossConstants:
     covariate_bound: float | None = None
     response_bound: float | None = None
     is_mean: bool = False
+    saturation: Saturation | None = None
 
     def refuse_unbounded(self, name: str, theta_set: str) -> None:
         """Raise CalibrationError where zeta_c is infinite, as Theorems 1 and 2 need it finite.

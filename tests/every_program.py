@@ -112,6 +112,7 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "itr_huber": [*_PLAIN, {"threshold": 0.05}],
     "itr_logistic": _PLAIN,
     "regression": _PLAIN,
+    "saturating_regression": [*_PLAIN, {"slope": 0.05}],
     "arm_means": _SMALL,
     "plug_in_ate": _SMALL,
 }
@@ -243,6 +244,7 @@ LIFTS: Mapping[str, Callable[[Instance, Solution], dict[str, Array]]] = {
     "entropy_balancing_primal": _entropy_primal,
     "itr_huber": _margins,
     "itr_logistic": _margins,
+    "saturating_regression": _margins,
     "stable_balancing_hard": _weights,
 }
 
@@ -263,11 +265,14 @@ def declared_at(instance: Instance, values: dict[str, Array] | Array) -> tuple[C
     variables = compiled.declaration.variables
     if not isinstance(values, dict):
         values = {next(iter(variables)): values}
-    assert values.keys() == variables.keys()
+    auxiliary = compiled.declaration.auxiliary
+    assert values.keys() == variables.keys() - auxiliary.keys()
     for name, value in values.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a sign declared on a variable is checked by its violation
             variables[name].save_value(value)
+    for name, least in auxiliary.items():
+        variables[name].save_value(least.value)
     violation = max(
         (float(np.max(c.violation())) for c in compiled.declaration.constraints.values()), default=0.0
     )

@@ -4,6 +4,10 @@
 and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says where it applies; ``registry``
 lists them and ranks those that are valid. ``score``, ``arms`` and ``treated`` are
 the private means of Theorem 12.
+``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8,
+``saturating`` Theorem 15 and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says
+where it applies; ``registry`` lists them and ranks those that are valid. ``score`` is the private mean of
+Theorem 12.
 """
 
 from dp2erm_cvx.calibration.arms import ArmNoise, calibrate_arms
@@ -15,6 +19,7 @@ from dp2erm_cvx.calibration.output import calibrate_output
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
 from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, renyi_divergence, renyi_epsilon
+from dp2erm_cvx.calibration.saturating import calibrate_saturating, saturating_epsilon
 from dp2erm_cvx.calibration.score import ScoreNoise, calibrate_score
 from dp2erm_cvx.calibration.sharp import calibrate, privacy_loss
 from dp2erm_cvx.calibration.treated import TreatedNoise, calibrate_treated
@@ -48,6 +53,7 @@ __all__ = [
     "calibrate_output",
     "calibrate_paper",
     "calibrate_renyi",
+    "calibrate_saturating",
     "calibrate_score",
     "calibrate_treated",
     "calibrate_value",
@@ -58,5 +64,6 @@ __all__ = [
     "rank",
     "renyi_divergence",
     "renyi_epsilon",
+    "saturating_epsilon",
     "utility_bound",
 ]

@@ -10,6 +10,7 @@ from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_unco
 from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range, mean_norm
 from dp2erm_cvx.calibration.curvature import GAMMA_FLOOR, MARGIN, jacobian_loss, required_gamma
 from dp2erm_cvx.calibration.gaussian import gaussian_delta, private_ratio
+from dp2erm_cvx.calibration.saturating import calibrate_saturating, saturating_epsilon
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.public import one_of, public_number, whole_number
@@ -78,8 +79,9 @@ def calibrate(
 def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
     """Upper bound on the delta at ``epsilon`` that a given scale and gamma guarantee.
 
-    Evaluates Theorem 1 or Theorem 2 at the calibration as it stands, whatever search found it:
-    0 for gamma noise from its pure epsilon on, and ``1 - exp(epsilon - pure epsilon)`` below.
+    Evaluates Theorem 1 (and 15, where the loss saturates) or Theorem 2 at the calibration as it stands,
+    whatever search found it: 0 for gamma noise from its pure epsilon on, ``1 - exp(epsilon - pure epsilon)``
+    below.
     Raises DeclarationError for an ``epsilon`` that is not a finite number of at least 0.
     """
     level = public_number("epsilon", epsilon, at_least=0.0)
@@ -87,12 +89,18 @@ def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, 
     ratio = max(loss.gradient_radius * calibration.V / calibration.scale, 1e-300)
     left = level - jacobian_loss(calibration.V, loss, n, calibration.gamma)
     if calibration.noise is Noise.GAMMA:
-        return max(0.0, -math.expm1(min(0.0, left - ratio)))
+        beyond = left - ratio
+        if loss.saturation is not None:
+            beyond = max(beyond, level - saturating_epsilon(calibration, loss, n))
+        return max(0.0, -math.expm1(min(0.0, beyond)))
     return float(gaussian_delta(ratio, left, loss.n_parameters))
 
 
 class Sharp(Calibrator):
-    """Theorems 1 and 2: noise as a linear term of an objective whose gradient is bounded."""
+    """Theorems 1 and 2: noise as a linear term of an objective whose gradient is bounded.
+
+    Theorem 15 in place of Theorem 1 where the loss saturates, no split is declared and the noise is less.
+    """
 
     laws = (Noise.GAMMA, Noise.GAUSSIAN)
     splits = True
@@ -103,7 +111,10 @@ class Sharp(Calibrator):
     def calibrate(
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> Calibration:
-        return calibrate(objective, budget, noise=noise, split=split)
+        found = calibrate(objective, budget, noise=noise, split=split)
+        if objective.loss.saturation is None or split is not None or found.noise is not Noise.GAMMA:
+            return found
+        return min(found, calibrate_saturating(objective, budget), key=lambda one: one.expected_noise)
 
 
 #: The public grid of shares of epsilon that may pay for the noise.

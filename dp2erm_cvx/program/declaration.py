@@ -22,11 +22,16 @@ Value = Array | float
 
 @dataclass
 class Declaration:
-    """A convex program: ``minimize objective`` subject to named constraints, over named variables."""
+    """A convex program: ``minimize objective`` subject to named constraints, over named variables.
+
+    ``auxiliary`` are the variables that only make it follow the rules of CVXPY: each name with its value at
+    the minimum over it, an expression in the other variables.
+    """
 
     objective: Any
     variables: dict[str, Any]
     constraints: dict[str, Any] = field(default_factory=dict)
+    auxiliary: dict[str, Any] = field(default_factory=dict)
 
 
 class Leaves:

@@ -135,12 +135,13 @@ def check_second_stage(
     evaluations: int = 2000,
     seed: int = 0,
 ) -> Report:
-    """Search for violations of the loss constants that Theorems 1 and 2 consume.
+    """Search for violations of the loss constants that Theorems 1, 2 and 15 consume.
 
     ``gradient(theta, record)`` is (p,), over ``parameters``, which is Theta; without ``hessian_trace`` the
     divergence of the gradient by central differences stands in for it. Findings: ``gradient_radius`` (half
-    the distance of two gradients at one theta), ``hessian_trace``, and, where declared, ``gradient_bound``
-    and ``theta_bound``. Raises DeclarationError for an invalid number.
+    the distance of two gradients at one theta), ``hessian_trace``, and, where declared, ``gradient_bound``,
+    ``theta_bound``, and of a ``saturation`` the full slope and what the curvature has beyond its shape, above
+    1. Raises DeclarationError for an invalid number.
     """
     search = Search(evaluations, seed)
 
@@ -166,6 +167,17 @@ def check_second_stage(
             lambda theta, d: _norm(gradient(theta, d)),
             (parameters, records),
         )
+    found = declared.saturation
+    if found is not None:
+        full, steep = found.slope * found.row_norm, found.curvature * found.row_norm**2
+
+        def beyond(theta: Array, record: Array) -> float:
+            # a slope, any larger one included, whose curvature covers that of the record
+            used = min(_norm(gradient(theta, record)) / full, 1.0)
+            return 1.0 + trace(theta, record) / steep - found.shape.beyond(used)
+
+        search.add("saturation", 1.0, beyond, (parameters, records), slack)
+        search.add("full slope", full, lambda theta, d: _norm(gradient(theta, d)), (parameters, records))
     if declared.theta_bound is not None:
         search.add("theta_bound", declared.theta_bound, _norm, (parameters,))
     return search.report()

@@ -71,7 +71,7 @@ def test_every_calibration_is_compared_in_each_of_its_laws():
     found = rank(objective, BUDGET, CALIBRATORS)
     paper = {f"{name}-{noise}" for name in ("paper", "paper-corrected") for noise in Noise}
     assert set(named(found)) == {"sharp-gamma", "sharp-gaussian", "renyi", *paper}
-    assert [name for name, _ in found.refused] == ["output"]
+    assert [name for name, _ in found.refused] == ["output", "saturating"]
     errors = [one.predicted_error for one in found.valid]
     assert errors == sorted(errors)
     assert found.best.reason.endswith("the smallest of 7 valid calibrations")
@@ -132,7 +132,9 @@ def test_an_unbounded_gradient_leaves_theorem_7():
     restricted = Objective(bound_of(8.0), LOSS, 400, restriction="a penalty of its own")
     found = rank(restricted, BUDGET)
     assert named(found) == ["sharp-gamma", "sharp-gaussian"]
-    assert dict(found.refused) == {"renyi": "a penalty of its own", "output": "a penalty of its own"}
+    refused = dict(found.refused)
+    assert "Theorem 15" in refused.pop("saturating")
+    assert refused == {"renyi": "a penalty of its own", "output": "a penalty of its own"}
 
 
 def test_nothing_valid_is_an_error_with_every_reason():
@@ -144,7 +146,7 @@ def test_nothing_valid_is_an_error_with_every_reason():
 
 
 def test_what_a_release_may_declare():
-    assert NAMES == ("sharp", "paper", "paper-corrected", "renyi", "output", "auto")
+    assert NAMES == ("sharp", "paper", "paper-corrected", "renyi", "output", "saturating", "auto")
     assert [calibrator(name).name for name in NAMES] == list(NAMES)
     for unknown in ("best", None, ["sharp"]):
         with pytest.raises(DeclarationError, match=r"must be one of sharp, paper"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,10 @@ from dp2erm_cvx.conformance.own_record import contributions
 from dp2erm_cvx.conformance.perturbation import perturbation
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
+from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
 from dp2erm_cvx.program import MarginRows, RowBounds
+from dp2erm_cvx.program.losses.saturating_loss import LogCoshLoss
+from dp2erm_cvx.saturation import CurvatureShape
 from tests.conformance.planted import derived, judged, refuted, restated
 
 
@@ -57,8 +62,23 @@ def half_row_bounds(self, universe):
     return RowBounds(found.norm / 2, found.offset, found.factor)
 
 
+class LogCosh(SaturatingRegression):
+    """The same with another loss."""
+
+    @property
+    def loss(self):
+        return LogCoshLoss(self.slope)
+
+
 OWN = "the loss of one record depends on the other records"
 LACKS = "lacks n gamma theta + noise"
+
+
+def saturating(**wrong):
+    """``loss_constants`` with another saturation."""
+    change = {"saturation": lambda found: dataclasses.replace(found, **wrong)}
+    return {"loss_constants": restated(SaturatingRegression, "loss_constants", **change)}
+
 
 #: By error: base, what is changed, the check that has to notice and what it says.
 PLANTED = {
@@ -73,6 +93,26 @@ PLANTED = {
         {"loss_constants": restated(LogisticRule, "loss_constants", strong_convexity=lambda mu: mu + 0.01)},
         constants,
         "strong_convexity (mu_R)",
+    ),
+    "a slope that falls short": (SaturatingRegression, saturating(slope=2.3), constants, "full slope"),
+    "a row norm that falls short": (
+        SaturatingRegression,
+        saturating(row_norm=2.0, slope=4.0),
+        constants,
+        "saturation is declared 1",
+    ),
+    "curvature that falls with the square of the slope": (
+        SaturatingRegression,
+        {
+            "loss_constants": restated(
+                LogCosh,
+                "loss_constants",
+                saturation=lambda found: dataclasses.replace(found, shape=CurvatureShape.LINEAR),
+            ),
+            "loss": LogCosh.loss,
+        },
+        constants,
+        "saturation is declared 1",
     ),
     "rows scaled by the share of their arm": (ArmMeans, {"design": design(by_share)}, contributions, OWN),
     "rows longer where there are other records": (

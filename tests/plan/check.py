@@ -38,6 +38,11 @@ def spent_delta(calibration, loss, n, bound, domain):
         if isinstance(calibration, RenyiCalibration):
             return renyi_delta(calibration, loss, n, V)
         curvature = gamma + mpmath.mpf(loss.strong_convexity)
+        if calibration.theorem.startswith("Theorem 15"):
+            # a u + k (1 - u) is largest at an end
+            a = mpmath.mpf(loss.saturation.row_norm) * mpmath.mpf(loss.saturation.slope) / scale
+            k = mpmath.mpf(loss.saturation.row_norm) ** 2 / (n * curvature)
+            return mpmath.mpf(0) if V / 2 * (a + max(a, k)) <= epsilon else 1
         left = epsilon - p * mpmath.log1p(mpmath.mpf(loss.hessian_trace) * V / (2 * p * n * curvature))
         ratio = mpmath.mpf(loss.gradient_radius) * V / scale
         if calibration.noise is Noise.GAMMA:

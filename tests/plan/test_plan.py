@@ -22,6 +22,7 @@ from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
+from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.universe import Universe
@@ -49,6 +50,7 @@ SECOND = {
     "itr without a set": lambda r: TreatmentRule(theta_set=WholeSpace()),
     "arm_means": lambda r: ArmMeans(),
     "plug_in_ate": lambda r: PlugInATE(),
+    "saturating_regression": lambda r: SaturatingRegression(slope=10 ** r.uniform(-2, 1)),
 }
 PAPER = ("paper", "paper-corrected")
 
@@ -67,6 +69,10 @@ def expected_refusal(first, second, method, relation):
         return "no regularizer"
     if second == "itr without a set" and method in ("sharp", *PAPER):
         return "unbounded"
+    if second == "saturating_regression" and method in ("renyi", "output"):
+        return "not a squared loss"
+    if method == "saturating" and second != "saturating_regression":
+        return "states no saturation"
     if method == "output" and second != "plug_in_ate":
         return "weighted mean"
     return None
@@ -112,11 +118,21 @@ def refusals_only(first, method):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"noise": "gaussian"}, {"calibration": "renyi"}, {"calibration": "output"}], ids=str
+    "changes",
+    [
+        {},
+        {"noise": "gaussian"},
+        {"calibration": "renyi"},
+        {"calibration": "output"},
+        {"calibration": "saturating"},
+    ],
+    ids=str,
 )
 def test_the_check_catches_noise_that_is_three_percent_too_small(changes):
     stage, domain, budget = Uniform(), Domain(2.0, 1.0), Budget(1.0, 1e-3)
-    second = PlugInATE() if changes == {"calibration": "output"} else TreatmentRule()
+    second = {"output": PlugInATE(), "saturating": SaturatingRegression()}.get(
+        changes.get("calibration"), TreatmentRule()
+    )
     plan = make_plan(Study(stage, second, Universe(domain, 100, 2), budget, **changes))
     check(plan, stage, 100, domain, budget)
     less = dataclasses.replace(plan.theta.calibration, scale=0.97 * plan.theta.calibration.scale)

@@ -142,9 +142,13 @@ def test_declared_gradient_agrees_with_the_model(name, settings):
         compiled, objective, _ = declared_at(instance, _variables(instance, point))
         gradients = compiled.problem.objective.args[0].grad
         flat = {
-            key: np.asarray(raw.todense() if hasattr(raw := gradients[v], "todense") else raw).ravel()
+            key: _dense(gradients[v]).ravel() if v in gradients else np.zeros(v.size)
             for key, v in compiled.declaration.variables.items()
         }
+        for key, least in compiled.declaration.auxiliary.items():
+            pulled = flat.pop(key)
+            for variable, slope in least.grad.items():
+                flat[variable.name()] += _dense(slope) @ pulled
         # margins are an affine map of theta
         inner = np.asarray(instance.data["Z"]).T @ flat.pop("margins") if "margins" in flat else 0.0
         (own,) = flat.values()
@@ -156,6 +160,10 @@ def test_declared_gradient_agrees_with_the_model(name, settings):
         difference = instance.model.value(point) + instance.model.penalty.value(point)
         difference -= instance.model.value(np.zeros_like(point))
         assert objective - at_zero == pytest.approx(difference, rel=1e-9, abs=1e-9)
+
+
+def _dense(gradient):
+    return np.asarray(gradient.todense() if hasattr(gradient, "todense") else gradient)
 
 
 def _variables(instance, point):

@@ -76,7 +76,7 @@ def test_plug_in_is_the_weighted_mean_of_the_transformed_outcome():
     )
 
 
-@pytest.mark.parametrize("name", ["itr_huber", "itr_logistic"])
+@pytest.mark.parametrize("name", ["itr_huber", "itr_logistic", "saturating_regression"])
 def test_robust_rules_against_scipy(name):
     records = make_records(120, 3)
     n, gamma, weights, k = 120, 0.05, make_weights(records), 0.8
@@ -91,8 +91,12 @@ def test_robust_rules_against_scipy(name):
         margin = np.sign(records.y) * side * (records.X @ theta)
         return np.abs(records.y) * np.logaddexp(0, -margin)
 
-    loss = huber if name == "itr_huber" else logistic
-    settings = {"threshold": k} if name == "itr_huber" else {}
+    def saturating(theta):
+        size = np.abs(records.y - records.X @ theta)
+        return k * size + k**2 * np.expm1(-size / k)
+
+    loss = {"itr_huber": huber, "itr_logistic": logistic, "saturating_regression": saturating}[name]
+    settings = {"itr_huber": {"threshold": k}, "saturating_regression": {"slope": k}}.get(name, {})
 
     def objective(theta):
         return float(weights @ loss(theta) + n * gamma / 2 * theta @ theta + noise @ theta)

@@ -108,6 +108,7 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "itr_huber": [*_SETS, {"threshold": 0.05}],
     "itr_logistic": _SETS,
     "regression": _SETS,
+    "saturating_regression": [*_SETS, {"slope": 0.05}],
     "arm_means": _SETS,
     "plug_in_ate": _SETS,
 }
@@ -185,6 +186,10 @@ FINE: list[dict[str, Any]] = [
     {"method": "sharp", "epsilon": 600.0, "arithmetic": "counted"},
     {"method": "sharp", "epsilon": 600.0, "arithmetic": "auto"},
 ]
+SATURATING: list[dict[str, Any]] = [
+    {"method": "saturating"},
+    {"method": "saturating", "arithmetic": "counted"},
+]
 
 
 @cache
@@ -223,3 +228,5 @@ def plans() -> Iterator[tuple[Stage, Stage, str, int, dict[str, Any]]]:
     yield from product([propensity], default, UNIVERSES, [4000], [QUICK[2]])
     yield from product([balanced, private], default, UNIVERSES, [4000], [QUICK[1]])
     yield from product([uniform], [rule, effect], UNIVERSES, [100], [*QUICK, *COUNTED])
+    saturating = stages("saturating_regression")
+    yield from product([uniform, scaled, private], saturating, ["intercept"], [400], SATURATING)

@@ -12,7 +12,9 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.program.declaration import Declaration
 from dp2erm_cvx.public import public_size
+from dp2erm_cvx.saturation import CurvatureShape, Saturation
 
 
 class MarginLoss(abc.ABC):
@@ -73,6 +75,14 @@ class MarginLoss(abc.ABC):
     def declared(self, s: Any) -> Any:
         """Phi of a CVXPY expression, elementwise."""
 
+    def epigraph(self, s: Any) -> Declaration:
+        """The same as CVXPY takes it, where :meth:`declared` needs variables of its own for that."""
+        return Declaration(self.declared(s), {})
+
+    def saturation(self, row_norm: float) -> Saturation | None:
+        """What Theorem 15 needs of it at margins of rows of this norm; None where curvature need not fall."""
+        return None
+
 
 @dataclass(frozen=True)
 class LogisticLoss(MarginLoss):
@@ -110,6 +120,9 @@ class LogisticLoss(MarginLoss):
 
     def declared(self, s: Any) -> Any:
         return cp.logistic(-s)
+
+    def saturation(self, row_norm: float) -> Saturation:
+        return Saturation(1.0, 0.25, row_norm, CurvatureShape.LOGISTIC)
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,12 @@ class WeightedMarginLoss(PenalizedSecondStage):
         Z = leaf("Z")
         theta, s = cp.Variable(Z.shape[1], name="theta"), cp.Variable(Z.shape[0], name="margins")
         penalties, constraints = self.penalties(leaf, theta)
-        objective = leaf("multipliers", nonneg=True) @ self.loss.declared(s) + penalties
+        phi = self.loss.epigraph(s)
+        objective = leaf("multipliers", nonneg=True) @ phi.objective + penalties
         margins = {"margins": s == Z @ theta - leaf("offset")}
-        return Declaration(objective, {"theta": theta, "margins": s}, margins | constraints)
+        return Declaration(
+            objective,
+            {"theta": theta, "margins": s} | phi.variables,
+            margins | phi.constraints | constraints,
+            phi.auxiliary,
+        )

@@ -102,12 +102,14 @@ class MarginFirstStage(FirstStage):
     def declare(self, leaf: Leaves) -> Declaration:
         Z = leaf("Z")
         lam = cp.Variable(Z.shape[1], name="coefficient")
-        objective = cp.sum(self.loss.declared(Z @ lam))
+        phi = self.loss.epigraph(Z @ lam)
+        objective = cp.sum(phi.objective)
         objective += leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
         if leaf.has("linear"):
             objective += leaf("linear") @ lam
         ball = {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)} if leaf.has("radius") else {}
-        return Declaration(objective, {"coefficient": lam}, ball)
+        variables = {"coefficient": lam} | phi.variables
+        return Declaration(objective, variables, ball | phi.constraints, phi.auxiliary)
 
     def margin_data(
         self, records: Records, gamma: float = 0.0, noise: Array | None = None

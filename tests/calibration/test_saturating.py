@@ -1,0 +1,186 @@
+"""Theorem 15 as a calibration: what it guarantees, evaluated again, and where it is taken."""
+
+import dataclasses
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from dp2erm_cvx.calibration import (
+    Calibration,
+    Noise,
+    Objective,
+    calibrate,
+    calibrate_saturating,
+    calibrator,
+    privacy_loss,
+    rank,
+    saturating_epsilon,
+)
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.program import Domain, PrivateFirstStage, SecondStage
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.saturation import CurvatureShape, Saturation
+from dp2erm_cvx.universe import Universe
+
+SHAPES = {
+    CurvatureShape.LINEAR: lambda u: 1 - u,
+    CurvatureShape.PARABOLA: lambda u: 1 - u**2,
+    CurvatureShape.LOGISTIC: lambda u: 4 * u * (1 - u),
+}
+
+
+def loss_of(shape=CurvatureShape.LINEAR, slope=0.5, curvature=1.0, M=2.0, p=5, mu=0.0):
+    saturation = Saturation(slope, curvature, M, shape)
+    return LossConstants(p, M * slope, curvature * M**2, mu, None, 1.0, saturation=saturation)
+
+
+def objective_of(loss, V=2.0, n=400):
+    bound = StabilityBound(
+        V=V, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=V / 2
+    )
+    return Objective(bound, loss, n)
+
+
+def exact_epsilon(calibration, loss, n):
+    """``(V/2)(a + max (a u + k h(u)))`` in mpmath, the maximum by its critical points."""
+    found = loss.saturation
+    with mpmath.workdps(40):
+        a = mpmath.mpf(found.row_norm) * mpmath.mpf(found.slope) / mpmath.mpf(calibration.scale)
+        curvature = mpmath.mpf(calibration.gamma) + mpmath.mpf(loss.strong_convexity)
+        k = mpmath.mpf(found.curvature) * mpmath.mpf(found.row_norm) ** 2 / (n * curvature)
+        inside = {
+            CurvatureShape.LINEAR: mpmath.mpf(0),
+            CurvatureShape.PARABOLA: a / (2 * k),
+            CurvatureShape.LOGISTIC: (a + 4 * k) / (8 * k),
+        }[found.shape]
+        most = max(a * u + k * SHAPES[found.shape](u) for u in (mpmath.mpf(0), mpmath.mpf(1), min(inside, 1)))
+        return mpmath.mpf(calibration.V) / 2 * (a + most)
+
+
+def random_objective(rng, shape):
+    def size():
+        return float(10 ** rng.uniform(-3, 3))
+
+    loss = loss_of(shape, size(), size(), size(), 3, float(rng.choice([0.0, 1e-5 * size()])))
+    return objective_of(loss, V=2.0 + size(), n=int(10 ** rng.uniform(0.5, 7)))
+
+
+@pytest.mark.parametrize("shape", CurvatureShape)
+def test_the_guarantee_holds_in_exact_arithmetic_and_all_of_it_is_noise(shape):
+    rng = np.random.default_rng(1)
+    tight = 0
+    for _ in range(300):
+        objective = random_objective(rng, shape)
+        epsilon = float(10 ** rng.uniform(-3, 1.5))
+        found = calibrate_saturating(objective, Budget(epsilon))
+        n, loss = objective.n_samples, objective.loss
+        exact = exact_epsilon(found, loss, n)
+        assert exact <= epsilon
+        assert exact >= epsilon * (1 - 1e-9)
+        stated = saturating_epsilon(found, loss, n)
+        assert stated <= epsilon
+        assert stated == pytest.approx(float(exact), rel=1e-12)
+        assert privacy_loss(found, loss, n, epsilon) == 0.0
+        floor = 1e-8 * loss.hessian_trace
+        if found.gamma > 1.01 * floor:
+            tight += 1
+            less = dataclasses.replace(found, gamma=0.99 * found.gamma)
+            if found.gamma > 100 * loss.strong_convexity:
+                assert exact_epsilon(less, loss, n) > epsilon
+                assert saturating_epsilon(less, loss, n) > epsilon
+    assert tight > 100
+
+
+@pytest.mark.parametrize("shape", CurvatureShape)
+def test_any_scale_and_gamma_are_evaluated(shape):
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        objective = random_objective(rng, shape)
+        found = calibrate_saturating(objective, Budget(1.0))
+        gamma, scale = found.gamma * 10 ** rng.uniform(-2, 1), found.scale * 10 ** rng.uniform(-1, 1)
+        other = dataclasses.replace(found, gamma=gamma, scale=scale)
+        n, loss = objective.n_samples, objective.loss
+        exact = float(exact_epsilon(other, loss, n))
+        assert saturating_epsilon(other, loss, n) == pytest.approx(exact, rel=1e-12)
+
+
+def test_planted_errors_exceed_the_budget():
+    objective = objective_of(loss_of(), V=2.0)
+    right = calibrate_saturating(objective, Budget(1.0))
+    planted = {
+        "half the scale": dataclasses.replace(right, scale=right.scale / 2),
+        "gamma three times too small": dataclasses.replace(right, gamma=right.gamma / 3),
+        "calibrated for V = 2": dataclasses.replace(right, V=3.0),
+    }
+    for name, wrong in planted.items():
+        assert saturating_epsilon(wrong, objective.loss, 400) > 1.4, name
+        assert privacy_loss(wrong, objective.loss, 400, 1.0) > 0.1, name
+
+
+def test_sharp_takes_the_smaller_noise():
+    # zeta_c = M S: the whole of epsilon against a share of it
+    free = objective_of(loss_of())
+    assert calibrator("sharp").calibrate(free, Budget(1.0), "gamma") == calibrate_saturating(
+        free, Budget(1.0)
+    )
+    assert calibrate(free, Budget(1.0)).theorem.startswith("Theorem 1 ")
+    # a small Theta may leave gradients that are far from M S
+    near = dataclasses.replace(free.loss, gradient_radius=0.2, theta_bound=0.1)
+    found = calibrator("sharp").calibrate(objective_of(near), Budget(1.0), "gamma")
+    assert found == calibrate(objective_of(near), Budget(1.0))
+    assert found.expected_noise < calibrate_saturating(objective_of(near), Budget(1.0)).expected_noise
+
+
+def test_what_is_declared_otherwise_stays():
+    free = objective_of(loss_of())
+    split = calibrator("sharp").calibrate(free, Budget(1.0), "gamma", 0.5)
+    assert split == calibrate(free, Budget(1.0), split=0.5)
+    gaussian = calibrator("sharp").calibrate(free, Budget(1.0, 1e-6), "gaussian")
+    assert gaussian == calibrate(free, Budget(1.0, 1e-6), noise="gaussian")
+    plain = objective_of(dataclasses.replace(free.loss, saturation=None))
+    assert calibrator("sharp").calibrate(plain, Budget(1.0), "gamma") == calibrate(plain, Budget(1.0))
+    assert not calibrator("saturating").splits
+
+
+def test_it_is_ranked_with_the_others():
+    found = rank(objective_of(loss_of()), Budget(1.0))
+    assert {one.name for one in found.valid} == {"sharp-gamma", "saturating"}
+
+
+def test_refusals():
+    free = objective_of(loss_of())
+    plain = objective_of(dataclasses.replace(free.loss, saturation=None))
+    for refused in (calibrator("saturating").applies, lambda o: calibrate_saturating(o, Budget(1.0))):
+        with pytest.raises(CalibrationError, match="the second stage states no saturation"):
+            refused(plain)
+    private = dataclasses.replace(free.bound, private=False)
+    with pytest.raises(CalibrationError, match="read off the data"):
+        calibrate_saturating(dataclasses.replace(free, bound=private), Budget(1.0))
+    with pytest.raises(CalibrationError, match="noise scale"):
+        calibrate_saturating(objective_of(loss_of(slope=1e150)), Budget(1e-3))
+    for wrong in (0.0, -1.0, math.inf):
+        saturation = dataclasses.replace(free.loss.saturation, slope=wrong)
+        with pytest.raises(DeclarationError, match="slope"):
+            calibrator("saturating").applies(
+                objective_of(dataclasses.replace(free.loss, saturation=saturation))
+            )
+    gaussian: Calibration = calibrate(free, Budget(1.0, 1e-6), noise=Noise.GAUSSIAN)
+    with pytest.raises(CalibrationError, match="gamma noise"):
+        saturating_epsilon(gaussian, free.loss, 400)
+
+
+def test_only_programs_that_ask_for_it_are_calibrated_by_it():
+    universe = Universe(Domain(2.0, 3.0), 400, 3)
+    asking = []
+    for name, program in programs().items():
+        if issubclass(program, SecondStage | PrivateFirstStage):
+            found = program().resolve(universe.domain).loss_constants(universe)
+            asking += [name] if found.saturation is not None else []
+    assert asking == ["saturating_regression"]
+    bounded = programs()["saturating_regression"](theta_set=L2Ball(0.01), slope=1.0)
+    loss = bounded.constants(universe)
+    assert loss.gradient_radius < 2.0 * 1.0 < loss.saturation.slope * loss.saturation.row_norm + 1e-9
