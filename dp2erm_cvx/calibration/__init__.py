@@ -1,13 +1,9 @@
 """From a stability bound to a noise calibration: pure functions of public quantities.
 
-``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8
-and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says where it applies; ``registry``
-lists them and ranks those that are valid. ``score``, ``arms`` and ``treated`` are
-the private means of Theorem 12.
 ``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8,
 ``saturating`` Theorem 15 and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says
-where it applies; ``registry`` lists them and ranks those that are valid. ``score`` is the private mean of
-Theorem 12.
+where it applies; ``registry`` lists them and ranks those that are valid. ``score``, ``arms`` and ``treated``
+are the private means of Theorem 12.
 """
 
 from dp2erm_cvx.calibration.arms import ArmNoise, calibrate_arms

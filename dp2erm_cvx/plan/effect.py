@@ -22,6 +22,7 @@ from dp2erm_cvx.steps import (
     EffectScore,
     LinearNuisances,
     MeanScore,
+    Nuisances,
     OutcomeRows,
     Propensity,
     Refit,
@@ -115,6 +116,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         declared = dict(self.declared)
         if "rows" in declared:
             declared["rows"] = one_of("rows", declared["rows"], Rows)
+            if declared["rows"] is Rows.CONTROLS and self.estimand != TreatedScore.estimand:
+                raise DeclarationError("rows = 'controls': predict nothing for the treated arm")
         found = effect_rule(self.universe, self.budget, self.scale)
         if "residual_bound" in declared and "score_bound" not in declared:
             wider = public_size("residual_bound", declared["residual_bound"]) / found.residual_bound
@@ -143,13 +146,14 @@ class EffectStudy(Pipeline[EffectPlan]):
         yield from _of_what_is_left(nuisances)
         treated = "propensity" if settings.known is None else settings.known
         found = LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
-        clips = found, settings.cap, settings.residual_bound, settings.score_bound, self.effect_center
-        yield MeanScore(self._score(*clips), self.noise, numerical_share is not None)
+        yield MeanScore(self._score(found, settings), self.noise, numerical_share is not None)
 
-    def _score(self, *clips: Any) -> EffectScore:
+    def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
+        clips = settings.cap, settings.residual_bound, settings.score_bound, self.effect_center
         if self.estimand == RiskScores.estimand:
-            return RiskScores(*clips, other_bound=self.universe.domain.outcome_bound)
-        return TreatedScore(*clips) if self.estimand == TreatedScore.estimand else AverageScore(*clips)
+            return RiskScores(nuisances, *clips, self.universe.domain.outcome_bound)
+        kind = TreatedScore if self.estimand == TreatedScore.estimand else AverageScore
+        return kind(nuisances, *clips)
 
     def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))

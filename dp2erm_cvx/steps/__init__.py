@@ -8,7 +8,7 @@ step is one more module beside them.
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan
 from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
-from dp2erm_cvx.steps.number import NumberPlan
+from dp2erm_cvx.steps.number import NumberPlan, TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
@@ -16,7 +16,6 @@ from dp2erm_cvx.steps.score import AverageScore, EffectScore, RiskScores, Treate
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
-from dp2erm_cvx.steps.treatment_rate import TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.value import Value, ValuePlan
 from dp2erm_cvx.steps.weights import WeightsPlan
 

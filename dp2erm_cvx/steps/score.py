@@ -146,8 +146,6 @@ class RiskScores(EffectScore):
         e, treated = self.propensity(records, released), records.a == 1
         r = self.residual(records, np.where(treated, m_1, m_0))
         with np.errstate(over="ignore", invalid="ignore"):
-            score_1, score_0 = (
-                m_1 + np.where(treated, r / e, 0.0),
-                m_0 + np.where(treated, 0.0, r / (1.0 - e)),
-            )
+            score_1 = m_1 + np.where(treated, r / e, 0.0)
+            score_0 = m_0 + np.where(treated, 0.0, r / (1.0 - e))
         return arm_sums(score_1, score_0, records.a, noise)

@@ -84,7 +84,7 @@ def test_gaussian_noise():
 
 def test_the_ledger_is_charged_before_noise_is_drawn(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.create("trial", Budget(3.0))
+    ledger.declare("trial", Budget(3.0))
     X, a, y = table(500)
     found = model(seed=None, ledger=ledger, dataset="trial").fit(X, a, y)
     assert ledger.account("trial").spent.budget.epsilon == pytest.approx(2.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.steps import (
-    EffectScore,
+    AverageScore,
     LinearNuisances,
     OutcomeRows,
     Rows,
@@ -84,7 +84,7 @@ CENTER = (Term(Rows.COMMON, "center"),)
 
 def score(terms=CENTER, treated="propensity", **changed):
     chosen = {"cap": 4.0, "residual_bound": 1.5, "bound": 6.0, "center": 0.25} | changed
-    return EffectScore(LinearNuisances(terms, treated), **chosen)
+    return AverageScore(LinearNuisances(terms, treated), **chosen)
 
 
 def by_hand(records, released, cap=4.0, bound=1.5, center=0.25):
@@ -137,5 +137,5 @@ def test_known_and_constant_propensities():
     known = score((), 0.5).of(records, {})
     assert np.allclose(known, 2 * np.clip(records.y, -1.5, 1.5) * (2 * records.a - 1) - 0.25)
     nuisances = LinearNuisances((), "propensity", constant=True)
-    half = EffectScore(nuisances, 4.0, 1.5, 6.0, 0.25).of(records, {"propensity": np.array([N / 2])})
+    half = AverageScore(nuisances, 4.0, 1.5, 6.0, 0.25).of(records, {"propensity": np.array([N / 2])})
     assert np.array_equal(half, known)
