@@ -15,7 +15,7 @@ _ROUND_UP = 1.0 + 1e-12
 
 
 @dataclass(frozen=True)
-class ReleasedRisks:
+class ArmRisks:
     """Both arm means of an outcome between 0 and 1, as released, and what follows from them.
 
     Parameters

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from dp2erm_cvx.calibration import ArmNoise, ScoreNoise, TreatedNoise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan, PlanResult
-from dp2erm_cvx.release.arms import ReleasedRisks
+from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.interval import ScoreInterval, score_interval
 from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
@@ -150,7 +150,7 @@ def _estimated(
         return treated_interval(noise, sums, center, level), (), ()
     if isinstance(noise, ArmNoise):
         middle = step.universe.domain.outcome_center
-        means = ReleasedRisks(noise, sums, (middle, middle))
+        means = ArmRisks(noise, sums, (middle, middle))
         found = {"risk ratio": means.ratio(level), "odds ratio": means.odds_ratio(level)}
         ratios = tuple(Ratio(name, one.estimate, EffectInterval.of(one)) for name, one in found.items())
         return means.difference(level), means.risks, ratios

@@ -11,7 +11,7 @@ from dp2erm_cvx.calibration import Noise, calibrate_arms, calibrate_treated
 from dp2erm_cvx.calibration.sums import sum_tail
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.arms import ReleasedRisks
+from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.ratio import Fieller
 from dp2erm_cvx.release.treated import treated_interval
 
@@ -52,7 +52,7 @@ def arm_study(n, budget, kind, replicates, seed):
     truth = (risk_1 - risk_0, risk_1 / risk_0, risk_1 / (1 - risk_1) / risk_0 * (1 - risk_0))
     covered = np.zeros(3)
     for released in noised(noise, cells @ columns, rng):
-        arms = ReleasedRisks(noise, [int(number) for number in released], (center, center))
+        arms = ArmRisks(noise, [int(number) for number in released], (center, center))
         intervals = arms.difference(), arms.ratio(), arms.odds_ratio()
         covered += [found.low <= value <= found.high for found, value in zip(intervals, truth, strict=True)]
     return covered / replicates
@@ -152,7 +152,7 @@ def test_roundings_widen():
 )
 def test_whatever_is_released_has_an_interval(sums):
     budget = Budget(1.0)
-    arms = ReleasedRisks(calibrate_arms(1.0, 0.5, 100, budget), sums)
+    arms = ArmRisks(calibrate_arms(1.0, 0.5, 100, budget), sums)
     treated = treated_interval(calibrate_treated(1.0, 100, budget), sums)
     for interval in (treated, arms.difference(), arms.ratio(), arms.odds_ratio()):
         assert math.isfinite(interval.estimate)
