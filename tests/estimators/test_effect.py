@@ -87,7 +87,7 @@ def test_the_ledger_is_charged_before_noise_is_drawn(tmp_path):
     ledger.declare("trial", Budget(3.0))
     X, a, y = table(500)
     found = model(seed=None, ledger=ledger, dataset="trial").fit(X, a, y)
-    assert ledger.account("trial").spent.budget.epsilon == pytest.approx(2.0)
+    assert ledger.account("trial").spent.epsilon == pytest.approx(2.0)
     assert found.receipt_ is not None
 
 
