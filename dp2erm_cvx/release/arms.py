@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import ArmNoise
 from dp2erm_cvx.calibration.sums import sum_quantile
-from dp2erm_cvx.release.interval import misses
+from dp2erm_cvx.release.interval import ScoreInterval, misses
 from dp2erm_cvx.release.ratio import Fieller, RatioInterval, quadratic_norm
 
 _ROUND_UP = 1.0 + 1e-12
@@ -38,18 +38,26 @@ class ArmRisks:
         first, second, *_ = self.noise.means(self.released)
         return self.centers[0] + first, self.centers[1] + second
 
-    def difference(self, level: float = 0.95) -> RatioInterval:
+    def difference(self, level: float = 0.95) -> ScoreInterval:
         """The risk difference, mean of the treated arm less mean of the untreated one.
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
         share, tail = misses(level)
         risk_1, risk_0 = self.risks
-        sampling = self._norm(share)(1.0, 0.0) / math.sqrt(self.noise.n_samples)
-        half = sum_quantile(self.noise.noise, tail, sampling, *self.noise.scales[:2])
-        half = (half + sum(self._roundings)) * _ROUND_UP
+        apart, law, scales = self._norm(share)(1.0, 0.0), self.noise.noise, self.noise.scales[:2]
+        sampling, rounding = apart / math.sqrt(self.noise.n_samples), sum(self._roundings)
+        half = (sum_quantile(law, tail, sampling, *scales) + rounding) * _ROUND_UP
         estimate = risk_1 - risk_0
-        return RatioInterval(estimate, estimate - half, estimate + half, float(level))
+        return ScoreInterval(
+            estimate=estimate,
+            low=estimate - half,
+            high=estimate + half,
+            level=float(level),
+            standard_deviation=apart,
+            noise_half_width=(sum_quantile(law, tail, 0.0, *scales) + rounding) * _ROUND_UP,
+            sampling_half_width=sum_quantile(law, tail, sampling),
+        )
 
     def ratio(self, level: float = 0.95) -> RatioInterval:
         """The risk ratio, treated over untreated.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dp2erm_cvx.calibration import TreatedNoise
-from dp2erm_cvx.release.interval import misses
-from dp2erm_cvx.release.ratio import Fieller, RatioInterval, quadratic_norm
+from dp2erm_cvx.release.interval import ScoreInterval, misses
+from dp2erm_cvx.release.ratio import Fieller, quadratic_norm
 
 _ROUND_UP = 1.0 + 1e-12
 
 
 def treated_interval(
     noise: TreatedNoise, released: Sequence[int], center: float = 0.0, level: float = 0.95
-) -> RatioInterval:
+) -> ScoreInterval:
     """The effect among the treated from the four ``released`` integers and public numbers alone.
 
     ``center`` is the public c_0 whose multiple ``c_0 a`` was taken off the score. Where the number of treated
@@ -38,7 +39,17 @@ def treated_interval(
     )
     low, high = test.ends(tail)
     estimate = score / min(max(treated, 1.0 / n), 1.0)
-    return RatioInterval(center + estimate, center + low, center + high, float(level))
+    alone = replace(test, deviation=lambda _: 0.0, slope=0.0), replace(test, scales=(0.0, 0.0))
+    noise_half, sampling_half = (0.5 * (end - start) for start, end in (one.ends(tail) for one in alone))
+    return ScoreInterval(
+        estimate=center + estimate,
+        low=center + low,
+        high=center + high,
+        level=float(level),
+        standard_deviation=norm(1.0, -estimate),
+        noise_half_width=noise_half,
+        sampling_half_width=sampling_half,
+    )
 
 
 def _norm(noise: TreatedNoise, released: Sequence[int], share: float) -> Callable[[float, float], float]:
