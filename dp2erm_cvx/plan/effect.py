@@ -116,8 +116,6 @@ class EffectStudy(Pipeline[EffectPlan]):
         declared = dict(self.declared)
         if "rows" in declared:
             declared["rows"] = one_of("rows", declared["rows"], Rows)
-            if declared["rows"] is Rows.CONTROLS and self.estimand != TreatedScore.estimand:
-                raise DeclarationError("rows = 'controls': predict nothing for the treated arm")
         found = effect_rule(self.universe, self.budget, self.scale)
         if "residual_bound" in declared and "score_bound" not in declared:
             wider = public_size("residual_bound", declared["residual_bound"]) / found.residual_bound

@@ -41,7 +41,8 @@ class EffectScore(abc.ABC):
     residual_bound
         M_r: the residual ``y - m_a(x)`` is clipped to [-M_r, M_r], after the subtraction.
     bound
-        B, which the score less its ``center`` is clipped to.
+        B, which the score less its ``center`` is clipped to. What is predicted is clipped first, and the
+        weighted residual to the room that this leaves on either side: symmetric residuals stay of mean 0.
     center
         c_0, a public guess of what is estimated.
     """
@@ -80,6 +81,13 @@ class EffectScore(abc.ABC):
         found = self.nuisances.propensity(records.covariates, released)
         return cleaned(found - 0.5, 0.5 - 1.0 / self.cap) + 0.5
 
+    def clipped(self, predicted: Array, weighted: Array) -> Array:
+        """The sum (n,) of a prediction and a weighted residual, within B."""
+        inner = cleaned(predicted, self.bound)
+        room = self.bound - np.abs(inner)
+        found: Array = inner + np.clip(np.where(np.isnan(weighted), 0.0, weighted), -room, room)
+        return found
+
     def residual(self, records: Records, predicted: Array) -> Array:
         """``y`` less what was predicted (n,), clipped after the subtraction."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -99,20 +107,21 @@ class AverageScore(EffectScore):
         return score_sums(self.of(records, released), noise)
 
     def of(self, records: Records, released: Released) -> Array:
-        """The score (n,) less its center, before it is clipped to B; row by row. Private."""
+        """The score (n,) less its center, row by row. Private."""
         m_0, m_1 = self.regressions(records, released)
         e, treated = self.propensity(records, released), records.a == 1
         r = self.residual(records, np.where(treated, m_1, m_0))
         with np.errstate(over="ignore", invalid="ignore"):
-            score: Array = (m_1 - m_0) + np.where(treated, r / e, -r / (1.0 - e)) - self.center
-        return score
+            predicted = m_1 - m_0 - self.center
+        return self.clipped(predicted, np.where(treated, r / e, -r / (1.0 - e)))
 
 
 @dataclass(frozen=True)
 class TreatedScore(EffectScore):
-    """``(a - (1 - a) o) (y - m_0) - c_0 a``, o the odds e/(1 - e): for the effect among the treated.
+    """``a (m_1 - m_0 - c_0) + (a - (1 - a) o) r``, o the odds e/(1 - e): for the effect among the treated.
 
-    Its mean is released with the number of treated, and their ratio is the effect.
+    Its mean is released with the number of treated, and their ratio is the effect. But for the clips m_1
+    cancels, which is there so that the residual of a treated record does not hold the effect.
     """
 
     estimand: ClassVar[str] = "att"
@@ -121,9 +130,12 @@ class TreatedScore(EffectScore):
         return calibrate_treated(self.bound, n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: TreatedNoise) -> tuple[int, ...]:
-        m_0, _ = self.regressions(records, released)
-        e, r = self.propensity(records, released), self.residual(records, m_0)
-        score = np.where(records.a == 1, r - self.center, -r * (e / (1.0 - e)))
+        m_0, m_1 = self.regressions(records, released)
+        e, treated = self.propensity(records, released), records.a == 1
+        r = self.residual(records, np.where(treated, m_1, m_0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            predicted = np.where(treated, m_1 - m_0 - self.center, 0.0)
+        score = self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
         return treated_sums(score, records.a, noise)
 
 
@@ -145,7 +157,6 @@ class RiskScores(EffectScore):
         m_0, m_1 = self.regressions(records, released)
         e, treated = self.propensity(records, released), records.a == 1
         r = self.residual(records, np.where(treated, m_1, m_0))
-        with np.errstate(over="ignore", invalid="ignore"):
-            score_1 = m_1 + np.where(treated, r / e, 0.0)
-            score_0 = m_0 + np.where(treated, 0.0, r / (1.0 - e))
+        score_1 = self.clipped(m_1, np.where(treated, r / e, 0.0))
+        score_0 = self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
         return arm_sums(score_1, score_0, records.a, noise)
