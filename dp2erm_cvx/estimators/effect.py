@@ -42,10 +42,10 @@ class PrivateEffect(PrivateEstimator):
         Names, or column numbers, of the covariates to adjust for: a public choice; None for all. Fewer
         columns mean less noise; leaving a confounder out means bias.
     residual_scale
-        Public guess of the standard deviation of the outcome given the covariates; clips and losses follow
-        it. None: a quarter of the outcome bound.
+        Public guess of the standard deviation of the outcome given the covariates, which clips and losses
+        follow. Without one they follow the outcome bound, for about twice the noise.
     effect_center
-        Public guess of the effect, which the score is measured from.
+        Public guess of the effect, which the score is measured from; None: taken from the regression.
     level
         Of the interval.
     settings
@@ -89,7 +89,7 @@ class PrivateEffect(PrivateEstimator):
         estimand: str = "ate",
         prognostic: Sequence[str | int] | None = None,
         residual_scale: float | None = None,
-        effect_center: float = 0.0,
+        effect_center: float | None = None,
         level: float = 0.95,
         settings: Mapping[str, Any] | None = None,
         public_center: Term | EffectRelease | None = None,

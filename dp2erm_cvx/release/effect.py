@@ -128,7 +128,8 @@ def make_effect(
     """State what the run of a plan released, with an interval at ``level``."""
     study, score = plan.study, plan.score
     sums = tuple(int(number) for number in result.released[score.name])
-    found, risks, ratios = _estimated(score, sums, level)
+    center = score.score.center_in(study.universe, result.released)
+    found, risks, ratios = _estimated(score, sums, center, level)
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=found.estimate,
@@ -147,17 +148,17 @@ def make_effect(
         settings={
             **asdict(study.settings),
             "residual_scale": study.scale,
-            "effect_center": study.effect_center,
+            "effect_center": center,
         },
         domain=study.universe.domain.to_dict(),
     )
 
 
 def _estimated(
-    step: MeanScorePlan, sums: tuple[int, ...], level: float
+    step: MeanScorePlan, sums: tuple[int, ...], center: float, level: float
 ) -> tuple[ScoreInterval, tuple[float, ...], tuple[Ratio, ...]]:
     """The estimate with its interval, and what else follows from the same sums."""
-    noise, center = step.calibration, step.score.center
+    noise = step.calibration
     if isinstance(noise, TreatedNoise):
         return treated_interval(noise, sums, center, level), (), ()
     if isinstance(noise, ArmNoise):

@@ -92,6 +92,7 @@ def by_hand(records, released, cap=4.0, bound=1.5, center=0.25, score_bound=6.0)
     found = []
     for x, a, y in zip(records.covariates, records.a, records.y, strict=True):
         m = [theta[arm] + sum(t * v for t, v in zip(theta[2:], x, strict=True)) for arm in (0, 1)]
+        m = [min(max(value, -2.0), 2.0) for value in m]
         e = 1 / (1 + np.exp(-(lam[0] + sum(t * v for t, v in zip(lam[1:], x, strict=True)))))
         e = min(max(e, 1 / cap), 1 - 1 / cap)
         r = min(max(y - m[a], -bound), bound)
