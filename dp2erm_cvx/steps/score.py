@@ -1,109 +1,174 @@
-"""The average effect: a mean of one score per record, and its second moment for nothing (Theorem 12)."""
+"""Effects as means of one score per record, given released nuisances (Theorems 10 and 12)."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dp2erm_cvx.calibration import Noise, ScoreNoise, calibrate_score
-from dp2erm_cvx.domain import Array, Records, cleaned
-from dp2erm_cvx.mechanism import perturb_integers, score_sums
+from dp2erm_cvx.calibration import (
+    ArmNoise,
+    Noise,
+    ScoreNoise,
+    TreatedNoise,
+    calibrate_arms,
+    calibrate_score,
+    calibrate_treated,
+)
+from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.domain import Array, Domain, Records, cleaned
+from dp2erm_cvx.mechanism import arm_sums, score_sums, treated_sums
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.steps.nuisances import Nuisances
-from dp2erm_cvx.steps.number import NumberPlan
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.universe import Universe
+
+Released = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
-class EffectScore:
-    """``m_1 - m_0 + s f r`` of every record: augmented inverse propensity weighting with public clips.
+class EffectScore(abc.ABC):
+    """What is summed about every record, with public clips; a concrete estimand comes on top.
 
     Parameters
     ----------
     nuisances
         m_a(x) and e(x), given what was released.
     cap
-        F of at least 2: e is clipped to [1/F, 1 - 1/F], so that no factor f exceeds F.
+        F of at least 2: e is clipped to [1/F, 1 - 1/F], so that no factor exceeds F.
     residual_bound
         M_r: the residual ``y - m_a(x)`` is clipped to [-M_r, M_r], after the subtraction.
     bound
-        B, which the score less its ``center`` is clipped to.
+        B, which the score less its ``center`` is clipped to. What is predicted is clipped first, and the
+        weighted residual to the room that this leaves on either side: symmetric residuals stay of mean 0.
     center
-        c_0, a public guess of the effect.
+        c_0, a public guess of what is estimated; None: the released effect where all covariates are 0, no
+        larger than two outcome bounds.
     """
+
+    #: What is estimated, as it is declared.
+    estimand: ClassVar[str]
 
     nuisances: Nuisances
     cap: float
     residual_bound: float
     bound: float
-    center: float = 0.0
+    center: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "cap", public_number("cap", self.cap, at_least=2.0))
         for name in ("residual_bound", "bound"):
             put(self, name, public_size(name, getattr(self, name)))
-        put(self, "center", public_number("effect_center", self.center))
+        if self.center is not None:
+            put(self, "center", public_number("effect_center", self.center))
 
-    def of(self, records: Records, released: Mapping[str, Array]) -> Array:
-        """The score (n,) less its center, before it is clipped to B; row by row. Private."""
-        x, treated = records.covariates, records.a == 1
-        ones = np.ones(records.n_samples)
-        m_0 = self.nuisances.outcome(x, 0.0 * ones, released)
-        m_1 = self.nuisances.outcome(x, ones, released)
-        e = np.clip(self.nuisances.propensity(x, released), 1.0 / self.cap, 1.0 - 1.0 / self.cap)
-        with np.errstate(over="ignore", invalid="ignore"):
-            residual = cleaned(records.y - np.where(treated, m_1, m_0), self.residual_bound)
-            weighted = np.where(treated, residual / e, -residual / (1.0 - e))
-            score: Array = (m_1 - m_0) + weighted - self.center
-        return score
+    @abc.abstractmethod
+    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
+        """The noise of the sums, by the bounds of the score alone."""
+
+    @abc.abstractmethod
+    def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        """The exact sums, before their noise. Private."""
+
+    def center_in(self, universe: Universe, released: Released) -> float:
+        """c_0, a function of public numbers and of what was released."""
+        if self.center is not None:
+            return self.center
+        m_0, m_1 = self._regressions(np.zeros((1, universe.n_features)), released, universe.domain)
+        return float((m_1 - m_0)[0])
+
+    def regressions(self, records: Records, released: Released) -> tuple[Array, Array, float]:
+        """m_0 and m_1 (n,) at every record, at most the outcome bound in size, and c_0."""
+        x, domain = records.covariates, records.domain
+        where = Universe(domain, records.n_samples, x.shape[1])
+        return (*self._regressions(x, released, domain), self.center_in(where, released))
+
+    def _regressions(self, x: Array, released: Released, domain: Domain) -> tuple[Array, Array]:
+        ones, bound = np.ones(len(x)), domain.outcome_bound
+        m_0, m_1 = (self.nuisances.outcome(x, arm * ones, released) for arm in (0.0, 1.0))
+        return cleaned(m_0, bound), cleaned(m_1, bound)
+
+    def propensity(self, records: Records, released: Released) -> Array:
+        """E (n,) between 1/F and 1 - 1/F."""
+        found = self.nuisances.propensity(records.covariates, released)
+        return cleaned(found - 0.5, 0.5 - 1.0 / self.cap) + 0.5
+
+    def clipped(self, predicted: Array, weighted: Array) -> Array:
+        """The sum (n,) of a prediction and a weighted residual, within B."""
+        inner = cleaned(predicted, self.bound)
+        room = self.bound - np.abs(inner)
+        found: Array = inner + np.clip(np.where(np.isnan(weighted), 0.0, weighted), -room, room)
+        return found
+
+    def residual(self, records: Records, predicted: Array) -> Array:
+        """``y`` less what was predicted (n,), clipped after the subtraction."""
+        return cleaned(records.y - predicted, self.residual_bound)
 
 
 @dataclass(frozen=True)
-class MeanScore(Step):
-    """The mean of ``score`` and its second moment, by what the other steps leave of the budget."""
+class AverageScore(EffectScore):
+    """``m_1 - m_0 + s f r``: augmented inverse propensity weighting, for the average effect."""
 
-    name: ClassVar[str] = "score"
-    takes_rest: ClassVar[bool] = True
+    estimand: ClassVar[str] = "ate"
 
-    score: EffectScore
-    noise: Noise | str = Noise.GAMMA
-    exact: bool = True
+    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ScoreNoise:
+        return calibrate_score(self.bound, n_samples, budget, noise)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> MeanScorePlan:
-        """Calibrate the noise to the bound of the score: no record moves the mean by more than 2B/n."""
-        noise = calibrate_score(self.score.bound, universe.n_samples, budget, self.noise)
-        return MeanScorePlan(universe, noise, None, None, self.exact, self.score)
+    def sums(self, records: Records, released: Released, noise: ScoreNoise) -> tuple[int, ...]:
+        return score_sums(self.of(records, released), noise)
+
+    def of(self, records: Records, released: Released) -> Array:
+        """The score (n,) less its center, row by row. Private."""
+        m_0, m_1, center = self.regressions(records, released)
+        e, treated = self.propensity(records, released), records.a == 1
+        r = self.residual(records, np.where(treated, m_1, m_0))
+        return self.clipped(m_1 - m_0 - center, np.where(treated, r / e, -r / (1.0 - e)))
 
 
 @dataclass(frozen=True)
-class MeanScorePlan(NumberPlan):
-    """The calibrated noise of both sums."""
+class TreatedScore(EffectScore):
+    """``a (m_1 - m_0 - c_0) + (a - (1 - a) o) r``, o the odds e/(1 - e): for the effect among the treated.
 
-    name: ClassVar[str] = "score"
+    Its mean is released with the number of treated, and their ratio is the effect. But for the clips m_1
+    cancels, which is there so that the residual of a treated record does not hold the effect.
+    """
 
-    calibration: ScoreNoise
-    score: EffectScore
+    estimand: ClassVar[str] = "att"
 
-    @property
-    def theorem(self) -> str:
-        return f"Theorem 12 ({self.calibration.noise.mechanism} noise, second moment included)"
+    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> TreatedNoise:
+        return calibrate_treated(self.bound, n_samples, budget, noise)
 
-    @property
-    def predicted_error(self) -> float:
-        """Mean square of the noise of the mean."""
-        scale = self.calibration.mean_scale**2
-        return 2.0 * scale if self.calibration.noise is Noise.GAMMA else scale
+    def sums(self, records: Records, released: Released, noise: TreatedNoise) -> tuple[int, ...]:
+        m_0, m_1, center = self.regressions(records, released)
+        e, treated = self.propensity(records, released), records.a == 1
+        r = self.residual(records, np.where(treated, m_1, m_0))
+        predicted = np.where(treated, m_1 - m_0 - center, 0.0)
+        score = self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
+        return treated_sums(score, records.a, noise)
 
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the two integers (2,) of the score, in int64."""
-        sums = score_sums(self.score.of(inputs.records, released), self.calibration)
-        noised = perturb_integers(
-            sums, self.calibration.integers, exact=self.exact, seed=execution.label(self.name)
-        )
-        return StepResult(np.array(noised, dtype=np.int64))
+
+@dataclass(frozen=True)
+class RiskScores(EffectScore):
+    """``m_a + 1{A = a} f r`` of both arms: for risks, their difference, their ratio and the odds ratio.
+
+    ``other_bound`` is G, which a prediction for the other arm is clipped to: the outcome bound is enough.
+    """
+
+    estimand: ClassVar[str] = "risks"
+
+    other_bound: float = 0.5
+
+    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ArmNoise:
+        return calibrate_arms(self.bound, self.other_bound, n_samples, budget, noise)
+
+    def sums(self, records: Records, released: Released, noise: ArmNoise) -> tuple[int, ...]:
+        m_0, m_1, _ = self.regressions(records, released)
+        e, treated = self.propensity(records, released), records.a == 1
+        r = self.residual(records, np.where(treated, m_1, m_0))
+        score_1 = self.clipped(m_1, np.where(treated, r / e, 0.0))
+        score_0 = self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
+        return arm_sums(score_1, score_0, records.a, noise)
