@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.screen import advance, console, grid, progress, writable, write_text
+from dp2erm_cvx.cli.screen import advance, console, progress, writable, write_text
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def search_of(options: dict[str, Any], **default: float) -> SearchPlan:
 
 def show(section: AuditSection) -> None:
     """A table of all bounds, and what the search did."""
-    from dp2erm_cvx.cli.screen import console, grid
+    from dp2erm_cvx.cli.screen import console
+    from dp2erm_cvx.display import grid
 
     screen, result = console(), section.audit
     size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"

@@ -88,8 +88,9 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
 
 
 def _show(rows: Sequence[BoundRow]) -> None:
-    from dp2erm_cvx.cli.screen import console, grid
+    from dp2erm_cvx.cli.screen import console
     from dp2erm_cvx.compare.bounds import UNIVERSAL
+    from dp2erm_cvx.display import grid
 
     screen = console()
     table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best")
@@ -115,7 +116,8 @@ def _show(rows: Sequence[BoundRow]) -> None:
 def _growth(plot: str | None, as_json: bool) -> None:
     if plot is None:
         raise DeclarationError("--program is missing: name a first stage, or give --plot alone")
-    from dp2erm_cvx.cli.screen import console, grid, progress
+    from dp2erm_cvx.cli.screen import console, progress
+    from dp2erm_cvx.display import grid
 
     with progress("bounding"):
         from dp2erm_cvx.compare.bounds import SIZES, curve_table, growth

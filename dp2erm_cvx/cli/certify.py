@@ -76,7 +76,7 @@ def certify_command(
 
 def certificate_table(rows: Sequence[CertificateRow]) -> Table:
     """One line per solver under the name of its program; fits 80 columns."""
-    from dp2erm_cvx.cli.screen import grid
+    from dp2erm_cvx.display import grid
 
     table = grid("program, solver", "status", "objective", "gap", "raw", "final", "apart", "time", left=2)
     for column in table.columns:

@@ -94,7 +94,8 @@ def _stages(bar: Progress) -> Callable[[str, int, int], None]:
 
 
 def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any], folder: Path) -> None:
-    from dp2erm_cvx.cli.screen import console, grid, write_text
+    from dp2erm_cvx.cli.screen import console, write_text
+    from dp2erm_cvx.display import grid
     from dp2erm_cvx.plotting.studies import figures_of
     from dp2erm_cvx.studies.engine import Listing
 

@@ -59,7 +59,8 @@ def _declare(book: Any, dataset: str | None, declared: dict[str, Any]) -> None:
 
 
 def _show(accounts: Sequence[Account], *, charges: bool) -> None:
-    from dp2erm_cvx.cli.screen import console, grid
+    from dp2erm_cvx.cli.screen import console
+    from dp2erm_cvx.display import grid
 
     screen = console()
     if not accounts:

@@ -57,7 +57,9 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _apply(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
+def apply(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
+    """One decorator for all of them, in this order."""
+
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -66,7 +68,7 @@ def _apply(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Comma
     return decorate
 
 
-domain_options = _apply(
+domain_options = apply(
     [
         click.option("--domain", metavar="FILE.toml", help="Public domain; every flag below overrides it."),
         click.option("--covariate-bound", type=Number(), help="Norm bound M of the scaled covariates."),
@@ -86,7 +88,7 @@ domain_options = _apply(
     ]
 )
 
-_column_options = _apply(
+_column_options = apply(
     [
         click.option("--treatment", metavar="COLUMN", help="Column of the treatment, 0 or 1."),
         click.option("--outcome", metavar="COLUMN", help="Column of the outcome."),
@@ -102,7 +104,7 @@ def data_options(command: Command) -> Command:
     return _column_options(domain_options(command))
 
 
-setting_options = _apply(
+setting_options = apply(
     [
         click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting; repeatable."),
         click.option("--ridge", type=Number(), help="Short for --set ridge=..."),
@@ -114,7 +116,7 @@ setting_options = _apply(
 )
 
 
-second_stage_options = _apply(
+second_stage_options = apply(
     [
         click.option(
             "--second-stage",

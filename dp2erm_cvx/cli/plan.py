@@ -108,7 +108,8 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
 
 
 def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
-    from dp2erm_cvx.cli.screen import console, grid
+    from dp2erm_cvx.cli.screen import console
+    from dp2erm_cvx.display import grid
 
     screen = console()
     screen.print(f"{title}: planned from public quantities", style="bold")

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan import EffectPlan, PlanResult
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
+from dp2erm_cvx.plan import EffectPlan, EffectSettings, PlanResult
+from dp2erm_cvx.public import public_number
+from dp2erm_cvx.release.effect_text import effect_blocks
 from dp2erm_cvx.release.interval import score_interval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.steps import CenterPlan, Execution, Rows
 
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
+
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
+
+#: The public guesses among the settings of a release.
+_GUESSES = ("residual_scale", "effect_center")
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ class EffectRelease(BaseRelease):
     """
 
     __pydantic_config__: ClassVar = _STRICT
+    spelled: ClassVar[tuple[str, ...]] = ("private", "standing")
 
     estimand: str
     estimate: float
@@ -74,6 +85,15 @@ class EffectRelease(BaseRelease):
     def negligible(self) -> bool:
         """Whether the noise of the nuisances is negligible against the interval."""
         return self.nuisance_noise == "negligible"
+
+    def blocks(self) -> Iterator[Block]:
+        """What it says, from what was released and public numbers alone."""
+        return effect_blocks(self)
+
+    def rows(self) -> list[Mapping[str, Any]]:
+        """The only one: the estimate and its interval."""
+        told = {"estimand": self.estimand, "estimate": self.estimate, **asdict(self.interval)}
+        return [{**told, "nuisance_noise": self.nuisance_noise, **self.cost()}]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> EffectRelease:
@@ -104,8 +124,7 @@ def make_effect(
         nuisances=tuple(_nuisances(plan, result, columns)),
         settings={
             **asdict(study.settings),
-            "residual_scale": study.scale,
-            "effect_center": study.effect_center,
+            **dict(zip(_GUESSES, (study.scale, study.effect_center), strict=True)),
         },
         domain=study.universe.domain.to_dict(),
     )
@@ -128,6 +147,14 @@ def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -
 def _check(release: EffectRelease) -> None:
     check_guarantee(release)
     check_spent(release)
+    settings = {name: value for name, value in release.settings.items() if name not in _GUESSES}
+    try:
+        Domain.from_dict(release.domain)
+        EffectSettings(**settings)
+        for name in _GUESSES:
+            public_number(name, release.settings.get(name))
+    except (Dp2ermError, TypeError, AttributeError) as error:
+        raise DeclarationError(f"release JSON: domain or settings: {error}") from None
     interval = release.interval
     if not interval.low <= release.estimate <= interval.high or not 0.0 < interval.level < 1.0:
         raise DeclarationError("release JSON: interval: does not hold the estimate at a level")
