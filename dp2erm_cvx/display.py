@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from dp2erm_cvx.errors import DeclarationError
 
@@ -35,14 +35,15 @@ def heading(title: str) -> Text:
     return Text(title, style="bold")
 
 
-def grid(*headers: str, left: int = 1) -> Table:
+def grid(*headers: str, left: int = 1, wrap: bool = True) -> Table:
     """A plain table; the first ``left`` columns are text, the others are numbers."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for place, header in enumerate(headers):
-        table.add_column(header, justify="left" if place < left else "right", overflow="fold")
+        side: Literal["left", "right"] = "left" if place < left else "right"
+        table.add_column(header, justify=side, overflow="fold", no_wrap=not wrap)
     return table
 
 

@@ -8,6 +8,7 @@ import click
 
 from dp2erm_cvx.cli.options import Number, data_options, names
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
+from dp2erm_cvx.cli.screen import advance, progress, write_text
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -30,8 +31,8 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
     type=Number(),
     help="Public guess of the outcome's standard deviation given covariates [outcome bound / 4].",
 )
-@click.option("--effect-center", type=Number(), default=0.0, help="Public guess of the effect [0].")
-@click.option("--level", type=Number(), default=0.95, show_default=True, help="Of the interval.")
+@click.option("--effect-center", type=Number(), default=0.0, help="Public guess of the effect.")
+@click.option("--level", type=Number(), default=0.95, help="Of the interval.")
 @click.option(
     "--set",
     "settings",
@@ -48,8 +49,6 @@ def effect_command(data: str, **options: Any) -> None:
     declared is public, and must be stated without looking at the data. Records outside the domain are
     clipped.
     """
-    from dp2erm_cvx.cli.screen import advance, progress, write_text
-
     check_files(data, options)
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx.cli.reading import effect_settings, read_data, read_domain, with_names

@@ -8,6 +8,7 @@ import click
 
 from dp2erm_cvx.cli.options import Number, data_options, second_stage_options, setting_options
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
+from dp2erm_cvx.cli.screen import advance, progress, write_text
 
 if TYPE_CHECKING:
     from dp2erm_cvx.estimators import PrivateWorkings
@@ -27,7 +28,6 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @click.option(
     "--program",
     default="entropy_balancing",
-    show_default=True,
     help="First stage: a name of dp2erm programs, or FILE.py (FILE.py:CLASS if it holds several).",
 )
 @setting_options
@@ -36,7 +36,6 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @click.option(
     "--calibration",
     default="sharp",
-    show_default=True,
     help="sharp, paper, paper-corrected, renyi, output or auto.",
 )
 @click.option("--split", type=Number(), help="Share of epsilon that pays for the noise [chosen publicly].")
@@ -45,9 +44,7 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
     type=Number(),
     help="Share of epsilon for the value of the rule against treating all and none [no value].",
 )
-@click.option(
-    "--value-statistic", default="cells", show_default=True, help="cells or contrasts; see the docs on value."
-)
+@click.option("--value-statistic", default="cells", help="cells or contrasts; see the docs on value.")
 @click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private.")
 @click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private.")
 @release_options
@@ -58,8 +55,6 @@ def fit_command(data: str, **options: Any) -> None:
     looking at the data. Covariates are scaled by their public ranges and clipped to the covariate bound; the
     outcome is centered and clipped to the outcome bound.
     """
-    from dp2erm_cvx.cli.screen import advance, progress, write_text
-
     check_files(data, options, options["love_plot"])
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx.cli.reading import first_stage, read_data, read_domain, second_stage, with_names

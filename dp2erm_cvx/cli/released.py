@@ -8,6 +8,7 @@ import io
 import click
 
 from dp2erm_cvx.cli.own_program import known_name
+from dp2erm_cvx.cli.screen import console, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
 
 
@@ -15,7 +16,6 @@ from dp2erm_cvx.errors import DeclarationError
 @click.argument("release", metavar="RELEASE.json")
 def show_command(release: str) -> None:
     """Print the summary of a release, as the command that made it did."""
-    from dp2erm_cvx.cli.screen import console
     from dp2erm_cvx.release.file import read_release_file
 
     screen = console()
@@ -36,7 +36,6 @@ def predict_command(release: str, data: str, second_stage: str | None, output: s
     """
     import numpy as np
 
-    from dp2erm_cvx.cli.screen import progress, writable, write_text
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.file import read_release_file
     from dp2erm_cvx.release.rule import effects, rule_of

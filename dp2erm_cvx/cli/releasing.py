@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Number, apply
+from dp2erm_cvx.cli.screen import console, writable
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -15,41 +16,37 @@ if TYPE_CHECKING:
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.release.record import BaseRelease
 
+#: What a release spends, on what noise, and who solves it.
 budget_options = apply(
-    [
-        click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release."),
-        click.option("--delta", type=Number(), default=0.0, help="Needed by Gaussian noise [0]."),
-        click.option("--noise", default="gamma", show_default=True, help="gamma (pure) or gaussian."),
-        click.option(
-            "--solver",
-            default="first_certified",
-            show_default=True,
-            help="newton, projected_gradient, clarabel, scs, osqp, or the first of them that certifies.",
-        ),
-        click.option(
-            "--arithmetic",
-            default="auto",
-            show_default=True,
-            help="counted (needs the extra secure), assumed, or auto: counted where it can be.",
-        ),
-        click.option(
-            "--numerical-share", type=Number(), help="Share of epsilon for counted arithmetic [0.005]."
-        ),
-    ]
+    click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release."),
+    click.option(
+        "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
+    ),
+    click.option("--noise", default="gamma", help="gamma (pure) or gaussian."),
+    click.option(
+        "--solver",
+        default="first_certified",
+        help="newton, projected_gradient, clarabel, scs, osqp, or the first of them that certifies.",
+    ),
+    click.option(
+        "--arithmetic",
+        default="auto",
+        help="counted (needs the extra secure), assumed, or auto: counted where it can be.",
+    ),
+    click.option("--numerical-share", type=Number(), help="Share of epsilon for counted arithmetic [0.005]."),
 )
 
+#: Where a release goes, and the account that it is charged to.
 release_options = apply(
-    [
-        click.option(
-            "--json", "as_json", is_flag=True, help="Print the release as JSON and nothing else on stdout."
-        ),
-        click.option("--output", metavar="FILE", help="Write the release as JSON."),
-        click.option(
-            "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
-        ),
-        click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger."),
-        click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
-    ]
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print the release as JSON and nothing else on stdout."
+    ),
+    click.option("--output", metavar="FILE", help="Write the release as JSON."),
+    click.option(
+        "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
+    ),
+    click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger."),
+    click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
 )
 
 
@@ -58,8 +55,6 @@ def check_files(data: str, options: dict[str, Any], *others: str | None) -> None
 
     ``others`` are files that the command writes besides.
     """
-    from dp2erm_cvx.cli.screen import writable
-
     book, output = options["ledger"], options["output"]
     if (book is None) != (options["dataset"] is None):
         raise DeclarationError("--ledger and --dataset go together: give both or neither")
@@ -107,8 +102,6 @@ class Ordered:
 
     def show(self, model: PrivateEstimator, release: BaseRelease) -> None:
         """Notes on stderr, then the release as JSON or in words."""
-        from dp2erm_cvx.cli.screen import console
-
         if self.charged:
             click.echo(f"charged to {self.options['dataset']!r}: {model.receipt_}", err=True)
         elif self.options["ledger"] is not None:

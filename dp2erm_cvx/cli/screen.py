@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from dp2erm_cvx.display import WIDTH, plain_console
 from dp2erm_cvx.errors import DeclarationError
@@ -15,6 +19,8 @@ from dp2erm_cvx.errors import DeclarationError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+Item = TypeVar("Item")
 
 NOT_PRIVATE = "NOT PRIVATE"
 
@@ -24,6 +30,19 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH
     return plain_console(stream, width)
+
+
+def print_json(facts: Any) -> None:
+    """Print JSON as any parser reads it: a number that is not finite is null."""
+
+    def known(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: known(one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [known(one) for one in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    click.echo(json.dumps(known(facts), indent=2, allow_nan=False))
 
 
 @contextmanager
@@ -52,6 +71,13 @@ def advance(bar: Progress, description: str | None = None) -> None:
     """One step further, with what comes next."""
     for task in bar.task_ids:
         bar.update(task, advance=1, description=description)
+
+
+def counted(items: Iterable[Item], bar: Progress, description: str | None = None) -> Iterator[Item]:
+    """The items, with one step of the bar for each."""
+    for item in items:
+        yield item
+        advance(bar, description)
 
 
 def writable(path: str | None, *inputs: str | None) -> None:

@@ -122,6 +122,7 @@ def _first_certified(instance: Instance, settings: FirstCertified, asked: _Asked
             continue
         if last.certified:
             return last
+        _raise_if_infeasible(instance)  # no other solver finds weights where there are none
     if last is None:
         raise SolverError("none of the listed solvers returned a point")
     return last

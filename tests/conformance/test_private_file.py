@@ -27,7 +27,7 @@ def path(tmp_path_factory):
 
 
 def test_the_file_passes_every_check(path):
-    found = run("check-program", path, "--solves", 300)
+    found = run("check-program", path, "--solves", 50)
     assert found.exit_code == 0
     assert "passed  gamma, noise" in found.stdout
     # a movement of weights between neighbors is about those of one coefficient

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.conformance import CheckStatus, program_template
+from dp2erm_cvx.conformance import CheckStatus
 from dp2erm_cvx.conformance.other_settings import other_settings
 from dp2erm_cvx.conformance.outcome import CheckOutcome, ConformanceReport, failed, noted, passed
 from dp2erm_cvx.errors import DeclarationError
@@ -19,6 +19,7 @@ from dp2erm_cvx.problems.overlap import OverlapWeights
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import ClosedFormWeights, StabilityBound
 from tests.command_line import run as command
+from tests.conformance.own_file import BEFORE, changed
 from tests.conformance.planted import derived, judged, refuted
 
 
@@ -42,22 +43,23 @@ def test_a_note_is_no_pass(outcomes, conclusion):
 
 def test_a_theorem_of_another_name_is_to_be_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = program_template("mine", "exponential")
-    before = "    def constants(self"
-    assert before in text
     refined = (
         "    def bound(self, universe):\n        found = super().bound(universe)\n"
         '        return dataclasses.replace(found, V=found.V / 2, theorem="Theorem 3, refined")\n\n'
     )
-    text = text.replace(before, refined + before).replace(
-        "from dataclasses", "import dataclasses\nfrom dataclasses", 1
+    text = changed(
+        "exponential",
+        (BEFORE, refined + BEFORE),
+        ("from dataclasses", "import dataclasses\nfrom dataclasses"),
+        ('({}, {"ridge": 0.05, "radius": 0.5})', "({},)"),
     )
     Path("mine.py").write_text(text, encoding="utf-8")
-    ran = command("check-program", "mine.py", "--solves", "300")
+    words = ("check-program", "mine.py", "--solves", "20")
+    ran = command(*words)
     assert "all checks passed" not in ran.stdout
     assert "1 note to read: stated bound" in ran.stdout
-    (first, _) = json.loads(command("check-program", "mine.py", "--solves", "300", "--json").stdout)
-    assert first["conclusion"] == "no check failed; 1 note to read: stated bound"
+    (only,) = json.loads(command(*words, "--json").stdout)
+    assert only["conclusion"] == "no check failed; 1 note to read: stated bound"
 
 
 @dataclasses.dataclass(frozen=True)

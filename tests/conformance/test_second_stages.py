@@ -18,7 +18,7 @@ from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
 from dp2erm_cvx.program import MarginRows, RowBounds
 from dp2erm_cvx.program.losses.saturating_loss import LogCoshLoss
 from dp2erm_cvx.saturation import CurvatureShape
-from tests.conformance.planted import derived, judged, refuted, restated
+from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
 
 def design(change):
@@ -200,5 +200,5 @@ def test_right_ones_pass(base, check):
 def test_a_regularizer_that_no_example_has_is_tried():
     twice = restated(LogisticRule, "loss_constants", strong_convexity=lambda mu: 2 * mu)
     program = derived(LogisticRule, loss_constants=twice)()
-    assert judged(constants, program).status is CheckStatus.PASSED  # mu_R is 0 without one
+    assert judged(constants, program, FEW).status is CheckStatus.PASSED  # mu_R is 0 without one
     refuted(other_settings, program, "regularizer = ElasticNet(l1=0.3, l2=0.7): constants: strong_convexity")

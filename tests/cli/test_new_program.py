@@ -1,0 +1,91 @@
+"""Commands that write and check a program, and a distribution that brings one."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from dp2erm_cvx.conformance import program_template
+from tests.command_line import run as command
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_commands_write_check_and_refuse(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command("new-program", "mine", "--kind", "exponential").exit_code == 0
+    taken = command("new-program", "overlap", "--kind", "direct")
+    assert (taken.exit_code, "installed already" in taken.stderr) == (2, True)
+    again = command("new-program", "mine", "--kind", "direct")
+    assert again.exit_code == 2
+    assert "exists already" in again.stderr
+    for words, message in (
+        (("numpy",), "would hide the installed module 'numpy'"),
+        (("string",), "would hide the installed module 'string'"),
+        (("yours", "--output", "cvxpy.py"), "would hide the installed module 'cvxpy'"),
+        (("yours", "--output", "yours.txt"), "ends in .py"),
+    ):
+        refused = command("new-program", *words, "--kind", "direct")
+        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+    assert [path.name for path in Path.cwd().iterdir()] == ["mine.py"]
+    fine = command("check-program", "mine.py", "--solves", "20")
+    assert fine.exit_code == 0
+    assert fine.stdout.count("all checks passed") == 2
+    wrong = (
+        Path("mine.py")
+        .read_text(encoding="utf-8")
+        .replace("gradient_diameter=M", "gradient_diameter=0.5 * M")
+    )
+    Path("mine.py").write_text(wrong, encoding="utf-8")
+    found = command("check-program", "mine.py", "--solves", "20", "--json")
+    assert found.exit_code == 1
+    (first, _) = json.loads(found.stdout)
+    assert [o["check"] for o in first["outcomes"] if o["status"] == "failed"] == ["constants"]
+    assert command("check-program", "absent.py").exit_code == 2
+
+
+def test_a_program_of_another_distribution_is_found_listed_checked_fitted_and_audited(tmp_path):
+    """In an interpreter of its own, from a package installed beside the library."""
+    site = tmp_path / "site"
+    metadata = site / "matching_weights-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    text = program_template("matching_plugin", "exponential")
+    (site / "matching_weights.py").write_text(text, encoding="utf-8")
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: matching-weights\nVersion: 1.0\n", encoding="utf-8"
+    )
+    (metadata / "entry_points.txt").write_text(
+        "[dp2erm_cvx.problems]\nmatching = matching_weights\n", encoding="utf-8"
+    )
+    options = ["--program", "matching_plugin", "--ridge", "0.1", "--covariate-bound", "1"]
+    plain = ["--no-page", "--no-tightness", "--json"]
+    commands = [
+        ["programs", "--json"],
+        ["check-program", "matching_plugin", "--solves", "20"],
+        ["audit", *options, "--n", "60", "--solves", "200", *plain],
+        ["bounds", *options, "--n", "100"],
+    ]
+    code = (
+        f"from tests.command_line import run\nfor words in {commands}:\n    print(repr(run(*words).stdout))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    programs, checked, audit, bounds = (ast.literal_eval(line) for line in done.stdout.splitlines())
+    listed = {row["name"]: row for row in json.loads(programs)}
+    assert listed["matching_plugin"]["stage"] == "first"
+    assert checked.count("all checks passed") == 2
+    audited = json.loads(audit)
+    assert audited["resolved"] > 0
+    assert not any(verdict["violated"] for verdict in audited["verdicts"])
+    assert "Theorem 3" in bounds

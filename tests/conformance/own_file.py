@@ -1,0 +1,41 @@
+"""Programs in files of their own: templates with a few words changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dp2erm_cvx.conformance import ConformanceReport, check_program, program_template, programs_of_file
+from dp2erm_cvx.conformance.outcome import CheckOutcome
+from dp2erm_cvx.conformance.run import outcome_of
+from dp2erm_cvx.conformance.subject import Check, Subject
+from tests.conformance.planted import FEW
+
+#: Before it a method of a template of kind exponential is put.
+BEFORE = "    def constants(self"
+
+
+def changed(kind: str, *pairs: tuple[str, str]) -> str:
+    """A template with every one of some words replaced."""
+    text = program_template("mine", kind)
+    for old, new in pairs:
+        assert text.count(old) >= 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def program_of(path: Path, text: str) -> Any:
+    """The one program of a file that is written."""
+    path.write_text(text, encoding="utf-8")
+    (cls,) = programs_of_file(path)
+    return cls
+
+
+def reports_of(path: Path, text: str) -> list[ConformanceReport]:
+    """A whole run at each example."""
+    return list(check_program(program_of(path, text), search=FEW))
+
+
+def outcomes_of(check: Check, cls: Any) -> list[CheckOutcome]:
+    """Of one check at each example."""
+    return [outcome_of(check, Subject(cls(**settings), FEW)) for settings in cls.examples]

@@ -1,0 +1,253 @@
+"""Every kind of wrong file is caught."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp2erm_cvx.conformance import CheckStatus, checks_of
+from dp2erm_cvx.conformance.declaration import fixed_set
+from tests.conformance.own_file import BEFORE, changed, outcomes_of, program_of
+
+_KERNEL = "    @property\n    def kernel(self"
+
+
+def _own_theorem(ridge: str, kernel_bound: str = "found.kernel_bound", signed: str = "found.signed"):
+    """Theorem 6 stated by the program, from constants other than its own."""
+    return [
+        (
+            "from dp2erm_cvx.program import (",
+            "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import (",
+        ),
+        (
+            _KERNEL,
+            "    def bound(self, universe):\n"
+            "        n, found = universe.n_samples, self.constants(universe)\n"
+            f"        wrong = type(found)({kernel_bound}, {ridge}, found.alpha, {signed})\n"
+            f"        return stability.pooled_kernel_balancing(n, wrong)\n\n{_KERNEL}",
+        ),
+    ]
+
+
+#: By template: what is changed in it, and the checks of which one has to notice.
+WRONG = {
+    "half a diameter": (
+        "exponential",
+        [("gradient_diameter=M *", "gradient_diameter=0.5 * M *")],
+        {"constants"},
+    ),
+    "half the diameter of log weights": (
+        "exponential",
+        [("log_weight_diameter=2 * M", "log_weight_diameter=M / 2")],
+        {"constants"},
+    ),
+    "a radius that is too small": ("exponential", [("radius=r,", "radius=r / 20,")], {"constants"}),
+    "a log weight that is steeper than declared": (
+        "exponential",
+        [("np.maximum(0.0, -s)", "np.maximum(0.0, -2 * s)")],
+        {"constants"},
+    ),
+    "rows that see other records": (
+        "exponential",
+        [
+            (
+                BEFORE,
+                "    def rows(self, records):\n        Z = super().rows(records)\n"
+                "        return Z / max(1.0, 9 * np.max(np.abs(Z.mean(axis=0))))\n\n" + BEFORE,
+            )
+        ],
+        {"own record"},
+    ),
+    "rows that are longer than declared": (
+        "exponential",
+        [
+            (
+                BEFORE,
+                "    def rows(self, records):\n        return 2 * super().rows(records)\n\n" + BEFORE,
+            )
+        ],
+        {"constants"},
+    ),
+    "a loss with another slope": (
+        "exponential",
+        [
+            ("loss = LogisticLoss()", "loss = _Loss()"),
+            (
+                "@dataclass(frozen=True)",
+                "class _Loss(LogisticLoss):\n    def slope(self, s):\n"
+                "        return 1.01 * super().slope(s)\n\n\n@dataclass(frozen=True)",
+            ),
+        ],
+        {"constants", "solver agreement"},
+    ),
+    "the bound of uniform weights": (
+        "exponential",
+        [
+            (
+                BEFORE,
+                "    def bound(self, universe):\n"
+                "        return stability.uniform_weights(universe.n_samples)\n\n" + BEFORE,
+            )
+        ],
+        {"movement"},
+    ),
+    "a bound off by the square root of n": (
+        "quadratic",
+        _own_theorem("n**0.5 * found.ridge"),
+        {"audit", "movement"},
+    ),
+    "half a kernel bound": (
+        "quadratic",
+        _own_theorem("found.ridge", kernel_bound="found.kernel_bound / 2"),
+        {"stated bound"},
+    ),
+    "a kernel of both signs taken for an unsigned one": (
+        "quadratic",
+        [("constant=self.norm_bound)", "constant=0.1)"), *_own_theorem("found.ridge", signed="False")],
+        {"stated bound"},
+    ),
+    "twice the ridge in the bound": (
+        "exponential",
+        [
+            (
+                BEFORE,
+                "    def bound(self, universe):\n        constants = self.constants(universe.domain)\n"
+                "        return stability.separable(universe.n_samples, 2 * self.mu, constants)\n\n" + BEFORE,
+            )
+        ],
+        {"stated bound"},
+    ),
+    "half the Lipschitz constant of the log weight": (
+        "exponential",
+        [("lipschitz = 1.0", "lipschitz = 0.5")],
+        {"constants"},
+    ),
+    "rows longer than their bound": (
+        "exponential",
+        [(BEFORE, "    def row_bound(self, domain):\n        return 1.0\n\n" + BEFORE)],
+        {"constants"},
+    ),
+    "covariates centered by the sample": (
+        "exponential",
+        [
+            (
+                BEFORE,
+                "    def rows(self, records):\n        X = records.X - records.X.mean(axis=0)\n"
+                "        return (2 * records.a - 1)[:, None] * X\n\n" + BEFORE,
+            )
+        ],
+        {"own record"},
+    ),
+    "covariates scaled by the sample": (
+        "exponential",
+        [
+            (
+                BEFORE,
+                "    def rows(self, records):\n        X = records.X / (1 + records.X.std(axis=0))\n"
+                "        return (2 * records.a - 1)[:, None] * X\n\n" + BEFORE,
+            )
+        ],
+        {"own record"},
+    ),
+    "weights that rank the sample": (
+        "exponential",
+        [("np.maximum(0.0, -s)", "np.maximum(0.0, -s) - (s > np.median(s))")],
+        {"own record"},
+    ),
+    "records in the problem past its leaves": (
+        "direct",
+        [
+            ('cp.norm1(leaf("Z").T @ weights)', 'cp.norm1(held[0].T @ weights) + 0 * cp.sum(leaf("Z"))'),
+            ("        # a product", "        held[0] = signed\n        # a product"),
+            ("@dataclass", "held = [None]\n\n\n@dataclass"),
+        ],
+        {"declaration"},
+    ),
+    "twice the strong convexity": ("direct", [("return 2.0", "return 4.0")], {"strong convexity"}),
+    "no docstring": ("direct", [("minimize ", "find ")], {"statement"}),
+    "no citation": ("direct", [('citation = "your paper"', 'citation = ""')], {"statement"}),
+    "not DPP": (
+        "direct",
+        [('leaf("Z").T @ weights', 'leaf("Z").T @ cp.multiply(leaf("ones"), weights)')],
+        {"declaration"},
+    ),
+    "a datum that enters nowhere": (
+        "direct",
+        [
+            ("        return cp.sum_squares", '        leaf("ones2")\n        return cp.sum_squares'),
+            ('{"Z":', '{"ones2": 1.0, "Z":'),
+        ],
+        {"declaration"},
+    ),
+    "constraints on data declared as fixed": (
+        "direct",
+        [
+            (
+                "    def strong_convexity",
+                "    kind = Kind.QUADRATIC\n\n    def constraints(self, leaf, weights):\n"
+                '        return {"balance": leaf("Z").T @ weights <= 30.0}\n\n'
+                "    def bound(self, universe):\n"
+                "        n = universe.n_samples\n"
+                "        return stability.pooled_kernel_balancing(n, stability.KernelConstants(4.0, n))\n\n"
+                "    def strong_convexity",
+            ),
+            (
+                "from dp2erm_cvx.program import Array,",
+                "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import Kind, Array,",
+            ),
+        ],
+        {"fixed feasible set"},
+    ),
+    "a bound without a theorem": (
+        "direct",
+        [
+            (
+                "    def strong_convexity",
+                "    def bound(self, universe):\n"
+                "        return stability.uniform_weights(universe.n_samples)\n\n    def strong_convexity",
+            ),
+            (
+                "from dp2erm_cvx.program import",
+                "from dp2erm_cvx import stability\nfrom dp2erm_cvx.program import",
+            ),
+        ],
+        {"movement"},
+    ),
+    "another function than declared": (
+        "quadratic",
+        [
+            (
+                _KERNEL,
+                "    def data(self, records):\n        found = super().data(records)\n"
+                '        return found | {"curvature": 40 * found["curvature"]}\n\n' + _KERNEL,
+            )
+        ],
+        {"solver agreement", "declaration and model"},
+    ),
+    "an error of its own": (
+        "direct",
+        [("return 2.0", "return records.nothing")],
+        {"declaration"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_found(case, tmp_path):
+    kind, pairs, expected = WRONG[case]
+    cls = program_of(tmp_path / "mine.py", changed(kind, *pairs))
+    concerned = [check for check in checks_of(cls) if check.name in expected]
+    assert len(concerned) == len(expected)
+    outcomes = [outcome for check in concerned for outcome in outcomes_of(check, cls)]
+    assert any(outcome.status is CheckStatus.FAILED for outcome in outcomes), outcomes
+
+
+def test_a_set_that_moves_by_its_authors_word_is_noted_and_not_passed(tmp_path):
+    kind, pairs, _ = WRONG["constraints on data declared as fixed"]
+    text = changed(
+        kind, *pairs, ("    kind = Kind.QUADRATIC", '    kind = Kind.QUADRATIC\n    moving = {"Z"}')
+    )
+    found = outcomes_of(fixed_set, program_of(tmp_path / "mine.py", text))
+    assert len(found) == 2
+    for one in found:
+        assert one.status is CheckStatus.NOTED
+        assert "author" in one.detail
