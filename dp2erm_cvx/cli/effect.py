@@ -22,6 +22,12 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
 @click.option(
+    "--estimand",
+    default="ate",
+    help="ate: the average effect; att: among the treated; risks: both risks of an outcome in [0, 1], "
+    "their difference and ratios.",
+)
+@click.option(
     "--prognostic",
     metavar="A,B,...",
     help="Adjust for these covariates alone: a public choice; fewer mean less noise [all].",
@@ -60,6 +66,7 @@ def effect_command(data: str, **options: Any) -> None:
         model = PrivateEffect(
             domain,
             ordered.budget,
+            estimand=options["estimand"],
             prognostic=names(options["prognostic"]),
             residual_scale=options["residual_scale"],
             effect_center=options["effect_center"],

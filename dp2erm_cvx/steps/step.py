@@ -17,8 +17,8 @@ from dp2erm_cvx.calibration import (
     Noise,
     OutputCalibration,
     Perturbed,
-    ScoreNoise,
 )
+from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
@@ -93,7 +93,7 @@ class StepPlan(abc.ABC):
     weighted: ClassVar[bool] = True
 
     universe: Universe
-    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | ScoreNoise
+    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | GridSums
     precision: Precision | None
     loss: LossConstants | None
 
