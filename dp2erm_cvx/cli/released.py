@@ -7,6 +7,7 @@ import io
 
 import click
 
+from dp2erm_cvx.cli.options import json_option
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.screen import console, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
@@ -14,12 +15,20 @@ from dp2erm_cvx.errors import DeclarationError
 
 @click.command("show", short_help="What a release says, from its file alone.")
 @click.argument("release", metavar="RELEASE.json")
-def show_command(release: str) -> None:
-    """Print the summary of a release, as the command that made it did."""
+@json_option
+def show_command(release: str, as_json: bool) -> None:
+    """Print the summary of a release, as the command that made it did.
+
+    A file that states what no release does is refused. As JSON it is written in the schema of today.
+    """
     from dp2erm_cvx.release.file import read_release_file
 
+    published = read_release_file(release)
+    if as_json:
+        click.echo(published.to_json())
+        return
     screen = console()
-    for block in read_release_file(release).blocks():
+    for block in published.blocks():
         screen.print(block)
 
 

@@ -95,6 +95,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         if self.estimand == RiskScores.estimand:
             self._check_risks()
         public_number("effect_center", self.effect_center)
+        if public_number("numerical_share", self.numerical_share, above=0.0) >= 1.0:
+            raise DeclarationError(f"numerical_share = {self.numerical_share:g}: must be between 0 and 1")
         if self.public_center is not None:
             self._check(self.public_center)
         list(self.steps(None))  # what is declared is judged here, not where it is used

@@ -214,13 +214,15 @@ def _check(release: EffectRelease) -> None:
         raise DeclarationError("release JSON: steps: the last of them releases the score")
     if release.n_samples < 2 or not release.columns:
         raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
-    settings = {name: value for name, value in release.settings.items() if name not in _GUESSES}
+    numbers = {name: value for name, value in release.settings.items() if name not in _GUESSES}
     try:
         Domain.from_dict(release.domain)
-        EffectSettings(**settings)
-        for name in _GUESSES:
-            public_number(name, release.settings.get(name))
-    except (Dp2ermError, TypeError, AttributeError) as error:
+        EffectSettings(**numbers)
+        for name in release.settings.keys() - {"rows", "propensity", "first_fit"} | set(_GUESSES):
+            if isinstance(release.settings[name], str):
+                raise TypeError(f"{name} is text")
+            public_number(name, release.settings[name])
+    except (Dp2ermError, TypeError, KeyError, AttributeError) as error:
         raise DeclarationError(f"release JSON: domain or settings: {error}") from None
 
 
