@@ -35,9 +35,13 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
 @click.option(
     "--residual-scale",
     type=Number(),
-    help="Public guess of the outcome's standard deviation given covariates [outcome bound / 4].",
+    help="Public guess of the outcome's standard deviation given covariates [none: about twice the noise].",
 )
-@click.option("--effect-center", type=Number(), default=0.0, help="Public guess of the effect.")
+@click.option(
+    "--effect-center",
+    type=Number(),
+    help="Public guess of the effect [the released one where all scaled covariates are 0].",
+)
 @click.option("--level", type=Number(), default=0.95, help="Of the interval.")
 @click.option(
     "--set",

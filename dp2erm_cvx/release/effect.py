@@ -21,7 +21,7 @@ from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_publis
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.release.treated import treated_interval
-from dp2erm_cvx.steps import CenterPlan, Execution, MeanScorePlan, Rows
+from dp2erm_cvx.steps import CenterPlan, Execution, MeanScorePlan, Rows, Term
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -114,6 +114,18 @@ class EffectRelease(BaseRelease):
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
+    def center(self) -> Term:
+        """The outcome regression in force, public from now on: of the centered outcome in this domain.
+
+        Raises DeclarationError where its parts have different rows.
+        """
+        parts = [part for part in self.nuisances if part.step != "propensity"]
+        if len({part.rows for part in parts}) != 1:
+            raise DeclarationError("center: the released regressions have no common rows")
+        total = (math.fsum(values) for values in zip(*(part.coefficient for part in parts), strict=True))
+        return Term(Rows(parts[0].rows), tuple(total))
+
+    @property
     def negligible(self) -> bool:
         """Whether the noise of the nuisances is negligible against the interval."""
         return self.nuisance_noise == _NOISE[0]
@@ -139,7 +151,8 @@ def make_effect(
     """State what the run of a plan released, with an interval at ``level``."""
     study, score = plan.study, plan.score
     sums = tuple(int(number) for number in result.released[score.name])
-    found, risks, ratios = _estimated(score, sums, level)
+    center = score.score.center_in(study.universe, result.released)
+    found, risks, ratios = _estimated(score, sums, center, level)
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=found.estimate,
@@ -157,17 +170,17 @@ def make_effect(
         nuisances=tuple(_nuisances(plan, result, columns)),
         settings={
             **asdict(study.settings),
-            **dict(zip(_GUESSES, (study.scale, study.effect_center), strict=True)),
+            **dict(zip(_GUESSES, (study.scale, center), strict=True)),
         },
         domain=study.universe.domain.to_dict(),
     )
 
 
 def _estimated(
-    step: MeanScorePlan, sums: tuple[int, ...], level: float
+    step: MeanScorePlan, sums: tuple[int, ...], center: float, level: float
 ) -> tuple[ScoreInterval, tuple[float, ...], tuple[Ratio, ...]]:
     """The estimate with its interval, and what else follows from the same sums."""
-    noise, center = step.calibration, step.score.center
+    noise = step.calibration
     if isinstance(noise, TreatedNoise):
         return treated_interval(noise, sums, center, level), (), ()
     if isinstance(noise, ArmNoise):
@@ -185,7 +198,10 @@ def _finite(value: float) -> float | None:
 
 
 def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -> list[Nuisance]:
-    found = []
+    found, public = [], plan.study.public_center
+    if public is not None:
+        assert not isinstance(public.source, str)
+        found.append(Nuisance("public center", public.rows.value, public.rows.names(columns), public.source))
     for step in plan.steps[:-1]:
         coefficient = tuple(float(value) for value in result.released[step.name])
         if isinstance(step, CenterPlan):
