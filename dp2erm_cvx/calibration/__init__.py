@@ -2,8 +2,8 @@
 
 ``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8,
 ``saturating`` Theorem 15 and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says
-where it applies; ``registry`` lists them and ranks those that are valid. ``score``, ``arms`` and ``treated``
-are the private means of Theorem 12.
+where it applies; ``registry`` lists them and ranks those that are valid. ``score``, ``arms``, ``treated``
+and ``overlap`` are the private means of Theorem 12.
 """
 
 from dp2erm_cvx.calibration.arms import ArmNoise, calibrate_arms
@@ -12,6 +12,7 @@ from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibrati
 from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.integers import IntegerNoise, calibrate_integers
 from dp2erm_cvx.calibration.output import calibrate_output
+from dp2erm_cvx.calibration.overlap import OverlapNoise, calibrate_overlap
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
 from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, renyi_divergence, renyi_epsilon
@@ -34,6 +35,7 @@ __all__ = [
     "Noise",
     "Objective",
     "OutputCalibration",
+    "OverlapNoise",
     "PaperCalibration",
     "PaperUtility",
     "Perturbed",
@@ -47,6 +49,7 @@ __all__ = [
     "calibrate_grid",
     "calibrate_integers",
     "calibrate_output",
+    "calibrate_overlap",
     "calibrate_paper",
     "calibrate_renyi",
     "calibrate_saturating",

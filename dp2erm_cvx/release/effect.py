@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from dp2erm_cvx.calibration import ArmNoise, ScoreNoise, TreatedNoise
+from dp2erm_cvx.calibration import ArmNoise, OverlapNoise, ScoreNoise, TreatedNoise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan, PlanResult
 from dp2erm_cvx.release.arms import ArmRisks
@@ -15,7 +15,7 @@ from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
-from dp2erm_cvx.release.treated import treated_interval
+from dp2erm_cvx.release.treated import overlap_interval, treated_interval
 from dp2erm_cvx.steps import CenterPlan, Execution, MeanScorePlan, Rows, Term
 
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
@@ -161,6 +161,8 @@ def _estimated(
     noise = step.calibration
     if isinstance(noise, TreatedNoise):
         return treated_interval(noise, sums, center, level), (), ()
+    if isinstance(noise, OverlapNoise):
+        return overlap_interval(noise, sums, center, level), (), ()
     if isinstance(noise, ArmNoise):
         middle = step.universe.domain.outcome_center
         means = ArmRisks(noise, sums, (middle, middle))
