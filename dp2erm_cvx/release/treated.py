@@ -9,7 +9,7 @@ from dataclasses import replace
 from dp2erm_cvx.calibration import OverlapNoise, TreatedNoise
 from dp2erm_cvx.calibration.overlap import SHARE_BITS
 from dp2erm_cvx.release.interval import ScoreInterval, misses
-from dp2erm_cvx.release.ratio import Fieller
+from dp2erm_cvx.release.ratio import Fieller, quadratic_norm
 
 _ROUND_UP = 1.0 + 1e-12
 
@@ -26,15 +26,10 @@ def treated_interval(
     """
     share, tail = misses(level)
     score, treated, _, _ = noise.means(released)
-    square, up, down, rate = _moments(noise, released, share)
+    norm = _norm(noise, released, share)
     n = noise.n_samples
-
-    def deviation(psi: float) -> float:
-        """Of ``phi - psi a`` over the root of n, from bounds of its second moment."""
-        cross = up if psi < 0.0 else down
-        return math.sqrt(max(square - 2.0 * psi * cross + psi * psi * rate, 0.0) * _ROUND_UP / n)
-
-    return _inverted(noise, (score, treated), (deviation, math.sqrt(rate / n)), 1.0, (center, level, tail))
+    spread = (lambda psi: norm(1.0, -psi) / math.sqrt(n)), norm(0.0, 1.0) / math.sqrt(n)
+    return _inverted(noise, (score, treated), spread, 1.0, (center, level, tail))
 
 
 def overlap_interval(
@@ -94,16 +89,14 @@ def _inverted(
     )
 
 
-def _moments(noise: TreatedNoise, released: Sequence[int], share: float) -> tuple[float, float, float, float]:
-    """Bounds of the mean of phi^2, of phi a from above and from below, and of a, all but with ``share``.
+def _norm(noise: TreatedNoise, released: Sequence[int], share: float) -> Callable[[float, float], float]:
+    """Root of the mean of ``(u phi + v a)^2`` at most, but with probability ``share``.
 
-    Three events miss, a third of it each; the noise of phi a, ``a = (1 + s) / 2``, in both directions. The
-    bounds of phi a respect the inequality of Cauchy and Schwarz, which makes the deviation convex.
+    Three events miss, a third of it each; the noise of phi a, ``a = (1 + s) / 2``, in both directions.
     """
     score, treated, square, signed = noise.means(released)
     third = share / 3.0
-    square = min(max(square + noise.margin(third, 2), 0.0), noise.bound**2)
+    most = min(max(square + noise.margin(third, 2), 0.0), noise.bound**2) * _ROUND_UP
     rate = min(max(treated + noise.margin(third, 1), 0.0), 1.0)
     cross, aside = 0.5 * (score + signed), 0.5 * noise.margin(0.5 * third, 0, 3)
-    most = math.sqrt(square * rate)
-    return square, min(max(cross + aside, -most), most), min(max(cross - aside, -most), most), rate
+    return quadratic_norm(most, rate, (cross - aside, cross + aside))
