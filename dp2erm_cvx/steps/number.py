@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp2erm_cvx.calibration import IntegerNoise, Perturbed, ScoreNoise
+from dp2erm_cvx.calibration import IntegerNoise, Perturbed, RangeNoise, ScoreNoise
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.step import StepPlan
@@ -17,7 +17,7 @@ class NumberPlan(StepPlan):
 
     weighted: ClassVar[bool] = False
 
-    calibration: IntegerNoise | ScoreNoise
+    calibration: IntegerNoise | ScoreNoise | RangeNoise
     exact: bool
 
     @property

@@ -21,6 +21,8 @@ ORDER = (
     "tables",
     "domain",
     "universe",
+    "quantile_grid",
+    "private_ranges",
     "domain_file",
     "data",
     "datasets",
