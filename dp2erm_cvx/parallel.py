@@ -1,8 +1,11 @@
-"""Independent tasks on the workers of joblib: processes of this machine, or a Dask cluster."""
+"""Independent tasks on the workers of joblib, in processes or on a Dask cluster, and the files they leave."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError
@@ -50,3 +53,12 @@ def _alone(function: Callable[..., _T], task: tuple[Any, ...]) -> _T:
 
     with threadpool_limits(1):
         return function(*task)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file to write in the block, which then takes the place of ``path``: whole or not at all."""
+    # of this process alone: another may work in the same folder
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    yield part
+    part.replace(path)

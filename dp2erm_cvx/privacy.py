@@ -102,8 +102,7 @@ class RenyiCurve:
         orders = sorted(set().union(*(curve.orders for curve in curves)))
         growth = 1.0 + len(curves) * _ULP
         return RenyiCurve(
-            tuple(orders),
-            tuple(_up(sum(curve._at(order) for curve in curves) * growth) for order in orders),
+            tuple(orders), tuple(_up(sum(curve._at(order) for curve in curves) * growth) for order in orders)
         )
 
     def shifted(self, epsilon_2: float) -> RenyiCurve:

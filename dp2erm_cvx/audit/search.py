@@ -7,8 +7,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
+
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import whole_workers
 from dp2erm_cvx.public import public_number, whole_number
@@ -105,3 +110,12 @@ class Clock:
         shares = [] if limits.evaluations is None else [spent / limits.evaluations]
         shares += [] if limits.seconds is None else [(time.time() - self.began) / limits.seconds]
         return min(1.0, max(shares))
+
+
+_T = TypeVar("_T")
+
+
+def remembered(function: Callable[[Array], _T]) -> Callable[[Array], _T]:
+    """The same function of a vector, for a search that asks for one again and again."""
+    known = lru_cache(maxsize=64)(lambda key: function(np.frombuffer(key)))
+    return lambda vector: known(vector.tobytes())

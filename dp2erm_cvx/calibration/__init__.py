@@ -2,10 +2,11 @@
 
 ``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8,
 ``saturating`` Theorem 15 and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says
-where it applies; ``registry`` lists them and ranks those that are valid. ``score`` is the private mean of
-Theorem 12, ``ranges`` are the private quantiles of columns whose range is not declared.
+where it applies; ``registry`` lists them and ranks those that are valid. ``score``, ``arms`` and ``treated``
+are the private means of Theorem 12, ``ranges`` the private quantiles of columns whose range is not declared.
 """
 
+from dp2erm_cvx.calibration.arms import ArmNoise, calibrate_arms
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective
 from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, Perturbed
 from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
@@ -18,6 +19,7 @@ from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, reny
 from dp2erm_cvx.calibration.saturating import calibrate_saturating, saturating_epsilon
 from dp2erm_cvx.calibration.score import ScoreNoise, calibrate_score
 from dp2erm_cvx.calibration.sharp import calibrate, privacy_loss
+from dp2erm_cvx.calibration.treated import TreatedNoise, calibrate_treated
 from dp2erm_cvx.calibration.utility import PaperUtility, noise_tail, predicted_error, utility_bound
 from dp2erm_cvx.calibration.value import calibrate_value
 
@@ -25,6 +27,7 @@ __all__ = [
     "CALIBRATORS",
     "EXACT_ARITHMETIC",
     "NAMES",
+    "ArmNoise",
     "Calibration",
     "Calibrator",
     "GridNoise",
@@ -40,7 +43,9 @@ __all__ = [
     "Ranking",
     "RenyiCalibration",
     "ScoreNoise",
+    "TreatedNoise",
     "calibrate",
+    "calibrate_arms",
     "calibrate_grid",
     "calibrate_integers",
     "calibrate_output",
@@ -49,6 +54,7 @@ __all__ = [
     "calibrate_renyi",
     "calibrate_saturating",
     "calibrate_score",
+    "calibrate_treated",
     "calibrate_value",
     "calibrator",
     "noise_tail",

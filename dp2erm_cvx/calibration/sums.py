@@ -1,4 +1,4 @@
-"""The sum of a normal and a Laplace variable: sampling error and noise of a private mean."""
+"""Sums of a normal and of Laplace variables: sampling error and noise of a private mean."""
 
 from __future__ import annotations
 
@@ -7,18 +7,64 @@ from collections.abc import Callable
 
 from scipy import special
 
+from dp2erm_cvx.calibration.constants import Noise
+
 _ROUND_UP = 1.0 + 1e-9
 _ROOT_2 = math.sqrt(2.0)
+#: Laplace scales closer than this have no stable closed form; both are then taken larger.
+_APART = 1.002
 
 
-def laplace_sum_tail(x: float, deviation: float, scale: float) -> float:
-    """``P(N + L > x)`` for x >= 0, N normal of this standard ``deviation`` and L Laplace of this ``scale``.
+def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:
+    """``P(N + sum L_j > x)``, x > 0, rounded up: N normal, the L_j one or two noises of these ``scales``.
 
-    Either may be 0. With ``v = x / deviation`` and ``r = deviation / scale``: ``sf(v)`` and half of
+    All are independent. ``deviation``, that of N, and the scales may be 0. Gaussian noise adds variances. Two
+    Laplace variables of scales b > c have the law ``b^2/(b^2 - c^2)`` Laplace(b) less ``c^2/(b^2 - c^2)``
+    Laplace(c), a difference of measures; where the scales are within 1/500 both are enlarged by as much.
+    """
+    if noise is Noise.GAUSSIAN:
+        deviation, scales = math.hypot(deviation, *scales), ()
+    small, large = [0.0, 0.0, *sorted(scales)][-2:]
+    if large < _APART * small:
+        small, large = large, _APART * large
+    ratio = small / large if large else 0.0
+    weight = 1.0 / (1.0 - ratio * ratio)
+    tail = weight * _one_tail(x, deviation, large)
+    if small > 0.0:
+        tail -= (weight - 1.0) * _one_tail(x, deviation, small)
+    return tail * _ROUND_UP
+
+
+def sum_quantile(noise: Noise, tail: float, deviation: float, *scales: float) -> float:
+    """The x >= 0 with ``sum_tail(noise, x, deviation, *scales) = tail``, 0 < tail < 1/2, rounded up.
+
+    For one Laplace variable alone it is ``scale log(1 / (2 tail))``, for a normal one the normal quantile.
+    """
+    # an upper end by the union bound: half for N, a quarter for each of two noises
+    normal = -float(special.ndtri(0.5 * tail))
+    high = (math.hypot(deviation, *scales) + deviation) * normal + sum(scales) * math.log(2.0 / tail)
+    return bracketed(lambda x: sum_tail(noise, x, deviation, *scales) <= tail, high * _APART)
+
+
+def bracketed(holds: Callable[[float], bool], high: float, low: float = 0.0) -> float:
+    """Where ``holds`` begins between ``low`` and ``high``, to 1e-15 of their distance.
+
+    The end where it holds is returned. ``high`` itself is taken to hold and may be the smaller of the two.
+    """
+    for _ in range(52):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _one_tail(x: float, deviation: float, scale: float) -> float:
+    """``P(N + L > x)``, L Laplace.
+
+    With ``v = x / deviation`` and ``r = deviation / scale``: ``sf(v)`` and half of
     ``exp(r^2/2 - r v) Phi(v - r) - exp(r^2/2 + r v) Phi(-v - r)``.
     """
     if deviation == 0.0:
-        return 0.5 * math.exp(-x / scale)
+        return 0.5 * math.exp(-x / scale) if scale else 0.0
     v = x / deviation
     plain = float(special.ndtr(-v))
     if scale == 0.0:
@@ -29,27 +75,6 @@ def laplace_sum_tail(x: float, deviation: float, scale: float) -> float:
     if v <= r:
         above = 0.5 * density * float(special.erfcx((r - v) / _ROOT_2))
     else:
-        above = math.exp(r * (0.5 * r - v)) * float(special.ndtr(v - r))
+        above = math.exp(0.5 * r * r - x / scale) * float(special.ndtr(v - r))
     below = 0.5 * density * float(special.erfcx((r + v) / _ROOT_2))
     return plain + 0.5 * (above - below)
-
-
-def laplace_sum_quantile(deviation: float, scale: float, tail: float) -> float:
-    """The x >= 0 with ``P(N + L > x) = tail``, 0 < tail < 1/2, rounded up; rises with both widths.
-
-    For deviation 0 it is ``scale log(1 / (2 tail))``, for scale 0 the normal quantile.
-    """
-    high = -deviation * float(special.ndtri(0.5 * tail)) - scale * math.log(tail)
-    return bracketed(lambda x: laplace_sum_tail(x, deviation, scale) * _ROUND_UP <= tail, high)
-
-
-def bracketed(holds: Callable[[float], bool], high: float) -> float:
-    """The least x in [0, high] from which ``holds``, to 1e-15 of ``high``; the end where it holds.
-
-    ``high`` itself is taken to hold.
-    """
-    low = 0.0
-    for _ in range(52):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high

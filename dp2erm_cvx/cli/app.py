@@ -45,10 +45,8 @@ class Guarded(click.Group):
         """Run, and exit with 0, 2, 70 or 130."""
         kwargs["standalone_mode"] = False
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(
-                stream, io.TextIOWrapper
-            ):  # a terminal without UTF-8 gets question marks, not an error
-                stream.reconfigure(errors="replace")
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # without UTF-8: question marks and no error
         sys.exit(self._code(*args, **kwargs))
 
     def _code(self, *args: Any, **kwargs: Any) -> int:
@@ -92,7 +90,7 @@ def _one_line(message: str) -> str:
 @click.group(
     cls=Guarded,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(__version__, prog_name="dp2erm")
 @click.pass_context

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dp2erm_cvx.cli.audit_show import VIOLATED, Output, replayed, run_reference, search_of, show
-from dp2erm_cvx.cli.options import WORDS, Number, data_options, setting_options
+from dp2erm_cvx.cli.options import (
+    WORDS,
+    Number,
+    data_options,
+    json_option,
+    output_dir_option,
+    setting_options,
+)
 from dp2erm_cvx.cli.own_program import known_name
+from dp2erm_cvx.cli.screen import print_json, progress, writable
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.audit.search import Progress
-    from dp2erm_cvx.audit.stability import TightnessCell
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.report import AuditSection
     from dp2erm_cvx.universe import Universe
@@ -37,25 +44,17 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 @click.option("--n-features", type=Number(), help="Number of covariates, without DATA [that of the ranges].")
 @click.option("--seconds", type=Number(), help="Search for so long [60, unless --solves is given].")
 @click.option("--solves", type=Number(), help="Search so many neighbors: repeatable from --seed.")
-@click.option("--seed", type=Number(), default=0, show_default=True, help="Seed of the search.")
-@click.option(
-    "--solver", default="clarabel", show_default=True, help="Conic solver that checks the neighbors reported."
-)
-@click.option("--workers", type=Number(), default=1, show_default=True, help="Processes; -1 for all cores.")
+@click.option("--seed", type=Number(), default=0, help="Seed of the search.")
+@click.option("--solver", default="clarabel", help="Conic solver that checks the neighbors reported.")
+@click.option("--workers", type=Number(), default=1, help="Processes; -1 for all cores.")
 @click.option("--checkpoint", metavar="FILE", help="Save the search here, and go on from it.")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz and PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again with --solver, and certify it.")
 @click.option("--reference", is_flag=True, help="Run the audits whose outcome is known, and compare.")
-@click.option(
-    "--output-dir",
-    default="output",
-    show_default=True,
-    metavar="FOLDER",
-    help="For audit.html and audit.json.",
-)
+@output_dir_option("For audit.html and audit.json.")
 @click.option("--no-page", is_flag=True, help="Write audit.json only.")
 @click.option("--no-tightness", is_flag=True, help="Leave out the short searches over n and the ridge.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.pass_context
 def audit_command(context: click.Context, /, data: str | None, program: str | None, **options: Any) -> int:
     """Compare how far weights move between neighbors with every bound that is stated for them.
@@ -74,7 +73,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
             raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
         return replayed(options["replay"], options["solver"], options["as_json"])
     command = shlex.join(["dp2erm", *context.meta[WORDS]])
-    used = [data, options["domain"], options["checkpoint"], _saved(options, "json"), _saved(options, "npz")]
+    used = [data, options["domain"], options["checkpoint"], *_saved(options)]
     output = Output(options["output_dir"], "audit", *used, page=not options["no_page"])
     if options["reference"]:
         if data is not None or program is not None or options["save"] or options["checkpoint"]:
@@ -91,23 +90,21 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
         click.echo(f"NOT PRIVATE: these numbers depend on the records of {data}", err=True)
     written = output.write([section], command)
     if options["as_json"]:
-        click.echo(json.dumps(result.to_dict(), indent=2))
+        print_json(result.to_dict())
     else:
         show(section)
         click.echo(written)
     return VIOLATED if section.violated else 0
 
 
-def _saved(options: dict[str, Any], ending: str) -> str | None:
-    return None if options["save"] is None else f"{options['save']}.{ending}"
+def _saved(options: dict[str, Any]) -> list[str]:
+    return [] if options["save"] is None else [f"{options['save']}.{ending}" for ending in ("npz", "json")]
 
 
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSection:
-    from dp2erm_cvx.cli.screen import progress, writable
-
     writable(options["checkpoint"], data, options["domain"])
-    for ending in ("npz", "json"):
-        writable(_saved(options, ending), data, options["domain"], options["checkpoint"])
+    for path in _saved(options):
+        writable(path, data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
         from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
         from dp2erm_cvx.cli.reading import first_stage, read_data, read_domain
@@ -133,17 +130,14 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
             strategies=Strategies(solver=options["solver"]),
             search=dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown),
         )
-        cells: tuple[TightnessCell, ...] = ()
-        if not options["no_tightness"]:
-            small = Universe(domain, result.universe.n_samples, min(result.universe.n_features, 3))
-            short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
-            cells = tightness(first, small, search=short)
+        small = Universe(domain, result.universe.n_samples, min(result.universe.n_features, 3))
+        short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
+        cells = () if options["no_tightness"] else tightness(first, small, search=short)
     return AuditSection(result.program.name, result, cells)
 
 
 def _universe(domain: Domain, options: dict[str, Any]) -> Universe:
     """The universe of an audit without data: 400 records, and the covariates of the ranges or 2."""
-    from dp2erm_cvx.public import whole_number
     from dp2erm_cvx.universe import Universe
 
     n, columns = options["n_samples"], options["n_features"]

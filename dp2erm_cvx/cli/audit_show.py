@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.screen import advance, console, grid, progress, writable, write_text
+from dp2erm_cvx.cli.screen import advance, console, grid, print_json, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.audit.search import SearchPlan
@@ -46,9 +47,7 @@ class Output:
         for path in self.paths:
             writable(str(path), *others)
 
-    def write(
-        self, sections: Sequence[AuditSection], command: str | None, title: str = "Stability audit"
-    ) -> str:
+    def write(self, sections: Sequence[AuditSection], command: str, title: str = "Stability audit") -> str:
         """Write the files; says where they are."""
         from dp2erm_cvx.report import audit_facts, audit_page
 
@@ -62,7 +61,6 @@ class Output:
 def search_of(options: dict[str, Any], **default: float) -> SearchPlan:
     """The search that the options ask for; ``default`` is its limit where they name none."""
     from dp2erm_cvx.audit.search import SearchPlan
-    from dp2erm_cvx.public import whole_number
 
     limits: dict[str, Any] = default
     if options["solves"] is not None or options["seconds"] is not None:
@@ -74,8 +72,6 @@ def search_of(options: dict[str, Any], **default: float) -> SearchPlan:
 
 def show(section: AuditSection) -> None:
     """A table of all bounds, and what the search did."""
-    from dp2erm_cvx.cli.screen import console, grid
-
     screen, result = console(), section.audit
     size = f"{result.universe.n_samples} records, {result.universe.n_features} covariates"
     screen.print(f"Stability audit of {result.program.name}: {size}", style="bold")
@@ -95,30 +91,23 @@ def show(section: AuditSection) -> None:
 def replayed(path: str, solver: str, as_json: bool) -> int:
     """Solve a saved pair again and show it; the exit code."""
     from dp2erm_cvx.audit.stability import replay
-    from dp2erm_cvx.cli.screen import console
 
     again: Replay = replay(path, solver=solver)
+    claim, saved = again.claim, again.saved
     if as_json:
-        facts: dict[str, Any] = {"claim": again.claim.to_dict(), "movement": again.movement.to_dict()}
-        facts["saved"] = None if again.saved is None else again.saved.to_dict()
-        facts |= {"violated": again.violated, "agrees": again.agrees}
-        click.echo(json.dumps(facts, indent=2))
+        facts: dict[str, Any] = {"claim": claim.to_dict(), "movement": again.movement.to_dict()}
+        facts["saved"] = None if saved is None else saved.to_dict()
+        print_json({**facts, "violated": again.violated, "agrees": again.agrees})
+        return VIOLATED if again.violated else 0
+    verdict = "VIOLATED" if again.violated else "not violated"
+    screen = console()
+    screen.print(f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold")
+    if saved is None:
+        screen.print(f"movement by {solver}: {again.movement}; another audit saved the pair")
     else:
-        claim = again.claim
-        verdict = "VIOLATED" if again.violated else "not violated"
-        screen = console()
-        screen.print(
-            f"{claim.name}: {claim.quantity} <= {claim.bound:.6g}: {verdict} by this pair", style="bold"
-        )
-        if again.saved is None:
-            screen.print(f"movement by {solver}: {again.movement}; another audit saved the pair")
-        else:
-            screen.print(f"movement by {solver}: {again.movement}; as saved: {again.saved}")
-            screen.print(
-                "both intervals meet"
-                if again.agrees
-                else "THE INTERVALS DO NOT MEET: one certificate is wrong"
-            )
+        screen.print(f"movement by {solver}: {again.movement}; as saved: {saved}")
+        meet = "both intervals meet"
+        screen.print(meet if again.agrees else "THE INTERVALS DO NOT MEET: one certificate is wrong")
     return VIOLATED if again.violated else 0
 
 
@@ -148,7 +137,7 @@ def run_reference(options: dict[str, Any], output: Output, command: str) -> int:
     ]
     written = output.write(sections, command, "Reference audits of stability bounds")
     if options["as_json"]:
-        click.echo(json.dumps(audit_facts(sections, command), indent=2))
+        print_json(audit_facts(sections, command))
     else:
         _show(outcomes)
         click.echo(written)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, domain_options, setting_options
+from dp2erm_cvx.cli.options import Number, domain_options, json_option, setting_options
+from dp2erm_cvx.cli.screen import console, grid, print_json, progress, writable
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.compare.bounds import BoundRow, Curve
@@ -28,15 +30,21 @@ dp2erm bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-
 @click.option(
     "--program", help="First stage, or FILE.py; without one --plot compares IPW, entropy balancing and MMD."
 )
-@click.option("--n", "n_samples", type=Number(), default=400, show_default=True, help="Number of records.")
+@click.option("--n", "n_samples", type=Number(), default=400, help="Number of records.")
 @setting_options
 @domain_options
 @click.option("--second-stage", help="Noise for this one, or FILE.py [one of gradient radius 1].")
 @click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
-@click.option("--epsilon", type=Number(), default=1.0, show_default=True, help="Privacy budget.")
-@click.option("--delta", type=Number(), default=0.0, help="Above 0: Gaussian noise, else gamma noise [0].")
+@click.option("--epsilon", type=Number(), default=1.0, help="Privacy budget.")
+@click.option(
+    "--delta",
+    type=Number(),
+    default=0.0,
+    show_default=False,
+    help="Above 0: Gaussian noise, else gamma noise [0].",
+)
 @click.option("--plot", metavar="FILE.png", help="Draw V against n and against the ridge (.png, .svg, .pdf).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def bounds_command(program: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
     """Print what each family of bounds says about one first stage. No data are read.
 
@@ -44,8 +52,6 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
     noise and the ridge that the statement's own calibration asks for: the printed formulas for the printed
     bound alone, the corrected Gaussian exponent for the paper's other rows.
     """
-    from dp2erm_cvx.cli.screen import console, progress, writable
-
     writable(plot)
     if program is None:
         _growth(plot, as_json)
@@ -55,7 +61,6 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         from dp2erm_cvx.cli.reading import count_features, first_stage, read_domain, second_stage_by_name
         from dp2erm_cvx.compare.bounds import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
-        from dp2erm_cvx.public import whole_number
         from dp2erm_cvx.universe import Universe
 
         n = whole_number("--n", options["n_samples"], at_least=2)
@@ -74,7 +79,7 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         if plot:
             _draw(first, universe, plot)
     if as_json:
-        click.echo(json.dumps([_plain(row) for row in rows], indent=2))
+        print_json([_plain(row) for row in rows])
         return
     screen = console()
     spent = f"epsilon = {budget.epsilon:g}" + (f", delta = {budget.delta:g}" if budget.delta else "")
@@ -88,34 +93,26 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
 
 
 def _show(rows: Sequence[BoundRow]) -> None:
-    from dp2erm_cvx.cli.screen import console, grid
     from dp2erm_cvx.compare.bounds import UNIVERSAL
 
     screen = console()
-    table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best")
-    for column in table.columns:
-        column.no_wrap = True
-    for row in rows:
-        if row.bound is None:
-            continue
-        values = _values(row).values()
-        table.add_row(row.family, *(_number(value) for value in values))
-    if table.row_count:
-        screen.print(table)
+    table = grid("bound", "W1", "W2", "V", "noise scale", "gamma", "x best", wrap=False)
+    theorems, refusals = [], []
     for row in rows:
         if row.bound is not None:
+            table.add_row(row.family, *map(_number, _values(row).values()))
             beyond = "; for any weights that exist, no calibration of fit" if row.family == UNIVERSAL else ""
-            screen.print(f"{row.family}: {row.bound.theorem}{beyond}")
-    for row in rows:
+            theorems.append(f"{row.family}: {row.bound.theorem}{beyond}")
         if row.refusal is not None:
             what = "refused" if row.bound is None else "no noise"
-            screen.print(f"{row.family}: {what}: {row.refusal}")
+            refusals.append(f"{row.family}: {what}: {row.refusal}")
+    for part in ([table] if theorems else []) + theorems + refusals:
+        screen.print(part)
 
 
 def _growth(plot: str | None, as_json: bool) -> None:
     if plot is None:
         raise DeclarationError("--program is missing: name a first stage, or give --plot alone")
-    from dp2erm_cvx.cli.screen import console, grid, progress
 
     with progress("bounding"):
         from dp2erm_cvx.compare.bounds import SIZES, curve_table, growth
@@ -161,26 +158,12 @@ def _number(value: float | None) -> str:
 
 def _plain(row: BoundRow) -> dict[str, Any]:
     bound = row.bound
-    finite = {
-        name: value if value is not None and math.isfinite(value) else None
-        for name, value in _values(row).items()
-    }
-    return {
-        "family": row.family,
-        "theorem": bound and bound.theorem,
-        "assumptions": bound and list(bound.assumptions),
-        **finite,
-        "refusal": row.refusal,
-    }
+    theorem, assumptions = (None, None) if bound is None else (bound.theorem, bound.assumptions)
+    facts = {"family": row.family, "theorem": theorem, "assumptions": assumptions}
+    return {**facts, **_values(row), "refusal": row.refusal}
 
 
 def _values(row: BoundRow) -> dict[str, float | None]:
-    bound, made = row.bound, row.calibration
-    return {
-        "W1": None if bound is None else bound.W1,
-        "W2": None if bound is None else bound.W2,
-        "V": None if bound is None else bound.V,
-        "scale": None if made is None else made.scale,
-        "gamma": None if made is None else made.gamma,
-        "ratio": row.ratio,
-    }
+    bounds = {name: getattr(row.bound, name, None) for name in ("W1", "W2", "V")}
+    noise = {name: getattr(row.calibration, name, None) for name in ("scale", "gamma")}
+    return {**bounds, **noise, "ratio": row.ratio}

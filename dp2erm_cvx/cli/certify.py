@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, data_options, setting_options
+from dp2erm_cvx.cli.options import REQUIRED, Number, data_options, json_option, setting_options
+from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, grid, print_json, progress
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 @click.command("certify", short_help="Solvers against programs: what is proved about each solution.")
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @data_options
-@click.option("--n", "n_samples", type=Number(), default=400, show_default=True, help="Simulated records.")
+@click.option("--n", "n_samples", type=Number(), default=400, help="Simulated records.")
 @click.option("--program", "programs", multiple=True, help="Only this program; repeatable [all registered].")
 @setting_options
 @click.option("--solver", "solvers", multiple=True, help="Only this solver; repeatable [all].")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def certify_command(
     data: str | None, programs: Sequence[str], solvers: Sequence[str], as_json: bool, **options: Any
 ) -> None:
@@ -36,8 +37,6 @@ def certify_command(
     are for the data holder only. Settings apply where exactly one --program is named. What could not be
     solved is a result and no error: the lines below the table say why.
     """
-    from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, progress
-
     with progress("building the programs") as bar:
         from dp2erm_cvx.compare.certify import DEFAULT_SOLVERS, certificates, instances
         from dp2erm_cvx.solve import solver_by_name
@@ -56,15 +55,16 @@ def certify_command(
     if data is not None:
         click.echo(f"{NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
     if as_json:
-        click.echo(json.dumps([_finite(row) for row in rows], indent=2))
+        print_json([dataclasses.asdict(row) for row in rows])
         return
     screen = console()
-    source = (
-        f"the {dataset.n_samples} records of {data}" if data else f"{dataset.n_samples} simulated records"
-    )
-    screen.print(f"Certificates on {source}" + (f" ({NOT_PRIVATE})" if data else ""), style="bold")
+    n = dataset.n_samples
+    source = f"the {n} records of {data} ({NOT_PRIVATE})" if data else f"{n} simulated records"
+    screen.print(f"Certificates on {source}", style="bold")
     screen.print(certificate_table(rows))
-    for line in certificate_notes(rows):
+    # one line for every reason why a program was not solved: solvers mostly share it
+    unsolved = [row for row in rows if row.note and row.status != "does not apply"]
+    for line in dict.fromkeys(f"{row.program}: {row.note}" for row in unsolved):
         screen.print(line)
     screen.print(
         "raw, final: bound on the relative distance of the weights (l1 over n) or of theta to the exact "
@@ -76,11 +76,8 @@ def certify_command(
 
 def certificate_table(rows: Sequence[CertificateRow]) -> Table:
     """One line per solver under the name of its program; fits 80 columns."""
-    from dp2erm_cvx.cli.screen import grid
-
-    table = grid("program, solver", "status", "objective", "gap", "raw", "final", "apart", "time", left=2)
-    for column in table.columns:
-        column.no_wrap = True
+    headers = ("program, solver", "status", "objective", "gap", "raw", "final", "apart", "time")
+    table = grid(*headers, left=2, wrap=False)
     previous = None
     for row in rows:
         if row.program != previous:
@@ -97,36 +94,16 @@ def certificate_table(rows: Sequence[CertificateRow]) -> Table:
     return table
 
 
-def certificate_notes(rows: Sequence[CertificateRow]) -> list[str]:
-    """One line for every reason why a program was not solved; solvers mostly share it."""
-    lines = [f"{row.program}: {row.note}" for row in rows if row.note and row.status != "does not apply"]
-    return list(dict.fromkeys(lines))
-
-
 def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:
     from dp2erm_cvx import registry
     from dp2erm_cvx.cli.reading import MOST, read_data, read_domain, read_settings
     from dp2erm_cvx.compare.certify import default_programs, simulated
-    from dp2erm_cvx.public import whole_number
 
     if data is None:
-        given = [
-            name
-            for name in (
-                "treatment",
-                "outcome",
-                "covariates",
-                "domain",
-                "covariate_bound",
-                "outcome_bound",
-                "ranges",
-            )
-            if options[name]
-        ]
-        if given:
-            raise DeclarationError(
-                f"--{given[0].replace('_', '-')} describes data: name the data file as well"
-            )
+        for name in ("treatment", "outcome", "covariates", "domain", *REQUIRED, "ranges"):
+            if options[name]:
+                flag = "--" + name.replace("_", "-")
+                raise DeclarationError(f"{flag} describes data: name the data file as well")
         n = whole_number("n_samples", options["n_samples"], at_least=2)
         if n > MOST:
             raise DeclarationError(f"n_samples = {n:g}: must be at most {MOST:,}")
@@ -137,24 +114,13 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
     settings = read_settings(options)
     if settings and len(programs) != 1:
         raise DeclarationError("settings belong to one program: name exactly one --program")
-    n_columns = len(dataset.columns) + (1 if domain.intercept else 0)
-    built = default_programs(n_columns)
+    built = default_programs(len(dataset.columns) + (1 if domain.intercept else 0))
     if programs:
-        by_name = {program.name: program for program in built}
+        by_name = {} if settings else {program.name: program for program in built}
         known = registry.available()
-        built = [
-            registry.build(known, name, **settings) if settings or name not in by_name else by_name[name]  # type: ignore[misc]
-            for name in programs
-        ]
+        built = [by_name.get(name) or registry.build(known, name, **settings) for name in programs]  # type: ignore[misc]
     return dataset, domain, built
 
 
 def _number(value: float, form: str) -> str:
     return "-" if math.isnan(value) else format(value, form)
-
-
-def _finite(row: CertificateRow) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in dataclasses.asdict(row).items()
-    }

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.cli.options import Number, output_dir_option
+from dp2erm_cvx.cli.screen import advance, console, counted, progress, write_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dp2erm_cvx.cli.audit_show import Output
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.demo.comparison import DemoComparison
 
-Item = TypeVar("Item")
-
 
 @click.command("demo", short_help="Private effects and rules from real data, and an audit, in a minute.")
-@click.option(
-    "--output-dir",
-    default="output",
-    show_default=True,
-    metavar="FOLDER",
-    help="For the figure and the release.",
-)
+@output_dir_option("For the figure and the release.")
 @click.option("--solver", "solvers", multiple=True, help="Solver of the certificate table; repeatable.")
 @click.option(
-    "--audit-seconds",
-    type=Number(),
-    default=30,
-    show_default=True,
-    help="For the audit at the end, about; 0 leaves it out.",
+    "--audit-seconds", type=Number(), default=30, help="For the audit at the end, about; 0 leaves it out."
 )
 @click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
 def demo_command(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: int | None) -> None:
@@ -43,10 +32,7 @@ def demo_command(output_dir: str, solvers: Sequence[str], audit_seconds: float, 
 
     NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten years.
     """  # fmt: skip
-    from pathlib import Path
-
     from dp2erm_cvx.cli.audit_show import Output
-    from dp2erm_cvx.cli.screen import console
     from dp2erm_cvx.report import missing
 
     if seed is not None and not isinstance(seed, int):
@@ -69,31 +55,24 @@ def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[D
     from dp2erm_cvx.cli import demo_text as text
     from dp2erm_cvx.cli.certify import certificate_table
     from dp2erm_cvx.cli.report import balance_blocks
-    from dp2erm_cvx.cli.screen import advance, progress, write_text
 
     with progress("loading", total=16) as bar:
         from dp2erm_cvx.datasets import load_nhefs
         from dp2erm_cvx.demo import comparison, composition
         from dp2erm_cvx.solve import solver_by_name
 
-        def counted(label: str, found: Iterable[Item]) -> list[Item]:
-            kept = []
-            for one in found:
-                kept.append(one)
-                advance(bar, label)
-            return kept
-
         for name in solvers:
             solver_by_name(name)
-        data, seeds = load_nhefs(), comparison.Seeds(seed)
-        rows = counted("certifying", comparison.certificate_rows(data, solvers))
-        effects = counted("releasing effects", comparison.effect_comparisons(data, seeds))
+        data = load_nhefs()
+        seeds: Iterator[int | None] = itertools.repeat(None) if seed is None else itertools.count(seed)
+        rows = list(counted(comparison.certificate_rows(data, solvers), bar, "certifying"))
+        effects = list(counted(comparison.effect_comparisons(data, seeds), bar, "releasing effects"))
         others = composition.calibrations(data, seeds)
         advance(bar, "comparing calibrations")
-        rules = counted("releasing rules", comparison.rule_comparisons(data, seeds))
+        rules = list(counted(comparison.rule_comparisons(data, seeds), bar, "releasing rules"))
         naive, textbook = comparison.naive_effect(data), comparison.textbook_effect(data)
         advance(bar, "drawing")
-        best = _best_balance(effects)
+        best = min(effects, key=lambda one: one.imbalance)
         drawn = _drawn(best, folder / "love_nhefs.png")
         # the rule that can be read: entropy balancing at the larger budget
         kept, path = rules[1].published[-1].release, folder / "release_nhefs.json"
@@ -130,7 +109,6 @@ def _audited(data: Dataset, seconds: float, report: Output) -> Iterator[Any]:
 
     from dp2erm_cvx.audit.search import SearchPlan
     from dp2erm_cvx.cli.demo_text import audit_section
-    from dp2erm_cvx.cli.screen import advance, progress
     from dp2erm_cvx.demo.comparison import audited, audits
     from dp2erm_cvx.report import AuditSection, missing
 
@@ -138,19 +116,10 @@ def _audited(data: Dataset, seconds: float, report: Output) -> Iterator[Any]:
     # the certified solves at the end of each take the rest
     together = min(effective_n_jobs(-1), len(schemes))
     each = SearchPlan(seconds=0.75 * seconds * together / len(schemes), workers=-1)
-    found = []
     with progress("auditing", total=len(schemes)) as bar:
-        for scheme, audit in audits(data, each):
-            found.append((scheme, audit))
-            advance(bar)
+        found = list(counted(audits(data, each), bar))
     sections = [AuditSection(scheme.label, audit) for scheme, audit in found]
     written = report.write(sections, "dp2erm demo", "Stability audit around NHEFS")
     if missing():
         written += f" (no page: pip install {' '.join(missing())})"
     yield from audit_section(found, written)
-
-
-def _best_balance(effects: list[DemoComparison]) -> DemoComparison:
-    import numpy as np
-
-    return min(effects, key=lambda one: float(np.mean(np.abs(one.balance.smd_after))))

@@ -40,7 +40,7 @@ def data_section(data: Dataset) -> Iterator[Any]:
         "treatment, outcome); a neighbor is a dataset with one record replaced. Public: n, and the domain "
         "below, declared without the data."
     )
-    table = grid("covariate", "low", "high", "unit", "reason", left=1)
+    table = grid("covariate", "low", "high", "unit", "reason")
     for name, known in NHEFS_RANGES.items():
         table.add_row(name, f"{known.low:g}", f"{known.high:g}", known.unit, known.reason)
     for column in table.columns[3:]:
@@ -74,21 +74,15 @@ def effect_section(effects: Sequence[DemoComparison], naive: float, textbook: fl
         "same ridge beside its private releases: from the textbook to that fit is the bias of ridge and "
         "trim, from the fit to a release the noise."
     )
-    table = grid("first stage", "|SMD|*", "fit*", "V", left=1)
-    for spending in settings.EFFECT_SPENDING:
-        table.add_column(f"{_budget(spending)}\n{spending.noise}", justify="right")
-    for column in table.columns:
-        column.no_wrap = True
+    columns = [f"{_budget(spending)}\n{spending.noise}" for spending in settings.EFFECT_SPENDING]
+    table = grid("first stage", "|SMD|*", "fit*", "V", *columns, wrap=False)
     for one in effects:
         table.add_row(
             one.scheme.label,
-            f"{np.mean(np.abs(one.balance.smd_after)):.3f}",
+            f"{one.imbalance:.3f}",
             f"{one.effect:.2f}",
             f"{one.stability:.3g}",
-            *(
-                f"{published.effect:+.2f} ±{_width(published.noise.effect)}{_mark(published)}"
-                for published in one.published
-            ),
+            *map(_effect, one.published),
         )
     yield table
     yield (
@@ -118,28 +112,22 @@ def calibration_section(effects: Sequence[DemoComparison], others: Calibrations)
         "releases one weighted mean with Laplace noise (Theorem 8), not two arm means: less noise, but it is "
         "the effect only where each arm has half of the weight."
     )
-    table = grid("calibration", "V", left=1)
-    for spending in settings.COMPOSED_SPENDING:
-        table.add_column(_budget(spending), justify="right")
-    for column in table.columns:
-        column.no_wrap = True
+    table = grid("calibration", "V", *map(_budget, settings.COMPOSED_SPENDING), wrap=False)
     pulled = [f"±{_width(moved.effect)} (pulled {moved.shrinkage:.0%})" for _, moved in others.by_paper]
     table.add_row("paper, not released", f"{others.by_paper[0][0]:,.4g}", *pulled)
-    for label, one in (
-        ("direct, sharp", strong),
-        ("composition", others.composed),
-        ("composition, plug-in", others.plug_in),
-    ):
-        told = [
-            f"{published.effect:+.2f} ±{_width(published.noise.effect)}{_mark(published)}"
-            for published in one.published[: len(settings.COMPOSED_SPENDING)]
-        ]
+    released = {
+        "direct, sharp": strong,
+        "composition": others.composed,
+        "composition, plug-in": others.plug_in,
+    }
+    for label, one in released.items():
+        told = map(_effect, one.published[: len(settings.COMPOSED_SPENDING)])
         table.add_row(label, f"{one.stability:.3g}", *told)
     noisy = [f"{one.effect:+.2f} ±{_width(1.96 * one.deviation)}" for one in others.first_noise]
     table.add_row("  with no noise but its first*", "", *noisy)
     table.add_row("  |SMD| with that noise*", "", *(f"{one.imbalance:.3f}" for one in others.first_noise))
     yield table
-    left = {one.scheme.label: f"{np.mean(np.abs(one.balance.smd_after)):.3f}" for one in (mild, strong)}
+    left = {one.scheme.label: f"{one.imbalance:.3f}" for one in (mild, strong)}
     yield (
         "* not private: 40 simulated, seeded noises of the propensity, and none after them; ± of the "
         "composition does not count the first noise. It also costs balance: without it |SMD| is "
@@ -159,11 +147,8 @@ def rule_section(rules: Sequence[DemoComparison]) -> Iterator[Any]:
         f"(1, {', '.join(settings.FEATURES)}), scaled to [-1, 1], |theta| <= {settings.RULE_BOUND:g} kg: "
         "few features, because noise grows with their number."
     )
-    table = grid("weights", "epsilon", "flags*", "fit*", "agree*", left=1)
-    for name in rules[0].published[0].release.parameters:
-        table.add_column(name, justify="right")
-    for column in table.columns:
-        column.no_wrap = True
+    parameters = rules[0].published[0].release.parameters
+    table = grid("weights", "epsilon", "flags*", "fit*", "agree*", *parameters, wrap=False)
     for one in rules:
         for k, published in enumerate(one.published):
             table.add_row(
@@ -243,6 +228,10 @@ def _mark(published: Published) -> str:
     return "!" if _dominates(published) else " "
 
 
+def _effect(published: Published) -> str:
+    return f"{published.effect:+.2f} ±{_width(published.noise.effect)}{_mark(published)}"
+
+
 def _budget(spending: Spending) -> str:
     budget = spending.budget
     return f"({budget.epsilon:g}, {budget.delta:g})" if budget.delta else f"epsilon {budget.epsilon:g}"
@@ -255,8 +244,7 @@ def _dominated(comparisons: Sequence[DemoComparison]) -> Iterator[str]:
     }
     named = [f"{label} at {', '.join(budgets)}" for label, budgets in found.items() if budgets]
     if named:
-        listed = "; ".join(named)
         yield (
             f"! Noise dominates (beyond {settings.TREATMENT_COST:g} kg, an effect that would matter): "
-            f"{listed}. These say little about the data."
+            f"{'; '.join(named)}. These say little about the data."
         )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.cli.options import Number, output_dir_option
+from dp2erm_cvx.cli.screen import console, grid, print_json, progress, write_text
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -27,16 +26,10 @@ NAMES = ("confounded", "nhefs", "rates", "simulation", "twins")
 @click.option("--full", "variant", flag_value="", help="As declared: minutes to half an hour.")
 @click.option("--variant", metavar="NAME", help="Another variant of the design.")
 @click.option("--design", metavar="FILE.toml", help="A design of your own [that of the package].")
-@click.option("--workers", type=Number(), default=1, show_default=True, help="Processes; -1 for all cores.")
+@click.option("--workers", type=Number(), default=1, help="Processes; -1 for all cores.")
 @click.option("--data", metavar="FILE", help="twins: Twin_Data.csv.gz, which is not part of the package.")
 @click.option("--cell", metavar="KEY", help="Run one cell alone: scenario=linear,replicate=3.")
-@click.option(
-    "--output-dir",
-    default="output",
-    show_default=True,
-    metavar="FOLDER",
-    help="Results go to a folder of it with the name of the experiment and the variant.",
-)
+@output_dir_option("Results go to a folder of it with the name of the experiment and the variant.")
 def experiment_command(name: str, variant: str | None, cell: str | None, **options: Any) -> None:
     """Run the cells that are missing, keep each as it finishes, and write a table and figures.
 
@@ -44,7 +37,6 @@ def experiment_command(name: str, variant: str | None, cell: str | None, **optio
     is refused. Nothing but the design decides a number: not the workers, not the stops. Experiments draw
     noise from seeded generators and release nothing.
     """
-    from dp2erm_cvx.cli.screen import progress
     from dp2erm_cvx.studies import design_path, experiment_by_name
     from dp2erm_cvx.studies.engine import Store, load_design, run, run_one
 
@@ -62,20 +54,10 @@ def experiment_command(name: str, variant: str | None, cell: str | None, **optio
         else:
             table = run(chosen, declared, folder, **how)
     if cell is not None:
-        click.echo(_strict(rows))
+        print_json(rows)
     else:
         shared = Store(folder, name, chosen.opened(declared)).shared()
         _show(chosen, declared, table, shared, folder)
-
-
-def _strict(rows: list[dict[str, Any]]) -> str:
-    """JSON as any parser reads it: the budget of a fit without privacy is null, not Infinity."""
-
-    def known(value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    plain = [{name: known(value) for name, value in row.items()} for row in rows]
-    return json.dumps(plain, indent=2, allow_nan=False)
 
 
 def _stages(bar: Progress) -> Callable[[str, int, int], None]:
@@ -94,7 +76,6 @@ def _stages(bar: Progress) -> Callable[[str, int, int], None]:
 
 
 def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any], folder: Path) -> None:
-    from dp2erm_cvx.cli.screen import console, grid, write_text
     from dp2erm_cvx.plotting.studies import figures_of
     from dp2erm_cvx.studies.engine import Listing
 

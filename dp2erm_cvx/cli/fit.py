@@ -36,7 +36,7 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @setting_options
 @second_stage_options
 @click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release.")
-@click.option("--delta", type=Number(), default=0.0, help="Needed by Gaussian noise [0].")
+@click.option("--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0].")
 @click.option(
     "--calibration",
     default="sharp",

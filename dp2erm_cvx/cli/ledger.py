@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.cli.options import Number, json_option
+from dp2erm_cvx.cli.screen import console, grid, print_json
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ dp2erm ledger budget.db
 @click.option("--declare-delta", type=Number(), help="Delta of that total [0].")
 @click.option("--relation", help="Neighbors that the total is for [replace-one].")
 @click.option("--composition", help="basic; pld or renyi where budgets do not depend on results [basic].")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any) -> None:
     """Show the budgets in the ledger FILE, or declare the total of a data set.
 
@@ -44,7 +44,7 @@ def ledger_command(file: str, dataset: str | None, as_json: bool, **options: Any
         _declare(book, dataset, declared)
     accounts = book.accounts() if dataset is None else [book.account(dataset)]
     if as_json:
-        click.echo(json.dumps([account.to_dict() for account in accounts], indent=2, allow_nan=False))
+        print_json([account.to_dict() for account in accounts])
     else:
         _show(accounts, charges=dataset is not None)
 
@@ -59,8 +59,6 @@ def _declare(book: Any, dataset: str | None, declared: dict[str, Any]) -> None:
 
 
 def _show(accounts: Sequence[Account], *, charges: bool) -> None:
-    from dp2erm_cvx.cli.screen import console, grid
-
     screen = console()
     if not accounts:
         screen.print("no data set has been declared in this ledger")

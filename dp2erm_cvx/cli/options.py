@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -57,7 +57,7 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _apply(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
+def _apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -66,81 +66,60 @@ def _apply(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Comma
     return decorate
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def output_dir_option(purpose: str) -> Callable[[Command], Command]:
+    """``--output-dir``, with what it is for."""
+    return click.option("--output-dir", default="output", metavar="FOLDER", help=purpose)
+
+
 domain_options = _apply(
-    [
-        click.option("--domain", metavar="FILE.toml", help="Public domain; every flag below overrides it."),
-        click.option("--covariate-bound", type=Number(), help="Norm bound M of the scaled covariates."),
-        click.option("--outcome-bound", type=Number(), help="Bound M' on the centered net outcome."),
-        click.option("--outcome-center", type=Number(), help="Public center of the net outcome [0]."),
-        click.option("--treatment-cost", type=Number(), help="Public cost, in units of the outcome [0]."),
-        click.option(
-            "--range", "ranges", multiple=True, metavar="COLUMN=LOW:HIGH", help="Public range; repeatable."
-        ),
-        click.option(
-            "--intercept", type=Number(), help="Value of a constant column; it counts in M [0: none]."
-        ),
-        click.option("--arm-floor", type=Number(), help="Public lower bound on both arm sizes."),
-        click.option(
-            "--relation", metavar="NAME", help="replace-one (default) or replace-one-keep-treatment."
-        ),
-    ]
+    click.option("--domain", metavar="FILE.toml", help="Public domain; every flag below overrides it."),
+    click.option("--covariate-bound", type=Number(), help="Norm bound M of the scaled covariates."),
+    click.option("--outcome-bound", type=Number(), help="Bound M' on the centered net outcome."),
+    click.option("--outcome-center", type=Number(), help="Public center of the net outcome [0]."),
+    click.option("--treatment-cost", type=Number(), help="Public cost, in units of the outcome [0]."),
+    click.option(
+        "--range", "ranges", multiple=True, metavar="COLUMN=LOW:HIGH", help="Public range; repeatable."
+    ),
+    click.option("--intercept", type=Number(), help="Value of a constant column; it counts in M [0: none]."),
+    click.option("--arm-floor", type=Number(), help="Public lower bound on both arm sizes."),
+    click.option("--relation", metavar="NAME", help="replace-one (default) or replace-one-keep-treatment."),
 )
-
 _column_options = _apply(
-    [
-        click.option("--treatment", metavar="COLUMN", help="Column of the treatment, 0 or 1."),
-        click.option("--outcome", metavar="COLUMN", help="Column of the outcome."),
-        click.option(
-            "--covariates", metavar="A,B,...", help="Default: those of the domain, else all others."
-        ),
-    ]
+    click.option("--treatment", metavar="COLUMN", help="Column of the treatment, 0 or 1."),
+    click.option("--outcome", metavar="COLUMN", help="Column of the outcome."),
+    click.option("--covariates", metavar="A,B,...", help="Default: those of the domain, else all others."),
 )
-
-
-def data_options(command: Command) -> Command:
-    """The columns of a data file, then the domain."""
-    return _column_options(domain_options(command))
-
-
+#: The columns of a data file, then the domain.
+data_options = _apply(_column_options, domain_options)
 setting_options = _apply(
-    [
-        click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting; repeatable."),
-        click.option("--ridge", type=Number(), help="Short for --set ridge=..."),
-        click.option("--radius", type=Number(), help="Short for --set radius=..."),
-        click.option("--trim", type=Number(), help="Short for --set trim=..."),
-        click.option("--arm-mass", help="Short for --set arm_mass=equal or proportional."),
-        click.option("--degree", type=Number(), help="Balance raw moments up to this degree."),
-    ]
+    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting; repeatable."),
+    click.option("--ridge", type=Number(), help="Short for --set ridge=..."),
+    click.option("--radius", type=Number(), help="Short for --set radius=..."),
+    click.option("--trim", type=Number(), help="Short for --set trim=..."),
+    click.option("--arm-mass", help="Short for --set arm_mass=equal or proportional."),
+    click.option("--degree", type=Number(), help="Balance raw moments up to this degree."),
 )
-
-
 second_stage_options = _apply(
-    [
-        click.option(
-            "--second-stage",
-            default="itr",
-            show_default=True,
-            help="Second stage: a name of dp2erm programs, or FILE.py.",
-        ),
-        click.option(
-            "--second-set",
-            "second_settings",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Other setting of the second stage, such as threshold=2; repeatable.",
-        ),
-        click.option(
-            "--theta-set",
-            metavar="KIND:SIZE",
-            help="l1:2, l2:2 or box:5 [default: that of the second stage].",
-        ),
-        click.option("--l1", type=Number(), help="Weight of the l1 norm in the regularizer [0]."),
-        click.option(
-            "--l2", type=Number(), help="Weight of half the squared l2 norm in the regularizer [0]."
-        ),
-        click.option(
-            "--features", metavar="A,B,...", help="itr: the public choice of covariates for the rule [all]."
-        ),
-        click.option("--features-bound", type=Number(), help="itr: norm that these features are shrunk to."),
-    ]
+    click.option(
+        "--second-stage", default="itr", help="Second stage: a name of dp2erm programs, or FILE.py."
+    ),
+    click.option(
+        "--second-set",
+        "second_settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Other setting of the second stage, such as threshold=2; repeatable.",
+    ),
+    click.option(
+        "--theta-set", metavar="KIND:SIZE", help="l1:2, l2:2 or box:5 [default: that of the second stage]."
+    ),
+    click.option("--l1", type=Number(), help="Weight of the l1 norm in the regularizer [0]."),
+    click.option("--l2", type=Number(), help="Weight of half the squared l2 norm in the regularizer [0]."),
+    click.option(
+        "--features", metavar="A,B,...", help="itr: the public choice of covariates for the rule [all]."
+    ),
+    click.option("--features-bound", type=Number(), help="itr: norm that these features are shrunk to."),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
-import json
 import os
 import re
 import sys
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dp2erm_cvx.cli.options import Number
+from dp2erm_cvx.cli.options import Number, json_option
+from dp2erm_cvx.cli.screen import console, print_json, progress
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.public import whole_number
 
@@ -76,12 +76,10 @@ _STYLES = {"passed": "green", "failed": "bold red", "noted": "yellow"}
 
 @click.command("check-program", short_help="Run the conformance suite on a program's file.")
 @click.argument("program", metavar="FILE.py|NAME")
-@click.option(
-    "--solves", type=Number(), default=20_000, show_default=True, help="Neighbors of the audit, per settings."
-)
+@click.option("--solves", type=Number(), default=20_000, help="Neighbors of the audit, per settings.")
 @click.option("--seconds", type=Number(), help="End each audit after so long at the latest.")
-@click.option("--seed", type=Number(), default=0, show_default=True, help="Seed of the searches.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--seed", type=Number(), default=0, help="Seed of the searches.")
+@json_option
 def check_program_command(program: str, solves: int, seconds: float | None, seed: int, as_json: bool) -> int:
     """Check the programs of a file, or a registered one: exit code 1 where a check fails.
 
@@ -91,7 +89,6 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
     """
     from dp2erm_cvx import conformance
     from dp2erm_cvx.audit.search import SearchPlan
-    from dp2erm_cvx.cli.screen import progress
 
     search = SearchPlan(whole_number("--solves", solves, at_least=1), seconds, seed)
     classes = conformance.load_program(program)
@@ -105,7 +102,7 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
 
             reports += conformance.check_program(cls, search=search, done=show)
     if as_json:
-        click.echo(json.dumps([report.to_dict() for report in reports], indent=2))
+        print_json([report.to_dict() for report in reports])
     else:
         for report in reports:
             _print(report)
@@ -115,8 +112,6 @@ def check_program_command(program: str, solves: int, seconds: float | None, seed
 def _print(report: ConformanceReport) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from dp2erm_cvx.cli.screen import console
 
     screen = console()
     settings = ", ".join(f"{name}={value}" for name, value in report.settings.items()) or "no settings"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, domain_options, second_stage_options
+from dp2erm_cvx.cli.options import Number, domain_options, json_option, number_list, second_stage_options
+from dp2erm_cvx.cli.own_program import known_name
+from dp2erm_cvx.cli.screen import advance, console, grid, print_json, progress
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.compare.planned import GridRow
@@ -30,7 +32,7 @@ dp2erm plan --program ipw_logistic --second-stage arm_means --covariate-bound 2 
 @click.command(
     "plan", short_help="Noise and predicted error over a grid, before budget is spent.", epilog=_EXAMPLE
 )
-@click.option("--program", default="entropy_balancing", show_default=True, help="First stage, or FILE.py.")
+@click.option("--program", default="entropy_balancing", help="First stage, or FILE.py.")
 @click.option("--n", "n_samples", required=True, metavar="N,N,...", help="Numbers of records.")
 @click.option("--ridge", metavar="X,X,...", help="Ridges of the first stage [its default].")
 @click.option("--radius", metavar="X,X,...", help="Radii of the first stage [its default].")
@@ -39,16 +41,11 @@ dp2erm plan --program ipw_logistic --second-stage arm_means --covariate-bound 2 
 @second_stage_options
 @domain_options
 @click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
-@click.option("--epsilon", default="1", show_default=True, metavar="X,X,...", help="Privacy budgets.")
-@click.option("--delta", type=Number(), default=0.0, help="Part of every budget [0].")
-@click.option(
-    "--calibration",
-    default="auto",
-    show_default=True,
-    help="auto, sharp, paper, paper-corrected, renyi or output.",
-)
-@click.option("--noise", default="gamma", show_default=True, help="gamma (pure) or gaussian.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--epsilon", default="1", metavar="X,X,...", help="Privacy budgets.")
+@click.option("--delta", type=Number(), default=0.0, show_default=False, help="Part of every budget [0].")
+@click.option("--calibration", default="auto", help="auto, sharp, paper, paper-corrected, renyi or output.")
+@click.option("--noise", default="gamma", help="gamma (pure) or gaussian.")
+@json_option
 def plan_command(program: str, as_json: bool, **options: Any) -> None:
     """Tabulate what releases would cost, from public quantities alone. No data are read, no budget is spent.
 
@@ -56,18 +53,13 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
     middle coordinate of theta where the program has no one effect), predicted with half of the weight in
     each arm.
     """
-    from dp2erm_cvx.cli.screen import advance, progress
-
     rows: list[GridRow] = []
     with progress("planning") as bar:
-        from dp2erm_cvx.cli.options import number_list
-        from dp2erm_cvx.cli.own_program import known_name
         from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings, second_stage
         from dp2erm_cvx.compare.planned import plan_row
         from dp2erm_cvx.estimators import TOLERANCE
         from dp2erm_cvx.plan import Study
         from dp2erm_cvx.privacy import Budget
-        from dp2erm_cvx.public import whole_number
         from dp2erm_cvx.registry import build, first_stages
         from dp2erm_cvx.universe import Universe
 
@@ -75,20 +67,20 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
         program = known_name(program, "first")
         second = second_stage(options["second_stage"], options, domain.columns or (), domain)
         settings = read_settings({**options, **dict.fromkeys((*AXES, "arm_mass", "degree"))})
-        grid = {name: number_list(f"--{name}", options[name]) for name in AXES if options[name] is not None}
-        for name in grid:
+        axes = {name: number_list(f"--{name}", options[name]) for name in AXES if options[name] is not None}
+        for name in axes:
             if name in settings:
                 raise DeclarationError(f"setting {name!r} is given twice: give it once")
         sizes = [whole_number("--n", n, at_least=2) for n in number_list("--n", options["n_samples"])]
         levels = number_list("--epsilon", options["epsilon"])
-        one = {name: values[0] for name, values in grid.items()}
+        one = {name: values[0] for name, values in axes.items()}
         first = build(first_stages(), program, **settings, **one)
         features = count_features(domain, second, first, options["n_features"])
         (task,) = bar.task_ids
-        declared = list(itertools.product(sizes, itertools.product(*grid.values()), levels))
+        declared = list(itertools.product(sizes, itertools.product(*axes.values()), levels))
         bar.update(task, total=len(declared))
         for n, values, epsilon in declared:
-            chosen = dict(zip(grid, values, strict=True))
+            chosen = dict(zip(axes, values, strict=True))
             study = Study(
                 build(first_stages(), program, **settings, **chosen),
                 second,
@@ -102,33 +94,18 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
             rows.append(plan_row(study))
             advance(bar)
     if as_json:
-        click.echo(json.dumps([_plain(row) for row in rows], indent=2))
+        print_json([dataclasses.asdict(row) for row in rows])
         return
     _show(rows, f"{program}, then {second.name}", options["calibration"] == "auto")
 
 
 def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
-    from dp2erm_cvx.cli.screen import console, grid
-
     screen = console()
     screen.print(f"{title}: planned from public quantities", style="bold")
     # settings that the program does not have, or that stay infinite, say nothing
     axes = [name for name in AXES if any(math.isfinite(getattr(one, name)) for one in rows)]
-    table = grid(
-        "n",
-        *axes,
-        "epsilon",
-        "V",
-        "noise",
-        "gamma",
-        "pull",
-        "pred. error",
-        "theorem",
-        *([] if automatic else ["auto"]),
-        left=0,
-    )
-    for column in table.columns:
-        column.no_wrap = True
+    headers = ["n", *axes, "epsilon", "V", "noise", "gamma", "pull", "pred. error", "theorem"]
+    table = grid(*headers, *([] if automatic else ["auto"]), left=0, wrap=False)
     refused: dict[str, int] = {}
     for row in rows:
         if row.refusal is not None:
@@ -167,10 +144,3 @@ def _short(theorem: str | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
-
-
-def _plain(row: GridRow) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in dataclasses.asdict(row).items()
-    }

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from dp2erm_cvx.cli.options import json_option
+from dp2erm_cvx.cli.screen import console, print_json, progress
 
 if TYPE_CHECKING:
     from dp2erm_cvx.program import Program
 
 
 @click.command("programs", short_help="Registered programs, their settings and theorems.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def programs_command(as_json: bool) -> None:
     """List every registered program: formula, cone, settings, theorem in force."""
     from rich.table import Table
 
     from dp2erm_cvx import registry
-    from dp2erm_cvx.cli.screen import console, progress
 
     with progress("collecting programs"):
         listed = [program_facts(cls) for cls in registry.programs().values()]
     if as_json:
-        click.echo(json.dumps(listed, indent=2))
+        print_json(listed)
         return
     screen = console()
     for stage in ("first", "second"):
         screen.print(f"{stage.capitalize()} stage\n", style="bold")
-        for program in listed:
-            if program["stage"] != stage:
-                continue
+        for program in (program for program in listed if program["stage"] == stage):
             screen.print(program["name"], style="bold")
             table = Table.grid(padding=(0, 2))
             settings = [f"{name}={text}" for name, text in program["settings"].items()]

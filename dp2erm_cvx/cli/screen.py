@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
 
 from dp2erm_cvx.errors import DeclarationError
 
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
+
+Item = TypeVar("Item")
 
 #: Width of what is written to a file or a pipe.
 WIDTH = 100
@@ -31,15 +37,29 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
 
 
-def grid(*headers: str, left: int = 1) -> Table:
+def grid(*headers: str, left: int = 1, wrap: bool = True) -> Table:
     """A plain table; the first ``left`` columns are text, the others are numbers."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for place, header in enumerate(headers):
-        table.add_column(header, justify="left" if place < left else "right", overflow="fold")
+        side: Literal["left", "right"] = "left" if place < left else "right"
+        table.add_column(header, justify=side, overflow="fold", no_wrap=not wrap)
     return table
+
+
+def print_json(facts: Any) -> None:
+    """Print JSON as any parser reads it: a number that is not finite is null."""
+
+    def known(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: known(one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [known(one) for one in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    click.echo(json.dumps(known(facts), indent=2, allow_nan=False))
 
 
 @contextmanager
@@ -68,6 +88,13 @@ def advance(bar: Progress, description: str | None = None) -> None:
     """One step further, with what comes next."""
     for task in bar.task_ids:
         bar.update(task, advance=1, description=description)
+
+
+def counted(items: Iterable[Item], bar: Progress, description: str | None = None) -> Iterator[Item]:
+    """The items, with one step of the bar for each."""
+    for item in items:
+        yield item
+        advance(bar, description)
 
 
 def writable(path: str | None, *inputs: str | None) -> None:

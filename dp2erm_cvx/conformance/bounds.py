@@ -13,30 +13,13 @@ from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import audit_stability
 from dp2erm_cvx.audit.stability.fast import known_scout
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
-from dp2erm_cvx.conformance.samples import (
-    N_FEATURES,
-    check_domain,
-    check_universe,
-    neighbors,
-    other_domains,
-)
-from dp2erm_cvx.conformance.solutions import certified
+from dp2erm_cvx.conformance.samples import N_FEATURES, check_domain, check_universe, neighbors, other_domains
+from dp2erm_cvx.conformance.solutions import UNSOLVED, certified
 from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.errors import (
-    CalibrationError,
-    CertificateError,
-    DataError,
-    DeclarationError,
-    InfeasibleError,
-    SolverError,
-)
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program import (
-    ClosedFormWeights,
-    FirstStage,
-    PrivateFirstStage,
-)
+from dp2erm_cvx.program import ClosedFormWeights, FirstStage, PrivateFirstStage
 from dp2erm_cvx.universe import Universe
 
 _SIZES = (8, 40, 400, 10_000)
@@ -54,7 +37,7 @@ def movement(subject: Subject) -> Judgment:
         if subject.program.relations:
             return failed(f"no bound: {error}; a program without one has relations = frozenset()")
         return noted(f"no bound: {error}")
-    except (InfeasibleError, SolverError, CertificateError) as error:
+    except UNSOLVED as error:
         return failed(f"a neighbor has no certified weights: {error}")
 
 

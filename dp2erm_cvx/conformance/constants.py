@@ -7,21 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dp2erm_cvx.conformance.loss_constants import loss_constants, undeclared_curvature
+from dp2erm_cvx.audit.search import remembered
+from dp2erm_cvx.conformance import samples
+from dp2erm_cvx.conformance.loss_constants import loss_constants, norm, undeclared_curvature
 from dp2erm_cvx.conformance.margins import wrong_loss, wrong_margin
 from dp2erm_cvx.conformance.objective import smooth_of
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
-from dp2erm_cvx.conformance.samples import (
-    N_FEATURES,
-    check_domain,
-    check_universe,
-    edge_records,
-    neighbors,
-    one_record,
-    other_domains,
-    remembered,
-    shared,
-)
 from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -57,7 +48,7 @@ def constants(subject: Subject) -> Judgment:
 
     In universes of two scales, because a formula may be right at one of them only.
     """
-    domain = check_domain()
+    domain = samples.check_domain()
     try:
         program = subject.program.resolve(domain)
         if wrong := _wrong(program, subject, domain):
@@ -78,7 +69,7 @@ def constants(subject: Subject) -> Judgment:
 def _at_another_scale(subject: Subject) -> str:
     # an error of scale is found at once: a part of the points will do
     few = max(subject.evaluations // 6, 20)
-    for domain in other_domains():
+    for domain in samples.other_domains():
         try:
             report = _searched(subject.program.resolve(domain), domain, few, subject.seed)
         except (CalibrationError, DeclarationError):
@@ -102,10 +93,10 @@ def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> 
     return None
 
 
-@shared
+@samples.shared
 def _kernel_constants(kernel: Kernel, features_bound: float, evaluations: int, seed: int) -> Report:
     return check_kernel(
-        ball(N_FEATURES, features_bound),
+        ball(samples.N_FEATURES, features_bound),
         lambda x, z: float(kernel.cross(x[None], z[None])[0, 0]),
         kernel.bound(features_bound),
         signed=kernel.negative_within(features_bound),
@@ -131,7 +122,7 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
     ):
         return wrong
     if isinstance(program, WeightedMarginLoss):
-        bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
+        bounds, p = program.row_bounds(samples.check_universe(domain)), subject.n_parameters(domain)
         reach = bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p)
         if wrong := wrong_loss(program.loss, min(reach, 30.0)):
             return wrong
@@ -142,12 +133,12 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
 
 def _larger_set(program: PrivateSeparable, domain: Domain) -> str:
     """A coefficient may lie outside the ball that bounds the weights (Theorem 9)."""
-    for records in edge_records().values():
+    for records in samples.edge_records().values():
         model = smooth_of(program.instance(records))
         ball = program.ball(domain)
         if math.isinf(ball):
             return ""
-        far = float(np.linalg.norm(model.penalty.set.project(np.full(model.dimension, 1e3 * ball))))
+        far = norm(model.penalty.set.project(np.full(model.dimension, 1e3 * ball)))
         if far > ball * (1 + 1e-9):
             return f"weights are bounded within {ball:.4g}, a coefficient may be {far:.4g} long"
     return ""
@@ -155,10 +146,10 @@ def _larger_set(program: PrivateSeparable, domain: Domain) -> str:
 
 def _beyond_radius(program: SeparableFirstStage) -> str:
     """A fitted coefficient beyond the declared radius."""
-    pairs = neighbors(10, 25, seed=1)
-    for records in [*edge_records().values(), *(one for pair in pairs for one in pair)]:
+    pairs = samples.neighbors(10, 25, seed=1)
+    for records in [*samples.edge_records().values(), *(one for pair in pairs for one in pair)]:
         found = solve(program.instance(records), throw=False)
-        length, declared = float(np.linalg.norm(found.point)), program.constants(records.domain).radius
+        length, declared = norm(found.point), program.constants(records.domain).radius
         if length - found.certificate.radius > declared * (1 + 1e-9):
             return f"radius is declared {declared:.4g}, a coefficient is {length:.4g} long"
     return ""
@@ -176,8 +167,8 @@ def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, s
     def log_weight(lam: Array, record: Array) -> float:
         return float(program.log_weight.log(np.array([weight_row(record) @ lam]))[0])
 
-    region = record_domain(N_FEATURES, domain.features_bound)
-    k = len(row(np.zeros(N_FEATURES + 1))[0])
+    region = record_domain(samples.N_FEATURES, domain.features_bound)
+    k = len(row(np.zeros(samples.N_FEATURES + 1))[0])
     found = check_separable(
         region,
         ball(k, declared.radius),
@@ -196,14 +187,14 @@ def _rows(program: MarginFirstStage, domain: Domain) -> tuple[_Row, Callable[[Ar
 
     @remembered
     def row(record: Array) -> tuple[Array, Array]:
-        one = one_record(domain, record)
+        one = samples.one_record(domain, record)
         z = program.rows(one)[0]
         linear = program.linear_terms(one)
         return z, np.zeros(len(z)) if linear is None else linear[0]
 
     @remembered
     def weight_row(record: Array) -> Array:
-        rows = program.weight_rows(one_record(domain, record))
+        rows = program.weight_rows(samples.one_record(domain, record))
         return row(record)[0] if rows is None else rows[0]
 
     return row, weight_row
@@ -212,7 +203,7 @@ def _rows(program: MarginFirstStage, domain: Domain) -> tuple[_Row, Callable[[Ar
 def _margins(program: MarginFirstStage, domain: Domain, radius: float, evaluations: int, seed: int) -> Report:
     """What certificates and the public bound on the numerical error divide by."""
     row, weight_row = _rows(program, domain)
-    region = record_domain(N_FEATURES, domain.features_bound)
+    region = record_domain(samples.N_FEATURES, domain.features_bound)
     search = Search(evaluations, seed)
     reach = max(program.row_bound(domain), program.weight_row_bound(domain)) * radius
     margins = ball(1, reach if 0.0 < reach < 50.0 else 50.0)
@@ -222,11 +213,9 @@ def _margins(program: MarginFirstStage, domain: Domain, radius: float, evaluatio
         return float(abs(change[0])) / far if far > 1e-6 else 0.0
 
     search.add("lipschitz", program.log_weight.lipschitz, steepness, (margins, margins), 1e-6)
-    search.add("row_bound", program.row_bound(domain), lambda d: _norm(row(d)[0]), (region,))
-    search.add(
-        "weight_row_bound", program.weight_row_bound(domain), lambda d: _norm(weight_row(d)), (region,)
-    )
-    search.add("linear_bound", program.linear_bound(domain), lambda d: _norm(row(d)[1]), (region,))
+    search.add("row_bound", program.row_bound(domain), lambda d: norm(row(d)[0]), (region,))
+    search.add("weight_row_bound", program.weight_row_bound(domain), lambda d: norm(weight_row(d)), (region,))
+    search.add("linear_bound", program.linear_bound(domain), lambda d: norm(row(d)[1]), (region,))
     for fact, declared_size, derivative in (
         ("largest_slope", program.loss.largest_slope(reach), program.loss.slope),
         ("largest_curvature", program.loss.largest_curvature(reach), program.loss.curvature),
@@ -237,7 +226,3 @@ def _margins(program: MarginFirstStage, domain: Domain, radius: float, evaluatio
 
 def _joined(one: Report, other: Report) -> Report:
     return Report((*one.findings, *other.findings), one.searched)
-
-
-def _norm(vector: Array) -> float:
-    return float(np.linalg.norm(vector))

@@ -8,15 +8,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from dp2erm_cvx.audit.search import remembered
+from dp2erm_cvx.conformance import samples
 from dp2erm_cvx.conformance.objective import points_of, smooth_of
-from dp2erm_cvx.conformance.samples import (
-    N_FEATURES,
-    check_universe,
-    edge_records,
-    one_record,
-    remembered,
-    standard_records,
-)
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import (
@@ -43,13 +37,13 @@ def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: 
 
     In a second stage these have no weight. Raises CalibrationError where the gradient is unbounded.
     """
-    own = isinstance(program, SecondStage)
+    own, universe = isinstance(program, SecondStage), samples.check_universe(domain)
     if isinstance(program, SecondStage):
-        declared = program.constants(check_universe(domain))
+        declared = program.constants(universe)
     else:
         # theta_bound is what a budget is split by: it sets no noise
-        declared = dataclasses.replace(program.loss_constants(check_universe(domain)), theta_bound=None)
-    region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound if own else None)
+        declared = dataclasses.replace(program.loss_constants(universe), theta_bound=None)
+    region = record_domain(samples.N_FEATURES, domain.features_bound, domain.outcome_bound if own else None)
     parameters = _parameters(program, domain, declared.n_parameters, region.vertices[0])
     findings: list[Finding] = []
     for n, share in _SIZES:
@@ -86,14 +80,14 @@ _OfRecord = Callable[[Array], Composite]
 
 def _parameters(program: _Perturbed, domain: Domain, p: int, record: Array) -> Region:
     """Theta, or the set of coefficients."""
-    model = _model(program, one_record(domain, record))
+    model = _model(program, samples.one_record(domain, record))
     within = program.feasible(domain) if isinstance(program, SecondStage) else model.penalty.set
     size = within.norm_bound(p) if isinstance(within, ConvexSet) else math.inf
     return Region(p, within.project, size / math.sqrt(p) if math.isfinite(size) else 10.0)
 
 
 def _of_record(program: _Perturbed, domain: Domain, n: int) -> _OfRecord:
-    return remembered(lambda record: _model(program, _beside(one_record(domain, record), n)))
+    return remembered(lambda record: _model(program, _beside(samples.one_record(domain, record), n)))
 
 
 def _model(program: _Perturbed, records: Records) -> Composite:
@@ -110,7 +104,7 @@ def _beside(record: Records, n: int) -> Records:
     """A record in place of the first of n others, or alone."""
     if n == 1:
         return record
-    domain, others = record.domain, standard_records(n)
+    domain, others = record.domain, samples.standard_records(n)
     X = np.vstack([record.covariates, others.covariates[1:]])
     return domain.records(X, np.r_[record.a, others.a[1:]], np.r_[record.y, others.y[1:]])
 
@@ -128,23 +122,24 @@ def _largest(findings: list[Finding]) -> tuple[Finding, ...]:
 def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
     if isinstance(program, WeightedMarginLoss):
-        bounds = program.row_bounds(check_universe(domain))
-        rows = remembered(lambda record: program.rows(one_record(domain, record)))
-        yield "row_bounds norm", bounds.norm, lambda d: _norm(rows(d).Z)
-        yield "row_bounds offset", bounds.offset, lambda d: _norm(rows(d).offset)
-        yield "row_bounds factor", bounds.factor, lambda d: _norm(rows(d).factor)
+        bounds = program.row_bounds(samples.check_universe(domain))
+        rows = remembered(lambda record: program.rows(samples.one_record(domain, record)))
+        yield "row_bounds norm", bounds.norm, lambda d: norm(rows(d).Z)
+        yield "row_bounds offset", bounds.offset, lambda d: norm(rows(d).offset)
+        yield "row_bounds factor", bounds.factor, lambda d: norm(rows(d).factor)
     if isinstance(program, WeightedLeastSquares):
-        declared = program.loss_constants(check_universe(domain))
-        design = remembered(lambda record: program.design(one_record(domain, record)))
+        declared = program.loss_constants(samples.check_universe(domain))
+        design = remembered(lambda record: program.design(samples.one_record(domain, record)))
         if declared.covariate_bound is not None:
-            yield "covariate_bound", declared.covariate_bound, lambda d: _norm(design(d)[0])
+            yield "covariate_bound", declared.covariate_bound, lambda d: norm(design(d)[0])
         if declared.response_bound is not None:
-            yield "response_bound", declared.response_bound, lambda d: _norm(design(d)[1])
+            yield "response_bound", declared.response_bound, lambda d: norm(design(d)[1])
         if declared.is_mean:
-            yield "is_mean (x = 1)", 0.0, lambda d: _norm(design(d)[0] - 1.0)
+            yield "is_mean (x = 1)", 0.0, lambda d: norm(design(d)[0] - 1.0)
 
 
-def _norm(values: Array) -> float:
+def norm(values: Array) -> float:
+    """Of all entries, as a plain float."""
     return float(np.linalg.norm(values))
 
 
@@ -154,7 +149,7 @@ def undeclared_curvature(program: _Perturbed, domain: Domain, seed: int) -> str:
     With gamma = 0 and all weight on one record the loss curves in few directions: what is left in the others
     is the regularizer's, and no more may be declared.
     """
-    declared = program.loss_constants(check_universe(domain)).strong_convexity
+    declared = program.loss_constants(samples.check_universe(domain)).strong_convexity
     if declared == 0.0:
         return ""
     for records in _lonely(domain, seed):
@@ -175,11 +170,11 @@ def undeclared_curvature(program: _Perturbed, domain: Domain, seed: int) -> str:
 
 def _lonely(domain: Domain, seed: int) -> Iterator[Records]:
     """Datasets whose first record will have all weight."""
-    region = record_domain(N_FEATURES, domain.features_bound, domain.outcome_bound)
+    region = record_domain(samples.N_FEATURES, domain.features_bound, domain.outcome_bound)
     rng = np.random.default_rng([seed, 19])
     for record in (*map(region.project, region.vertices[::5]), *(region.draw(rng) for _ in range(4))):
-        yield one_record(domain, record)
-    yield from (standard_records(6), edge_records()["duplicate rows"])
+        yield samples.one_record(domain, record)
+    yield from (samples.standard_records(6), samples.edge_records()["duplicate rows"])
 
 
 def _curvatures(model: Composite, theta: Array) -> Iterator[float]:

@@ -82,13 +82,9 @@ def _wrong_slope(loss: MarginLoss, s: Array, reach: float) -> str:
 
 
 def _wrong_forms(loss: MarginLoss, s: Array) -> str:
-    slope = loss.slope(s)
-    if (
-        not np.max(
-            np.abs(loss.descent(np.exp(-s), 1 + np.exp(-s), np.empty_like(s)) + slope) / (1.0 + np.abs(slope))
-        )
-        <= 1e-9
-    ):
+    slope, E = loss.slope(s), np.exp(-s)
+    missed = np.abs(loss.descent(E, 1 + E, np.empty_like(s)) + slope)
+    if not np.max(missed / (1.0 + np.abs(slope))) <= 1e-9:
         return "descent is not minus the slope of the loss"
     if not np.max(-s * slope) <= loss.pull * (1 + 1e-9):
         return "pull is less than -s times the slope at some margin s"

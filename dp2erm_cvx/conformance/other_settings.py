@@ -15,19 +15,12 @@ from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.outcome import CheckStatus, Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.own_record import contributions, own_record
 from dp2erm_cvx.conformance.samples import check_domain, check_universe
+from dp2erm_cvx.conformance.solutions import UNSOLVED
 from dp2erm_cvx.conformance.subject import Check, Subject, check_named
-from dp2erm_cvx.errors import CertificateError, Dp2ermError, InfeasibleError, SolverError
+from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.regularizer import ElasticNet
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program import (
-    Box,
-    ConvexSet,
-    FirstStage,
-    L1Ball,
-    PrivateFirstStage,
-    Program,
-    SecondStage,
-)
+from dp2erm_cvx.program import Box, ConvexSet, FirstStage, L1Ball, PrivateFirstStage, Program, SecondStage
 
 #: In place of a setting that is infinite, which cannot be halved.
 _FINITE = 1.5
@@ -70,7 +63,7 @@ def _distinct(others: list[_Variation]) -> list[_Variation]:
 def _few_movements(subject: Subject) -> Judgment:
     try:
         return compared_movement(subject)
-    except (InfeasibleError, SolverError, CertificateError) as error:
+    except UNSOLVED as error:
         return noted(str(error))  # settings that nobody asked for may be hard to solve
 
 
@@ -87,12 +80,11 @@ def _with_what_was_left_out(program: Program, text: str, tried: Container[str]) 
 def _at_their_defaults(program: Program) -> list[str]:
     """Fields that no example sets to another value than their default."""
     examples = type(program).examples
-    names = []
-    for field in dataclasses.fields(program):  # type: ignore[arg-type]
-        default = field.default
-        if all(field.name not in one or _same(one[field.name], default) for one in examples):
-            names.append(field.name)
-    return names
+    return [
+        field.name
+        for field in dataclasses.fields(program)  # type: ignore[arg-type]
+        if all(field.name not in one or _same(one[field.name], field.default) for one in examples)
+    ]
 
 
 def _same(one: Any, other: Any) -> bool:

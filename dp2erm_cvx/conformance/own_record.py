@@ -10,19 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dp2erm_cvx.conformance import samples
 from dp2erm_cvx.conformance.objective import DeclaredValue, points_of, smooth_of
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
-from dp2erm_cvx.conformance.samples import (
-    KEPT,
-    N_FEATURES,
-    SIZE,
-    Square,
-    check_domain,
-    neighbors,
-    squares,
-    standard_records,
-    unequal_weights,
-)
 from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
@@ -36,7 +26,7 @@ from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 #: Sums over the covariates of one record may round otherwise beside other records, and objectives more so.
 _ROUNDING, _LOOSE = 1e-9, 1e-7
 #: The places of the two records whose losses are compared, and others that they are moved to.
-_FIRST, _SECOND = KEPT[:2]
+_FIRST, _SECOND = samples.KEPT[:2]
 _ORDER = [2, 1, _FIRST, 3, _SECOND, 4, 6, 7]
 
 
@@ -55,7 +45,7 @@ def own_record(subject: Subject) -> Judgment:
         if together.shape != alone.shape or not np.max(np.abs(together - alone)) <= _ROUNDING * scale:
             return failed(f"{what}: depends on the other records, which no theorem covers")
         compared[what] = None
-    for what, wrong in _shared_terms(program.resolve(check_domain()), subject.seed):
+    for what, wrong in _shared_terms(program.resolve(samples.check_domain()), subject.seed):
         if wrong:
             return failed(f"{wrong}, which no theorem of kind {program.kind.value!r} covers")
         compared[what] = None
@@ -65,7 +55,7 @@ def own_record(subject: Subject) -> Judgment:
 
 
 def _all_pairs(program: FirstStage) -> Iterator[tuple[str, Array, Array]]:
-    for records in (standard_records(20), *next(neighbors(1, 20, seed=3))):
+    for records in (samples.standard_records(20), *next(samples.neighbors(1, 20, seed=3))):
         yield from _pairs(program.resolve(records.domain), records)
 
 
@@ -96,7 +86,7 @@ def _pairs(program: FirstStage, records: Records) -> Iterator[tuple[str, Array, 
 
 
 def _one(records: Records, i: int) -> Records:
-    assert records.X.shape[1] == N_FEATURES + 1
+    assert records.X.shape[1] == samples.N_FEATURES + 1
     return records.domain.records(records.covariates[i : i + 1], records.a[i : i + 1], records.y[i : i + 1])
 
 
@@ -105,7 +95,7 @@ def _shared_terms(program: FirstStage, seed: int) -> Iterator[tuple[str, str]]:
     if program.kind is Kind.DIRECT:
         return
     for same_arms in (True,) if _needs_arms(program) else (True, False):
-        for square in squares(same_arms=same_arms, seed=seed):
+        for square in samples.squares(same_arms=same_arms, seed=seed):
             try:
                 bound = [program.instance(records) for records in square.corners]
             except InfeasibleError:
@@ -146,7 +136,7 @@ def _not_a_sum(gradients: list[Array]) -> str:
 
 
 def _logs(weights: Array) -> Array:
-    return np.log(np.maximum(np.abs(weights[list(KEPT)]), 1e-300))
+    return np.log(np.maximum(np.abs(weights[list(samples.KEPT)]), 1e-300))
 
 
 def _other_ratios(logs: list[Array]) -> str:
@@ -163,12 +153,9 @@ def _quadratic(bound: list[Instance]) -> Iterator[tuple[str, str]]:
     apart = max(float(np.max(np.abs(one - entries[0]))) for one in entries)
     wrong = "" if apart <= _LOOSE * scale else "the entry of two records depends on the other records"
     yield "entries of the quadratic form", wrong
-    linear = [form[1] for form in forms]
-    yield (
-        "terms of the linear form",
-        _not_a_sum(linear)
-        and ("what one record adds to the linear term of another depends on the other records"),
-    )
+    wrong = _not_a_sum([form[1] for form in forms])
+    wrong = wrong and "what one record adds to the linear term of another depends on the other records"
+    yield "terms of the linear form", wrong
 
 
 def _form(instance: Instance) -> tuple[Array, Array]:
@@ -178,12 +165,12 @@ def _form(instance: Instance) -> tuple[Array, Array]:
         hessian, linear = model.hessian(model.start()), model.gradient(np.zeros(model.dimension))
         # a record may have no variable: what a unit of each variable brings says whose it is
         owners = [int(np.argmax(np.abs(model.output(unit)))) for unit in np.eye(model.dimension)]
-        kept = [owners.index(index) for index in KEPT if index in owners]
+        kept = [owners.index(index) for index in samples.KEPT if index in owners]
         return hessian[np.ix_(kept, kept)], linear[kept]
     value = DeclaredValue(instance, "weights")
-    if value.dimension != SIZE:
+    if value.dimension != samples.SIZE:
         return np.zeros((1, 1)), np.zeros(1)
-    at_zero, units = value(np.zeros(SIZE)), np.eye(SIZE)[list(KEPT)]
+    at_zero, units = value(np.zeros(samples.SIZE)), np.eye(samples.SIZE)[list(samples.KEPT)]
     single = np.array([value(unit) - at_zero for unit in units])
     pairs = np.array([[value(one + other) - at_zero for other in units] for one in units])
     if not np.all(np.isfinite(pairs)):
@@ -201,7 +188,7 @@ def contributions(subject: Subject) -> Judgment:
     program = subject.program
     assert isinstance(program, SecondStage)
     for same_arms in (True, False):
-        for square in squares(same_arms=same_arms, seed=subject.seed):
+        for square in samples.squares(same_arms=same_arms, seed=subject.seed):
             shifted = list(_shifted(program, square))
             for theta in points_of(shifted[0][0], subject.seed):
                 if _differ(shifted, theta):
@@ -212,18 +199,15 @@ def contributions(subject: Subject) -> Judgment:
     return passed("losses are a record's own, whatever the others are")
 
 
-def _shifted(program: SecondStage, square: Square) -> Iterator[tuple[Composite, Composite, float]]:
+def _shifted(program: SecondStage, square: samples.Square) -> Iterator[tuple[Composite, Composite, float]]:
     """Objectives between which weight moves from one record to another, and how much on either side."""
     there = square.there[0]
     moved = Records(there.X[_ORDER], there.a[_ORDER], there.y[_ORDER], there.domain)
     ends = (_ORDER.index(_FIRST), _ORDER.index(_SECOND))
-    for records, one, other in (
-        *((corner, _FIRST, _SECOND) for corner in square.corners),
-        (moved, *ends),
-    ):
-        weights = unequal_weights(SIZE)
+    for records, one, other in (*((corner, _FIRST, _SECOND) for corner in square.corners), (moved, *ends)):
+        weights = samples.unequal_weights(samples.SIZE)
         step = 0.5 * min(weights[one], weights[other])
-        shift = step * (np.eye(SIZE)[one] - np.eye(SIZE)[other])
+        shift = step * (np.eye(samples.SIZE)[one] - np.eye(samples.SIZE)[other])
         before, after = (
             smooth_of(program.instance(records, weights + side * shift, gamma=0.0)) for side in (-1, 1)
         )

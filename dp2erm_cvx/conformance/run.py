@@ -53,10 +53,7 @@ def checks_of(cls: type[Program]) -> tuple[Check, ...]:
 
 
 def check_program(
-    program: type[Program],
-    *,
-    search: SearchPlan = SEARCH,
-    done: Callable[[str], None] | None = None,
+    program: type[Program], *, search: SearchPlan = SEARCH, done: Callable[[str], None] | None = None
 ) -> Iterator[ConformanceReport]:
     """A report for every choice of settings in ``program.examples``.
 
@@ -75,11 +72,8 @@ def check_program(
     a program does wrong is in its report.
     """
     examples = program.examples
-    if (
-        not isinstance(examples, tuple | list)
-        or not examples
-        or not all(isinstance(settings, Mapping) for settings in examples)
-    ):
+    listed = isinstance(examples, tuple | list) and all(isinstance(one, Mapping) for one in examples)
+    if not listed or not examples:
         raise ProgramError(f"{program.__name__}: examples must be a tuple of one dict of settings or more")
     for index, settings in enumerate(examples):
         report = _unexaminable(program, settings)
@@ -92,7 +86,6 @@ def check_program(
 
 def _unexaminable(cls: type[Program], settings: Mapping[str, object]) -> ConformanceReport | None:
     """The report on a class that no check can begin with, if it is one."""
-    wrong = ""
     if issubclass(cls, FirstStage) and not isinstance(cls.kind, Kind):
         known = ", ".join(f"Kind.{one.name}" for one in Kind)
         outcome = CheckOutcome("kind", CheckStatus.FAILED, f"must be one of {known}")

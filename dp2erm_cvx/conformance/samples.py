@@ -119,12 +119,6 @@ def one_record(domain: Domain, record: Array) -> Records:
 _T = TypeVar("_T")
 
 
-def remembered(of_record: Callable[[Array], _T]) -> Callable[[Array], _T]:
-    """The same function, for a search that asks for one record again and again."""
-    known = lru_cache(maxsize=64)(lambda key: of_record(np.frombuffer(key)))
-    return lambda record: known(record.tobytes())
-
-
 def shared(function: Callable[..., _T]) -> Callable[..., _T]:
     """The same function, whose results all programs with equal parts share; not those without a hash."""
     known = lru_cache(maxsize=64)(function)

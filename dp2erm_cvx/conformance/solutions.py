@@ -15,6 +15,8 @@ from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage, SecondSt
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.solve import Solution, solve
 
+#: What a solve raises that ends without a certified solution.
+UNSOLVED = (InfeasibleError, SolverError, CertificateError)
 #: Weights may miss their sum by this share.
 _SUM = 1e-12
 #: Records whose balance is compared, and whose certificate is asked for in advance.
@@ -58,7 +60,7 @@ def feasibility(subject: Subject) -> Judgment:
     for name, records in samples.items():
         try:
             solution = certified(subject, records)
-        except (InfeasibleError, SolverError, CertificateError) as error:
+        except UNSOLVED as error:
             if private:
                 return failed(f"{name}: {error}")
             missed.append(name)
@@ -86,7 +88,7 @@ def certified_in_advance(subject: Subject) -> Judgment:
     domain = check_domain(_REACHED)
     program = subject.program.resolve(domain)
     if isinstance(program, FirstStage) and not isinstance(program, PrivateFirstStage):
-        if covers_all_weights(program, _REACHED):
+        if _covers_all_weights(program, _REACHED):
             return passed("V = 2n covers all weights of sum n: they need no certificate")
         error = program.certified_error(check_universe(domain, _REACHED))
     else:
@@ -97,7 +99,7 @@ def certified_in_advance(subject: Subject) -> Judgment:
     return passed(f"error at most {error:.1e} on every dataset, at n = {_REACHED}")
 
 
-def covers_all_weights(program: FirstStage, n_samples: int) -> bool:
+def _covers_all_weights(program: FirstStage, n_samples: int) -> bool:
     """Whether the bound is that of any weights of sum n."""
     try:
         return program.stability(check_universe(check_domain(n_samples), n_samples)).V >= 2 * n_samples

@@ -44,14 +44,14 @@ class Subject:
         """Neighbors of each size whose weights are compared."""
         return min(max(self.evaluations // 10, 3), 40)
 
-    def bind(self, records: Records, *, gamma: float = 0.05, noise: float = 1.0) -> Instance:
-        """The program on records; a second stage with unequal weights and random noise."""
+    def bind(self, records: Records) -> Instance:
+        """The program on records; a second stage with unequal weights, gamma = 0.05 and random noise."""
         if isinstance(self.program, FirstStage):
             return self.program.instance(records)
         assert isinstance(self.program, SecondStage)
-        b = noise * np.random.default_rng(2).normal(size=self.n_parameters(records.domain))
+        noise = np.random.default_rng(2).normal(size=self.n_parameters(records.domain))
         weights = unequal_weights(records.n_samples)
-        return self.program.instance(records, weights, gamma=gamma, noise=b)
+        return self.program.instance(records, weights, gamma=0.05, noise=noise)
 
     def n_parameters(self, domain: Domain) -> int:
         """Length of theta."""

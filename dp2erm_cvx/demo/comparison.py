@@ -62,23 +62,15 @@ class DemoComparison:
         """The non-private effect."""
         return effect_of(self.theta)
 
+    @property
+    def imbalance(self) -> float:
+        """The mean absolute standardized difference after weighting. Not private."""
+        return float(np.mean(np.abs(self.balance.smd_after)))
+
 
 def effect_of(theta: Sequence[float]) -> float:
     """theta_1 - theta_0 of arm means; theta itself of the plug-in."""
     return theta[0] if len(theta) == 1 else theta[1] - theta[0]
-
-
-class Seeds:
-    """One seed after another, or the operating system's entropy every time if there is no first one."""
-
-    def __init__(self, first: int | None) -> None:
-        self._next = first
-
-    def __call__(self) -> int | None:
-        """The next seed."""
-        seed = self._next
-        self._next = None if seed is None else seed + 1
-        return seed
 
 
 def compare_schemes(
@@ -87,12 +79,15 @@ def compare_schemes(
     schemes: Iterable[DemoScheme],
     second: WeightedLeastSquares,
     spending: Sequence[Spending],
-    seeds: Seeds,
+    seeds: Iterator[int | None],
 ) -> Iterator[DemoComparison]:
-    """Release theta once for every scheme and budget. Every release is a separate one from the same data."""
+    """Release theta once for every scheme and budget. Every release is a separate one from the same data.
+
+    A seed of None takes the operating system's entropy.
+    """
     for scheme in schemes:
         plain = TwoStageERM(domain, scheme.program, second).fit(data.X, data.a, data.y)
-        published = tuple(_publish(data, domain, scheme, second, one, seeds()) for one in spending)
+        published = tuple(_publish(data, domain, scheme, second, one, next(seeds)) for one in spending)
         yield DemoComparison(
             scheme=scheme,
             stability=scheme.program.stability(Universe(domain, data.n_samples, len(data.columns))).V,
@@ -126,21 +121,16 @@ def _publish(
     return Published(spending, model.release_, moved, model.predict(data.X))
 
 
-def effect_comparisons(data: Dataset, seeds: Seeds) -> Iterator[DemoComparison]:
+def effect_comparisons(data: Dataset, seeds: Iterator[int | None]) -> Iterator[DemoComparison]:
     """The average effect by arm means, for every scheme and budget."""
     yield from compare_schemes(
-        data,
-        settings.effect_domain(),
-        settings.schemes(),
-        settings.arm_means(),
-        settings.EFFECT_SPENDING,
-        seeds,
+        data, effect_domain(), schemes(), settings.arm_means(), settings.EFFECT_SPENDING, seeds
     )
 
 
-def rule_comparisons(data: Dataset, seeds: Seeds) -> Iterator[DemoComparison]:
+def rule_comparisons(data: Dataset, seeds: Iterator[int | None]) -> Iterator[DemoComparison]:
     """The treatment rule, for no weighting and the milder scheme of each family."""
-    chosen = [scheme for k, scheme in enumerate(settings.schemes()) if k in (0, 1, 3)]
+    chosen = [scheme for k, scheme in enumerate(schemes()) if k in (0, 1, 3)]
     yield from compare_schemes(
         data, settings.rule_domain(), chosen, settings.rule(), settings.RULE_SPENDING, seeds
     )
@@ -148,9 +138,9 @@ def rule_comparisons(data: Dataset, seeds: Seeds) -> Iterator[DemoComparison]:
 
 def certificate_rows(data: Dataset, solvers: Sequence[str]) -> Iterator[list[CertificateRow]]:
     """Every scheme with every solver."""
-    domain = settings.effect_domain()
+    domain = effect_domain()
     records = domain.records(data.X, data.a, data.y)
-    for scheme in settings.schemes():
+    for scheme in schemes():
         yield certificates(scheme.label, scheme.program.instance(records), solvers)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from dp2erm_cvx.calibration import Objective, calibrate_paper
 from dp2erm_cvx.compare.planned import NoiseRange, noise_range
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings
-from dp2erm_cvx.demo.comparison import DemoComparison, Seeds, compare_schemes
+from dp2erm_cvx.demo.comparison import DemoComparison, compare_schemes
 from dp2erm_cvx.diagnostics import balance_table
 from dp2erm_cvx.mechanism import draw
 from dp2erm_cvx.plan import Study, make_plan
@@ -31,7 +32,7 @@ class Calibrations:
     by_paper: tuple[tuple[float, NoiseRange], ...]
 
 
-def calibrations(data: Dataset, seeds: Seeds) -> Calibrations:
+def calibrations(data: Dataset, seeds: Iterator[int | None]) -> Calibrations:
     """All that stands beside the direct calibration. Not private: see :func:`propensity_noise`."""
     budgets = [one.budget for one in settings.COMPOSED_SPENDING]
     n, k = data.X.shape
@@ -42,7 +43,7 @@ def calibrations(data: Dataset, seeds: Seeds) -> Calibrations:
     )
 
 
-def composed(data: Dataset, seeds: Seeds) -> tuple[DemoComparison, DemoComparison]:
+def composed(data: Dataset, seeds: Iterator[int | None]) -> tuple[DemoComparison, DemoComparison]:
     """Effects from a private propensity (Theorem 9): by arm means, and by the plug-in (Theorem 8)."""
     domain, schemes = settings.effect_domain(), [settings.composed_scheme()]
     pairs = (settings.arm_means(), settings.COMPOSED_SPENDING), (settings.plug_in(), settings.OUTPUT_SPENDING)

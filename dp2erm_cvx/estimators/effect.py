@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ class PrivateEffect(PrivateEstimator):
         The public universe of records.
     budget
         (epsilon, delta) of this release.
+    estimand
+        "ate", "att" or "risks", see :class:`~dp2erm_cvx.plan.EffectStudy`.
     prognostic
         Names, or column numbers, of the covariates to adjust for: a public choice; None for all. Fewer
         columns mean less noise; leaving a confounder out means bias.
@@ -59,7 +62,7 @@ class PrivateEffect(PrivateEstimator):
     ----------
     release_ : EffectRelease, the only thing to publish
     effect_ : float, the estimate
-    interval_ : (low, high)
+    interval_ : (low, high), infinite where the effect among the treated has no finite end
     receipt_ : Receipt of the ledger, None without one
 
     Examples
@@ -82,6 +85,7 @@ class PrivateEffect(PrivateEstimator):
         domain: Domain,
         budget: Budget,
         *,
+        estimand: str = "ate",
         prognostic: Sequence[str | int] | None = None,
         residual_scale: float | None = None,
         effect_center: float = 0.0,
@@ -98,6 +102,7 @@ class PrivateEffect(PrivateEstimator):
     ) -> None:
         self.domain = domain
         self.budget = budget
+        self.estimand = estimand
         self.prognostic = prognostic
         self.residual_scale = residual_scale
         self.effect_center = effect_center
@@ -126,6 +131,7 @@ class PrivateEffect(PrivateEstimator):
         study = EffectStudy(
             Universe(domain.restricted(columns), n_samples, len(columns)),
             budget,
+            estimand=self.estimand,
             residual_scale=self.residual_scale,
             effect_center=self.effect_center,
             public_center=self.public_center,
@@ -155,7 +161,8 @@ class PrivateEffect(PrivateEstimator):
         found = plan.run(data, execution)
         self.release_ = make_effect(plan, found, names, execution, level)
         self.effect_ = self.release_.estimate
-        self.interval_ = (self.release_.interval.low, self.release_.interval.high)
+        low, high = self.release_.interval.low, self.release_.interval.high
+        self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
         self.n_features_in_, self.feature_names_in_ = raw.X.shape[1], np.array(raw.columns, dtype=object)
         return self
 

@@ -109,15 +109,7 @@ class Ledger:
             db.execute(
                 "INSERT INTO charges (number, dataset, epsilon, delta, note, charged_at, curve) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    receipt.number,
-                    dataset,
-                    repr(budget.epsilon),
-                    repr(budget.delta),
-                    note,
-                    now,
-                    encode(curve),
-                ),
+                (receipt.number, dataset, repr(budget.epsilon), repr(budget.delta), note, now, encode(curve)),
             )
         return receipt
 

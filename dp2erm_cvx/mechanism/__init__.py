@@ -11,12 +11,13 @@ from dp2erm_cvx.mechanism.floating import draw, simulate_noise
 from dp2erm_cvx.mechanism.grid import perturb_on_grid
 from dp2erm_cvx.mechanism.integers import perturb_integers
 from dp2erm_cvx.mechanism.quantile import quantile_scores
-from dp2erm_cvx.mechanism.score import score_sums
+from dp2erm_cvx.mechanism.score import arm_sums, score_sums, treated_sums
 from dp2erm_cvx.mechanism.secure import secure_available
 from dp2erm_cvx.mechanism.selection import private_choice, random_source, repeatable_choice
 
 __all__ = [
     "Draw",
+    "arm_sums",
     "draw",
     "draw_within",
     "perturb_integers",
@@ -28,4 +29,5 @@ __all__ = [
     "score_sums",
     "secure_available",
     "simulate_noise",
+    "treated_sums",
 ]

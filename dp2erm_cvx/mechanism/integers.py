@@ -13,6 +13,8 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.mechanism.exact import rounded_gaussians
 from dp2erm_cvx.mechanism.secure import require
 
+_LAST = 2**63 - 1
+
 
 def perturb_integers(
     values: Sequence[int], noise: IntegerNoise, *, exact: bool = True, seed: int | str | None = None
@@ -20,8 +22,8 @@ def perturb_integers(
     """Add the noise to every integer; the result is integers again, nothing is rounded.
 
     Values are first clipped to ``[-2^62, 2^62]``, which moves no two vectors apart, and whoever calibrates
-    keeps them inside. Laplace noise is OpenDP's (``make_laplace``), which ends at the largest 64-bit
-    integers: post-processing, with probability ``exp(-2^62 / scale)`` at most. Gaussian noise is a normal
+    keeps them inside. Results are clipped to 64 bits, as OpenDP does: post-processing, with probability
+    ``exp(-2^62 / scale)`` at most. Laplace noise is OpenDP's (``make_laplace``). Gaussian noise is a normal
     variable, drawn until its nearest integer is certain.
 
     With ``exact`` False the law is that of doubles, without the extra ``secure``: the caller must state that
@@ -32,13 +34,15 @@ def perturb_integers(
     not confirm ``noise.epsilon`` at ``noise.sensitivity``.
     """
     inside = [min(max(int(value), -LARGEST_INTEGER), LARGEST_INTEGER) for value in values]
-    if not exact or seed is not None:
-        source = random.SystemRandom() if seed is None else random.Random(seed)
-        return tuple(value + _in_doubles(noise, source) for value in inside)
-    if noise.noise is Noise.GAMMA:
+    if exact and seed is None and noise.noise is Noise.GAMMA:
         return _by_opendp(inside, noise)
-    drawn = rounded_gaussians(noise.scale, len(inside))
-    return tuple(value + number for value, number in zip(inside, drawn, strict=True))
+    if exact and seed is None:
+        drawn = rounded_gaussians(noise.scale, len(inside))
+    else:
+        source = random.SystemRandom() if seed is None else random.Random(seed)
+        drawn = tuple(_in_doubles(noise, source) for _ in inside)
+    sums = (value + number for value, number in zip(inside, drawn, strict=True))
+    return tuple(min(max(value, -_LAST), _LAST) for value in sums)
 
 
 def _by_opendp(values: Sequence[int], noise: IntegerNoise) -> tuple[int, ...]:

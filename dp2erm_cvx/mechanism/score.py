@@ -1,15 +1,18 @@
-"""Exact sums of a bounded score on its grid: a record map, then integers."""
+"""Exact sums of bounded scores on their grid: a record map, then integers. None of them is private."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration.score import ScoreNoise
+from dp2erm_cvx.calibration import ArmNoise, ScoreNoise, TreatedNoise
+from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.errors import DeclarationError
 
+Whole = NDArray[np.int64]
 
-def score_sums(score: ArrayLike, noise: ScoreNoise) -> tuple[int, int]:
+
+def score_sums(score: ArrayLike, noise: ScoreNoise) -> tuple[int, ...]:
     """``(2K sum k_i, w sum k_i^2)``, what :func:`perturb_integers` takes. Not private.
 
     ``score`` (n,) holds the score less its public center, in units of the outcome. ``k_i`` is its nearest
@@ -17,12 +20,56 @@ def score_sums(score: ArrayLike, noise: ScoreNoise) -> tuple[int, int]:
 
     Raises DeclarationError where the length is not n.
     """
-    values = np.asarray(score, dtype=np.float64)
-    if values.shape != (noise.n_samples,):
-        raise DeclarationError(f"score of shape {values.shape}: the noise is for ({noise.n_samples},)")
-    bound = float(noise.largest)
+    k = _steps(score, noise, noise.largest)
+    return _totals(noise, k, k * k)
+
+
+def arm_sums(score_1: ArrayLike, score_0: ArrayLike, treated: ArrayLike, noise: ArmNoise) -> tuple[int, ...]:
+    """The four integers of :class:`~dp2erm_cvx.calibration.ArmNoise`. Not private.
+
+    ``score_1`` and ``score_0`` (n,) are the scores of the arm means less their public centers, ``treated``
+    (n,) says in which arm a record is. The score of the other arm is clipped to ``noise.other_bound``.
+
+    Raises DeclarationError where a length is not n.
+    """
+    own = _flags(treated, noise)
+    other = noise.largest_other
+    k_1 = _steps(score_1, noise, np.where(own, noise.largest, other))
+    k_0 = _steps(score_0, noise, np.where(own, other, noise.largest))
+    return _totals(noise, k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2)
+
+
+def treated_sums(score: ArrayLike, treated: ArrayLike, noise: TreatedNoise) -> tuple[int, ...]:
+    """The four integers of :class:`~dp2erm_cvx.calibration.TreatedNoise`. Not private.
+
+    ``score`` (n,) has mean zero at the effect among the treated, once the public center is taken off:
+    ``(a - (1 - a) o) (y - m_0) - c_0 a`` less the effect times a. ``treated`` (n,) holds a.
+
+    Raises DeclarationError where a length is not n.
+    """
+    k, a = _steps(score, noise, noise.largest), _flags(treated, noise)
+    return _totals(noise, k, a.astype(np.int64), k * k, np.where(a, k, -k))
+
+
+def _steps(values: ArrayLike, noise: GridSums, largest: ArrayLike) -> Whole:
+    score = np.asarray(values, dtype=np.float64)
+    if score.shape != (noise.n_samples,):
+        raise DeclarationError(f"score of shape {score.shape}: the noise is for ({noise.n_samples},)")
+    bound = np.asarray(largest, dtype=np.float64)
     with np.errstate(all="ignore"):
-        steps = np.rint(np.ldexp(values, -noise.step_exponent))
-    whole = np.clip(np.where(np.isnan(steps), 0.0, steps), -bound, bound).astype(np.int64)
-    first, second = noise.multipliers
-    return first * int(whole.sum()), second * int(np.sum(whole * whole))
+        steps = np.rint(np.ldexp(score, -noise.step_exponent))
+    found: Whole = np.clip(np.where(np.isnan(steps), 0.0, steps), -bound, bound).astype(np.int64)
+    return found
+
+
+def _flags(treated: ArrayLike, noise: GridSums) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = np.asarray(treated) == 1
+    if flags.shape != (noise.n_samples,):
+        raise DeclarationError(f"treated of shape {flags.shape}: the noise is for ({noise.n_samples},)")
+    return flags
+
+
+def _totals(noise: GridSums, *columns: Whole) -> tuple[int, ...]:
+    return tuple(
+        factor * int(column.sum()) for factor, column in zip(noise.multipliers, columns, strict=True)
+    )

@@ -9,7 +9,7 @@ from typing import Any
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_plan import EffectPlan
 from dp2erm_cvx.plan.effect_rule import EffectSettings, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
@@ -17,21 +17,28 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import one_of, public_number, public_size
 from dp2erm_cvx.steps import (
+    AverageScore,
     Center,
     EffectScore,
     LinearNuisances,
     MeanScore,
+    Nuisances,
     OutcomeRows,
     Propensity,
     Refit,
+    RiskScores,
     Rows,
     Step,
     StepPlan,
     Term,
+    TreatedScore,
     TreatmentRate,
     WithConstant,
 )
 from dp2erm_cvx.universe import Universe
+
+#: What may be estimated.
+ESTIMANDS = tuple(kind.estimand for kind in (AverageScore, TreatedScore, RiskScores))
 
 #: Of the outcome bound: the guess of the residual's standard deviation where none is declared.
 DEFAULT_SCALE = 0.25
@@ -45,6 +52,9 @@ class EffectStudy(Pipeline[EffectPlan]):
     ----------
     universe, budget
         The datasets that the guarantee is about, and (epsilon, delta).
+    estimand
+        "ate", the average effect; "att", that among the treated; "risks", those of an outcome in [0, 1] under
+        both treatments, with their difference, their ratio and the odds ratio.
     residual_scale
         Public guess of the standard deviation of the outcome given the covariates, in units of the outcome;
         None: a quarter of the outcome bound.
@@ -66,6 +76,7 @@ class EffectStudy(Pipeline[EffectPlan]):
 
     universe: Universe
     budget: Budget
+    estimand: str = "ate"
     residual_scale: float | None = None
     effect_center: float = 0.0
     public_center: Term | None = None
@@ -77,6 +88,12 @@ class EffectStudy(Pipeline[EffectPlan]):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "noise", one_of("noise", self.noise, Noise))
+        if self.estimand not in ESTIMANDS:
+            raise DeclarationError(
+                f"estimand = {shown(self.estimand)}: must be one of {', '.join(ESTIMANDS)}"
+            )
+        if self.estimand == RiskScores.estimand:
+            self._check_risks()
         public_number("effect_center", self.effect_center)
         if self.public_center is not None:
             self._check(self.public_center)
@@ -99,6 +116,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         declared = dict(self.declared)
         if "rows" in declared:
             declared["rows"] = one_of("rows", declared["rows"], Rows)
+            if declared["rows"] is Rows.CONTROLS and self.estimand != TreatedScore.estimand:
+                raise DeclarationError("rows = 'controls': predict nothing for the treated arm")
         found = effect_rule(self.universe, self.budget, self.scale)
         if "residual_bound" in declared and "score_bound" not in declared:
             wider = public_size("residual_bound", declared["residual_bound"]) / found.residual_bound
@@ -127,10 +146,14 @@ class EffectStudy(Pipeline[EffectPlan]):
         yield from _of_what_is_left(nuisances)
         treated = "propensity" if settings.known is None else settings.known
         found = LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
-        score = EffectScore(
-            found, settings.cap, settings.residual_bound, settings.score_bound, self.effect_center
-        )
-        yield MeanScore(score, self.noise, numerical_share is not None)
+        yield MeanScore(self._score(found, settings), self.noise, numerical_share is not None)
+
+    def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
+        clips = settings.cap, settings.residual_bound, settings.score_bound, self.effect_center
+        if self.estimand == RiskScores.estimand:
+            return RiskScores(nuisances, *clips, self.universe.domain.outcome_bound)
+        kind = TreatedScore if self.estimand == TreatedScore.estimand else AverageScore
+        return kind(nuisances, *clips)
 
     def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
@@ -153,6 +176,15 @@ class EffectStudy(Pipeline[EffectPlan]):
             split=settings.split,
             map=WithConstant(),
         )
+
+    def _check_risks(self) -> None:
+        domain = self.universe.domain
+        low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
+        if domain.treatment_cost or low > 0.0 or high < 1.0 or self.effect_center:
+            raise DeclarationError(
+                "estimand = 'risks': needs an outcome in [0, 1] inside the domain, without a treatment cost "
+                "and without an effect_center"
+            )
 
     def _check(self, center: Term) -> None:
         names = center.rows.names(tuple(f"x{k}" for k in range(self.universe.n_features)))

@@ -78,6 +78,8 @@ def effect_rule(universe: Universe, budget: Budget, residual_scale: float) -> Ef
 
     ``residual_scale`` is a public guess of the standard deviation of the outcome given covariates.
     """
+    # no residual of a prediction within the bounds of the outcome is larger than twice these
+    residual_bound = min(3.5 * residual_scale, 2.0 * universe.domain.outcome_bound)
     rich = universe.n_samples * budget.epsilon >= ENOUGH * (universe.n_features + 2)
     return EffectSettings(
         rows=Rows.MIX if rich else Rows.COMMON,
@@ -89,6 +91,6 @@ def effect_rule(universe: Universe, budget: Budget, residual_scale: float) -> Ef
         center_share=0.6,
         propensity_share=0.1 if rich else 0.05,
         cap=5.0,
-        residual_bound=3.5 * residual_scale,
-        score_bound=2.25 * 3.5 * residual_scale,
+        residual_bound=residual_bound,
+        score_bound=2.25 * residual_bound,
     )

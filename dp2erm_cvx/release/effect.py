@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
+from dp2erm_cvx.calibration import ArmNoise, ScoreNoise, TreatedNoise
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan, PlanResult
-from dp2erm_cvx.release.interval import score_interval
+from dp2erm_cvx.release.arms import ArmRisks
+from dp2erm_cvx.release.interval import ScoreInterval, score_interval
+from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
-from dp2erm_cvx.steps import CenterPlan, Execution, Rows
+from dp2erm_cvx.release.treated import treated_interval
+from dp2erm_cvx.steps import CenterPlan, Execution, MeanScorePlan, Rows
 
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True)
 class EffectInterval:
-    """``low`` to ``high`` at ``level``; the half widths are those of noise alone and of sampling alone."""
+    """``low`` to ``high`` at ``level``, None for an end that is infinite.
+
+    The half widths are those that noise alone and sampling alone would leave, where they are known.
+    """
 
     __pydantic_config__: ClassVar = _STRICT
 
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     level: float
-    noise_half_width: float
-    sampling_half_width: float
+    noise_half_width: float | None = None
+    sampling_half_width: float | None = None
+
+    @classmethod
+    def of(cls, found: ScoreInterval | RatioInterval) -> EffectInterval:
+        """Of an interval that may have infinite ends."""
+        widths = ("noise_half_width", "sampling_half_width")
+        low, high = _finite(found.low), _finite(found.high)
+        return cls(low, high, found.level, *(_finite(getattr(found, name, math.inf)) for name in widths))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio that both released risks make, by its ``name``, with its interval."""
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    name: str
+    estimate: float
+    interval: EffectInterval
 
 
 @dataclass(frozen=True)
@@ -48,8 +74,9 @@ class EffectRelease(BaseRelease):
     ``interval`` covers the population mean of the score at the released ``nuisances``. That this is the
     effect is an assumption on them: either regression right, and no unmeasured confounding.
     ``nuisance_noise`` says whether their noise is negligible against the interval, by the public
-    ``nuisance_ratio``. ``released`` are the two integers that noise was added to, ``standard_deviation``
-    bounds that of the score. ``settings`` hold the public clips and shares, ``domain`` the declared universe.
+    ``nuisance_ratio``. ``released`` are the integers that noise was added to, ``standard_deviation`` bounds
+    that of the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were released.
+    ``settings`` hold the public clips and shares, ``domain`` the declared universe.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -61,6 +88,8 @@ class EffectRelease(BaseRelease):
     nuisance_ratio: float
     standard_deviation: float
     released: tuple[int, ...]
+    risks: tuple[float, ...]
+    ratios: tuple[Ratio, ...]
     columns: tuple[str, ...]
     n_samples: int
     guarantee: Guarantee
@@ -87,16 +116,17 @@ def make_effect(
     """State what the run of a plan released, with an interval at ``level``."""
     study, score = plan.study, plan.score
     sums = tuple(int(number) for number in result.released[score.name])
-    found = score_interval(score.calibration, (sums[0], sums[1]), score.score.center, level)
-    ends = (found.low, found.high, found.level, found.noise_half_width, found.sampling_half_width)
+    found, risks, ratios = _estimated(score, sums, level)
     return EffectRelease(
-        estimand="average effect in the population of the records",
+        estimand=score.score.estimand,
         estimate=found.estimate,
-        interval=EffectInterval(*ends),
+        interval=EffectInterval.of(found),
         nuisance_noise="negligible" if plan.negligible else "not negligible",
         nuisance_ratio=plan.nuisance_ratio,
         standard_deviation=found.standard_deviation,
         released=sums,
+        risks=risks,
+        ratios=ratios,
         columns=columns,
         n_samples=study.universe.n_samples,
         guarantee=state_guarantee(plan, result, execution),
@@ -109,6 +139,27 @@ def make_effect(
         },
         domain=study.universe.domain.to_dict(),
     )
+
+
+def _estimated(
+    step: MeanScorePlan, sums: tuple[int, ...], level: float
+) -> tuple[ScoreInterval, tuple[float, ...], tuple[Ratio, ...]]:
+    """The estimate with its interval, and what else follows from the same sums."""
+    noise, center = step.calibration, step.score.center
+    if isinstance(noise, TreatedNoise):
+        return treated_interval(noise, sums, center, level), (), ()
+    if isinstance(noise, ArmNoise):
+        middle = step.universe.domain.outcome_center
+        means = ArmRisks(noise, sums, (middle, middle))
+        found = {"risk ratio": means.ratio(level), "odds ratio": means.odds_ratio(level)}
+        ratios = tuple(Ratio(name, one.estimate, EffectInterval.of(one)) for name, one in found.items())
+        return means.difference(level), means.risks, ratios
+    assert isinstance(noise, ScoreNoise)
+    return score_interval(noise, sums, center, level), (), ()
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -> list[Nuisance]:
@@ -129,7 +180,9 @@ def _check(release: EffectRelease) -> None:
     check_guarantee(release)
     check_spent(release)
     interval = release.interval
-    if not interval.low <= release.estimate <= interval.high or not 0.0 < interval.level < 1.0:
+    low = -math.inf if interval.low is None else interval.low
+    high = math.inf if interval.high is None else interval.high
+    if not low <= release.estimate <= high or not 0.0 < interval.level < 1.0:
         raise DeclarationError("release JSON: interval: does not hold the estimate at a level")
     if release.steps[-1:] and release.steps[-1].step != "score":
         raise DeclarationError("release JSON: steps: the last of them releases the score")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy import special
-
-from dp2erm_cvx.calibration import Noise, ScoreNoise
-from dp2erm_cvx.calibration.sums import laplace_sum_quantile
+from dp2erm_cvx.calibration import ScoreNoise
+from dp2erm_cvx.calibration.sums import sum_quantile
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
-#: Share of the permitted misses that the standard deviation of the score gets.
-_DEVIATION_SHARE = 0.1
-#: Noise differs from its continuous law by at most this many steps of the integers, in a common coupling.
-_COUPLING = {Noise.GAMMA: 1.0, Noise.GAUSSIAN: 0.5}
+#: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the estimate.
+_MOMENTS_SHARE = 0.1
 _ROUND_UP = 1.0 + 1e-12
 
 
@@ -28,8 +25,8 @@ class ScoreInterval:
     estimate, low, high
         The released mean and the ends of the interval around it.
     level
-        Its probability to cover the population mean of the score at the released nuisances, asymptotically
-        in n; exact in the noise.
+        Its probability to cover the population mean of the score at the released nuisances: asymptotic in n,
+        exact in the noise.
     standard_deviation
         Upper bound on that of the clipped score, from what was released; at most its bound B.
     noise_half_width, sampling_half_width
@@ -46,7 +43,7 @@ class ScoreInterval:
 
 
 def score_interval(
-    noise: ScoreNoise, released: tuple[int, int], center: float, level: float = 0.95
+    noise: ScoreNoise, released: Sequence[int], center: float, level: float = 0.95
 ) -> ScoreInterval:
     """The interval of Theorem 12 from the two ``released`` integers and public numbers alone.
 
@@ -56,45 +53,41 @@ def score_interval(
 
     Raises DeclarationError unless ``1/2 <= level < 1``.
     """
-    wanted = public_number("level", level, at_least=0.5)
-    share = 1.0 - wanted
-    if share <= 0.0:
-        raise DeclarationError(f"level = {level:g}: must be less than 1")
-    mean = released[0] * noise.mean_step
-    deviation = _standard_deviation(noise, mean, released[1] * noise.second_moment_step, share)
-    sampling = deviation / math.sqrt(noise.n_samples)
-    tail = 0.5 * share * (1.0 - _DEVIATION_SHARE)
-    rounding = 0.5 * noise.step + _COUPLING[noise.noise] * noise.mean_step
-    half = (_quantile(noise, sampling, noise.mean_scale, tail) + rounding) * _ROUND_UP
-    estimate = center + mean
+    share, tail = misses(level)
+    mean, _ = noise.means(released)
+    deviation = _deviation(noise, released, share)
+    sampling, scale = deviation / math.sqrt(noise.n_samples), noise.scales[0]
+    rounding = 0.5 * noise.step + noise.integers.coupling * noise.units[0]
+    half = (sum_quantile(noise.noise, tail, sampling, scale) + rounding) * _ROUND_UP
     return ScoreInterval(
-        estimate=estimate,
-        low=estimate - half,
-        high=estimate + half,
-        level=wanted,
+        estimate=center + mean,
+        low=center + mean - half,
+        high=center + mean + half,
+        level=float(level),
         standard_deviation=deviation,
-        noise_half_width=(_quantile(noise, 0.0, noise.mean_scale, tail) + rounding) * _ROUND_UP,
-        sampling_half_width=_quantile(noise, sampling, 0.0, tail),
+        noise_half_width=(sum_quantile(noise.noise, tail, 0.0, scale) + rounding) * _ROUND_UP,
+        sampling_half_width=sum_quantile(noise.noise, tail, sampling),
     )
 
 
-def _quantile(noise: ScoreNoise, sampling: float, scale: float, tail: float) -> float:
-    """What sampling error plus noise of the mean exceeds with probability ``tail``."""
-    if noise.noise is Noise.GAMMA and scale > 0.0:
-        return laplace_sum_quantile(sampling, scale, tail)
-    return -float(special.ndtri(tail)) * math.hypot(sampling, scale)
+def misses(level: float) -> tuple[float, float]:
+    """Of ``1 - level``: the part that bounds of the moments may miss, and each of two tails of the rest.
+
+    Raises DeclarationError unless ``1/2 <= level < 1``.
+    """
+    share = 1.0 - public_number("level", level, at_least=0.5)
+    if share <= 0.0:
+        raise DeclarationError(f"level = {level:g}: must be less than 1")
+    return _MOMENTS_SHARE * share, 0.5 * (1.0 - _MOMENTS_SHARE) * share
 
 
-def _standard_deviation(noise: ScoreNoise, mean: float, second_moment: float, share: float) -> float:
-    """At least the sample standard deviation of the clipped score, but with a tenth of the ``share``.
+def _deviation(noise: ScoreNoise, released: Sequence[int], share: float) -> float:
+    """At least the sample standard deviation of the clipped score, but with probability ``share``.
 
     The noise lowers the second moment by more than its margin, and moves the mean by more than its own
     either way, with half of that each.
     """
-    tail = 0.5 * _DEVIATION_SHARE * share
-    coupling = _COUPLING[noise.noise]
-    above = _quantile(noise, 0.0, noise.second_moment_scale, tail) + coupling * noise.second_moment_step
-    aside = _quantile(noise, 0.0, noise.mean_scale, 0.5 * tail) + coupling * noise.mean_step
-    variance = second_moment + above - max(abs(mean) - aside, 0.0) ** 2
-    bound = noise.bound
-    return math.sqrt(min(max(variance * _ROUND_UP, 0.0), bound * bound))
+    mean, second_moment = noise.means(released)
+    least = max(abs(mean) - noise.margin(0.25 * share, 0), 0.0)
+    variance = (second_moment + noise.margin(0.5 * share, 1) - least**2) * _ROUND_UP
+    return math.sqrt(min(max(variance, 0.0), noise.bound**2))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration, ScoreNoise
+from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration
+from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.value import state_value
@@ -97,11 +98,11 @@ def _stated(step: StepPlan) -> StepStatement:
 
 
 def _law(
-    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | ScoreNoise,
+    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | GridSums,
 ) -> dict[str, Any]:
-    if isinstance(calibration, ScoreNoise):
-        unit = calibration.mean_step
-        noise = {"scale": calibration.mean_scale, "sensitivity": unit * calibration.integers.sensitivity}
+    if isinstance(calibration, GridSums):
+        unit = calibration.units[0]
+        noise = {"scale": calibration.scales[0], "sensitivity": unit * calibration.integers.sensitivity}
         return {"noise": calibration.noise, "gamma": 0.0, **noise}
     if isinstance(calibration, IntegerNoise):
         shift = float(calibration.sensitivity)

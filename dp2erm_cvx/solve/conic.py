@@ -57,13 +57,7 @@ def _lower_bound(problem: Any) -> float:
     """A lower bound on the optimum, ``-inf`` where none was found."""
     data, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts=dict(_TIGHT))
     _refuse_unchecked_cones(data["dims"])
-    raw = chain.solve_via_data(
-        problem,
-        data,
-        warm_start=False,
-        verbose=False,
-        solver_opts=dict(_TIGHT),
-    )
+    raw = chain.solve_via_data(problem, data, warm_start=False, verbose=False, solver_opts=dict(_TIGHT))
     x, z = np.asarray(raw.x), np.asarray(raw.z)
     if not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
         return -math.inf

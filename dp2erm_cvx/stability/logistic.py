@@ -56,13 +56,7 @@ def ipw_logistic(
     else:
         law_change = logistic_law_change(n, mu, margin, overlap_constant(low, min(high, cap)))
     V = coupled_variation(n, w_max, law_change)
-    return stated_bound(
-        n,
-        V,
-        w_max,
-        "Theorem 3-IPW",
-        (f"covariate norm at most {bound:g}", EXACT),
-    )
+    return stated_bound(n, V, w_max, "Theorem 3-IPW", (f"covariate norm at most {bound:g}", EXACT))
 
 
 def logistic_radius(covariate_bound: float, ridge: float, radius: float = math.inf) -> float:

@@ -65,8 +65,5 @@ def paper_entropy_balancing(
     if eigenvalue_floor > 0.0:
         assumptions.append(f"smallest eigenvalue of the covariance of b at least {eigenvalue_floor:g}")
     return from_norm_bound(
-        n,
-        norm_bound,
-        tilted,
-        Statement("theorem on the stability of EBW", tuple(assumptions)),
+        n, norm_bound, tilted, Statement("theorem on the stability of EBW", tuple(assumptions))
     )

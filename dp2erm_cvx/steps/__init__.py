@@ -6,21 +6,22 @@
 """
 
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan
+from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
-from dp2erm_cvx.steps.number import NumberPlan
+from dp2erm_cvx.steps.number import NumberPlan, TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.ranges import ColumnRanges, ColumnRangesPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
-from dp2erm_cvx.steps.score import EffectScore, MeanScore, MeanScorePlan
+from dp2erm_cvx.steps.score import AverageScore, EffectScore, RiskScores, TreatedScore
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
-from dp2erm_cvx.steps.treatment_rate import TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.value import Value, ValuePlan
 from dp2erm_cvx.steps.weights import WeightsPlan
 
 __all__ = [
+    "AverageScore",
     "Center",
     "CenterPlan",
     "ColumnRanges",
@@ -40,6 +41,7 @@ __all__ = [
     "RecordMap",
     "Refit",
     "RefitPlan",
+    "RiskScores",
     "Rows",
     "Step",
     "StepPlan",
@@ -47,6 +49,7 @@ __all__ = [
     "Term",
     "Theta",
     "ThetaPlan",
+    "TreatedScore",
     "TreatmentRate",
     "TreatmentRatePlan",
     "Value",

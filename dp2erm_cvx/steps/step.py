@@ -18,8 +18,8 @@ from dp2erm_cvx.calibration import (
     OutputCalibration,
     Perturbed,
     RangeNoise,
-    ScoreNoise,
 )
+from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
@@ -94,7 +94,7 @@ class StepPlan(abc.ABC):
     weighted: ClassVar[bool] = True
 
     universe: Universe
-    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | ScoreNoise | RangeNoise
+    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | GridSums | RangeNoise
     precision: Precision | None
     loss: LossConstants | None
 

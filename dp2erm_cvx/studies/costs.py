@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +47,8 @@ def costs(
     least = model.value(best)
     excess = np.array([model.value(theta) - least for theta in thetas]) / n
     curvature = max(float(np.linalg.eigvalsh(model.hessian(best))[0]) / n, 0.0)
-    level = _noise_quantile(calibration)
+    # a radius that the noise exceeds with probability at most 1 - LEVEL
+    level = _quantile(partial(noise_tail, calibration), calibration.scale)
     size = float(np.linalg.norm(best))
     bound = utility_bound(level, n, calibration, size, curvature)
     paper = PaperUtility.of(calibration.gamma, size, curvature)
@@ -53,31 +56,20 @@ def costs(
         "excess": float(np.mean(excess)),
         "excess_quantile": float(np.quantile(excess, LEVEL)),
         "excess_bound": bound,
-        "paper_excess_bound": _paper_quantile(paper, n, calibration),
+        "paper_excess_bound": _quantile(lambda at: paper.tail(at, n, calibration), max(paper.C, 1e-12)),
         "exceeded": float(np.mean(excess > bound)),
         "error": float(np.mean(np.linalg.norm(thetas - best, axis=1))),
     }
 
 
-def _paper_quantile(paper: PaperUtility, n: int, calibration: Calibration) -> float:
-    """The excess at which the tail of the paper's Theorem utility falls to ``1 - LEVEL``, by bisection."""
-    low, high = 0.0, max(paper.C, 1e-12)
-    while paper.tail(high, n, calibration) > 1 - LEVEL:
+def _quantile(tail: Callable[[float], float], start: float) -> float:
+    """Where a tail that falls from 1 comes down to ``1 - LEVEL``, by bisection from below ``start``."""
+    low, high = 0.0, start
+    while tail(high) > 1 - LEVEL:
         high *= 2
     for _ in range(60):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if paper.tail(middle, n, calibration) > 1 - LEVEL else (low, middle)
-    return high
-
-
-def _noise_quantile(calibration: Calibration) -> float:
-    """A radius that the noise exceeds with probability at most ``1 - LEVEL``, by bisection."""
-    low, high = 0.0, calibration.scale
-    while noise_tail(calibration, high) > 1 - LEVEL:
-        high *= 2
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if noise_tail(calibration, middle) > 1 - LEVEL else (low, middle)
+        low, high = (middle, high) if tail(middle) > 1 - LEVEL else (low, middle)
     return high
 
 

@@ -69,15 +69,9 @@ def constants_listing(column: str, entries: Iterable[InForce], table: pd.DataFra
 
 
 def _constants_told(constants: Constants) -> list[str]:
-    numbers = (
-        constants.covariate_bound,
-        constants.outcome_bound,
-        constants.radius,
-        constants.outcome_center,
-        constants.intercept,
-    )
-    floor = constants.arm_floor
-    return [*(f"{number:.5g}" for number in numbers), "none" if floor is None else f"{floor:g}"]
+    names = ("covariate_bound", "outcome_bound", "radius", "outcome_center", "intercept")
+    floor = "none" if constants.arm_floor is None else f"{constants.arm_floor:g}"
+    return [*(f"{getattr(constants, name):.5g}" for name in names), floor]
 
 
 def _split_told(rows: pd.DataFrame) -> str:

@@ -20,13 +20,7 @@ from dp2erm_cvx.mechanism.selection import Source
 from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_line, public_number, whole_number
-from dp2erm_cvx.tuning.candidates import (
-    Models,
-    NamedColumns,
-    common_domain,
-    fitted,
-    named_models,
-)
+from dp2erm_cvx.tuning.candidates import Models, NamedColumns, common_domain, fitted, named_models
 from dp2erm_cvx.tuning.result import PrivateCandidate, PrivateTuning, Selection
 from dp2erm_cvx.tuning.score import SENSITIVITY, declared_propensity, total_gain, unit
 from dp2erm_cvx.tuning.total import total_budget, total_guarantee
@@ -145,11 +139,7 @@ def tune_privately(
 
 
 def _refuse(
-    models: Mapping[str, PrivateTwoStageERM],
-    domain: Domain,
-    ledger: object,
-    dataset: object,
-    seed: object,
+    models: Mapping[str, PrivateTwoStageERM], domain: Domain, ledger: object, dataset: object, seed: object
 ) -> None:
     """What depends on the declarations alone."""
     if seed is not None:

@@ -102,7 +102,7 @@ def test_scales_are_those_of_the_theorem():
 
 
 def test_refusals():
-    with pytest.raises(CalibrationError, match="out of the range of 64-bit"):
+    with pytest.raises(CalibrationError, match="beyond 64-bit"):
         calibrate_score(1.0, 10**10, LAPLACE)
     with pytest.raises(CalibrationError, match="out of the range of 64-bit"):
         calibrate_score(1.0, 100, Budget(1e-9))

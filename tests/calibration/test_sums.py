@@ -1,10 +1,20 @@
 """Laws of noise against quadrature and closed forms in many digits."""
 
-import mpmath as mp
-import pytest
+import itertools
+import math
 
-from dp2erm_cvx.calibration.analytic import analytic_delta, analytic_ratio
-from dp2erm_cvx.calibration.sums import laplace_sum_quantile, laplace_sum_tail
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from dp2erm_cvx.calibration.constants import Noise
+from dp2erm_cvx.calibration.integers import analytic_delta, analytic_ratio
+from dp2erm_cvx.calibration.sums import sum_quantile, sum_tail
+
+LAPLACE, GAUSSIAN = Noise.GAMMA, Noise.GAUSSIAN
 
 
 def tail_by_quadrature(x, s, b):
@@ -26,29 +36,79 @@ def test_the_tail_is_the_convolution(s, b):
     for x in (0.0, 0.3, 4.0):
         expected = tail_by_quadrature(x, s, b)
         if expected > 1e-12:
-            assert laplace_sum_tail(x, s, b) == pytest.approx(float(expected), rel=1e-8)
+            assert sum_tail(LAPLACE, x, s, b) == pytest.approx(float(expected), rel=1e-8)
 
 
 @pytest.mark.parametrize("ratio", [1e-12, 1e-6, 1.0, 1e6, 1e12])
 def test_the_tail_where_one_law_dwarfs_the_other(ratio):
     for tail in (0.4, 0.025, 1e-9):
-        x = laplace_sum_quantile(ratio, 1.0, tail)
-        assert laplace_sum_tail(x, ratio, 1.0) == pytest.approx(tail, rel=1e-6)
-        assert laplace_sum_quantile(ratio, 0.0, tail) <= x * (1 + 1e-9)
-        assert laplace_sum_quantile(0.0, 1.0, tail) <= x * (1 + 1e-9)
+        x = sum_quantile(LAPLACE, tail, ratio, 1.0)
+        assert sum_tail(LAPLACE, x, ratio, 1.0) == pytest.approx(tail, rel=1e-6)
+        assert sum_quantile(LAPLACE, tail, ratio, 0.0) <= x * (1 + 1e-9)
+        assert sum_quantile(LAPLACE, tail, 0.0, 1.0) <= x * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("tail", [0.3, 0.0225, 1e-6])
 def test_quantiles_are_rounded_up_and_rise(tail):
-    found = [laplace_sum_quantile(s, 0.7, tail) for s in (0.0, 0.01, 0.3, 1.0, 3.0)]
+    found = [sum_quantile(LAPLACE, tail, s, 0.7) for s in (0.0, 0.01, 0.3, 1.0, 3.0)]
     assert found == sorted(found)
     assert found[0] == pytest.approx(-0.7 * float(mp.log(2 * tail)), rel=1e-8)
-    assert laplace_sum_quantile(1.0, 0.0, tail) == pytest.approx(
+    assert sum_quantile(LAPLACE, tail, 1.0, 0.0) == pytest.approx(
         -float(mp.sqrt(2) * mp.erfinv(2 * tail - 1)), rel=1e-8
     )
     for s, x in ((0.3, found[2]), (3.0, found[4])):
         with mp.workdps(20):
             assert tail * (1 - 1e-6) <= tail_by_quadrature(x, s, 0.7) <= tail
+
+
+@pytest.mark.parametrize("scales", [(1.0, 0.3), (0.02, 1.0), (1.0, 1.0), (1.0, 1.001)])
+def test_two_laplace_variables(scales):
+    """One of them is summed with the normal one by the formula, the other by quadrature."""
+    b, c = scales
+
+    def tail(x, s):
+        def other(y):
+            return sum_tail(LAPLACE, x - y, s, b) if y < x else 1 - sum_tail(LAPLACE, y - x, s, b)
+
+        cuts = sorted({-40 * c, -c, 0.0, c, x - 3 * s, x, x + 3 * s, 40 * c})
+        found = [
+            quad(lambda y: other(y) * math.exp(-abs(y) / c) / (2 * c), left, right, epsabs=1e-13, limit=200)[
+                0
+            ]
+            for left, right in itertools.pairwise(cuts)
+        ]
+        return sum(found)
+
+    for x, s in ((0.5, 0.4), (3.0, 0.4), (3.0, 1.5)):
+        found = sum_tail(LAPLACE, x, s, b, c)
+        expected = tail(x, s)
+        # scales that are nearly equal are enlarged by 1/500
+        slack = 0.01 if abs(b - c) < 0.002 else 1e-7
+        assert expected * (1 - 1e-7) <= found <= expected * (1 + slack)
+
+
+def test_sums_without_a_normal_part_and_gaussian_noise():
+    x = 1.7
+    # the sum of two standard Laplace variables: (2 + x) exp(-x) / 4
+    expected = (2 + x) * math.exp(-x) / 4
+    assert expected <= sum_tail(LAPLACE, x, 0.0, 1.0, 1.0) <= expected * 1.01
+    assert sum_tail(GAUSSIAN, x, 3.0, 4.0, 12.0) == pytest.approx(float(mp.ncdf(-x / 13)), rel=1e-8)
+    assert sum_quantile(GAUSSIAN, 0.025, 3.0, 4.0) == pytest.approx(5 * 1.959964, rel=1e-6)
+
+
+@given(
+    st.tuples(*[st.floats(0.01, 3.0)] * 6),
+    st.sampled_from([0.3, 0.0225, 1e-3]),
+    st.sampled_from([LAPLACE, GAUSSIAN]),
+)
+@settings(max_examples=60, deadline=None)
+def test_quantiles_are_norms_of_the_widths(widths, tail, noise):
+    first, second = np.array(widths[:3]), np.array(widths[3:])
+    together = sum_quantile(noise, tail, *(first + second))
+    apart = sum_quantile(noise, tail, *first) + sum_quantile(noise, tail, *second)
+    # 1/500 for scales that are nearly equal
+    assert together <= apart * 1.0021
+    assert together >= max(sum_quantile(noise, tail, *first), sum_quantile(noise, tail, *second)) / 1.0021
 
 
 def profile(ratio, epsilon):

@@ -76,15 +76,15 @@ def test_interval_covers_the_mean_often(name, n, budget, kind):
 
 def test_second_moment_with_too_much_noise_is_caught():
     """Were its noise twice what is stated, the bound on the deviation would fail too often."""
-    assert study("normal", 500, Budget(0.5), Noise.GAMMA, 2000, seed=3)[1] >= 0.993
-    assert study("normal", 500, Budget(0.5), Noise.GAMMA, 2000, seed=3, second_scale=2.0)[1] < 0.98
+    assert study("normal", 500, Budget(0.5), Noise.GAMMA, 800, seed=3)[1] >= 0.99
+    assert study("normal", 500, Budget(0.5), Noise.GAMMA, 800, seed=3, second_scale=2.0)[1] < 0.98
 
 
 @pytest.mark.parametrize("kind", list(Noise))
 def test_parts_of_the_width(kind):
     noise = calibrate_score(B, 1000, Budget(1.0, 1e-6), kind)
-    second = int(1.5 / noise.second_moment_step)
-    found = score_interval(noise, (int(0.5 / noise.mean_step), second), 2.0)
+    second = int(1.5 / noise.units[1])
+    found = score_interval(noise, (int(0.5 / noise.units[0]), second), 2.0)
     assert found.estimate == pytest.approx(2.5)
     half = (found.high - found.low) / 2
     assert max(found.noise_half_width, found.sampling_half_width) < half
@@ -110,7 +110,7 @@ def test_margins_of_the_standard_deviation():
     """Closed forms of the theorem: alpha' = 0.005, B b log(1/alpha') and b log(2/alpha')."""
     noise = calibrate_score(B, 2000, Budget(1.0))
     b = noise.mean_scale
-    released = (int(1.0 / noise.mean_step), int(3.0 / noise.second_moment_step))
+    released = (int(1.0 / noise.units[0]), int(3.0 / noise.units[1]))
     mean = 1.0 - b * math.log(2 / 0.005)
     expected = math.sqrt(3.0 + 2 * noise.bound * b * math.log(1 / 0.005) - mean**2)
     assert score_interval(noise, released, 0.0).standard_deviation == pytest.approx(expected, rel=1e-5)

@@ -62,6 +62,8 @@ class EpsilonBound:
 
 
 Observations = Sequence[Observation]
+#: What of an observation others may share.
+_Read = Callable[[Observation], frozenset[Hashable]]
 
 
 @dataclass(frozen=True)
@@ -108,27 +110,22 @@ class Choice:
         cuts = np.concatenate([[np.nextafter(pooled[0], -np.inf)], pooled[:-1] / 2 + pooled[1:] / 2])
         below = [np.searchsorted(part, cuts, side="right").astype(np.float64) for part in values]
         above = [len(part) - count for part, count in zip(values, below, strict=True)]
-        name = score.name
-        self._offer(
-            above[0], above[1], lambda i: Event(f"{name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i])
-        )
-        self._offer(
-            below[0],
-            below[1],
-            lambda i: Event(f"{name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i]),
-        )
+
+        def over(i: int) -> Event:
+            return Event(f"{score.name} > {cuts[i]:.9g}", lambda them: score(them) > cuts[i])
+
+        def up_to(i: int) -> Event:
+            return Event(f"{score.name} <= {cuts[i]:.9g}", lambda them: score(them) <= cuts[i])
+
+        self._offer(above[0], above[1], over)
+        self._offer(below[0], below[1], up_to)
 
     def offer_values(self) -> None:
         """Every mark of an observation, and every number that came more than once."""
         self._offer_shared(_marks, str)
         self._offer_shared(_numbers, lambda key: f"{key[0]} == {float.fromhex(key[1])!r}", fewest=2)
 
-    def _offer_shared(
-        self,
-        read: Callable[[Observation], frozenset[Hashable]],
-        describe: Callable[..., str],
-        fewest: int = 1,
-    ) -> None:
+    def _offer_shared(self, read: _Read, describe: Callable[..., str], fewest: int = 1) -> None:
         counts = [Counter(key for observation in part for key in read(observation)) for part in self._pick]
         known = counts[0].keys() | counts[1].keys()
         # sorted, because the order of a set changes from process to process
@@ -137,9 +134,8 @@ class Choice:
             return
 
         def make(i: int) -> Event:
-            return Event(
-                describe(keys[i]), lambda them: np.array([keys[i] in read(one) for one in them], dtype=bool)
-            )
+            key = keys[i]
+            return Event(describe(key), lambda them: np.array([key in read(one) for one in them], dtype=bool))
 
         mine, theirs = (np.array([count[key] for key in keys], dtype=np.float64) for count in counts)
         self._offer(mine, theirs, make)
@@ -157,7 +153,5 @@ def _marks(observation: Observation) -> frozenset[Hashable]:
 
 
 def _numbers(observation: Observation) -> frozenset[Hashable]:
-    return frozenset(
-        (name, value.hex())
-        for name, value in zip(observation.names, observation.numbers.tolist(), strict=True)
-    )
+    values = map(float.hex, observation.numbers.tolist())
+    return frozenset(zip(observation.names, values, strict=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -26,27 +25,16 @@ class JointPlace(Place):
         return False
 
 
-class Conditional:
-    """The law of theta as a function of the coefficient; the latest ones are kept."""
-
-    def __init__(self, make: Callable[[Array], Law]) -> None:
-        self._kept = lru_cache(maxsize=8)(lambda key: make(np.frombuffer(key)))
-
-    def __call__(self, coefficient: Array) -> Law:
-        """The law of theta given ``coefficient`` (d,)."""
-        return self._kept(coefficient.tobytes())
-
-
 @dataclass(frozen=True, eq=False)
 class JointLaw(Law):
     """The law of (coefficient, theta): the densities of both, multiplied.
 
     The coefficient is an output that the second stage may depend on, and the release of theta is
-    post-processing of the pair.
+    post-processing of the pair. ``second`` maps a coefficient (d,) to the law of theta given it.
     """
 
     first: ObjectiveLaw
-    second: Conditional
+    second: Callable[[Array], Law]
 
     @property
     def _unperturbed(self) -> Law:

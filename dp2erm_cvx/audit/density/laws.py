@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.density.composed import Conditional, JointLaw
+from dp2erm_cvx.audit.density.composed import JointLaw
 from dp2erm_cvx.audit.density.law import Law
 from dp2erm_cvx.audit.density.objective import Coordinates, ObjectiveLaw, SquaredLaw
 from dp2erm_cvx.audit.density.output import MeanLaw
+from dp2erm_cvx.audit.search import remembered
 from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.plan import TwoStagePlan
-from dp2erm_cvx.program import (
-    Instance,
-    PrivateFirstStage,
-    WeightedLeastSquares,
-)
+from dp2erm_cvx.program import Instance, PrivateFirstStage, WeightedLeastSquares
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
@@ -49,10 +45,14 @@ def laws(model: PrivateTwoStageERM, plan: TwoStagePlan, datasets: list[Dataset])
     unperturbed = [fit.output(np.zeros(fit.dimension)) for fit in fits]
     make = _second_stage(plan, records, unperturbed)
     coordinates = Coordinates(fits[0].penalty, _step(*fits))
-    one, other = (
-        JointLaw(ObjectiveLaw(fit, released, coordinates), Conditional(_Given(fit, found, make).law))
-        for fit, found in zip(fits, records, strict=True)
-    )
+
+    def joint(fit: MarginModel, found: Records) -> Law:
+        def given(coefficient: Array) -> Law:
+            return make(found, fit.output(coefficient), fit.output_radius(coefficient, 0.0))
+
+        return JointLaw(ObjectiveLaw(fit, released, coordinates), remembered(given))
+
+    one, other = map(joint, fits, records)
     return one, other
 
 
@@ -60,40 +60,18 @@ def laws(model: PrivateTwoStageERM, plan: TwoStagePlan, datasets: list[Dataset])
 _Make = Callable[[Records, Array, float], Law]
 
 
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """The second stage of one dataset, given a coefficient."""
-
-    fit: MarginModel
-    records: Records
-    make: _Make
-
-    def law(self, coefficient: Array) -> Law:
-        rounding = self.fit.output_radius(coefficient, 0.0)
-        return self.make(self.records, self.fit.output(coefficient), rounding)
-
-
 def _second_stage(plan: TwoStagePlan, records: list[Records], weights: list[Array]) -> _Make:
     program, calibration = plan.theta.program, plan.theta.calibration
+    gamma = 0.0 if isinstance(calibration, OutputCalibration) else calibration.gamma
+
+    def squared(found: Records, weight: Array) -> LeastSquaresModel:
+        return _squared(program.instance(found, weight, gamma=gamma))
+
     if isinstance(calibration, OutputCalibration):
-
-        def mean(found: Records, weight: Array, error: float) -> Law:
-            smooth = _squared(program.instance(found, weight, gamma=0.0))
-            return MeanLaw(smooth, calibration, error)
-
-        return mean
-    gamma = calibration.gamma
-    models = [
-        _squared(program.instance(found, weight, gamma=gamma))
-        for found, weight in zip(records, weights, strict=True)
-    ]
+        return lambda found, weight, error: MeanLaw(squared(found, weight), calibration, error)
+    models = list(map(squared, records, weights))
     coordinates = Coordinates(models[0].penalty, _step(*models))
-
-    def minimizer(found: Records, weight: Array, error: float) -> Law:
-        smooth = _squared(program.instance(found, weight, gamma=gamma))
-        return SquaredLaw(smooth, calibration, coordinates, error)
-
-    return minimizer
+    return lambda found, weight, error: SquaredLaw(squared(found, weight), calibration, coordinates, error)
 
 
 def _step(one: LeastSquaresModel | MarginModel, other: LeastSquaresModel | MarginModel) -> float:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.audit.pair_file import Columns, unscaled
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.parallel import replacing
 from dp2erm_cvx.privacy import Neighboring
 
 Ints = NDArray[np.int64]
@@ -45,10 +46,8 @@ def save_search(path: Path, label: str, step: int, counts: Ints, best: list[tupl
     """Write a search in progress, whole or not at all."""
     arrays = {f"{name}_{i}": getattr(pair, name) for i, (_, pair) in enumerate(best) for name in _FIELDS}
     heights = np.array([height for height, _ in best])
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("wb") as target:
+    with replacing(path) as part, part.open("wb") as target:
         np.savez(target, label=label, step=step, counts=counts, heights=heights, **arrays)
-    fresh.replace(path)
 
 
 def load_search(path: Path, label: str) -> tuple[int, Ints, list[tuple[float, KindPair]]]:

@@ -175,9 +175,7 @@ class _Steps:
 
     def finish(self, settings: dict[str, int]) -> PairSearch:
         """Audit the best pairs with the given settings, and the very best as the search did, too."""
-        found = []
-        for _, pair in self.best[:3]:
-            found.append((self._audit(pair, settings), settings, pair))
+        found = [(self._audit(pair, settings), settings, pair) for _, pair in self.best[:3]]
         if not found:
             raise CertificateError(f"none of {self.step} pairs had certified solutions: nothing was audited")
         if found[0][0].hockey_stick is None:

@@ -38,11 +38,7 @@ def most(scout: Scout) -> int:
 
 
 def climb(
-    scout: Scout,
-    height: Height,
-    elite: Groups | None,
-    budget: int,
-    rng: np.random.Generator,
+    scout: Scout, height: Height, elite: Groups | None, budget: int, rng: np.random.Generator
 ) -> tuple[Groups, int]:
     """The pairs at the ends of the ascents of one round, and how many pairs were tried, at most ``budget``.
 
@@ -52,9 +48,8 @@ def climb(
     starts = structured_starts(scout.universe, min(effort.starts, budget), rng)
     spent = len(starts)
     values = _finite(height(scout.movements(starts)))
-    chosen = [
-        starts.take(np.array([index])) for index in np.argsort(-values, kind="stable")[: effort.refined]
-    ]
+    highest = np.argsort(-values, kind="stable")[: effort.refined]
+    chosen = [starts.take(np.array([index])) for index in highest]
     steps = [0.3] * len(chosen)
     if elite is not None and len(elite):
         pick = int(rng.integers(len(elite)))
@@ -83,12 +78,8 @@ def _refined(
         share[:, active] = np.exp(np.clip(u[:, len(rows) * d :], -30.0, 30.0))
         return admitted(universe, points, np.repeat(start.arm, len(u), axis=0), share)
 
-    first = np.concatenate(
-        [
-            start.points[0, rows].ravel() / universe.domain.features_bound,
-            np.log(np.maximum(start.count[0, active], 0.3)),
-        ]
-    )
+    points = start.points[0, rows].ravel() / universe.domain.features_bound
+    first = np.concatenate([points, np.log(np.maximum(start.count[0, active], 0.3))])
     best, found, tried = evolve(lambda u: height(scout.movements(pairs(u))), first, step, evaluations, rng)
     return (pairs(best[None]) if np.isfinite(found) else start), tried
 
@@ -103,8 +94,7 @@ def _mutated(universe: Universe, pair: Groups, rng: np.random.Generator) -> Grou
 
 
 def _finite(values: Array) -> Array:
-    finite: Array = np.where(np.isfinite(values), values, -np.inf)
-    return finite
+    return np.where(np.isfinite(values), values, -np.inf)
 
 
 #: Maps candidates (b, d) to values (b,); NaN or -inf where a candidate is not admitted.
@@ -147,9 +137,8 @@ def evolve(
         root = basis * np.sqrt(np.maximum(scale, 1e-20))
         normal = rng.standard_normal((size, d))
         moves = normal @ root.T
-        values = objective(mean + step * moves)
+        values = _finite(objective(mean + step * moves))
         spent += size
-        values = np.where(np.isfinite(values), values, -math.inf)
         order = np.argsort(-values, kind="stable")[:parents]
         top = float(values[order[0]])
         if top > found:
@@ -158,9 +147,8 @@ def evolve(
             best, found = mean + step * moves[order[0]], top
         shift = weights @ moves[order]
         mean = mean + step * shift
-        step_path = (1 - c_step) * step_path + math.sqrt(c_step * (2 - c_step) * mass) * (
-            basis @ (weights @ normal[order])
-        )
+        turned = basis @ (weights @ normal[order])
+        step_path = (1 - c_step) * step_path + math.sqrt(c_step * (2 - c_step) * mass) * turned
         length = float(np.linalg.norm(step_path))
         usual = length / math.sqrt(1 - (1 - c_step) ** (2 * generation)) < (1.4 + 2 / (d + 1)) * expected
         path = (1 - c_path) * path + usual * math.sqrt(c_path * (2 - c_path) * mass) * shift

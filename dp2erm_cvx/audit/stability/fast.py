@@ -15,12 +15,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program import (
-    ClosedFormWeights,
-    FirstStage,
-    RidgedEntropyFirstStage,
-    SeparableFirstStage,
-)
+from dp2erm_cvx.program import ClosedFormWeights, FirstStage, RidgedEntropyFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.schemes.exponential import ExponentialModel
 from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel

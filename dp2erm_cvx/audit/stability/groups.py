@@ -59,24 +59,17 @@ class Groups:
     def expand(self, index: int, universe: Universe) -> tuple[Records, Records]:
         """All n records of both datasets of one pair; they differ in the last one."""
         repeats = np.append(self.count[index], 1.0).astype(np.int64)
-        ends = []
-        for after in (False, True):
-            rows, arm, _ = self.dataset(after)
-            ends.append(
-                records_at(
-                    universe, np.repeat(rows[index], repeats, axis=0), np.repeat(arm[index], repeats, axis=0)
-                )
-            )
-        return ends[0], ends[1]
+        first, second = (
+            records_at(universe, rows[index].repeat(repeats, axis=0), arm[index].repeat(repeats, axis=0))
+            for rows, arm, _ in (self.dataset(False), self.dataset(True))
+        )
+        return first, second
 
 
 def joined(parts: list[Groups]) -> Groups:
     """All pairs of all parts."""
-    return Groups(
-        np.concatenate([part.points for part in parts]),
-        np.concatenate([part.arm for part in parts]),
-        np.concatenate([part.count for part in parts]),
-    )
+    columns = zip(*((part.points, part.arm, part.count) for part in parts), strict=True)
+    return Groups(*map(np.concatenate, columns))
 
 
 def admitted(universe: Universe, points: Array, arm: NDArray[np.int64], share: Array) -> Groups:
@@ -147,9 +140,8 @@ def _anywhere(rng: np.random.Generator, d: int) -> _Raw:
 
 def _collinear(rng: np.random.Generator, d: int) -> _Raw:
     """All records on one axis."""
-    at = rng.choice([-1.0, 1.0], CLUSTERS + 2) * np.where(
-        rng.random(CLUSTERS + 2) < 0.5, 1.0, rng.random(CLUSTERS + 2)
-    )
+    side = rng.choice([-1.0, 1.0], CLUSTERS + 2)
+    at = side * np.where(rng.random(CLUSTERS + 2) < 0.5, 1.0, rng.random(CLUSTERS + 2))
     return at[:, None] * _direction(rng, d), _arms(rng), _sizes(rng)
 
 
@@ -238,7 +230,5 @@ def structured_starts(universe: Universe, number: int, rng: np.random.Generator)
     raw = [makers[index % len(makers)](rng, universe.n_features) for index in range(number)]
     if (universe.domain.arm_floor or 0) > 1:
         raw = [_with_both_arms(*each) for each in raw]
-    points = np.stack([points for points, _, _ in raw]) * universe.domain.features_bound
-    return admitted(
-        universe, points, np.stack([arm for _, arm, _ in raw]), np.stack([share for _, _, share in raw])
-    )
+    points, arm, share = map(np.stack, zip(*raw, strict=True))
+    return admitted(universe, points * universe.domain.features_bound, arm, share)

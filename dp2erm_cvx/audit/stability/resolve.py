@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import contextlib
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ class Interval:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        return {"low": self.low, "high": self.high}
+        return asdict(self)
 
     def __str__(self) -> str:
         return f"[{self.low:.6g}, {self.high:.6g}]"
@@ -142,28 +142,9 @@ class SolverCheck:
 
     def plus(self, other: SolverCheck) -> SolverCheck:
         """Both counts together."""
-        return SolverCheck(
-            self.solver,
-            self.datasets + other.datasets,
-            max(self.disagreement, other.disagreement),
-            max(self.radius, other.radius),
-            self.unsolved + other.unsolved,
-        )
-
-
-def _weights_of(
-    program: FirstStage, datasets: Iterable[Records], solver: str | Solver
-) -> list[Solved | None]:
-    """Certified weights of each dataset, None where hard constraints cannot be met."""
-    found: list[Solved | None] = []
-    for records in datasets:
-        try:
-            solution = solve(program.instance(records), solver=solver, throw=False)
-        except InfeasibleError:
-            found.append(None)
-        else:
-            found.append(Solved(solution.value, solution.certificate.output_radius))
-    return found
+        datasets, unsolved = self.datasets + other.datasets, self.unsolved + other.unsolved
+        disagreement = max(self.disagreement, other.disagreement)
+        return SolverCheck(self.solver, datasets, disagreement, max(self.radius, other.radius), unsolved)
 
 
 def resolve(
@@ -171,20 +152,20 @@ def resolve(
 ) -> list[Resolved]:
     """Certified movements of every pair whose datasets have weights; a dataset they share is solved once.
 
-    ``solver`` is that of the program by default.
-
-    Raises SolverError where the solver returns no point.
+    ``solver`` is that of the program by default. Raises SolverError where the solver returns no point.
     """
-    unique = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
     chosen = program.usual_solver if solver is None else solver
-    solved = dict(zip(unique, _weights_of(program, unique.values(), chosen), strict=True))
+    solved: dict[int, Solved] = {}
+    for key, records in {id(end): end for pair in pairs for end in (pair.first, pair.second)}.items():
+        with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
+            solution = solve(program.instance(records), solver=chosen, throw=False)
+            solved[key] = Solved(solution.value, solution.certificate.output_radius)
     found = []
     for pair in pairs:
-        w, v = solved[id(pair.first)], solved[id(pair.second)]
-        if w is None or v is None:
-            continue
-        moved = movements(w.weights, v.weights, pair.changed, w.radius, v.radius)
-        found.append(Resolved(pair, moved, (w, v)))
+        w, v = (solved.get(id(end)) for end in (pair.first, pair.second))
+        if w is not None and v is not None:
+            moved = movements(w.weights, v.weights, pair.changed, w.radius, v.radius)
+            found.append(Resolved(pair, moved, (w, v)))
     return found
 
 

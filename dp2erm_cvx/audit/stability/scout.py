@@ -52,11 +52,6 @@ class Scout(abc.ABC):
     def weights(self, x: Array, arm: Arms, count: Array) -> Array:
         """Weights per record (b, m) of datasets of ``count`` (b, m) records with covariates (b, m, d)."""
 
-    def covariates(self, x: Array) -> Array:
-        """Rows (b, m, p) as the records have them, the intercept first."""
-        intercept = self.universe.domain.intercept
-        return np.concatenate([np.full((*x.shape[:2], 1), intercept), x], axis=2) if intercept else x
-
 
 class InFull(Scout):
     """Any program: all n records, one solve each."""

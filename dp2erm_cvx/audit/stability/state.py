@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from dp2erm_cvx.audit.stability.groups import Groups
 from dp2erm_cvx.audit.stability.neighbors import Replacement
 from dp2erm_cvx.audit.stability.resolve import SolverCheck
 from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.parallel import replacing
 
 #: Pairs that are kept for each quantity.
 KEPT = 10
@@ -34,11 +34,7 @@ class KeptPair:
     @classmethod
     def of_groups(cls, pairs: Groups, index: int, values: dict[str, float], origin: str) -> KeptPair:
         """The pair ``index`` of ``pairs``."""
-        held = {
-            "points": pairs.points[index].tolist(),
-            "arm": pairs.arm[index].tolist(),
-            "count": pairs.count[index].tolist(),
-        }
+        held = {name: getattr(pairs, name)[index].tolist() for name in ("points", "arm", "count")}
         return cls(values, origin, groups=held)
 
     @classmethod
@@ -112,29 +108,19 @@ class State:
 
     def save(self, path: Path, call: dict[str, Any] | None) -> None:
         """Write the state; an interrupted write leaves the former one."""
-        plain = {
-            "call": call,
-            "check": asdict(self.check),
-            "rounds": self.rounds,
-            "scouted": self.scouted,
-            "resolved": self.resolved,
-            "kept": {name: [asdict(pair) for pair in best] for name, best in self.kept.items()},
-        }
-        temporary = path.with_name(path.name + ".part")
-        temporary.write_text(json.dumps(plain), encoding="utf-8")
-        os.replace(temporary, path)
+        plain = {"call": call, **asdict(self)}
+        with replacing(path) as part:
+            part.write_text(json.dumps(plain), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path, call: dict[str, Any]) -> State:
         """Read a state. Raises DataError where the file is none, or belongs to another audit."""
         try:
             plain = json.loads(path.read_text(encoding="utf-8"))
-            if plain["call"] != json.loads(json.dumps(call)):
+            if plain.pop("call") != json.loads(json.dumps(call)):
                 raise DataError(f"{path}: the state of another audit")
             kept = {name: [KeptPair(**pair) for pair in best] for name, best in plain["kept"].items()}
-            return cls(
-                SolverCheck(**plain["check"]), plain["rounds"], plain["scouted"], plain["resolved"], kept
-            )
+            return cls(**{**plain, "check": SolverCheck(**plain["check"]), "kept": kept})
         except DataError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -48,8 +48,7 @@ class TightnessCell:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""
-        moved = None if self.movement is None else self.movement.to_dict()
-        return {**dataclasses.asdict(self), "movement": moved, "violations": list(self.violations)}
+        return {**dataclasses.asdict(self), "violations": list(self.violations)}
 
 
 def tightness(
@@ -112,12 +111,8 @@ def _cell(
     except Dp2ermError as error:
         return TightnessCell(n, ridge, {}, None, str(error))
     # V <= W1, and a bound on V itself replaces the one on W1
-    bounds = {
-        claim.name: claim.bound
-        for kind in (Quantity.W1, Quantity.V)
-        for claim in claims
-        if claim.quantity is kind
-    }
+    kinds = (Quantity.W1, Quantity.V)
+    bounds = {one.name: one.bound for kind in kinds for one in claims if one.quantity is kind}
     if not bounds:
         return TightnessCell(n, ridge, {}, None, "; ".join(refused.values()))
     try:

@@ -115,10 +115,7 @@ class MarginFirstStage(FirstStage):
         self, records: Records, gamma: float = 0.0, noise: Array | None = None
     ) -> dict[str, Value]:
         """Leaves of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective."""
-        data: dict[str, Value] = {
-            "Z": self.rows(records),
-            "curvature": records.n_samples * (self.mu + gamma),
-        }
+        data: dict[str, Value] = {"Z": self.rows(records), "curvature": records.n_samples * (self.mu + gamma)}
         linear, ball = self.linear(records, noise), self.ball(records.domain)
         if linear is not None:
             data["linear"] = linear

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +12,6 @@ from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.studies.engine.experiment import (
     Design,
     Experiment,
-    Part,
     Row,
     StudyCell,
     cells_of,
@@ -29,13 +28,17 @@ D = TypeVar("D", bound=Design)
 Progress = Callable[[str, int, int], None]
 
 
+def untold(what: str, done: int, total: int) -> None:
+    """No one watches."""
+
+
 def run(
     experiment: Experiment[D],
     design: D,
     folder: str | Path,
     *,
     workers: int = 1,
-    progress: Progress | None = None,
+    progress: Progress = untold,
 ) -> pd.DataFrame:
     """Run what is missing in ``folder`` and return the table of all rows, also in ``results.parquet``.
 
@@ -49,14 +52,13 @@ def run(
     cells = cells_of(experiment, design)
     missing = [cell for cell in cells if not store.done(cell)]
     shared = _share_missing(experiment, design, missing, store, workers=workers, progress=progress)
-    tell = progress or _untold
     done = len(cells) - len(missing)
-    tell("cells", done, len(cells))
-    tasks = [(experiment, design, cell, shared) for cell in missing]
-    for cell, rows in zip(missing, run_tasks(_rows, tasks, workers=workers), strict=True):
+    progress("cells", done, len(cells))
+    tasks = [(design, cell, shared) for cell in missing]
+    for cell, rows in zip(missing, run_tasks(experiment.rows, tasks, workers=workers), strict=True):
         store.keep(cell, rows)
         done += 1
-        tell("cells", done, len(cells))
+        progress("cells", done, len(cells))
     return store.collect(cells)
 
 
@@ -67,7 +69,7 @@ def run_one(
     *,
     folder: str | Path | None = None,
     workers: int = 1,
-    progress: Progress | None = None,
+    progress: Progress = untold,
 ) -> list[Row]:
     """The rows of the cell with this label, by itself. Raises DeclarationError where there is none.
 
@@ -82,15 +84,7 @@ def run_one(
     store = Store(folder, experiment.name, design) if known and folder is not None else None
     cell = cells[label]
     shared = _share_missing(experiment, design, [cell], store, workers=workers, progress=progress)
-    return _rows(experiment, design, cell, shared)
-
-
-def _rows(experiment: Experiment[D], design: D, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
     return experiment.rows(design, cell, shared)
-
-
-def _untold(what: str, done: int, total: int) -> None:
-    """No one watches."""
 
 
 def _share_missing(
@@ -100,7 +94,7 @@ def _share_missing(
     store: Store | None,
     *,
     workers: int,
-    progress: Progress | None,
+    progress: Progress,
 ) -> dict[str, Any]:
     """The parts that ``cells`` need, by label: from the store where they are finished, else computed."""
     needed = {part for cell in cells for part in experiment.needs(design, cell)}
@@ -108,19 +102,14 @@ def _share_missing(
     shared = {} if store is None else store.shared()
     missing = [part for part in wanted if part_label(part) not in shared]
     done = len(wanted) - len(missing)
-    if missing and progress is not None:
+    if missing:
         progress(experiment.parts_are, done, len(wanted))
-    tasks = [(experiment, design, part) for part in missing]
-    for part, found in zip(missing, run_tasks(_share, tasks, workers=workers), strict=True):
+    tasks = [(design, part) for part in missing]
+    for part, found in zip(missing, run_tasks(experiment.share, tasks, workers=workers), strict=True):
         # as it will be read, so that a stopped run goes on with the same values
         shared[part_label(part)] = json.loads(json.dumps(found))
         if store is not None:
             store.keep_shared(shared)
         done += 1
-        if progress is not None:
-            progress(experiment.parts_are, done, len(wanted))
+        progress(experiment.parts_are, done, len(wanted))
     return shared
-
-
-def _share(experiment: Experiment[D], design: D, part: Part) -> Any:
-    return experiment.share(design, part)

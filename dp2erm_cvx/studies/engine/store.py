@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx import __version__
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.parallel import replacing
 from dp2erm_cvx.studies.engine.experiment import Design, Row, StudyCell
 
 if TYPE_CHECKING:
@@ -47,14 +47,9 @@ class Store:
             self.cells.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DeclarationError(f"{folder}: cannot be made: {error.strerror or error}") from None
-        label = {
-            "experiment": name,
-            "version": __version__,
-            "digest": design.digest(),
-            "code": code_digest(),
-        }
+        label = {"experiment": name, "version": __version__, "digest": design.digest(), "code": code_digest()}
         marker = self.folder / "design.json"
-        known = _marks(marker)
+        known = _kept(marker)
         if known is not None or any(self.cells.iterdir()):
             for key, what in _MARKS.items():
                 if known is None or known.get(key) != label[key]:
@@ -62,21 +57,15 @@ class Store:
                     advice = "choose another folder (--output-dir) or delete this one"
                     raise DataError(f"{folder}: holds cells of {what}: {advice}")
         else:
-            full = {**label, "design": design.model_dump(mode="json")}
-            self._replace(marker, (json.dumps(full, indent=2) + "\n").encode())
+            _keep(marker, {**label, "design": design.model_dump(mode="json")})
 
     def shared(self) -> dict[str, Any]:
         """The finished parts of what cells share, by label. A file that was damaged is as none."""
-        try:
-            found = json.loads((self.folder / "shared.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return _kept(self.folder / "shared.json") or {}
 
     def keep_shared(self, shared: dict[str, Any]) -> None:
         """Keep the parts that are finished, in plain JSON types, beside those of any other run."""
-        together = {**self.shared(), **shared}
-        self._replace(self.folder / "shared.json", (json.dumps(together, indent=2) + "\n").encode())
+        _keep(self.folder / "shared.json", {**self.shared(), **shared})
 
     def done(self, cell: StudyCell) -> bool:
         """Whether the rows of a cell are here. A file that a power failure damaged is as none."""
@@ -88,43 +77,33 @@ class Store:
 
     def keep(self, cell: StudyCell, rows: list[Row]) -> None:
         """Keep the rows of a cell, whole or not at all."""
-        path = self._path(cell)
-        part = _part(path)
-        self._pandas.DataFrame([{**cell.key, **row} for row in rows]).to_parquet(part, index=False)
-        os.replace(part, path)
+        with replacing(self._path(cell)) as part:
+            self._pandas.DataFrame([{**cell.key, **row} for row in rows]).to_parquet(part, index=False)
 
     def collect(self, cells: Iterable[StudyCell]) -> pd.DataFrame:
         """One table of all rows in the order of the cells, written to ``results.parquet``."""
         frames = [self._pandas.read_parquet(self._path(cell)) for cell in cells]
         table = self._pandas.concat(frames, ignore_index=True)
-        path = self.folder / "results.parquet"
-        part = _part(path)
-        table.to_parquet(part, index=False)
-        os.replace(part, path)
+        with replacing(self.folder / "results.parquet") as part:
+            table.to_parquet(part, index=False)
         return table
 
     def _path(self, cell: StudyCell) -> Path:
         return self.cells / f"{hashlib.sha256(cell.label.encode()).hexdigest()[:24]}.parquet"
 
-    @staticmethod
-    def _replace(path: Path, content: bytes) -> None:
-        part = _part(path)
-        part.write_bytes(content)
-        os.replace(part, path)
 
-
-def _part(path: Path) -> Path:
-    # of this process alone: another may work in the same folder
-    return path.with_name(f"{path.name}.{os.getpid()}.part")
-
-
-def _marks(marker: Path) -> dict[str, Any] | None:
-    """What a folder is marked with; None if nothing that can be read."""
+def _kept(path: Path) -> dict[str, Any] | None:
+    """What a file holds; None if nothing that can be read."""
     try:
-        found = json.loads(marker.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _keep(path: Path, facts: dict[str, Any]) -> None:
+    with replacing(path) as part:
+        part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 
 #: What counts as code: modules and embedded data. A design, in TOML, has a digest of its own.

@@ -1,0 +1,90 @@
+"""Interval of a ratio of two private means, by inverting tests of every ratio (Fieller 1954)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration.sums import bracketed, sum_tail
+
+_ROUND_UP = 1.0 + 1e-9
+
+
+@dataclass(frozen=True)
+class RatioInterval:
+    """A ratio of private means with its interval; an end may be infinite.
+
+    Attributes
+    ----------
+    estimate, low, high
+        The ratio of the released means and the ends of the interval.
+    level
+        Its probability to cover the ratio of the population means of the scores at the released nuisances:
+        asymptotic in n, exact in the noise.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+
+
+@dataclass(frozen=True)
+class Fieller:
+    """Released means A and D whose ratio of population means is rho: ``A - rho D`` has mean 0.
+
+    Attributes
+    ----------
+    numerator, denominator
+        A and D.
+    noise
+        Law of the two independent noises.
+    scales, roundings
+        Of the noise of A and D; what each may be moved by beyond its continuous law.
+    deviation
+        Convex in rho: at least the standard deviation of the sampling error of ``A - rho D``.
+    slope
+        Limit of ``deviation(rho) / |rho|`` at either infinity.
+    """
+
+    numerator: float
+    denominator: float
+    noise: Noise
+    scales: tuple[float, float]
+    roundings: tuple[float, float]
+    deviation: Callable[[float], float]
+    slope: float
+
+    def ends(self, tail: float) -> tuple[float, float]:
+        """The least and the largest rho that no test rejects, each test missing by ``tail`` either way.
+
+        A test on the left rejects where ``A - rho D`` exceeds a quantile that is convex in rho (page "Private
+        effects"). Where the denominator is significant it rejects far out, hence everywhere from the end on.
+        Else both ends are infinite.
+        """
+        if not self._rejected(self.denominator, self.slope, 0.0, 1.0, tail):
+            return -math.inf, math.inf
+        middle = self.numerator / self.denominator
+        return self._end(middle, -1.0, tail), self._end(middle, 1.0, tail)
+
+    def _end(self, middle: float, side: float, tail: float) -> float:
+        def rejects(rho: float) -> bool:
+            gap = side * (rho * self.denominator - self.numerator)
+            return self._rejected(gap, self.deviation(rho), 1.0, abs(rho), tail)
+
+        reach = self.deviation(middle) + self.scales[0] + abs(middle) * self.scales[1]
+        reach = max(reach / self.denominator, 1e-300)
+        while not rejects(middle + side * reach):
+            reach *= 2.0
+            if math.isinf(reach):
+                return side * math.inf
+        return bracketed(rejects, middle + side * reach, middle)
+
+    def _rejected(self, gap: float, deviation: float, first: float, second: float, tail: float) -> bool:
+        left = gap - first * self.roundings[0] - second * self.roundings[1]
+        if not left > 0.0:
+            return False
+        scales = first * self.scales[0], second * self.scales[1]
+        return sum_tail(self.noise, left, deviation * _ROUND_UP, *scales) < tail

@@ -1,0 +1,137 @@
+"""A private effect end to end: estimate, interval, JSON, refusals, and what neighbors may never see."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, PrivateEffect
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.release import json_schema
+
+DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)})
+
+
+def table(n=4000, seed=0, effect=1.0):
+    """Confounded by u: the naive difference is off by about .6."""
+    rng = np.random.default_rng(seed)
+    u, v = rng.uniform(0, 2, n), rng.uniform(-1, 1, n)
+    a = rng.binomial(1, 1 / (1 + np.exp(-2 * (u - 1))))
+    y = u + 0.5 * v + effect * a + 0.5 * rng.standard_normal(n)
+    return pd.DataFrame({"u": u, "v": v}), a, y
+
+
+def model(**changes):
+    settings = {"residual_scale": 0.5, "seed": 1} | changes
+    return PrivateEffect(DOMAIN, Budget(2.0), **settings)
+
+
+def test_the_effect_is_found_where_the_naive_difference_is_off():
+    X, a, y = table()
+    found = model().fit(X, a, y)
+    assert abs(y[a == 1].mean() - y[a == 0].mean() - 1.0) > 0.4
+    low, high = found.interval_
+    assert low < 1.0 < high
+    assert high - low < 0.2
+    assert found.release_.negligible
+    half = found.release_.interval
+    assert max(half.noise_half_width, half.sampling_half_width) <= (high - low) / 2
+    assert (high - low) / 2 <= half.noise_half_width + half.sampling_half_width
+
+
+def test_an_unseeded_release_is_private_and_comes_back_from_json():
+    X, a, y = table(600)
+    release = model(seed=None).fit(X, a, y).release_
+    assert release.private
+    assert EffectRelease.from_json(release.to_json()) == release
+    plain = json.loads(release.to_json())
+    assert set(json_schema(EffectRelease)["required"]) <= set(plain)
+    assert {"low", "high", "level"} <= set(plain["interval"])
+    assert not model().fit(X, a, y).release_.private
+
+
+def test_the_prognostic_covariates_alone_are_read():
+    X, a, y = table(800)
+    other = X.assign(v=-X["v"])
+    one, two = (model(prognostic=["u"]).fit(data, a, y).release_ for data in (X, other))
+    assert one == two
+    assert one.columns == ("u",)
+    assert all("v" not in nuisance.parameters for nuisance in one.nuisances)
+
+
+def test_a_known_propensity_spends_nothing_on_it():
+    rng = np.random.default_rng(4)
+    X, _, _ = table(3000)
+    a = rng.binomial(1, 0.5, len(X))
+    y = X["u"].to_numpy() + a + 0.5 * rng.standard_normal(len(X))
+    release = model(settings={"propensity": 0.5}).fit(X, a, y).release_
+    assert [step.step for step in release.steps] == ["center", "refit", "score"]
+    assert release.interval.low < 1.0 < release.interval.high
+
+
+def test_gaussian_noise():
+    X, a, y = table(3000)
+    found = PrivateEffect(DOMAIN, Budget(1.0, 1e-6), residual_scale=0.5, noise="gaussian", seed=2).fit(
+        X, a, y
+    )
+    assert found.release_.guarantee.delta == 1e-6
+    assert found.interval_[0] < 1.0 < found.interval_[1]
+
+
+def test_the_ledger_is_charged_before_noise_is_drawn(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.declare("trial", Budget(3.0))
+    X, a, y = table(500)
+    found = model(seed=None, ledger=ledger, dataset="trial").fit(X, a, y)
+    assert ledger.account("trial").spent.epsilon == pytest.approx(2.0)
+    assert found.receipt_ is not None
+
+
+@pytest.mark.parametrize("treated", [0, 1])
+def test_no_dataset_makes_a_fit_refuse(treated):
+    X, _, _ = table(200)
+    wild = X.assign(u=1e300, v=-1e300)
+    outcomes = [np.zeros(200), np.full(200, 1e300), np.where(np.arange(200) % 2, 1e308, -1e308)]
+    for y in outcomes:
+        for data in (X, wild):
+            release = model(seed=None).fit(data, np.full(200, treated), y).release_
+            assert release.private
+            assert np.isfinite(release.estimate)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"prognostic": ["w"]}, DeclarationError),
+        ({"prognostic": ["u", "u"]}, DeclarationError),
+        ({"prognostic": "u"}, DeclarationError),
+        ({"prognostic": []}, DeclarationError),
+        ({"level": 1.0}, DeclarationError),
+        ({"level": float("nan")}, DeclarationError),
+        ({"residual_scale": 0.0}, DeclarationError),
+        ({"effect_center": float("inf")}, DeclarationError),
+        ({"seed": -1}, DeclarationError),
+        ({"settings": {"unknown": 1}}, DeclarationError),
+    ],
+)
+def test_refusals(changes, error):
+    with pytest.raises(error):
+        model(**changes).fit(*table(50))
+
+
+def test_wrong_data_are_refused():
+    X, a, y = table(50)
+    with pytest.raises(DataError):
+        model().fit(X, a + 1, y)
+    with pytest.raises(DeclarationError, match="columns"):
+        model().fit(X.rename(columns={"u": "w"}), a, y)
+
+
+def test_a_pickle_carries_the_release_only():
+    fitted = model().fit(*table(300))
+    assert pickle.loads(pickle.dumps(fitted)).release_ == fitted.release_
+    assert not hasattr(pickle.loads(pickle.dumps(fitted)), "private_workings_")

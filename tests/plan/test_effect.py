@@ -1,0 +1,104 @@
+"""What is declared about an effect, how its budget is divided, and what its plan predicts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.plan import EffectStudy, make_plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.steps import CenterPlan, PropensityPlan, Rows, Term
+from dp2erm_cvx.universe import Universe
+
+DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
+RICH, POOR = Universe(DOMAIN, 5000, 2), Universe(DOMAIN, 400, 2)
+
+
+def study(universe=RICH, epsilon=1.0, delta=0.0, **changes):
+    return EffectStudy(universe, Budget(epsilon, delta), residual_scale=0.5, **changes)
+
+
+@pytest.mark.parametrize("universe", [RICH, POOR], ids=["rich", "poor"])
+@pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
+@pytest.mark.parametrize(("noise", "delta"), [("gamma", 0.0), ("gaussian", 1e-6)])
+@pytest.mark.parametrize("propensity", ["logistic", "constant", 0.5])
+def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, delta, propensity):
+    declared = study(
+        universe, 1.0, delta, noise=noise, arithmetic=arithmetic, declared={"propensity": propensity}
+    )
+    plan = make_plan(declared)
+    spent = [step.guarantee for step in plan.steps]
+    assert 1.0 - 1e-9 < sum(part.epsilon for part in spent) <= 1.0
+    assert sum(part.delta for part in spent) <= delta
+    assert plan.guarantee == Budget(1.0, delta)
+    assert plan.counted is (arithmetic == "counted")
+    settings = declared.settings
+    shares = {step.name: step.guarantee.epsilon for step in plan.steps}
+    center = math.fsum(shares[name] for name in ("center", "refit") if name in shares)
+    assert center == pytest.approx(settings.center_share, rel=1e-9)
+    assert ("propensity" in shares) is (propensity != 0.5)
+    if propensity != 0.5:
+        assert shares["propensity"] == pytest.approx(settings.propensity_share, rel=1e-9)
+
+
+def test_every_step_has_the_stability_of_weights_one():
+    plan = make_plan(study())
+    assert [step.bound.V for step in plan.steps] == [2.0] * len(plan.steps)
+    assert plan.proven
+    assert plan.certified_by_design
+
+
+def test_the_center_is_planned_on_its_own_rows():
+    plan = make_plan(study())
+    for step in plan.steps:
+        if isinstance(step, CenterPlan):
+            assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.25 * 1.5**2))
+            assert step.calibration.n_parameters == len(Rows.MIX.names(("u", "v")))
+        if isinstance(step, PropensityPlan):
+            assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.5**2))
+            assert step.first.radius * step.universe.domain.covariate_bound == pytest.approx(4.0)
+
+
+def test_more_records_make_the_noise_of_nuisances_negligible():
+    ratios = [make_plan(study(Universe(DOMAIN, n, 2))).nuisance_ratio for n in (2000, 20000, 200000)]
+    assert ratios == sorted(ratios, reverse=True)
+    assert make_plan(study(declared={"propensity": 0.5})).nuisance_ratio == 0.0
+
+
+@pytest.mark.parametrize(
+    ("declared", "complaint"),
+    [
+        ({"shares": 1}, "is no setting"),
+        ({"rows": "lines"}, "rows"),
+        ({"cap": 1.0}, "cap"),
+        ({"propensity": 1.0}, "propensity"),
+        ({"propensity": "forest"}, "propensity"),
+        ({"center_share": 0.95, "propensity_share": 0.2}, "leave nothing"),
+        ({"first_fit": 0.0}, "first_fit"),
+        ({"slope": math.nan}, "slope"),
+        ({"split": 1.0}, "split"),
+    ],
+)
+def test_what_is_no_setting_is_refused(declared, complaint):
+    with pytest.raises(DeclarationError, match=complaint):
+        study(declared=declared)
+
+
+def test_gaussian_noise_needs_a_delta():
+    with pytest.raises(CalibrationError, match="delta"):
+        make_plan(study(noise="gaussian"))
+
+
+def test_a_public_center_has_public_coefficients():
+    plan = make_plan(study(public_center=Term(Rows.POOLED, (0.1, 0.2, 0.3))))
+    assert plan.steps[0].map.after == (Term(Rows.POOLED, (0.1, 0.2, 0.3)),)
+    for wrong in (
+        Term(Rows.POOLED, "center"),
+        Term(Rows.POOLED, (0.1,)),
+        Term(Rows.POOLED, (0.1, 0.2, math.inf)),
+    ):
+        with pytest.raises(DeclarationError, match="public_center"):
+            study(public_center=wrong)

@@ -1,0 +1,192 @@
+"""Ratios of private means: intervals cover, ends are where the tests say, and weak denominators have none."""
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.calibration import Noise, calibrate_arms, calibrate_treated
+from dp2erm_cvx.calibration.sums import sum_tail
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.release.arms import ArmRisks
+from dp2erm_cvx.release.ratio import Fieller
+from dp2erm_cvx.release.treated import treated_interval
+
+#: e(x), P(Y = 1 | x, arm 0), P(Y = 1 | x, arm 1) for the two values of a covariate.
+COVARIATE = ((0.25, 0.15, 0.3), (0.5, 0.3, 0.35))
+
+
+def records(model):
+    """Every record (x, a, y), its probability, and its scores of both arms by a wrong outcome model."""
+    found = []
+    for (e, *risks), a, y in product(COVARIATE, (0, 1), (0, 1)):
+        p = 0.5 * (e if a else 1 - e) * (risks[a] if y else 1 - risks[a])
+        scores = [model + (a == arm) * (y - model) / (e if arm else 1 - e) for arm in (0, 1)]
+        found.append((p, a, scores[1], scores[0], e, y))
+    return np.array(found).T
+
+
+def counts(p, n, replicates, seed):
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(n, p, size=replicates), rng
+
+
+def noised(noise, sums, rng):
+    draw = rng.laplace if noise.noise is Noise.GAMMA else rng.normal
+    return np.rint(sums * np.array(noise.multipliers) + draw(scale=noise.integers.scale, size=sums.shape))
+
+
+def arm_study(n, budget, kind, replicates, seed):
+    """Share of intervals of the difference, the ratio and the odds ratio that cover."""
+    p, a, score_1, score_0, _, _ = records(0.3)
+    center = 0.3
+    noise = calibrate_arms(4.0, 0.6, n, budget, kind)
+    k_1, k_0 = (np.rint((score - center) / noise.step) for score in (score_1, score_0))
+    assert np.abs(np.where(a == 1, k_0, k_1)).max() <= noise.largest_other
+    cells, rng = counts(p, n, replicates, seed)
+    columns = np.stack([k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2], axis=1)
+    risk_1, risk_0 = float(p @ score_1), float(p @ score_0)
+    truth = (risk_1 - risk_0, risk_1 / risk_0, risk_1 / (1 - risk_1) / risk_0 * (1 - risk_0))
+    covered = np.zeros(3)
+    for released in noised(noise, cells @ columns, rng):
+        arms = ArmRisks(noise, [int(number) for number in released], (center, center))
+        intervals = arms.difference(), arms.ratio(), arms.odds_ratio()
+        covered += [found.low <= value <= found.high for found, value in zip(intervals, truth, strict=True)]
+    return covered / replicates
+
+
+def treated_study(n, budget, kind, replicates, seed):
+    p, a, _, _, e, y = records(0.3)
+    center = 0.1
+    odds = e / (1 - e)
+    score = np.where(a == 1, y - 0.3 - center, -odds * (y - 0.3))
+    noise = calibrate_treated(1.5, n, budget, kind)
+    k = np.rint(score / noise.step)
+    cells, rng = counts(p, n, replicates, seed)
+    columns = np.stack([k, a, k * k, np.where(a == 1, k, -k)], axis=1)
+    truth = center + float(p @ score) / float(p @ a)
+    covered = 0
+    for released in noised(noise, cells @ columns, rng):
+        found = treated_interval(noise, [int(number) for number in released], center)
+        covered += found.low <= truth <= found.high
+    return covered / replicates
+
+
+SETTINGS = [
+    (n, Budget(epsilon, 1e-6), kind)
+    for n, epsilon in ((500, 0.5), (2000, 1.0), (10_000, 2.0))
+    for kind in Noise
+]
+
+
+@pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
+def test_ratios_of_arms_cover(n, budget, kind):
+    assert arm_study(n, budget, kind, 150, seed=1).min() >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 150)
+
+
+@pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
+def test_effect_among_the_treated_covers(n, budget, kind):
+    assert treated_study(n, budget, kind, 300, seed=2) >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "budget", "kind"), SETTINGS)
+def test_ratios_cover_often(n, budget, kind):
+    assert arm_study(n, budget, kind, 3000, seed=3).min() >= 0.94
+    assert treated_study(n, budget, kind, 3000, seed=4) >= 0.94
+
+
+def fieller(noise=Noise.GAMMA, **changes):
+    given = {
+        "numerator": 0.2,
+        "denominator": 0.4,
+        "scales": (0.02, 0.01),
+        "roundings": (0.0, 0.0),
+        "deviation": lambda rho: 0.03 * math.hypot(1.0, rho),
+        "slope": 0.03,
+    }
+    return Fieller(noise=noise, **(given | changes))
+
+
+@pytest.mark.parametrize("kind", list(Noise))
+def test_ends_are_those_of_a_scan(kind):
+    test = fieller(kind)
+    low, high = test.ends(0.02)
+    rhos = np.linspace(-5, 5, 20_001)
+    kept = [
+        rho
+        for rho in rhos
+        if sum_tail(kind, abs(0.2 - rho * 0.4), test.deviation(rho), 0.02, abs(rho) * 0.01) >= 0.02
+    ]
+    assert low == pytest.approx(min(kept), abs=6e-4)
+    assert high == pytest.approx(max(kept), abs=6e-4)
+
+
+def test_ends_of_gaussian_noise_solve_the_quadratic_equation_of_fieller():
+    low, high = fieller(Noise.GAUSSIAN).ends(0.025)
+    z = 1.959963985
+    v_1, v_0 = 0.03**2 + 0.02**2, 0.03**2 + 0.01**2
+    roots = np.roots([0.4**2 - z**2 * v_0, -2 * 0.2 * 0.4, 0.2**2 - z**2 * v_1])
+    assert [low, high] == pytest.approx(sorted(roots), rel=1e-6)
+
+
+def test_ends_with_a_denominator_within_its_noise():
+    assert fieller(denominator=0.05).ends(0.02) == (-math.inf, math.inf)
+    assert fieller(denominator=-3.0).ends(0.02) == (-math.inf, math.inf)
+    assert fieller(denominator=0.4, roundings=(0.0, 0.39)).ends(0.02) == (-math.inf, math.inf)
+
+
+def test_roundings_widen():
+    low, high = fieller(scales=(0.0, 0.0), slope=0.0, deviation=lambda rho: 0.0, roundings=(0.04, 0.1)).ends(
+        0.02
+    )
+    # |0.2 - 0.4 rho| <= 0.04 + 0.1 rho
+    assert (low, high) == pytest.approx((0.16 / 0.5, 0.24 / 0.3))
+
+
+@pytest.mark.parametrize(
+    "sums", [(0, 0, 0, 0), (2**63 - 1, -(2**63), -(2**63), 2**63 - 1), (-(2**60), 2**60, 2**40, 0)]
+)
+def test_whatever_is_released_has_an_interval(sums):
+    budget = Budget(1.0)
+    arms = ArmRisks(calibrate_arms(1.0, 0.5, 100, budget), sums)
+    treated = treated_interval(calibrate_treated(1.0, 100, budget), sums)
+    for interval in (treated, arms.difference(), arms.ratio(), arms.odds_ratio()):
+        assert math.isfinite(interval.estimate)
+        assert interval.low <= interval.high
+
+
+def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
+    """Little noise of the score, much of the number of treated: the ratio's noise is that of the latter."""
+
+    def covered():
+        n, budget = 1000, Budget(0.2)
+        p, a = np.array([0.1, 0.9]), np.array([1, 0])
+        noise = calibrate_treated(1.0, n, budget)
+        k = np.rint(np.where(a == 1, 0.9, 0.0) / noise.step)
+        cells, rng = counts(p, n, 300, seed=5)
+        columns = np.stack([k, a, k * k, np.where(a == 1, k, -k)], axis=1)
+        found = [
+            treated_interval(noise, [int(v) for v in row]) for row in noised(noise, cells @ columns, rng)
+        ]
+        return np.mean([interval.low <= 0.9 <= interval.high for interval in found])
+
+    assert covered() >= 0.91
+    plain = Fieller._rejected
+    monkeypatch.setattr(
+        Fieller,
+        "_rejected",
+        lambda self, gap, sd, first, second, tail: plain(
+            replace(self, scales=(self.scales[0], 0.0)), gap, sd, first, second, tail
+        ),
+    )
+    assert covered() < 0.9
+
+
+@pytest.mark.parametrize("level", [0.3, 1.0])
+def test_wrong_levels_of_ratios_are_refused(level):
+    with pytest.raises(DeclarationError, match="level"):
+        treated_interval(calibrate_treated(1.0, 100, Budget(1.0)), (0, 0, 0, 0), level=level)

@@ -1,0 +1,141 @@
+"""Record maps: one record changes one mapped record, inside the domain that was stated before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.steps import (
+    AverageScore,
+    LinearNuisances,
+    OutcomeRows,
+    Rows,
+    Term,
+    WithConstant,
+)
+from dp2erm_cvx.universe import Universe
+
+N, K = 23, 3
+DOMAIN = Domain(covariate_bound=1.3, outcome_bound=2.0, intercept=0.5)
+UNIVERSE = Universe(DOMAIN, N, K)
+NASTY = st.sampled_from([0.0, -0.0, 1.0, -3.7, 1e-300, 1e154, -1e300, 1.7e308, float("inf"), float("nan")])
+
+
+def raw(seed: int):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(N, K)) * 2, rng.integers(0, 2, N), rng.normal(size=N) * 3
+
+
+def maps():
+    for rows in Rows:
+        yield OutcomeRows(rows)
+        yield OutcomeRows(rows, (Term(rows, "center"), Term(Rows.POOLED, (0.3, 1.0, -2.0, 0.1))))
+    yield WithConstant()
+
+
+@pytest.mark.parametrize("chosen", list(maps()), ids=str)
+@given(st.integers(0, 10**6), st.integers(0, N - 1), st.lists(NASTY, min_size=8, max_size=8))
+@settings(max_examples=25, deadline=None)
+def test_one_record_changes_one_mapped_record(chosen, seed, place, released):
+    X, a, y = raw(seed)
+    theirs = X.copy(), a.copy(), y.copy()
+    theirs[0][place], theirs[1][place], theirs[2][place] = 1e9, 1 - a[place], -1e9
+    released = {"center": np.array(released)[: len(Rows.MIX.names(tuple("abc")))]}
+    if isinstance(chosen, OutcomeRows):
+        released["center"] = released["center"][: len(chosen.rows.names(tuple("abc")))]
+    one, other = (chosen.records(DOMAIN.records(*data), released) for data in ((X, a, y), theirs))
+    kept = np.arange(N) != place
+    for name in ("X", "a", "y"):
+        assert np.array_equal(getattr(one, name)[kept], getattr(other, name)[kept])
+    where = chosen.universe(UNIVERSE)
+    for found in (one, other):
+        assert found.domain == where.domain
+        assert found.X.shape == (N, where.n_columns)
+        assert np.all(np.linalg.norm(found.X, axis=1) <= where.domain.covariate_bound)
+        assert np.all(np.abs(found.y) <= where.domain.outcome_bound)
+
+
+@pytest.mark.parametrize("rows", list(Rows))
+def test_rows_are_those_of_their_names(rows):
+    x, a = np.array([[0.5, -0.25], [0.1, 0.2]]), np.array([0, 1])
+    known = {
+        Rows.COMMON: [[1, 0, 0.5, -0.25], [0, 1, 0.1, 0.2]],
+        Rows.MIX: [[1, 0, 0.5, -0.25, -0.25, 0.125], [0, 1, 0.1, 0.2, 0.05, 0.1]],
+        Rows.ARMS: [[1, 0.5, -0.25, 0, 0, 0], [0, 0, 0, 1, 0.1, 0.2]],
+        Rows.POOLED: [[1, 0.5, -0.25], [1, 0.1, 0.2]],
+        Rows.CONTROLS: [[1, 0.5, -0.25], [0, 0, 0]],
+    }[rows]
+    assert np.array_equal(rows.of(x, a), np.array(known, dtype=float))
+    assert len(rows.names(("u", "v"))) == len(known[0])
+
+
+@pytest.mark.parametrize("rows", list(Rows))
+def test_the_bound_of_the_rows_is_attained(rows):
+    x = np.array([[1.3, 0.0]])
+    longest = max(np.linalg.norm(rows.of(x, np.array([arm]))) for arm in (0, 1))
+    assert longest <= rows.norm(1.3) <= longest * (1 + 1e-11)
+
+
+CENTER = (Term(Rows.COMMON, "center"),)
+
+
+def score(terms=CENTER, treated="propensity", **changed):
+    chosen = {"cap": 4.0, "residual_bound": 1.5, "bound": 6.0, "center": 0.25} | changed
+    return AverageScore(LinearNuisances(terms, treated), **chosen)
+
+
+def by_hand(records, released, cap=4.0, bound=1.5, center=0.25):
+    """The definition, one record at a time."""
+    theta, lam = released["center"], released["propensity"]
+    found = []
+    for x, a, y in zip(records.covariates, records.a, records.y, strict=True):
+        m = [theta[arm] + sum(t * v for t, v in zip(theta[2:], x, strict=True)) for arm in (0, 1)]
+        e = 1 / (1 + np.exp(-(lam[0] + sum(t * v for t, v in zip(lam[1:], x, strict=True)))))
+        e = min(max(e, 1 / cap), 1 - 1 / cap)
+        r = min(max(y - m[a], -bound), bound)
+        found.append(m[1] - m[0] + (r / e if a else -r / (1 - e)) - center)
+    return np.array(found)
+
+
+def test_the_score_is_augmented_inverse_propensity_weighting():
+    rng = np.random.default_rng(3)
+    records = DOMAIN.records(*raw(1))
+    released = {"center": rng.normal(size=2 + K), "propensity": 3 * rng.normal(size=1 + K)}
+    found, known = score().of(records, released), by_hand(records, released)
+    assert np.allclose(found, known, rtol=1e-12, atol=1e-12)
+    # a residual that is clipped before the prediction is subtracted is another number
+    early = y_clipped_first(records, released)
+    assert not np.allclose(found, early)
+
+
+def y_clipped_first(records, released):
+    theta = released["center"]
+    m = theta[records.a] + records.covariates @ theta[2:]
+    lam = released["propensity"]
+    e = np.clip(1 / (1 + np.exp(-(lam[0] + records.covariates @ lam[1:]))), 0.25, 0.75)
+    r = np.clip(records.y, -1.5, 1.5) - m
+    return theta[1] - theta[0] + np.where(records.a == 1, r / e, -r / (1 - e)) - 0.25
+
+
+@given(st.integers(0, 10**6), st.integers(0, N - 1), st.lists(NASTY, min_size=9, max_size=9))
+@settings(max_examples=50, deadline=None)
+def test_a_score_is_of_its_record_alone(seed, place, numbers):
+    X, a, y = raw(seed)
+    theirs = X.copy(), a.copy(), y.copy()
+    theirs[0][place], theirs[1][place], theirs[2][place] = -1e9, 1 - a[place], 1e9
+    released = {"center": np.array(numbers[:5]), "propensity": np.array(numbers[5:])}
+    one, other = (score().of(DOMAIN.records(*data), released) for data in ((X, a, y), theirs))
+    kept = np.arange(N) != place
+    assert np.array_equal(one[kept], other[kept], equal_nan=True)
+
+
+def test_known_and_constant_propensities():
+    records = DOMAIN.records(*raw(5))
+    known = score((), 0.5).of(records, {})
+    assert np.allclose(known, 2 * np.clip(records.y, -1.5, 1.5) * (2 * records.a - 1) - 0.25)
+    nuisances = LinearNuisances((), "propensity", constant=True)
+    half = AverageScore(nuisances, 4.0, 1.5, 6.0, 0.25).of(records, {"propensity": np.array([N / 2])})
+    assert np.array_equal(half, known)
