@@ -22,7 +22,8 @@ class PrivateRanges:
 
     It stands where a :class:`~dp2erm_cvx.domain.Domain` would. Every later step sees normalized records:
     covariates and outcome scaled by the released ranges to [-1, 1], and clipped there. Bounds and noise of
-    later steps are those of :meth:`domain`, fixed before any record is read.
+    later steps are those of :meth:`domain`, fixed before any record is read. An outcome whose range is public
+    keeps its units.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class PrivateRanges:
         :class:`~dp2erm_cvx.quantile_grid.Within`, where wide bounds are public; or None. A mapping also
         names the columns. None: nothing is known about any of them.
     outcome
-        The same for the outcome.
+        The same for the outcome: a public range, :class:`~dp2erm_cvx.quantile_grid.Within`, or None.
     covariate_bound
         Bound on the norm of the k normalized covariates. None: the root of k, which none of them exceeds.
     relation
@@ -86,27 +87,41 @@ class PrivateRanges:
         """The same with these covariates alone, by number and in this order."""
         if self.ranges is None:
             return self
-        pairs = list(self.ranges.items()) if isinstance(self.ranges, Mapping) else list(self.ranges)
-        chosen = [pairs[index] for index in columns]
-        return replace(self, ranges=dict(chosen) if isinstance(self.ranges, Mapping) else tuple(chosen))
+        if not isinstance(self.ranges, Mapping):
+            return replace(self, ranges=tuple(self.ranges[index] for index in columns))
+        named = list(self.ranges.items())
+        return replace(self, ranges=dict(named[index] for index in columns))
 
     def domain(self, n_features: int) -> Domain:
         """The public domain of the normalized records of this many covariates, whatever is released."""
         bound = math.sqrt(n_features) if self.covariate_bound is None else self.covariate_bound
-        return Domain(covariate_bound=bound, outcome_bound=1.0, relation=self.relation)
+        center, half = _middle(self.outcome) if isinstance(self.outcome, tuple) else (0.0, 1.0)
+        return Domain(bound, half, outcome_center=center, relation=self.relation)
+
+    def outcome_unit(self, released: Array) -> float:
+        """What an effect on the normalized outcome is multiplied by: half of the released range."""
+        return 1.0 if isinstance(self.outcome, tuple) else _middle(released[-1])[1]
 
     def records(self, X: ArrayLike, a: ArrayLike, y: ArrayLike, released: Array) -> Records:
         """Normalize raw records by ``released`` (k + 1, 2), the outcome last: each by itself (Theorem 10)."""
         covariates = np.asarray(X, dtype=np.float64)
         scaled = normalized(covariates, released[:-1, 0], released[:-1, 1])
-        outcome = normalized(np.asarray(y, dtype=np.float64), *released[-1])
+        outcome = np.asarray(y, dtype=np.float64)
+        if not isinstance(self.outcome, tuple):
+            outcome = normalized(outcome, *released[-1])
         return self.domain(covariates.shape[1]).records(scaled, a, outcome)
 
 
+def _middle(ends: Sequence[float]) -> tuple[float, float]:
+    """Middle and half length of a range; halves first, as the whole may overflow."""
+    low, high = float(ends[0]), float(ends[1])
+    return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+
 def normalized(values: Array, low: ArrayLike, high: ArrayLike) -> Array:
-    """``values`` on the scale where low is -1 and high is 1, clipped to them; what is no number counts as 0."""
+    """``values`` on the scale where low is -1 and high is 1, clipped there; what is no number counts as 0."""
     low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     # halves first: high - low may overflow where the ends do not
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         scaled = (values / 2.0 - (low / 4.0 + high / 4.0)) / (high / 4.0 - low / 4.0)
     return cleaned(scaled, 1.0)

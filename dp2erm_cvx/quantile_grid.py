@@ -46,8 +46,7 @@ def checked_known(name: str, known: object) -> Known:
     if known is None or isinstance(known, Within):
         return known
     try:
-        low, high = known  # type: ignore[misc]
-        ends = Within(low, high)
+        ends = Within(*known)  # type: ignore[misc]
     except DeclarationError as error:
         raise DeclarationError(f"{name}: {error}") from None
     except (TypeError, ValueError):

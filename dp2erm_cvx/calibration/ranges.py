@@ -66,13 +66,16 @@ def calibrate_ranges(n_samples: int, sizes: Sequence[int | None], budget: Budget
     if not released:
         raise DeclarationError("private ranges: every range is declared, so that a Domain can say it all")
     each = budget.epsilon / (2 * released) * _ROUND_DOWN
-    least = [None if size is None else 2.0 * (math.log(size) + _MARGIN) / (n_samples * each) for size in sizes]
+    least = [
+        None if size is None else 2.0 * (math.log(size) + _MARGIN) / (n_samples * each) for size in sizes
+    ]
     worst = max(level for level in least if level is not None)
     if worst > _NEAREST:
+        needed = budget.epsilon * worst / _NEAREST
         raise CalibrationError(
-            f"private ranges of {released} columns need an epsilon of {budget.epsilon * worst / _NEAREST:.3g} "
-            f"at n_samples = {n_samples}, and have {budget.epsilon:.3g}: declare some of them, or choose fewer "
-            "covariates or a larger share"
+            f"private ranges of {released} columns need an epsilon of {needed:.3g} at n_samples = "
+            f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, or choose fewer covariates or "
+            "a larger share"
         )
     ends = [_FARTHEST[0]] * (len(sizes) - 1) + [_FARTHEST[1]]
     levels = [None if level is None else max(level, end) for level, end in zip(least, ends, strict=True)]

@@ -14,11 +14,13 @@ from dp2erm_cvx.plan.effect_plan import EffectPlan
 from dp2erm_cvx.plan.effect_rule import EffectSettings, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import one_of, public_number, public_size
 from dp2erm_cvx.steps import (
     AverageScore,
     Center,
+    ColumnRanges,
     EffectScore,
     LinearNuisances,
     MeanScore,
@@ -68,6 +70,9 @@ class EffectStudy(Pipeline[EffectPlan]):
         :class:`~dp2erm_cvx.plan.EffectSettings`.
     noise
         "gamma" (pure) or "gaussian".
+    ranges
+        What is public about the raw records, where their ranges are released first; ``universe`` is then that
+        of the normalized records, and whatever else is declared is in their units.
     arithmetic, numerical_share
         Whether that share of each solved step covers its numerical error.
 
@@ -84,6 +89,7 @@ class EffectStudy(Pipeline[EffectPlan]):
     noise: Noise | str = Noise.GAMMA
     arithmetic: Arithmetic | str = Arithmetic.ASSUMED
     numerical_share: float = NUMERICAL_SHARE
+    ranges: PrivateRanges | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,14 +124,15 @@ class EffectStudy(Pipeline[EffectPlan]):
             declared["rows"] = one_of("rows", declared["rows"], Rows)
             if declared["rows"] is Rows.CONTROLS and self.estimand != TreatedScore.estimand:
                 raise DeclarationError("rows = 'controls': predict nothing for the treated arm")
-        found = effect_rule(self.universe, self.budget, self.scale)
+        budget = Budget(self._kept * self.budget.epsilon, self.budget.delta)
+        found = effect_rule(self.universe, budget, self.scale)
         if "residual_bound" in declared and "score_bound" not in declared:
             wider = public_size("residual_bound", declared["residual_bound"]) / found.residual_bound
             declared["score_bound"] = found.score_bound * wider
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """Center, perhaps a refit of its residuals, propensity, score."""
+        """Perhaps ranges, center, perhaps a refit of its residuals, propensity, score."""
         settings, terms = self.settings, [] if self.public_center is None else [self.public_center]
         program = registry.build(registry.second_stages(), "saturating_regression", slope=settings.slope)
         regressions = [(Center, settings.center_share)]
@@ -143,10 +150,17 @@ class EffectStudy(Pipeline[EffectPlan]):
             nuisances.append(TreatmentRate(settings.propensity_share, self.noise, exact))
         elif settings.known is None:
             nuisances.append(self._logistic(settings, numerical_share))
-        yield from _of_what_is_left(nuisances)
+        if self.ranges is not None:
+            nuisances.insert(0, ColumnRanges(self.ranges, self.ranges.share))
+        yield from _of_what_is_left(nuisances, self._kept)
         treated = "propensity" if settings.known is None else settings.known
         found = LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
         yield MeanScore(self._score(found, settings), self.noise, numerical_share is not None)
+
+    @property
+    def _kept(self) -> float:
+        """Of epsilon: what the ranges leave, which the other shares are of."""
+        return 1.0 if self.ranges is None else 1.0 - self.ranges.share
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips = settings.cap, settings.residual_bound, settings.score_bound, self.effect_center
@@ -185,6 +199,8 @@ class EffectStudy(Pipeline[EffectPlan]):
                 "estimand = 'risks': needs an outcome in [0, 1] inside the domain, without a treatment cost "
                 "and without an effect_center"
             )
+        if self.ranges is not None and not isinstance(self.ranges.outcome, tuple):
+            raise DeclarationError("estimand = 'risks': needs a public range of the outcome")
 
     def _check(self, center: Term) -> None:
         names = center.rows.names(tuple(f"x{k}" for k in range(self.universe.n_features)))
@@ -194,13 +210,17 @@ class EffectStudy(Pipeline[EffectPlan]):
             public_number("public_center", value)
 
 
-def _of_what_is_left(steps: Sequence[Any]) -> list[Step]:
-    """The same shares of the whole, as shares of what later steps leave, because those take theirs first."""
+def _of_what_is_left(steps: Sequence[Any], kept: float) -> list[Step]:
+    """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
+
+    All but that of ranges are shares of what is ``kept`` beside them.
+    """
     found: list[Step] = []
     left = 1.0
     for step in reversed(steps):
         logistic = isinstance(step, Propensity)
         share = step.first.share if logistic else step.share
+        share *= 1.0 if isinstance(step, ColumnRanges) else kept
         if logistic:
             found.append(replace(step, first=replace(step.first, share=share / left)))
         else:
