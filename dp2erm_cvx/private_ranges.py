@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -74,6 +75,11 @@ class PrivateRanges:
         """Covariate names, where the ranges name them."""
         return tuple(self.ranges) if isinstance(self.ranges, Mapping) else None
 
+    @property
+    def public_outcome(self) -> bool:
+        """Whether the range of the outcome is declared, so that it keeps its units."""
+        return isinstance(self.outcome, tuple)
+
     def known(self, n_features: int) -> tuple[Known, ...]:
         """What is public about every covariate, then about the outcome."""
         if self.ranges is None:
@@ -95,24 +101,24 @@ class PrivateRanges:
     def domain(self, n_features: int) -> Domain:
         """The public domain of the normalized records of this many covariates, whatever is released."""
         bound = math.sqrt(n_features) if self.covariate_bound is None else self.covariate_bound
-        center, half = _middle(self.outcome) if isinstance(self.outcome, tuple) else (0.0, 1.0)
+        center, half = _middle(self.outcome) if self.public_outcome else (0.0, 1.0)
         return Domain(bound, half, outcome_center=center, relation=self.relation)
 
     def outcome_unit(self, released: Array) -> float:
         """What an effect on the normalized outcome is multiplied by: half of the released range."""
-        return 1.0 if isinstance(self.outcome, tuple) else _middle(released[-1])[1]
+        return 1.0 if self.public_outcome else _middle(released[-1])[1]
 
     def records(self, X: ArrayLike, a: ArrayLike, y: ArrayLike, released: Array) -> Records:
         """Normalize raw records by ``released`` (k + 1, 2), the outcome last: each by itself (Theorem 10)."""
         covariates = np.asarray(X, dtype=np.float64)
         scaled = normalized(covariates, released[:-1, 0], released[:-1, 1])
         outcome = np.asarray(y, dtype=np.float64)
-        if not isinstance(self.outcome, tuple):
+        if not self.public_outcome:
             outcome = normalized(outcome, *released[-1])
         return self.domain(covariates.shape[1]).records(scaled, a, outcome)
 
 
-def _middle(ends: Sequence[float]) -> tuple[float, float]:
+def _middle(ends: Any) -> tuple[float, float]:
     """Middle and half length of a range; halves first, as the whole may overflow."""
     low, high = float(ends[0]), float(ends[1])
     return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0

@@ -74,7 +74,7 @@ def calibrate_ranges(n_samples: int, sizes: Sequence[int | None], budget: Budget
         needed = budget.epsilon * worst / _NEAREST
         raise CalibrationError(
             f"private ranges of {released} columns need an epsilon of {needed:.3g} at n_samples = "
-            f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, or choose fewer covariates or "
+            f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, choose fewer covariates or "
             "a larger share"
         )
     ends = [_FARTHEST[0]] * (len(sizes) - 1) + [_FARTHEST[1]]

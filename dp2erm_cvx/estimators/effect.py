@@ -17,7 +17,7 @@ from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import NUMERICAL_SHARE, EffectPlan, EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.release.effect import make_effect
+from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.steps import Term
 from dp2erm_cvx.universe import Universe
@@ -42,17 +42,18 @@ class PrivateEffect(PrivateEstimator):
         Names, or column numbers, of the covariates to adjust for: a public choice; None for all. Fewer
         columns mean less noise; leaving a confounder out means bias.
     residual_scale
-        Public guess of the standard deviation of the outcome given the covariates; clips and losses follow
-        it. None: a quarter of the outcome bound.
+        Public guess of the standard deviation of the outcome given the covariates, which clips and losses
+        follow. Without one they follow the outcome bound, for about twice the noise.
     effect_center
-        Public guess of the effect, which the score is measured from.
+        Public guess of the effect, which the score is measured from; None: taken from the regression.
     level
         Of the interval.
     settings
         What replaces the public rule of use, by the names of :class:`~dp2erm_cvx.plan.EffectSettings`: such
         as ``{"propensity": 0.5}`` for a randomized trial.
     public_center
-        A public regression of the outcome, see :class:`~dp2erm_cvx.plan.EffectStudy`.
+        A public regression of the outcome, or an earlier release in the same domain, see
+        :class:`~dp2erm_cvx.plan.EffectStudy`.
     noise
         "gamma" (pure) or "gaussian" (needs delta > 0).
     solver, seed, arithmetic, numerical_share, ledger, dataset
@@ -88,10 +89,10 @@ class PrivateEffect(PrivateEstimator):
         estimand: str = "ate",
         prognostic: Sequence[str | int] | None = None,
         residual_scale: float | None = None,
-        effect_center: float = 0.0,
+        effect_center: float | None = None,
         level: float = 0.95,
         settings: Mapping[str, Any] | None = None,
-        public_center: Term | None = None,
+        public_center: Term | EffectRelease | None = None,
         noise: str = "gamma",
         solver: str | Solver = "first_certified",
         seed: int | None = None,
@@ -128,13 +129,14 @@ class PrivateEffect(PrivateEstimator):
         domain, budget = self.declared()
         known: Sequence[str | int] = domain.columns or range(n_features)
         columns = self._columns(known)
+        chosen = domain.restricted(columns)
         study = EffectStudy(
-            Universe(domain.restricted(columns), n_samples, len(columns)),
+            Universe(chosen, n_samples, len(columns)),
             budget,
             estimand=self.estimand,
             residual_scale=self.residual_scale,
             effect_center=self.effect_center,
-            public_center=self.public_center,
+            public_center=self._public_center(chosen, len(columns)),
             declared=dict(self.settings or {}),
             noise=self.noise,
             arithmetic=self.arithmetic,
@@ -165,6 +167,14 @@ class PrivateEffect(PrivateEstimator):
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
         self.n_features_in_, self.feature_names_in_ = raw.X.shape[1], np.array(raw.columns, dtype=object)
         return self
+
+    def _public_center(self, domain: Domain, n_features: int) -> Term | None:
+        earlier = self.public_center
+        if not isinstance(earlier, EffectRelease):
+            return earlier
+        if earlier.domain != domain.to_dict() or len(earlier.columns) != n_features:
+            raise DeclarationError("public_center: the earlier release is of another domain")
+        return earlier.center
 
     def _columns(self, known: Sequence[str | int]) -> list[int]:
         """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated one."""

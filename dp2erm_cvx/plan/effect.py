@@ -11,7 +11,7 @@ from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_plan import EffectPlan
-from dp2erm_cvx.plan.effect_rule import EffectSettings, effect_rule
+from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
@@ -42,9 +42,6 @@ from dp2erm_cvx.universe import Universe
 #: What may be estimated.
 ESTIMANDS = tuple(kind.estimand for kind in (AverageScore, TreatedScore, RiskScores))
 
-#: Of the outcome bound: the guess of the residual's standard deviation where none is declared.
-DEFAULT_SCALE = 0.25
-
 
 @dataclass(frozen=True)
 class EffectStudy(Pipeline[EffectPlan]):
@@ -58,10 +55,11 @@ class EffectStudy(Pipeline[EffectPlan]):
         "ate", the average effect; "att", that among the treated; "risks", those of an outcome in [0, 1] under
         both treatments, with their difference, their ratio and the odds ratio.
     residual_scale
-        Public guess of the standard deviation of the outcome given the covariates, in units of the outcome;
-        None: a quarter of the outcome bound.
+        Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
+        Without one, losses and clips follow the outcome bound, for about twice the noise.
     effect_center
-        Public guess of the effect, from which the score is measured.
+        Public guess of the effect, from which the score is measured; None: the released effect where all
+        scaled covariates are 0.
     public_center
         A regression of the centered outcome that is public: known coefficients, or those of an earlier
         release. What is fitted here is fitted to what it leaves.
@@ -83,7 +81,7 @@ class EffectStudy(Pipeline[EffectPlan]):
     budget: Budget
     estimand: str = "ate"
     residual_scale: float | None = None
-    effect_center: float = 0.0
+    effect_center: float | None = None
     public_center: Term | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
     noise: Noise | str = Noise.GAMMA
@@ -93,24 +91,26 @@ class EffectStudy(Pipeline[EffectPlan]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "noise", one_of("noise", self.noise, Noise))
+        put = object.__setattr__
+        put(self, "noise", one_of("noise", self.noise, Noise))
         if self.estimand not in ESTIMANDS:
             raise DeclarationError(
                 f"estimand = {shown(self.estimand)}: must be one of {', '.join(ESTIMANDS)}"
             )
         if self.estimand == RiskScores.estimand:
             self._check_risks()
-        public_number("effect_center", self.effect_center)
+        if self.residual_scale is not None:
+            put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
         if self.public_center is not None:
             self._check(self.public_center)
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property
     def scale(self) -> float:
-        """The guess of the residual's standard deviation that is in force."""
+        """The guess of the residual's standard deviation, which predictions of errors rest on."""
         if self.residual_scale is None:
-            return DEFAULT_SCALE * self.universe.domain.outcome_bound
-        return public_size("residual_scale", self.residual_scale)
+            return self.universe.domain.outcome_bound / 3.0
+        return self.residual_scale
 
     @property
     def settings(self) -> EffectSettings:
@@ -122,13 +122,11 @@ class EffectStudy(Pipeline[EffectPlan]):
         declared = dict(self.declared)
         if "rows" in declared:
             declared["rows"] = one_of("rows", declared["rows"], Rows)
-            if declared["rows"] is Rows.CONTROLS and self.estimand != TreatedScore.estimand:
-                raise DeclarationError("rows = 'controls': predict nothing for the treated arm")
-        budget = Budget(self._kept * self.budget.epsilon, self.budget.delta)
-        found = effect_rule(self.universe, budget, self.scale)
-        if "residual_bound" in declared and "score_bound" not in declared:
-            wider = public_size("residual_bound", declared["residual_bound"]) / found.residual_bound
-            declared["score_bound"] = found.score_bound * wider
+        cap = public_number("cap", declared.get("cap", CAP), at_least=2.0)
+        left = Budget(self._kept * self.budget.epsilon, self.budget.delta)
+        released = self.ranges is not None and not self.ranges.public_outcome
+        # a released range reaches to about three standard deviations of the outcome
+        found = effect_rule(self.universe, left, self.scale if released else self.residual_scale, cap)
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
@@ -163,11 +161,11 @@ class EffectStudy(Pipeline[EffectPlan]):
         return 1.0 if self.ranges is None else 1.0 - self.ranges.share
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
-        clips = settings.cap, settings.residual_bound, settings.score_bound, self.effect_center
+        clips = settings.cap, settings.residual_bound, settings.score_bound
         if self.estimand == RiskScores.estimand:
-            return RiskScores(nuisances, *clips, self.universe.domain.outcome_bound)
+            return RiskScores(nuisances, *clips, other_bound=self.universe.domain.outcome_bound)
         kind = TreatedScore if self.estimand == TreatedScore.estimand else AverageScore
-        return kind(nuisances, *clips)
+        return kind(nuisances, *clips, self.effect_center)
 
     def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
@@ -194,12 +192,12 @@ class EffectStudy(Pipeline[EffectPlan]):
     def _check_risks(self) -> None:
         domain = self.universe.domain
         low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
-        if domain.treatment_cost or low > 0.0 or high < 1.0 or self.effect_center:
+        if domain.treatment_cost or low > 0.0 or high < 1.0 or self.effect_center is not None:
             raise DeclarationError(
                 "estimand = 'risks': needs an outcome in [0, 1] inside the domain, without a treatment cost "
                 "and without an effect_center"
             )
-        if self.ranges is not None and not isinstance(self.ranges.outcome, tuple):
+        if self.ranges is not None and not self.ranges.public_outcome:
             raise DeclarationError("estimand = 'risks': needs a public range of the outcome")
 
     def _check(self, center: Term) -> None:

@@ -92,7 +92,7 @@ def reference_moments(study: EffectStudy, rows: Rows) -> Array:
     own = np.concatenate([[1.0], covariates])
     if rows is Rows.ARMS:
         return np.tile(own, 2) / 2.0
-    return own if rows is Rows.POOLED else own / 2.0
+    return own
 
 
 def _error(calibration: Calibration, bend: float, moments: Array, n_samples: int) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dp2erm_cvx.errors import DeclarationError
@@ -10,8 +11,12 @@ from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.steps import Rows
 from dp2erm_cvx.universe import Universe
 
-#: n epsilon per column of the center from which effects that vary, and a propensity, are worth estimating.
-ENOUGH = 300.0
+#: n epsilon per covariate from which effects that vary, and a propensity, are worth estimating.
+FEW = 400.0
+#: The same for a refit.
+MANY = 3000.0
+#: F where none is declared; a larger one says that overlap is poor.
+CAP = 10.0
 
 
 @dataclass(frozen=True)
@@ -73,24 +78,41 @@ class EffectSettings:
         return None if isinstance(self.propensity, str) else self.propensity
 
 
-def effect_rule(universe: Universe, budget: Budget, residual_scale: float) -> EffectSettings:
+def effect_rule(
+    universe: Universe, budget: Budget, residual_scale: float | None, cap: float = CAP
+) -> EffectSettings:
     """The default settings, from public quantities alone.
 
-    ``residual_scale`` is a public guess of the standard deviation of the outcome given covariates.
+    Below ``FEW`` records times epsilon per covariate: common slopes and one propensity for all. From there on
+    effects that vary and a logistic propensity; from ``MANY`` on, or where poor overlap is declared by a
+    ``cap`` above its default, a refit of the residuals. The study of effects says how it was found.
+
+    Parameters
+    ----------
+    universe, budget
+        Datasets and what may be spent on them.
+    residual_scale
+        Public guess of the standard deviation of the outcome given covariates, in units of the outcome; None:
+        clips that no residual reaches, and a loss and a score of the order of the outcome bound.
+    cap
+        F, at most what the inverse of a propensity may be.
     """
-    # no residual of a prediction within the bounds of the outcome is larger than twice these
-    residual_bound = min(3.5 * residual_scale, 2.0 * universe.domain.outcome_bound)
-    rich = universe.n_samples * budget.epsilon >= ENOUGH * (universe.n_features + 2)
+    bound = universe.domain.outcome_bound
+    total = universe.n_samples * budget.epsilon
+    few, many = (total < limit * universe.n_features for limit in (FEW, MANY))
+    spread = bound / 2.0 if residual_scale is None else residual_scale
+    width = min(max(0.1 * math.sqrt(total), 8.0), 20.0)
+    refit = not (few or many) or cap > CAP
     return EffectSettings(
-        rows=Rows.MIX if rich else Rows.COMMON,
-        slope=1.25 * residual_scale,
-        first_fit=0.3 if rich else None,
-        propensity="logistic" if rich else "constant",
+        rows=Rows.COMMON if few else Rows.MIX,
+        slope=bound / 3.0 if residual_scale is None else residual_scale,
+        first_fit=0.3 if refit else None,
+        propensity="constant" if few else "logistic",
         radius=4.0,
-        split=0.75,
-        center_share=0.6,
-        propensity_share=0.1 if rich else 0.05,
-        cap=5.0,
-        residual_bound=residual_bound,
-        score_bound=2.25 * residual_bound,
+        split=0.85,
+        center_share=0.65 if few else 0.5 if not many else 0.45,
+        propensity_share=0.05 if few else 0.15,
+        cap=cap,
+        residual_bound=2.0 * bound if residual_scale is None else min(4.0 * residual_scale, 2.0 * bound),
+        score_bound=spread * (max(width, cap) if cap > CAP else width),
     )

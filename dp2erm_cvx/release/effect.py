@@ -16,7 +16,7 @@ from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_publis
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.release.treated import treated_interval
-from dp2erm_cvx.steps import CenterPlan, Execution, MeanScorePlan, Rows
+from dp2erm_cvx.steps import CenterPlan, Execution, MeanScorePlan, Rows, Term
 
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
@@ -100,6 +100,18 @@ class EffectRelease(BaseRelease):
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
+    def center(self) -> Term:
+        """The outcome regression in force, public from now on: of the centered outcome in this domain.
+
+        Raises DeclarationError where its parts have different rows.
+        """
+        parts = [part for part in self.nuisances if part.step != "propensity"]
+        if len({part.rows for part in parts}) != 1:
+            raise DeclarationError("center: the released regressions have no common rows")
+        total = (math.fsum(values) for values in zip(*(part.coefficient for part in parts), strict=True))
+        return Term(Rows(parts[0].rows), tuple(total))
+
+    @property
     def negligible(self) -> bool:
         """Whether the noise of the nuisances is negligible against the interval."""
         return self.nuisance_noise == "negligible"
@@ -116,7 +128,8 @@ def make_effect(
     """State what the run of a plan released, with an interval at ``level``."""
     study, score = plan.study, plan.score
     sums = tuple(int(number) for number in result.released[score.name])
-    found, risks, ratios = _estimated(score, sums, level)
+    center = score.score.center_in(study.universe, result.released)
+    found, risks, ratios = _estimated(score, sums, center, level)
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=found.estimate,
@@ -135,17 +148,17 @@ def make_effect(
         settings={
             **asdict(study.settings),
             "residual_scale": study.scale,
-            "effect_center": study.effect_center,
+            "effect_center": center,
         },
         domain=study.universe.domain.to_dict(),
     )
 
 
 def _estimated(
-    step: MeanScorePlan, sums: tuple[int, ...], level: float
+    step: MeanScorePlan, sums: tuple[int, ...], center: float, level: float
 ) -> tuple[ScoreInterval, tuple[float, ...], tuple[Ratio, ...]]:
     """The estimate with its interval, and what else follows from the same sums."""
-    noise, center = step.calibration, step.score.center
+    noise = step.calibration
     if isinstance(noise, TreatedNoise):
         return treated_interval(noise, sums, center, level), (), ()
     if isinstance(noise, ArmNoise):
@@ -163,7 +176,10 @@ def _finite(value: float) -> float | None:
 
 
 def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -> list[Nuisance]:
-    found = []
+    found, public = [], plan.study.public_center
+    if public is not None:
+        assert not isinstance(public.source, str)
+        found.append(Nuisance("public center", public.rows.value, public.rows.names(columns), public.source))
     for step in plan.steps[:-1]:
         coefficient = tuple(float(value) for value in result.released[step.name])
         if isinstance(step, CenterPlan):

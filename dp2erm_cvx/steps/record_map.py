@@ -42,14 +42,13 @@ class Rows(enum.StrEnum):
 
     ``COMMON``: an intercept per arm and common slopes, (1-a, a, x). ``MIX``: with a slope of the effect, at
     half the scale, (1-a, a, x, (2a-1) x/2). ``ARMS``: each arm on its own, ((1-a)(1, x), a (1, x)).
-    ``POOLED``: no arms, (1, x). ``CONTROLS``: of the untreated only, (1-a)(1, x).
+    ``POOLED``: no arms, (1, x).
     """
 
     COMMON = "common"
     MIX = "mix"
     ARMS = "arms"
     POOLED = "pooled"
-    CONTROLS = "controls"
 
     def of(self, x: Array, a: ArrayLike) -> Array:
         """The rows (n, p) of covariates x (n, k) and treatments a (n,) in {0, 1}."""
@@ -62,7 +61,7 @@ class Rows(enum.StrEnum):
         own = np.hstack([constant, x])
         if self is Rows.ARMS:
             return np.hstack([(1.0 - treated) * own, treated * own])
-        return own if self is Rows.POOLED else (1.0 - treated) * own
+        return own
 
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike) -> Array:
         """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""

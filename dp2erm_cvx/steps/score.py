@@ -19,11 +19,12 @@ from dp2erm_cvx.calibration import (
     calibrate_treated,
 )
 from dp2erm_cvx.calibration.grid_sums import GridSums
-from dp2erm_cvx.domain import Array, Records, cleaned
+from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.mechanism import arm_sums, score_sums, treated_sums
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.steps.nuisances import Nuisances
+from dp2erm_cvx.universe import Universe
 
 Released = Mapping[str, Array]
 
@@ -41,9 +42,11 @@ class EffectScore(abc.ABC):
     residual_bound
         M_r: the residual ``y - m_a(x)`` is clipped to [-M_r, M_r], after the subtraction.
     bound
-        B, which the score less its ``center`` is clipped to.
+        B, which the score less its ``center`` is clipped to. What is predicted is clipped first, and the
+        weighted residual to the room that this leaves on either side: symmetric residuals stay of mean 0.
     center
-        c_0, a public guess of what is estimated.
+        c_0, a public guess of what is estimated; None: the released effect where all covariates are 0, no
+        larger than two outcome bounds.
     """
 
     #: What is estimated, as it is declared.
@@ -53,14 +56,15 @@ class EffectScore(abc.ABC):
     cap: float
     residual_bound: float
     bound: float
-    center: float = 0.0
+    center: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "cap", public_number("cap", self.cap, at_least=2.0))
         for name in ("residual_bound", "bound"):
             put(self, name, public_size(name, getattr(self, name)))
-        put(self, "center", public_number("effect_center", self.center))
+        if self.center is not None:
+            put(self, "center", public_number("effect_center", self.center))
 
     @abc.abstractmethod
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
@@ -70,20 +74,39 @@ class EffectScore(abc.ABC):
     def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         """The exact sums, before their noise. Private."""
 
-    def regressions(self, records: Records, released: Released) -> tuple[Array, Array]:
-        """m_0 and m_1 (n,) at every record."""
-        x, ones = records.covariates, np.ones(records.n_samples)
-        return self.nuisances.outcome(x, 0.0 * ones, released), self.nuisances.outcome(x, ones, released)
+    def center_in(self, universe: Universe, released: Released) -> float:
+        """c_0, a function of public numbers and of what was released."""
+        if self.center is not None:
+            return self.center
+        m_0, m_1 = self._regressions(np.zeros((1, universe.n_features)), released, universe.domain)
+        return float((m_1 - m_0)[0])
+
+    def regressions(self, records: Records, released: Released) -> tuple[Array, Array, float]:
+        """m_0 and m_1 (n,) at every record, at most the outcome bound in size, and c_0."""
+        x, domain = records.covariates, records.domain
+        where = Universe(domain, records.n_samples, x.shape[1])
+        return (*self._regressions(x, released, domain), self.center_in(where, released))
+
+    def _regressions(self, x: Array, released: Released, domain: Domain) -> tuple[Array, Array]:
+        ones, bound = np.ones(len(x)), domain.outcome_bound
+        m_0, m_1 = (self.nuisances.outcome(x, arm * ones, released) for arm in (0.0, 1.0))
+        return cleaned(m_0, bound), cleaned(m_1, bound)
 
     def propensity(self, records: Records, released: Released) -> Array:
         """E (n,) between 1/F and 1 - 1/F."""
         found = self.nuisances.propensity(records.covariates, released)
         return cleaned(found - 0.5, 0.5 - 1.0 / self.cap) + 0.5
 
+    def clipped(self, predicted: Array, weighted: Array) -> Array:
+        """The sum (n,) of a prediction and a weighted residual, within B."""
+        inner = cleaned(predicted, self.bound)
+        room = self.bound - np.abs(inner)
+        found: Array = inner + np.clip(np.where(np.isnan(weighted), 0.0, weighted), -room, room)
+        return found
+
     def residual(self, records: Records, predicted: Array) -> Array:
         """``y`` less what was predicted (n,), clipped after the subtraction."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return cleaned(records.y - predicted, self.residual_bound)
+        return cleaned(records.y - predicted, self.residual_bound)
 
 
 @dataclass(frozen=True)
@@ -99,20 +122,19 @@ class AverageScore(EffectScore):
         return score_sums(self.of(records, released), noise)
 
     def of(self, records: Records, released: Released) -> Array:
-        """The score (n,) less its center, before it is clipped to B; row by row. Private."""
-        m_0, m_1 = self.regressions(records, released)
+        """The score (n,) less its center, row by row. Private."""
+        m_0, m_1, center = self.regressions(records, released)
         e, treated = self.propensity(records, released), records.a == 1
         r = self.residual(records, np.where(treated, m_1, m_0))
-        with np.errstate(over="ignore", invalid="ignore"):
-            score: Array = (m_1 - m_0) + np.where(treated, r / e, -r / (1.0 - e)) - self.center
-        return score
+        return self.clipped(m_1 - m_0 - center, np.where(treated, r / e, -r / (1.0 - e)))
 
 
 @dataclass(frozen=True)
 class TreatedScore(EffectScore):
-    """``(a - (1 - a) o) (y - m_0) - c_0 a``, o the odds e/(1 - e): for the effect among the treated.
+    """``a (m_1 - m_0 - c_0) + (a - (1 - a) o) r``, o the odds e/(1 - e): for the effect among the treated.
 
-    Its mean is released with the number of treated, and their ratio is the effect.
+    Its mean is released with the number of treated, and their ratio is the effect. But for the clips m_1
+    cancels, which is there so that the residual of a treated record does not hold the effect.
     """
 
     estimand: ClassVar[str] = "att"
@@ -121,9 +143,11 @@ class TreatedScore(EffectScore):
         return calibrate_treated(self.bound, n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: TreatedNoise) -> tuple[int, ...]:
-        m_0, _ = self.regressions(records, released)
-        e, r = self.propensity(records, released), self.residual(records, m_0)
-        score = np.where(records.a == 1, r - self.center, -r * (e / (1.0 - e)))
+        m_0, m_1, center = self.regressions(records, released)
+        e, treated = self.propensity(records, released), records.a == 1
+        r = self.residual(records, np.where(treated, m_1, m_0))
+        predicted = np.where(treated, m_1 - m_0 - center, 0.0)
+        score = self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
         return treated_sums(score, records.a, noise)
 
 
@@ -142,10 +166,9 @@ class RiskScores(EffectScore):
         return calibrate_arms(self.bound, self.other_bound, n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: ArmNoise) -> tuple[int, ...]:
-        m_0, m_1 = self.regressions(records, released)
+        m_0, m_1, _ = self.regressions(records, released)
         e, treated = self.propensity(records, released), records.a == 1
         r = self.residual(records, np.where(treated, m_1, m_0))
-        with np.errstate(over="ignore", invalid="ignore"):
-            score_1 = m_1 + np.where(treated, r / e, 0.0)
-            score_0 = m_0 + np.where(treated, 0.0, r / (1.0 - e))
+        score_1 = self.clipped(m_1, np.where(treated, r / e, 0.0))
+        score_0 = self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
         return arm_sums(score_1, score_0, records.a, noise)

@@ -13,7 +13,9 @@ from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, PrivateEffect
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release import json_schema
 
-DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)})
+DOMAIN = Domain(
+    covariate_bound=1.5, outcome_bound=5.0, outcome_center=1.5, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)}
+)
 
 
 def table(n=4000, seed=0, effect=1.0):
@@ -73,6 +75,53 @@ def test_a_known_propensity_spends_nothing_on_it():
     assert release.interval.low < 1.0 < release.interval.high
 
 
+def test_an_earlier_release_is_a_public_center():
+    X, a, y = table()
+    first = model().fit(X, a, y).release_
+    second = model(public_center=first, seed=3).fit(X, a, y)
+    assert second.release_.nuisances[0].coefficient == first.center.source
+    assert second.interval_[0] < 1.0 < second.interval_[1]
+    assert all(abs(value) < 0.3 for value in second.release_.nuisances[1].coefficient)
+    other = Domain(covariate_bound=1.5, outcome_bound=8.0, ranges=DOMAIN.ranges)
+    with pytest.raises(DeclarationError, match="another domain"):
+        PrivateEffect(other, Budget(2.0), public_center=first, seed=1).fit(X, a, y)
+
+
+def test_the_effect_among_the_treated():
+    X, a, y = table(6000)
+    lifted = y + a * (X["u"].to_numpy() - 1.0)  # treated records have the larger u
+    found = model(estimand="att").fit(X, a, lifted)
+    truth = 1.0 + float(np.mean(X["u"].to_numpy()[a == 1] - 1.0))
+    low, high = found.interval_
+    assert low < truth < high
+    assert truth > 1.1
+    assert model(estimand="ate").fit(X, a, lifted).interval_[1] < truth
+
+
+def test_no_treated_records_leave_no_finite_interval():
+    X, a, y = table(300)
+    found = model(estimand="att").fit(X, 0 * a, y)
+    assert found.interval_ == (-np.inf, np.inf)
+    assert EffectRelease.from_json(found.release_.to_json()) == found.release_
+
+
+def test_risks_of_a_binary_outcome():
+    X, a, _ = table(8000)
+    rng = np.random.default_rng(8)
+    p_1, p_0 = (1 / (1 + np.exp(-(X["u"].to_numpy() - 1 + shift))) for shift in (0.7, 0.0))
+    y = rng.binomial(1, np.where(a == 1, p_1, p_0))
+    binary = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5, ranges=DOMAIN.ranges)
+    declared = PrivateEffect(binary, Budget(2.0), residual_scale=0.5, estimand="risks", seed=1)
+    release = declared.fit(X, a, y).release_
+    risk_1, risk_0 = p_1.mean(), p_0.mean()
+    truths = {"risk ratio": risk_1 / risk_0, "odds ratio": risk_1 / (1 - risk_1) / risk_0 * (1 - risk_0)}
+    assert release.interval.low < risk_1 - risk_0 < release.interval.high
+    assert np.allclose(release.risks, (risk_1, risk_0), atol=0.05)
+    for ratio in release.ratios:
+        assert ratio.interval.low < truths[ratio.name] < ratio.interval.high
+    assert EffectRelease.from_json(release.to_json()) == release
+
+
 def test_gaussian_noise():
     X, a, y = table(3000)
     found = PrivateEffect(DOMAIN, Budget(1.0, 1e-6), residual_scale=0.5, noise="gaussian", seed=2).fit(
@@ -110,6 +159,8 @@ def test_no_dataset_makes_a_fit_refuse(treated):
         ({"prognostic": ["u", "u"]}, DeclarationError),
         ({"prognostic": "u"}, DeclarationError),
         ({"prognostic": []}, DeclarationError),
+        ({"estimand": "risks"}, DeclarationError),
+        ({"estimand": "cate"}, DeclarationError),
         ({"level": 1.0}, DeclarationError),
         ({"level": float("nan")}, DeclarationError),
         ({"residual_scale": 0.0}, DeclarationError),

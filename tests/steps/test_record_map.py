@@ -66,7 +66,6 @@ def test_rows_are_those_of_their_names(rows):
         Rows.MIX: [[1, 0, 0.5, -0.25, -0.25, 0.125], [0, 1, 0.1, 0.2, 0.05, 0.1]],
         Rows.ARMS: [[1, 0.5, -0.25, 0, 0, 0], [0, 0, 0, 1, 0.1, 0.2]],
         Rows.POOLED: [[1, 0.5, -0.25], [1, 0.1, 0.2]],
-        Rows.CONTROLS: [[1, 0.5, -0.25], [0, 0, 0]],
     }[rows]
     assert np.array_equal(rows.of(x, a), np.array(known, dtype=float))
     assert len(rows.names(("u", "v"))) == len(known[0])
@@ -87,16 +86,20 @@ def score(terms=CENTER, treated="propensity", **changed):
     return AverageScore(LinearNuisances(terms, treated), **chosen)
 
 
-def by_hand(records, released, cap=4.0, bound=1.5, center=0.25):
+def by_hand(records, released, cap=4.0, bound=1.5, center=0.25, score_bound=6.0):
     """The definition, one record at a time."""
     theta, lam = released["center"], released["propensity"]
     found = []
     for x, a, y in zip(records.covariates, records.a, records.y, strict=True):
         m = [theta[arm] + sum(t * v for t, v in zip(theta[2:], x, strict=True)) for arm in (0, 1)]
+        m = [min(max(value, -2.0), 2.0) for value in m]
         e = 1 / (1 + np.exp(-(lam[0] + sum(t * v for t, v in zip(lam[1:], x, strict=True)))))
         e = min(max(e, 1 / cap), 1 - 1 / cap)
         r = min(max(y - m[a], -bound), bound)
-        found.append(m[1] - m[0] + (r / e if a else -r / (1 - e)) - center)
+        g, weighted = m[1] - m[0] - center, r / e if a else -r / (1 - e)
+        g = min(max(g, -score_bound), score_bound)
+        room = score_bound - abs(g)
+        found.append(g + min(max(weighted, -room), room))
     return np.array(found)
 
 
@@ -136,6 +139,7 @@ def test_known_and_constant_propensities():
     records = DOMAIN.records(*raw(5))
     known = score((), 0.5).of(records, {})
     assert np.allclose(known, 2 * np.clip(records.y, -1.5, 1.5) * (2 * records.a - 1) - 0.25)
+    assert np.all(np.abs(known) <= 6.0)
     nuisances = LinearNuisances((), "propensity", constant=True)
     half = AverageScore(nuisances, 4.0, 1.5, 6.0, 0.25).of(records, {"propensity": np.array([N / 2])})
     assert np.array_equal(half, known)
