@@ -99,6 +99,8 @@ class EffectStudy(Pipeline[EffectPlan]):
             )
         if self.estimand == RiskScores.estimand:
             self._check_risks()
+        if public_number("numerical_share", self.numerical_share, above=0.0) >= 1.0:
+            raise DeclarationError(f"numerical_share = {self.numerical_share:g}: must be between 0 and 1")
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
         if self.public_center is not None:

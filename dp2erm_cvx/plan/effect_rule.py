@@ -61,9 +61,8 @@ class EffectSettings:
         for name in ("slope", "radius", "residual_bound", "score_bound"):
             public_size(name, getattr(self, name))
         public_number("cap", self.cap, at_least=2.0)
+        self._check_propensity()
         shares = ["split", "center_share", "propensity_share"]
-        if self.propensity not in ("logistic", "constant"):
-            shares.append("propensity")
         if self.first_fit is not None:
             shares.append("first_fit")
         for name in shares:
@@ -71,6 +70,20 @@ class EffectSettings:
                 raise DeclarationError(f"{name} = {getattr(self, name):g}: must be between 0 and 1")
         if not self.center_share + self.propensity_share < 1.0:
             raise DeclarationError("center_share and propensity_share leave nothing to the score")
+
+    def _check_propensity(self) -> None:
+        if self.propensity in ("logistic", "constant"):
+            return
+        if isinstance(self.propensity, str):
+            raise DeclarationError(
+                f"propensity = {self.propensity!r}: must be logistic, constant, or a public probability"
+            )
+        least = 1.0 / self.cap
+        if not least <= public_number("propensity", self.propensity) <= 1.0 - least:
+            raise DeclarationError(
+                f"propensity = {self.propensity:g}: must be from {least:g} to {1.0 - least:g}; declare a "
+                "larger cap"
+            )
 
     @property
     def known(self) -> float | None:

@@ -19,6 +19,7 @@ ORDER = (
     "privacy",
     "parallel",
     "tables",
+    "display",
     "domain",
     "universe",
     "quantile_grid",
@@ -54,6 +55,7 @@ ORDER = (
 ONLY = {
     "parallel": {"errors", "public", "privacy"},
     "tables": {"errors"},
+    "display": {"errors"},
     "domain": {"errors", "public", "privacy"},
     "data": {"errors", "tables"},
     "model": {"errors", "text", "public", "domain"},
