@@ -14,11 +14,13 @@ from dp2erm_cvx.plan.effect_plan import EffectPlan
 from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import one_of, public_number, public_size
 from dp2erm_cvx.steps import (
     AverageScore,
     Center,
+    ColumnRanges,
     EffectScore,
     LinearNuisances,
     MeanScore,
@@ -68,6 +70,9 @@ class EffectStudy(Pipeline[EffectPlan]):
         :class:`~dp2erm_cvx.plan.EffectSettings`.
     noise
         "gamma" (pure) or "gaussian".
+    ranges
+        What is public about the raw records, where their ranges are released first; ``universe`` is then that
+        of the normalized records, and whatever else is declared is in their units.
     arithmetic, numerical_share
         Whether that share of each solved step covers its numerical error.
 
@@ -84,6 +89,7 @@ class EffectStudy(Pipeline[EffectPlan]):
     noise: Noise | str = Noise.GAMMA
     arithmetic: Arithmetic | str = Arithmetic.ASSUMED
     numerical_share: float = NUMERICAL_SHARE
+    ranges: PrivateRanges | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,14 +125,17 @@ class EffectStudy(Pipeline[EffectPlan]):
         if "rows" in declared:
             declared["rows"] = one_of("rows", declared["rows"], Rows)
         cap = public_number("cap", declared.get("cap", CAP), at_least=2.0)
-        found = effect_rule(self.universe, self.budget, self.residual_scale, cap)
+        left = Budget(self._kept * self.budget.epsilon, self.budget.delta)
+        released = self.ranges is not None and not self.ranges.public_outcome
+        # a released range reaches to about three standard deviations of the outcome
+        found = effect_rule(self.universe, left, self.scale if released else self.residual_scale, cap)
         if self.estimand == OverlapScore.estimand:
             # its factors are at most 1, whatever the cap
             found = replace(found, score_bound=found.residual_bound)
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """Center, perhaps a refit of its residuals, propensity, score."""
+        """Perhaps ranges, center, perhaps a refit of its residuals, propensity, score."""
         settings, terms = self.settings, [] if self.public_center is None else [self.public_center]
         program = registry.build(registry.second_stages(), "saturating_regression", slope=settings.slope)
         regressions = [(Center, settings.center_share)]
@@ -144,10 +153,17 @@ class EffectStudy(Pipeline[EffectPlan]):
             nuisances.append(TreatmentRate(settings.propensity_share, self.noise, exact))
         elif settings.known is None:
             nuisances.append(self._logistic(settings, numerical_share))
-        yield from _of_what_is_left(nuisances)
+        if self.ranges is not None:
+            nuisances.insert(0, ColumnRanges(self.ranges, self.ranges.share))
+        yield from _of_what_is_left(nuisances, self._kept)
         treated = "propensity" if settings.known is None else settings.known
         found = LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
         yield MeanScore(self._score(found, settings), self.noise, numerical_share is not None)
+
+    @property
+    def _kept(self) -> float:
+        """Of epsilon: what the ranges leave, which the other shares are of."""
+        return 1.0 if self.ranges is None else 1.0 - self.ranges.share
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips = settings.cap, settings.residual_bound, settings.score_bound
@@ -185,6 +201,8 @@ class EffectStudy(Pipeline[EffectPlan]):
                 "estimand = 'risks': needs an outcome in [0, 1] inside the domain, without a treatment cost "
                 "and without an effect_center"
             )
+        if self.ranges is not None and not self.ranges.public_outcome:
+            raise DeclarationError("estimand = 'risks': needs a public range of the outcome")
 
     def _check(self, center: Term) -> None:
         names = center.rows.names(tuple(f"x{k}" for k in range(self.universe.n_features)))
@@ -194,13 +212,17 @@ class EffectStudy(Pipeline[EffectPlan]):
             public_number("public_center", value)
 
 
-def _of_what_is_left(steps: Sequence[Any]) -> list[Step]:
-    """The same shares of the whole, as shares of what later steps leave, because those take theirs first."""
+def _of_what_is_left(steps: Sequence[Any], kept: float) -> list[Step]:
+    """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
+
+    All but that of ranges are shares of what is ``kept`` beside them.
+    """
     found: list[Step] = []
     left = 1.0
     for step in reversed(steps):
         logistic = isinstance(step, Propensity)
         share = step.first.share if logistic else step.share
+        share *= 1.0 if isinstance(step, ColumnRanges) else kept
         if logistic:
             found.append(replace(step, first=replace(step.first, share=share / left)))
         else:
