@@ -40,12 +40,12 @@ class EffectPlan(Plan):
 
     @property
     def nuisance_ratio(self) -> float:
-        """``4 (r_m r_e + 25 b_m b_e) sqrt(n) / s``: errors of both nuisances, multiplied, against the score's.
+        """``4 (r_m r_e + 25 b_m b_e) sqrt(n) / s``: errors of both nuisances, multiplied.
 
-        b are root mean squares of what gamma shrinks away of m and e, r those of shrinkage and noise together;
-        s is twice the public guess ``residual_scale``. Noise has no direction; shrinkage is toward the raw
-        comparison in both, and counts more. Predicted from the calibrations for covariates of a third of their
-        range, or of two thirds of their norm bound. A heuristic, which sees no misspecification.
+        b are root mean squares of what gamma shrinks away of m and e, r those of shrinkage and noise
+        together; s is twice the public guess ``residual_scale``. Noise has no direction; shrinkage is toward
+        the raw comparison in both, and counts more. Predicted from the calibrations for covariates of a third
+        of their range, or of two thirds of their norm bound. A heuristic, which sees no misspecification.
         """
         universe, scale = self.study.universe, self.study.scale
         (noise_m, bias_m), (noise_e, bias_e) = self._center_error(), self._propensity_error()
