@@ -1,8 +1,8 @@
 """Private steps: each is planned from public quantities and run on records and on what was released.
 
 ``propensity`` releases the coefficient of a private first stage, ``theta`` a weighted convex program,
-``value`` what its rule is worth, ``center`` a regression of the outcome, ``score`` an average effect. Another
-step is one more module beside them.
+``value`` what its rule is worth, ``center`` a regression of the outcome, ``score`` an average effect,
+``ranges`` those of columns that nobody declared. Another step is one more module beside them.
 """
 
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan
@@ -11,8 +11,9 @@ from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
 from dp2erm_cvx.steps.number import NumberPlan, TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
+from dp2erm_cvx.steps.ranges import ColumnRanges, ColumnRangesPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
-from dp2erm_cvx.steps.score import AverageScore, EffectScore, RiskScores, TreatedScore
+from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, RiskScores, TreatedScore
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
@@ -23,6 +24,8 @@ __all__ = [
     "AverageScore",
     "Center",
     "CenterPlan",
+    "ColumnRanges",
+    "ColumnRangesPlan",
     "EffectScore",
     "Execution",
     "Inputs",
@@ -32,6 +35,7 @@ __all__ = [
     "Nuisances",
     "NumberPlan",
     "OutcomeRows",
+    "OverlapScore",
     "Precision",
     "Propensity",
     "PropensityPlan",
