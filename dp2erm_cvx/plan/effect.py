@@ -11,13 +11,15 @@ from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_plan import EffectPlan
-from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
+from dp2erm_cvx.plan.effect_rule import CAP, LINES, EffectSettings, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import one_of, public_number, public_size
 from dp2erm_cvx.steps import (
     AverageScore,
+    CellNuisances,
+    Cells,
     Center,
     EffectScore,
     LinearNuisances,
@@ -34,6 +36,7 @@ from dp2erm_cvx.steps import (
     TreatedScore,
     TreatmentRate,
     WithConstant,
+    declared_partition,
 )
 from dp2erm_cvx.universe import Universe
 
@@ -116,33 +119,44 @@ class EffectStudy(Pipeline[EffectPlan]):
         declared = dict(self.declared)
         if "rows" in declared:
             declared["rows"] = one_of("rows", declared["rows"], Rows)
+        if declared.get("cells") is not None:
+            self._check_cells(declared)
         cap = public_number("cap", declared.get("cap", CAP), at_least=2.0)
         found = effect_rule(self.universe, self.budget, self.residual_scale, cap)
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """Center, perhaps a refit of its residuals, propensity, score."""
-        settings, terms = self.settings, [] if self.public_center is None else [self.public_center]
+        """The nuisances, in cells or center, perhaps a refit of its residuals, and propensity; the score."""
+        settings, exact = self.settings, numerical_share is not None
+        if settings.cells is None:
+            steps, nuisances = self._lines(settings, numerical_share)
+            yield from _of_what_is_left(steps)
+        else:
+            partition = declared_partition(settings.cells, self.universe)
+            share = settings.center_share + (settings.propensity_share if settings.known is None else 0.0)
+            yield Cells(partition, share, self.noise, exact)
+            nuisances = CellNuisances(self.scale, settings.known)
+        yield MeanScore(self._score(nuisances, settings), self.noise, exact)
+
+    def _lines(self, settings: EffectSettings, numerical_share: float | None) -> tuple[list[Any], Nuisances]:
+        terms = [] if self.public_center is None else [self.public_center]
         program = registry.build(registry.second_stages(), "saturating_regression", slope=settings.slope)
         regressions = [(Center, settings.center_share)]
         if settings.first_fit is not None:
             first = settings.first_fit * settings.center_share
             regressions = [(Center, first), (Refit, settings.center_share - first)]
-        nuisances: list[Any] = []
+        steps: list[Any] = []
         for kind, share in regressions:
             rows = OutcomeRows(settings.rows, tuple(terms))
             law = calibrator("sharp")
-            nuisances.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, rows, share))
+            steps.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, rows, share))
             terms.append(Term(settings.rows, kind.name))
         if settings.propensity == "constant":
-            exact = numerical_share is not None
-            nuisances.append(TreatmentRate(settings.propensity_share, self.noise, exact))
+            steps.append(TreatmentRate(settings.propensity_share, self.noise, numerical_share is not None))
         elif settings.known is None:
-            nuisances.append(self._logistic(settings, numerical_share))
-        yield from _of_what_is_left(nuisances)
+            steps.append(self._logistic(settings, numerical_share))
         treated = "propensity" if settings.known is None else settings.known
-        found = LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
-        yield MeanScore(self._score(found, settings), self.noise, numerical_share is not None)
+        return steps, LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips = settings.cap, settings.residual_bound, settings.score_bound
@@ -181,6 +195,15 @@ class EffectStudy(Pipeline[EffectPlan]):
                 "estimand = 'risks': needs an outcome in [0, 1] inside the domain, without a treatment cost "
                 "and without an effect_center"
             )
+
+    def _check_cells(self, declared: Mapping[str, Any]) -> None:
+        lines = [name for name in LINES if name in declared]
+        if self.public_center is not None:
+            lines.append("public_center")
+        if isinstance(declared.get("propensity"), str):
+            lines.append("propensity")
+        if lines:
+            raise DeclarationError(f"{lines[0]}: is of no use to cells, which take the place of lines")
 
     def _check(self, center: Term) -> None:
         names = center.rows.names(tuple(f"x{k}" for k in range(self.universe.n_features)))

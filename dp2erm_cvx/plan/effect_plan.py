@@ -12,7 +12,7 @@ from scipy.special import erfcx
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.steps import CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
+from dp2erm_cvx.steps import CellsPlan, CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy
@@ -42,7 +42,8 @@ class EffectPlan(Plan):
 
         r_m and r_e are root mean squares of what noise and shrinkage do to m and e, predicted from the
         calibrations and the public guess ``residual_scale``, for covariates that spread evenly over the
-        domain; s is twice that guess. A heuristic: it sees no misspecification.
+        domain, in cells before any are pooled; s is twice that guess. A heuristic: it sees no
+        misspecification.
         """
         universe, scale = self.study.universe, self.study.scale
         product = self._center_error() * self._propensity_error()
@@ -57,6 +58,8 @@ class EffectPlan(Plan):
         # the regression itself is guessed to spread as far as its residuals
         scale, variance, bias = self.study.scale, 0.0, self.study.scale**2
         for step in self.steps:
+            if isinstance(step, CellsPlan):
+                bias = step.mean_squares(scale, _SPREAD)[0]
             if isinstance(step, CenterPlan):
                 assert isinstance(step.calibration, Calibration)
                 # the mean curvature of the saturating loss at normal residuals
@@ -68,7 +71,9 @@ class EffectPlan(Plan):
         return math.sqrt(variance + bias)
 
     def _propensity_error(self) -> float:
-        step = self.step("propensity")
+        cells, step = self.step("cells"), self.step("propensity")
+        if isinstance(cells, CellsPlan) and self.study.settings.known is None:
+            return math.sqrt(cells.mean_squares(self.study.scale, _SPREAD)[1])
         if step is None:
             return 0.0
         if isinstance(step, TreatmentRatePlan):

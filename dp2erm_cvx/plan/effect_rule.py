@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
@@ -17,6 +19,8 @@ FEW = 400.0
 MANY = 3000.0
 #: F where none is declared; a larger one says that overlap is poor.
 CAP = 10.0
+#: Settings that cells have no use for.
+LINES = ("rows", "slope", "first_fit", "radius", "split")
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,9 @@ class EffectSettings:
         Shares of the budget; the score has the rest. A public propensity takes none.
     cap, residual_bound, score_bound
         F, M_r and B of :class:`~dp2erm_cvx.steps.EffectScore`.
+    cells
+        Cuts by covariate, or numbers of cells, see :func:`~dp2erm_cvx.steps.declared_partition`: outcome and
+        propensity are then means in cells, from both shares, and no line has to be right. None for lines.
 
     Raises DeclarationError for an invalid value.
     """
@@ -56,6 +63,7 @@ class EffectSettings:
     cap: float
     residual_bound: float
     score_bound: float
+    cells: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("slope", "radius", "residual_bound", "score_bound"):
@@ -76,6 +84,14 @@ class EffectSettings:
     def known(self) -> float | None:
         """The probability of treatment where it is public, as in a randomized trial."""
         return None if isinstance(self.propensity, str) else self.propensity
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Those that a release states, by name: all but what cells or lines alone have a use for."""
+        unused = ["cells"]
+        if self.cells is not None:
+            unused = [*LINES, "propensity"] if self.known is None else [*LINES]
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in unused}
 
 
 def effect_rule(

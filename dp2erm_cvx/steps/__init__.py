@@ -1,14 +1,17 @@
 """Private steps: each is planned from public quantities and run on records and on what was released.
 
 ``propensity`` releases the coefficient of a private first stage, ``theta`` a weighted convex program,
-``value`` what its rule is worth, ``center`` a regression of the outcome, ``score`` an average effect. Another
-step is one more module beside them.
+``value`` what its rule is worth, ``center`` a regression of the outcome, ``cells`` its means by cell,
+``score`` an average effect. Another step is one more module beside them.
 """
 
+from dp2erm_cvx.steps.cell_nuisances import CellNuisances
+from dp2erm_cvx.steps.cells import Cells, CellsPlan
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan
 from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
 from dp2erm_cvx.steps.number import NumberPlan, TreatmentRate, TreatmentRatePlan
+from dp2erm_cvx.steps.partition import Partition, declared_partition
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
@@ -21,6 +24,9 @@ from dp2erm_cvx.steps.weights import WeightsPlan
 
 __all__ = [
     "AverageScore",
+    "CellNuisances",
+    "Cells",
+    "CellsPlan",
     "Center",
     "CenterPlan",
     "EffectScore",
@@ -32,6 +38,7 @@ __all__ = [
     "Nuisances",
     "NumberPlan",
     "OutcomeRows",
+    "Partition",
     "Precision",
     "Propensity",
     "PropensityPlan",
@@ -53,6 +60,7 @@ __all__ = [
     "ValuePlan",
     "WeightsPlan",
     "WithConstant",
+    "declared_partition",
     "solve_theta",
     "solve_weights",
 ]
