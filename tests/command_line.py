@@ -10,6 +10,7 @@ from dp2erm_cvx.datasets import simulate
 
 COLUMNS = ("x1", "x2", "x3")
 FIT = ["fit", "data.csv", "--treatment", "a", "--outcome", "y", "--domain", "domain.toml", "--epsilon", "1"]
+EFFECT = ["effect", *FIT[1:]]
 
 
 def write_files():
@@ -33,9 +34,9 @@ def run(*args, **kwargs):
     return CliRunner().invoke(main, [str(arg) for arg in args], **kwargs)
 
 
-def replaced(flag, value):
+def replaced(flag, value, command=FIT):
     """The good command with the value of one flag replaced, or with the flag added."""
-    words = list(FIT)
+    words = list(command)
     if flag in words:
         words[words.index(flag) + 1] = value
         return words

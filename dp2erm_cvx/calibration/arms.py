@@ -16,24 +16,23 @@ from dp2erm_cvx.public import one_of, public_size, whole_number
 
 @dataclass(frozen=True)
 class ArmNoise(GridSums):
-    """Noise of ``4K sum k_1``, ``4K sum k_0``, ``w sum (k_1 - k_0)^2`` and ``w sum (k_1 + k_0)^2``.
+    """Noise of the sums of ``k_1``, ``k_0``, ``(k_1 - k_0)^2``, ``(k_1 + k_0)^2`` and ``k_1^2 - k_0^2``.
 
     The score of the record's own arm is clipped to ``largest`` = K steps, that of the other arm, which is
     its predicted outcome there, to ``largest_other`` = L <= K steps.
     """
 
-    degrees: ClassVar[tuple[int, ...]] = (1, 1, 2, 2)
+    degrees: ClassVar[tuple[int, ...]] = (1, 1, 2, 2, 2)
 
     largest_other: int
 
     @property
     def multipliers(self) -> tuple[int, ...]:
-        """Whole factors of the four sums; w is 1 for Laplace noise and ``floor(4.7 K / (K + L))`` else."""
-        own = 4 * self.largest
-        squares = 1
-        if self.noise is Noise.GAUSSIAN:
-            squares = 47 * self.largest // (10 * (self.largest + self.largest_other))
-        return own, own, squares, squares
+        """``(18K, 18K, 4, 4, 1)``; Gaussian noise: ``(16K, 16K, w, w, v)``, w, v of 16K and 8K over K + L."""
+        top, both = self.largest, self.largest + self.largest_other
+        if self.noise is Noise.GAMMA:
+            return 18 * top, 18 * top, 4, 4, 1
+        return 16 * top, 16 * top, 16 * top // both, 16 * top // both, 8 * top // both
 
     @property
     def other_bound(self) -> float:
@@ -48,11 +47,12 @@ def calibrate_arms(
     budget: Budget,
     noise: Noise | str = Noise.GAMMA,
 ) -> ArmNoise:
-    """Calibrate the noise of both arm means and two second moments: sensitivity ``8 K (K + L)``.
+    """Calibrate the noise of both arm means and of their second moments.
 
-    Scores bounded by B each would cost twice the noise of one score. Here a record has one score within
-    ``score_bound`` and one within ``other_bound``, and the noise is ``1 + G/B`` times that of one score.
-    Proof on the page "Private effects"; the second moments are free.
+    The l1 sensitivity is ``2 (K + L) (19 K - L)``, the l2 sensitivity ``32 K (K + L)``. Scores bounded by B
+    each would cost twice the noise of one score. Here a record has one score within ``score_bound`` and one
+    within ``other_bound``, and the noise is at most ``1.06 (1 + G/B)`` times that of one score. Proof on the
+    page "Private effects".
 
     Parameters
     ----------
@@ -74,7 +74,8 @@ def calibrate_arms(
 
     def make(step_exponent: int, largest: int) -> ArmNoise:
         small = math.ceil(math.ldexp(other, -step_exponent))
-        integers = calibrate_integers(8 * largest * (largest + small), budget, kind)
-        return ArmNoise(step_exponent, largest, n, integers, small)
+        both = largest + small
+        moved = 2 * both * (19 * largest - small) if kind is Noise.GAMMA else 32 * largest * both
+        return ArmNoise(step_exponent, largest, n, calibrate_integers(moved, budget, kind), small)
 
     return finest_sums(bound, n, make)

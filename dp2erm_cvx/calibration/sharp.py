@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -130,13 +131,15 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     """
     V, loss, n_samples = objective.bound.V, objective.loss, objective.n_samples
     epsilon = budget.epsilon
-    candidates = list(GRID)
+    candidates, p = list(GRID), loss.n_parameters
     slack = jacobian_loss(V, loss, n_samples, GAMMA_FLOOR * loss.hessian_trace) / epsilon
     if slack < 1.0:
         candidates.append(1.0 - max(slack, 1e-6))
-    q = np.array(candidates)
-    p = loss.n_parameters
-    ratio = q * epsilon if noise is Noise.GAMMA else private_ratio(q * epsilon, p, budget.delta, cells=64)
+    shares = tuple(q * epsilon for q in candidates)
+    if noise is Noise.GAMMA:
+        ratio = shares
+    else:
+        ratio = _ratios(shares[: len(GRID)], p, budget.delta) + _ratios(shares[len(GRID) :], p, budget.delta)
     sensitivity = loss.gradient_radius * V
     unit = mean_norm(noise, p)
 
@@ -150,5 +153,13 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
         error = unit * sensitivity / n_samples / ratio + gamma * theta
         return 2.0 * math.log(error) - math.log(loss.strong_convexity + 2.0 * gamma)
 
-    costs = [predicted(share, float(s)) for share, s in zip(candidates, ratio, strict=True)]
+    costs = [predicted(share, s) for share, s in zip(candidates, ratio, strict=True)]
     return candidates[int(np.argmin(costs))]
+
+
+@lru_cache(maxsize=64)
+def _ratios(shares: tuple[float, ...], n_parameters: int, delta: float) -> tuple[float, ...]:
+    """What predictions need of :func:`private_ratio`: those of the grid are the same for every bound."""
+    if not shares:
+        return ()
+    return tuple(private_ratio(np.array(shares), n_parameters, delta, cells=64).tolist())

@@ -16,13 +16,15 @@ from dp2erm_cvx.cli.audit import audit_command
 from dp2erm_cvx.cli.bounds import bounds_command
 from dp2erm_cvx.cli.certify import certify_command
 from dp2erm_cvx.cli.demo import demo_command
+from dp2erm_cvx.cli.effect import effect_command
 from dp2erm_cvx.cli.experiment import experiment_command
-from dp2erm_cvx.cli.fit import fit_command, predict_command
+from dp2erm_cvx.cli.fit import fit_command
 from dp2erm_cvx.cli.ledger import ledger_command
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.own_program import check_program_command, new_program_command
 from dp2erm_cvx.cli.plan import plan_command
 from dp2erm_cvx.cli.programs import programs_command
+from dp2erm_cvx.cli.released import predict_command, show_command
 from dp2erm_cvx.errors import Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
@@ -95,13 +97,15 @@ def _one_line(message: str) -> str:
 @click.version_option(__version__, prog_name="dp2erm")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Differentially private two-stage estimation: balancing weights, then a private weighted fit."""
+    """Differentially private treatment effects and treatment rules from observational data."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 for command in (
+    effect_command,
     fit_command,
+    show_command,
     predict_command,
     bounds_command,
     plan_command,

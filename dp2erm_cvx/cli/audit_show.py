@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.screen import advance, console, grid, print_json, progress, writable, write_text
+from dp2erm_cvx.cli.screen import advance, console, print_json, progress, writable, write_text
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import whole_number
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Number, domain_options, json_option, setting_options
-from dp2erm_cvx.cli.screen import console, grid, print_json, progress, writable
+from dp2erm_cvx.cli.screen import console, print_json, progress, writable
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import whole_number
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import REQUIRED, Number, data_options, json_option, setting_options
-from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, grid, print_json, progress
+from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, print_json, progress
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import whole_number
 

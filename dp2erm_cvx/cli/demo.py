@@ -53,8 +53,8 @@ def demo_command(output_dir: str, solvers: Sequence[str], audit_seconds: float, 
 def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[Dataset, list[Any]]:
     """The data, and everything to print before the audit; the figure and a release are in ``folder``."""
     from dp2erm_cvx.cli import demo_text as text
+    from dp2erm_cvx.cli.balance import balance_blocks
     from dp2erm_cvx.cli.certify import certificate_table
-    from dp2erm_cvx.cli.report import balance_blocks
 
     with progress("loading", total=16) as bar:
         from dp2erm_cvx.datasets import load_nhefs
@@ -84,7 +84,7 @@ def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[D
         *text.effect_section(effects, naive, textbook),
         *text.calibration_section(effects, others),
         *text.rule_section(rules),
-        text.heading("6. Balance, for the data holder only"),
+        text.section("6. Balance, for the data holder only"),
         f"First stage: {best.scheme.label} ({best.scheme.reason}).",
         *balance_blocks(best.balance),
         drawn,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.cli.screen import grid
 from dp2erm_cvx.datasets import NHEFS_RANGES
 from dp2erm_cvx.demo import settings
+from dp2erm_cvx.display import grid
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release import Release
 
 
-def heading(title: str) -> Text:
+def section(title: str) -> Text:
     """A section title."""
     from rich.text import Text
 
@@ -33,7 +33,7 @@ def heading(title: str) -> Text:
 def data_section(data: Dataset) -> Iterator[Any]:
     """The data and the public domain."""
     domain = settings.effect_domain()
-    yield heading("1. What is protected, and what is declared in public")
+    yield section("1. What is protected, and what is declared in public")
     yield (
         f"NHEFS: {data.n_samples:,} smokers seen in 1971-75 and again in 1982-84. Treatment: gave up "
         "smoking. Outcome: change of weight in kg. Protected: all that is known of one person (covariates, "
@@ -56,7 +56,7 @@ def data_section(data: Dataset) -> Iterator[Any]:
 
 def certificate_section(table: Table) -> Iterator[Any]:
     """Solvers against first stages."""
-    yield heading("2. Every solution is certified (not private: for the data holder)")
+    yield section("2. Every solution is certified (not private: for the data holder)")
     yield (
         "The theorems speak of exact minimizers, so every point is judged by a bound on its relative "
         "distance to the exact one, whichever solver found it. raw: the solver's own point; polished: "
@@ -67,7 +67,7 @@ def certificate_section(table: Table) -> Iterator[Any]:
 
 def effect_section(effects: Sequence[DemoComparison], naive: float, textbook: float) -> Iterator[Any]:
     """Average effects."""
-    yield heading("3. The average effect of giving up smoking on weight, in kg")
+    yield section("3. The average effect of giving up smoking on weight, in kg")
     yield (
         f"Not private: naive difference of means {naive:.2f} kg; textbook {textbook:.2f} kg (IPW with "
         "squares, no ridge, no trim, no clipping). Below, for each first stage, the non-private fit at the "
@@ -103,7 +103,7 @@ def effect_section(effects: Sequence[DemoComparison], naive: float, textbook: fl
 def calibration_section(effects: Sequence[DemoComparison], others: Calibrations) -> Iterator[Any]:
     """What the choice of calibration buys for one and the same weighting."""
     mild, strong = effects[-2], effects[-1]
-    yield heading("4. What the choice of calibration buys")
+    yield section("4. What the choice of calibration buys")
     yield (
         f"The weights of {strong.scheme.label}, calibrated three ways. By the paper: its proposition covers "
         "no trim, which leaves its corollary for any weights. Directly: the sharp bound for weights whose "
@@ -140,7 +140,7 @@ def calibration_section(effects: Sequence[DemoComparison], others: Calibrations)
 def rule_section(rules: Sequence[DemoComparison]) -> Iterator[Any]:
     """Treatment rules."""
     domain = settings.rule_domain()
-    yield heading(f"5. A rule: for whom does giving up add more than {settings.TREATMENT_COST:g} kg?")
+    yield section(f"5. A rule: for whom does giving up add more than {settings.TREATMENT_COST:g} kg?")
     yield (
         f"With a public cost of {settings.TREATMENT_COST:g} kg the best rule is not the same for everybody "
         f"(the net outcome is centered at {domain.outcome_center:g} kg). The rule flags x'theta > 0 over "
@@ -176,7 +176,7 @@ def guarantee_section(comparisons: Sequence[DemoComparison], kept: Release, path
     published = [one for comparison in comparisons for one in comparison.published]
     epsilon = sum(one.release.guarantee.epsilon for one in published)
     delta = sum(one.release.guarantee.delta for one in published)
-    yield heading("7. What the guarantee says, and what it does not")
+    yield section("7. What the guarantee says, and what it does not")
     yield f"The last rule by entropy balancing, {path}: {kept.guarantee}."
     yield (
         "It says: even who knows every other record and all that is declared learns from theta at most "
@@ -194,7 +194,7 @@ def guarantee_section(comparisons: Sequence[DemoComparison], kept: Release, path
 
 def audit_section(found: Sequence[tuple[DemoScheme, StabilityAudit]], written: str) -> Iterator[Any]:
     """How far the weights moved between neighbors, beside the bound that every release above rests on."""
-    yield heading("8. Do the bounds hold? A short audit, for the data holder only")
+    yield section("8. Do the bounds hold? A short audit, for the data holder only")
     table = grid("first stage", "neighbors tried", "V met *", "bound on V", "share", "verdict")
     for scheme, audit in found:
         verdict = audit.verdict("sharp")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Number, output_dir_option
-from dp2erm_cvx.cli.screen import console, grid, print_json, progress, write_text
+from dp2erm_cvx.cli.screen import console, print_json, progress, write_text
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:

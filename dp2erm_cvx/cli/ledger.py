@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Number, json_option
-from dp2erm_cvx.cli.screen import console, grid, print_json
+from dp2erm_cvx.cli.screen import console, print_json
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:

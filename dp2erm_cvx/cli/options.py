@@ -57,7 +57,9 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """One decorator for all of them, in this order."""
+
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -74,7 +76,7 @@ def output_dir_option(purpose: str) -> Callable[[Command], Command]:
     return click.option("--output-dir", default="output", metavar="FOLDER", help=purpose)
 
 
-domain_options = _apply(
+domain_options = apply(
     click.option("--domain", metavar="FILE.toml", help="Public domain; every flag below overrides it."),
     click.option("--covariate-bound", type=Number(), help="Norm bound M of the scaled covariates."),
     click.option("--outcome-bound", type=Number(), help="Bound M' on the centered net outcome."),
@@ -87,14 +89,14 @@ domain_options = _apply(
     click.option("--arm-floor", type=Number(), help="Public lower bound on both arm sizes."),
     click.option("--relation", metavar="NAME", help="replace-one (default) or replace-one-keep-treatment."),
 )
-_column_options = _apply(
+_column_options = apply(
     click.option("--treatment", metavar="COLUMN", help="Column of the treatment, 0 or 1."),
     click.option("--outcome", metavar="COLUMN", help="Column of the outcome."),
     click.option("--covariates", metavar="A,B,...", help="Default: those of the domain, else all others."),
 )
 #: The columns of a data file, then the domain.
-data_options = _apply(_column_options, domain_options)
-setting_options = _apply(
+data_options = apply(_column_options, domain_options)
+setting_options = apply(
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting; repeatable."),
     click.option("--ridge", type=Number(), help="Short for --set ridge=..."),
     click.option("--radius", type=Number(), help="Short for --set radius=..."),
@@ -102,7 +104,7 @@ setting_options = _apply(
     click.option("--arm-mass", help="Short for --set arm_mass=equal or proportional."),
     click.option("--degree", type=Number(), help="Balance raw moments up to this degree."),
 )
-second_stage_options = _apply(
+second_stage_options = apply(
     click.option(
         "--second-stage", default="itr", help="Second stage: a name of dp2erm programs, or FILE.py."
     ),

@@ -12,7 +12,8 @@ import click
 
 from dp2erm_cvx.cli.options import Number, domain_options, json_option, number_list, second_stage_options
 from dp2erm_cvx.cli.own_program import known_name
-from dp2erm_cvx.cli.screen import advance, console, grid, print_json, progress
+from dp2erm_cvx.cli.screen import advance, console, print_json, progress
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import whole_number
 

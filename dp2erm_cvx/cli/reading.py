@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +177,16 @@ def read_setting(text: str) -> tuple[str, Any]:
     if name == "coefficient" or "," in value:
         return name, tuple(number_or_text(part.strip()) for part in value.split(",") if part.strip())
     return name, number_or_text(value.strip())
+
+
+def effect_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Settings of an effect from ``--set``; ``none`` stands for nothing."""
+    found: dict[str, Any] = {}
+    for name, value in map(read_setting, texts):
+        if name in found:
+            raise DeclarationError(f"setting {name!r} is given twice: give it once")
+        found[name] = None if value == "none" else value
+    return found
 
 
 def first_stage(text: str, options: dict[str, Any]) -> FirstStage:

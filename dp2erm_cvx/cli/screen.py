@@ -9,44 +9,27 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dp2erm_cvx.display import WIDTH, plain_console
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
-    from rich.table import Table
 
 Item = TypeVar("Item")
-
-#: Width of what is written to a file or a pipe.
-WIDTH = 100
 
 NOT_PRIVATE = "NOT PRIVATE"
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that takes text as it is: column names may hold brackets."""
-    from rich.console import Console
-
+    """The screen, or a file of a fixed width."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH
-    return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
-
-
-def grid(*headers: str, left: int = 1, wrap: bool = True) -> Table:
-    """A plain table; the first ``left`` columns are text, the others are numbers."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for place, header in enumerate(headers):
-        side: Literal["left", "right"] = "left" if place < left else "right"
-        table.add_column(header, justify=side, overflow="fold", no_wrap=not wrap)
-    return table
+    return plain_console(stream, width)
 
 
 def print_json(facts: Any) -> None:

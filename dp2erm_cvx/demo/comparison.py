@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
 from dp2erm_cvx.compare.certify import CertificateRow, certificates
-from dp2erm_cvx.compare.planned import NoiseRange, noise_range
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings
 from dp2erm_cvx.demo.settings import DemoScheme, Spending, effect_domain, schemes
@@ -19,6 +18,7 @@ from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.parallel import run_tasks
+from dp2erm_cvx.plan.noise_range import NoiseRange, planned_range
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.universe import Universe
@@ -116,8 +116,7 @@ def _publish(
         seed=seed,
     )
     model.fit(data.X, data.a, data.y)
-    plan = model.plan(*data.X.shape)
-    moved = noise_range(second, plan.study.universe, plan.theta.calibration, grid=plan.theta.grid)
+    moved = planned_range(model.plan(*data.X.shape))
     return Published(spending, model.release_, moved, model.predict(data.X))
 
 

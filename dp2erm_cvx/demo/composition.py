@@ -9,13 +9,13 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.calibration import Objective, calibrate_paper
-from dp2erm_cvx.compare.planned import NoiseRange, noise_range
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings
 from dp2erm_cvx.demo.comparison import DemoComparison, compare_schemes
 from dp2erm_cvx.diagnostics import balance_table
 from dp2erm_cvx.mechanism import draw
 from dp2erm_cvx.plan import Study, make_plan
+from dp2erm_cvx.plan.noise_range import NoiseRange, noise_range
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.solve import solve

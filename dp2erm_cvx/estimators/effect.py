@@ -126,11 +126,31 @@ class PrivateEffect(PrivateEstimator):
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
         """
+        domain, _ = self.declared()
+        return make_plan(self._study(n_samples, self._columns(domain.columns or range(n_features))))
+
+    def check(self, columns: Sequence[str] | None = None) -> None:
+        """Judge what is declared, before any data are read, and with any number of records.
+
+        ``columns`` name the covariates of the data where that is known. Raises DeclarationError or
+        SolverError as a fit does.
+        """
+        domain, _ = self.declared()
+        known = columns or domain.columns
+        if known is None:
+            ranges, chosen = domain.ranges, self.prognostic or (self.settings or {}).get("cells")
+            number = len(chosen) if chosen else 1 if ranges is None else len(ranges)
+            self._study(2, range(number if ranges is None else min(number, len(ranges))))
+        else:
+            self._study(2, self._columns(known))
+
+    def _study(self, n_samples: int, columns: Sequence[int]) -> EffectStudy:
+        """What is declared, for the covariates of these numbers."""
         domain, budget = self.declared()
-        known: Sequence[str | int] = domain.columns or range(n_features)
-        columns = self._columns(known)
+        self._level()
+        self.execution()
         chosen = domain.restricted(columns)
-        study = EffectStudy(
+        return EffectStudy(
             Universe(chosen, n_samples, len(columns)),
             budget,
             estimand=self.estimand,
@@ -142,8 +162,12 @@ class PrivateEffect(PrivateEstimator):
             arithmetic=self.arithmetic,
             numerical_share=self.numerical_share,
         )
-        self.execution()
-        return make_plan(study)
+
+    def _level(self) -> float:
+        level = public_number("level", self.level, at_least=0.5)
+        if level >= 1.0:
+            raise DeclarationError(f"level = {level:g}: must be below 1")
+        return level
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateEffect:
         """Release the effect from X (n, k), a (n,) in {0, 1} and y (n,).
@@ -154,14 +178,11 @@ class PrivateEffect(PrivateEstimator):
         columns = self._columns(raw.columns)
         names = tuple(raw.columns[index] for index in columns)
         data = Dataset(raw.X[:, columns], raw.a, raw.y, names, raw.treatment, raw.outcome)
-        plan = self.plan(raw.n_samples, raw.X.shape[1])
-        level = public_number("level", self.level, at_least=0.5)
-        if level >= 1.0:
-            raise DeclarationError(f"level = {level:g}: must be below 1")
+        plan = make_plan(self._study(raw.n_samples, columns))
         self.receipt_ = self._charge(plan, "average effect")
         execution = self.execution()
         found = plan.run(data, execution)
-        self.release_ = make_effect(plan, found, names, execution, level)
+        self.release_ = make_effect(plan, found, names, execution, self._level())
         self.effect_ = self.release_.estimate
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)

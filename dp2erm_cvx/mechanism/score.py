@@ -25,7 +25,7 @@ def score_sums(score: ArrayLike, noise: ScoreNoise) -> tuple[int, ...]:
 
 
 def arm_sums(score_1: ArrayLike, score_0: ArrayLike, treated: ArrayLike, noise: ArmNoise) -> tuple[int, ...]:
-    """The four integers of :class:`~dp2erm_cvx.calibration.ArmNoise`. Not private.
+    """The five integers of :class:`~dp2erm_cvx.calibration.ArmNoise`. Not private.
 
     ``score_1`` and ``score_0`` (n,) are the scores of the arm means less their public centers, ``treated``
     (n,) says in which arm a record is. The score of the other arm is clipped to ``noise.other_bound``.
@@ -36,7 +36,8 @@ def arm_sums(score_1: ArrayLike, score_0: ArrayLike, treated: ArrayLike, noise: 
     other = noise.largest_other
     k_1 = _steps(score_1, noise, np.where(own, noise.largest, other))
     k_0 = _steps(score_0, noise, np.where(own, other, noise.largest))
-    return _totals(noise, k_1, k_0, (k_1 - k_0) ** 2, (k_1 + k_0) ** 2)
+    apart, both = k_1 - k_0, k_1 + k_0
+    return _totals(noise, k_1, k_0, apart**2, both**2, apart * both)
 
 
 def treated_sums(score: ArrayLike, treated: ArrayLike, noise: TreatedNoise) -> tuple[int, ...]:

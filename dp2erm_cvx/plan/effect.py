@@ -11,7 +11,7 @@ from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_plan import EffectPlan
-from dp2erm_cvx.plan.effect_rule import CAP, LINES, EffectSettings, effect_rule
+from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import PrivateFirstStage
@@ -96,6 +96,8 @@ class EffectStudy(Pipeline[EffectPlan]):
             )
         if self.estimand == RiskScores.estimand:
             self._check_risks()
+        if public_number("numerical_share", self.numerical_share, above=0.0) >= 1.0:
+            raise DeclarationError(f"numerical_share = {self.numerical_share:g}: must be between 0 and 1")
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
         if self.public_center is not None:
@@ -117,10 +119,12 @@ class EffectStudy(Pipeline[EffectPlan]):
             if name not in known:
                 raise DeclarationError(f"{name}: is no setting of an effect; known: {', '.join(known)}")
         declared = dict(self.declared)
-        if "rows" in declared:
+        if declared.get("rows") is not None:
             declared["rows"] = one_of("rows", declared["rows"], Rows)
         if declared.get("cells") is not None:
-            self._check_cells(declared)
+            if self.public_center is not None:
+                raise DeclarationError("cells: take the place of a center, and of a public_center")
+            declared = {"rows": None, "propensity": "cells"} | declared
         cap = public_number("cap", declared.get("cap", CAP), at_least=2.0)
         found = effect_rule(self.universe, self.budget, self.residual_scale, cap)
         return replace(found, **declared)
@@ -128,8 +132,8 @@ class EffectStudy(Pipeline[EffectPlan]):
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """The nuisances, in cells or center, perhaps a refit of its residuals, and propensity; the score."""
         settings, exact = self.settings, numerical_share is not None
-        if settings.cells is None:
-            steps, nuisances = self._lines(settings, numerical_share)
+        if settings.rows is not None:
+            steps, nuisances = self._lines(settings, settings.rows, numerical_share)
             yield from _of_what_is_left(steps)
         else:
             partition = declared_partition(settings.cells, self.universe)
@@ -138,7 +142,9 @@ class EffectStudy(Pipeline[EffectPlan]):
             nuisances = CellNuisances(self.scale, settings.known)
         yield MeanScore(self._score(nuisances, settings), self.noise, exact)
 
-    def _lines(self, settings: EffectSettings, numerical_share: float | None) -> tuple[list[Any], Nuisances]:
+    def _lines(
+        self, settings: EffectSettings, rows: Rows, numerical_share: float | None
+    ) -> tuple[list[Any], Nuisances]:
         terms = [] if self.public_center is None else [self.public_center]
         program = registry.build(registry.second_stages(), "saturating_regression", slope=settings.slope)
         regressions = [(Center, settings.center_share)]
@@ -147,10 +153,10 @@ class EffectStudy(Pipeline[EffectPlan]):
             regressions = [(Center, first), (Refit, settings.center_share - first)]
         steps: list[Any] = []
         for kind, share in regressions:
-            rows = OutcomeRows(settings.rows, tuple(terms))
+            mapped = OutcomeRows(rows, tuple(terms))
             law = calibrator("sharp")
-            steps.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, rows, share))
-            terms.append(Term(settings.rows, kind.name))
+            steps.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, mapped, share))
+            terms.append(Term(rows, kind.name))
         if settings.propensity == "constant":
             steps.append(TreatmentRate(settings.propensity_share, self.noise, numerical_share is not None))
         elif settings.known is None:
@@ -195,15 +201,6 @@ class EffectStudy(Pipeline[EffectPlan]):
                 "estimand = 'risks': needs an outcome in [0, 1] inside the domain, without a treatment cost "
                 "and without an effect_center"
             )
-
-    def _check_cells(self, declared: Mapping[str, Any]) -> None:
-        lines = [name for name in LINES if name in declared]
-        if self.public_center is not None:
-            lines.append("public_center")
-        if isinstance(declared.get("propensity"), str):
-            lines.append("propensity")
-        if lines:
-            raise DeclarationError(f"{lines[0]}: is of no use to cells, which take the place of lines")
 
     def _check(self, center: Term) -> None:
         names = center.rows.names(tuple(f"x{k}" for k in range(self.universe.n_features)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError
@@ -19,8 +19,6 @@ FEW = 400.0
 MANY = 3000.0
 #: F where none is declared; a larger one says that overlap is poor.
 CAP = 10.0
-#: Settings that cells have no use for.
-LINES = ("rows", "slope", "first_fit", "radius", "split")
 
 
 @dataclass(frozen=True)
@@ -30,13 +28,14 @@ class EffectSettings:
     Attributes
     ----------
     rows
-        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`.
+        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`; None in cells, which have no
+        use for ``slope``, ``first_fit``, ``radius`` and ``split`` either.
     slope
         c of the saturating loss of the center, in units of the outcome.
     first_fit
         Share of the center's budget for a first fit, whose residuals are fitted again; None for one fit.
     propensity
-        "logistic", "constant", or the public probability of treatment.
+        "logistic", "constant", with ``cells`` "cells", or the public probability of treatment.
     radius
         Largest margin of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
     split
@@ -52,7 +51,7 @@ class EffectSettings:
     Raises DeclarationError for an invalid value.
     """
 
-    rows: Rows
+    rows: Rows | None
     slope: float
     first_fit: float | None
     propensity: str | float
@@ -69,9 +68,8 @@ class EffectSettings:
         for name in ("slope", "radius", "residual_bound", "score_bound"):
             public_size(name, getattr(self, name))
         public_number("cap", self.cap, at_least=2.0)
+        self._check_propensity()
         shares = ["split", "center_share", "propensity_share"]
-        if self.propensity not in ("logistic", "constant"):
-            shares.append("propensity")
         if self.first_fit is not None:
             shares.append("first_fit")
         for name in shares:
@@ -80,18 +78,28 @@ class EffectSettings:
         if not self.center_share + self.propensity_share < 1.0:
             raise DeclarationError("center_share and propensity_share leave nothing to the score")
 
+    def _check_propensity(self) -> None:
+        lines = self.cells is None
+        if lines is (self.rows is None):
+            raise DeclarationError("rows and cells: one of the two is declared")
+        if self.propensity in (("logistic", "constant") if lines else ("cells",)):
+            return
+        if isinstance(self.propensity, str):
+            names = "logistic, constant," if lines else "cells"
+            raise DeclarationError(
+                f"propensity = {self.propensity!r}: must be {names} or a public probability"
+            )
+        least = 1.0 / self.cap
+        if not least <= public_number("propensity", self.propensity) <= 1.0 - least:
+            raise DeclarationError(
+                f"propensity = {self.propensity:g}: must be from {least:g} to {1.0 - least:g}; declare a "
+                "larger cap"
+            )
+
     @property
     def known(self) -> float | None:
         """The probability of treatment where it is public, as in a randomized trial."""
         return None if isinstance(self.propensity, str) else self.propensity
-
-    @property
-    def stated(self) -> dict[str, Any]:
-        """Those that a release states, by name: all but what cells or lines alone have a use for."""
-        unused = ["cells"]
-        if self.cells is not None:
-            unused = [*LINES, "propensity"] if self.known is None else [*LINES]
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in unused}
 
 
 def effect_rule(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import ArmNoise
 from dp2erm_cvx.calibration.sums import sum_quantile
 from dp2erm_cvx.release.interval import ScoreInterval, misses
-from dp2erm_cvx.release.ratio import Fieller, RatioInterval
+from dp2erm_cvx.release.ratio import Fieller, RatioInterval, quadratic_norm
 
 _ROUND_UP = 1.0 + 1e-12
 
@@ -23,7 +23,7 @@ class ArmRisks:
     noise
         What was calibrated.
     released
-        The four integers.
+        The five integers.
     centers
         Public centers of the scores of the treated and of the untreated arm.
     """
@@ -44,14 +44,9 @@ class ArmRisks:
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
         share, tail = misses(level)
-        apart, _ = self._deviations(share)
         risk_1, risk_0 = self.risks
-        sampling, law, scales = (
-            apart / math.sqrt(self.noise.n_samples),
-            self.noise.noise,
-            self.noise.scales[:2],
-        )
-        rounding = sum(self._roundings)
+        apart, law, scales = self._norm(share)(1.0, 0.0), self.noise.noise, self.noise.scales[:2]
+        sampling, rounding = apart / math.sqrt(self.noise.n_samples), sum(self._roundings)
         half = (sum_quantile(law, tail, sampling, *scales) + rounding) * _ROUND_UP
         estimate = risk_1 - risk_0
         return ScoreInterval(
@@ -105,26 +100,28 @@ class ArmRisks:
         first, second = (min(max(risk, least), 1.0 - least) for risk in self.risks)
         return first, second
 
-    def _deviations(self, share: float) -> tuple[float, float]:
-        """At least the sample standard deviations of ``phi_1 - phi_0`` and of ``phi_1 + phi_0``.
+    def _norm(self, share: float) -> Callable[[float, float], float]:
+        """Standard deviation at most of ``u (phi_1 - phi_0) + v (phi_1 + phi_0)``, but with ``share``.
 
-        Four events miss, a quarter of the ``share`` each: the noise of either second moment and of either
-        mean, that of the means in both directions.
+        Five events miss, a fifth of it each: the noise of either second moment, of either mean and of the
+        product, the last three in both directions.
         """
-        noise = self.noise
-        first, second, *squares = noise.means(self.released)
-        aside = noise.margin(0.125 * share, 0, 1)
-        largest = noise.bound + noise.other_bound
-        found = []
-        for mean, square, place in ((first - second, squares[0], 2), (first + second, squares[1], 3)):
-            least = max(abs(mean) - aside, 0.0)
-            variance = (square + noise.margin(0.25 * share, place) - least**2) * _ROUND_UP
-            found.append(math.sqrt(min(max(variance, 0.0), largest**2)))
-        return found[0], found[1]
+        noise, fifth = self.noise, 0.2 * share
+        first, second, *moments, product = noise.means(self.released)
+        apart, both = abs(first - second), abs(first + second)
+        aside, above = noise.margin(0.5 * fifth, 0, 1), noise.margin(fifth, 2)
+        largest = (noise.bound + noise.other_bound) ** 2
+        variances = []
+        for mean, moment in zip((apart, both), moments, strict=True):
+            variance = moment + above - max(mean - aside, 0.0) ** 2
+            variances.append(min(max(variance, 0.0), largest) * _ROUND_UP)
+        middle = product - (first - second) * (first + second)
+        off = noise.margin(0.5 * fifth, 4) + aside * (apart + both + aside)
+        return quadratic_norm(variances[0], variances[1], (middle - off, middle + off))
 
     def _ends(self, share: float, tail: float, *, complement: bool) -> tuple[float, float]:
         """Interval of the ratio of the risks, or of their complements; no ratio is negative."""
-        apart, together = (sd / math.sqrt(self.noise.n_samples) for sd in self._deviations(share))
+        norm, root = self._norm(share), math.sqrt(self.noise.n_samples)
         risk_1, risk_0 = (1.0 - risk if complement else risk for risk in self.risks)
         # phi_1 - rho phi_0 = (1 + rho)/2 (phi_1 - phi_0) + (1 - rho)/2 (phi_1 + phi_0)
         test = Fieller(
@@ -133,8 +130,8 @@ class ArmRisks:
             self.noise.noise,
             (self.noise.scales[0], self.noise.scales[1]),
             self._roundings,
-            lambda rho: 0.5 * (abs(1.0 + rho) * apart + abs(1.0 - rho) * together),
-            0.5 * (apart + together),
+            lambda rho: norm(0.5 * (1.0 + rho), 0.5 * (1.0 - rho)) / root,
+            norm(0.5, -0.5) / root,
         )
         low, high = test.ends(tail)
         return max(low, 0.0), max(high, 0.0)

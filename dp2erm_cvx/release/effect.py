@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dp2erm_cvx.calibration import ArmNoise, ScoreNoise, TreatedNoise
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan import EffectPlan, PlanResult
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
+from dp2erm_cvx.plan import EffectPlan, EffectSettings, PlanResult
+from dp2erm_cvx.plan.effect import ESTIMANDS
+from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.arms import ArmRisks
+from dp2erm_cvx.release.effect_text import effect_blocks
 from dp2erm_cvx.release.interval import ScoreInterval, score_interval
-from dp2erm_cvx.release.nuisances import Nuisance, state_nuisances
+from dp2erm_cvx.release.nuisances import Nuisance, state_cuts, state_nuisances
 from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.release.treated import treated_interval
-from dp2erm_cvx.steps import CellsPlan, Execution, MeanScorePlan, Term
+from dp2erm_cvx.steps import Execution, MeanScorePlan, Term
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
 
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
+
+#: What may be said of the noise of the nuisances.
+_NOISE = ("negligible", "not negligible")
+#: The public guesses among the settings of a release.
+_GUESSES = ("residual_scale", "effect_center")
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,7 @@ class EffectRelease(BaseRelease):
     """
 
     __pydantic_config__: ClassVar = _STRICT
+    spelled: ClassVar[tuple[str, ...]] = ("private", "standing")
 
     estimand: str
     estimate: float
@@ -104,7 +118,16 @@ class EffectRelease(BaseRelease):
     @property
     def negligible(self) -> bool:
         """Whether the noise of the nuisances is negligible against the interval."""
-        return self.nuisance_noise == "negligible"
+        return self.nuisance_noise == _NOISE[0]
+
+    def blocks(self) -> Iterator[Block]:
+        """What it says, from what was released and public numbers alone."""
+        return effect_blocks(self)
+
+    def rows(self) -> list[Mapping[str, Any]]:
+        """The only one: the estimate and its interval."""
+        told = {"estimand": self.estimand, "estimate": self.estimate, **asdict(self.interval)}
+        return [{**told, "nuisance_noise": self.nuisance_noise, **self.cost()}]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> EffectRelease:
@@ -124,7 +147,7 @@ def make_effect(
         estimand=score.score.estimand,
         estimate=found.estimate,
         interval=EffectInterval.of(found),
-        nuisance_noise="negligible" if plan.negligible else "not negligible",
+        nuisance_noise=_NOISE[not plan.negligible],
         nuisance_ratio=plan.nuisance_ratio,
         standard_deviation=found.standard_deviation,
         released=sums,
@@ -136,9 +159,9 @@ def make_effect(
         steps=state_steps(plan),
         nuisances=tuple(state_nuisances(plan, result, columns)),
         settings={
-            **_settings(plan, columns),
-            "residual_scale": study.scale,
-            "effect_center": center,
+            **asdict(study.settings),
+            "cells": state_cuts(plan, columns),
+            **dict(zip(_GUESSES, (study.scale, center), strict=True)),
         },
         domain=study.universe.domain.to_dict(),
     )
@@ -161,15 +184,6 @@ def _estimated(
     return score_interval(noise, sums, center, level), (), ()
 
 
-def _settings(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, Any]:
-    """Those in force, cells by their cuts."""
-    cells, stated = plan.step("cells"), plan.study.settings.stated
-    if isinstance(cells, CellsPlan):
-        cuts = cells.partition.raw(plan.study.universe.domain)
-        stated["cells"] = dict(zip(columns, cuts, strict=True))
-    return stated
-
-
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
@@ -177,12 +191,30 @@ def _finite(value: float) -> float | None:
 def _check(release: EffectRelease) -> None:
     check_guarantee(release)
     check_spent(release)
-    interval = release.interval
-    low = -math.inf if interval.low is None else interval.low
-    high = math.inf if interval.high is None else interval.high
-    if not low <= release.estimate <= high or not 0.0 < interval.level < 1.0:
-        raise DeclarationError("release JSON: interval: does not hold the estimate at a level")
+    if release.estimand not in ESTIMANDS or len(release.risks) != 2 * (release.estimand == "risks"):
+        raise DeclarationError("release JSON: estimand: is none, or does not agree with risks")
+    if release.nuisance_noise not in _NOISE:
+        raise DeclarationError("release JSON: nuisance_noise: is negligible, or not negligible")
+    for estimate, interval in ((release.estimate, release.interval), *_ratios(release)):
+        low = -math.inf if interval.low is None else interval.low
+        high = math.inf if interval.high is None else interval.high
+        if not low <= estimate <= high or not 0.0 < interval.level < 1.0:
+            raise DeclarationError("release JSON: interval: does not hold the estimate at a level")
     if release.steps[-1:] and release.steps[-1].step != "score":
         raise DeclarationError("release JSON: steps: the last of them releases the score")
     if release.n_samples < 2 or not release.columns:
         raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
+    numbers = {name: value for name, value in release.settings.items() if name not in _GUESSES}
+    try:
+        Domain.from_dict(release.domain)
+        EffectSettings(**numbers)
+        for name in release.settings.keys() - {"rows", "propensity", "first_fit", "cells"} | set(_GUESSES):
+            if isinstance(release.settings[name], str):
+                raise TypeError(f"{name} is text")
+            public_number(name, release.settings[name])
+    except (Dp2ermError, TypeError, KeyError, AttributeError) as error:
+        raise DeclarationError(f"release JSON: domain or settings: {error}") from None
+
+
+def _ratios(release: EffectRelease) -> list[tuple[float, EffectInterval]]:
+    return [(ratio.estimate, ratio.interval) for ratio in release.ratios]

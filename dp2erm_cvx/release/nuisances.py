@@ -57,6 +57,14 @@ def state_nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ..
         yield Nuisance(step.name, rows, names, coefficient)
 
 
+def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[float]] | None:
+    """The public cuts of every covariate, in raw units; None without cells."""
+    step = plan.step("cells")
+    if not isinstance(step, CellsPlan):
+        return None
+    return dict(zip(columns, step.partition.raw(plan.study.universe.domain), strict=True))
+
+
 def _cells(
     plan: EffectPlan, step: CellsPlan, result: PlanResult, columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:

@@ -88,3 +88,22 @@ class Fieller:
             return False
         scales = first * self.scales[0], second * self.scales[1]
         return sum_tail(self.noise, left, deviation * _ROUND_UP, *scales) < tail
+
+
+def quadratic_norm(
+    first: float, second: float, cross: tuple[float, float]
+) -> Callable[[float, float], float]:
+    """``(u, v) -> sqrt(u^2 E x^2 + v^2 E y^2 + 2 u v E x y)`` at the worst moments within their bounds.
+
+    ``first`` and ``second`` are upper bounds of ``E x^2`` and ``E y^2``, ``cross`` bounds of ``E x y`` from
+    below and above. They are clipped by the inequality of Cauchy and Schwarz, so that this is the larger of
+    two norms of (u, v).
+    """
+    most = math.sqrt(first * second)
+    low, high = (min(max(value, -most), most) for value in cross)
+
+    def norm(u: float, v: float) -> float:
+        product = 2.0 * u * v
+        return math.sqrt(max(u * u * first + v * v * second + max(product * low, product * high), 0.0))
+
+    return norm

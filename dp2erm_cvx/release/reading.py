@@ -44,7 +44,7 @@ def read_published(
         plain = json.loads(text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_named_once)
         if upgrade is not None and isinstance(plain, dict) and plain.get("schema_version") == 2:
             plain = upgrade(plain)
-        stated = plain.pop("private", None) if isinstance(plain, dict) else None
+        stated = {name: plain.pop(name, None) for name in kind.spelled if isinstance(plain, dict)}
         release: P = release_adapter(kind).validate_python(plain)
     except ValidationError as error:
         first = error.errors()[0]
@@ -59,8 +59,10 @@ def read_published(
         raise DeclarationError(
             f"release JSON: schema_version {release.schema_version} is not {SCHEMA_VERSION}"
         )
-    if stated is not release.private:
-        raise DeclarationError("release JSON: private does not agree with guarantee.standing")
+    for name, spelled in release.spelled_out().items():
+        # a number or another type is not what was spelled out, even where it compares equal
+        if type(stated[name]) not in (bool, str) or stated[name] != spelled:
+            raise DeclarationError(f"release JSON: {name} does not agree with guarantee.standing")
     return release
 
 
@@ -98,6 +100,8 @@ def check_spent(release: BaseRelease) -> None:
             Budget(step.epsilon, step.delta)
         except DeclarationError as error:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: {error}") from None
+        if not step.scale > 0.0 or step.gamma < 0.0:
+            raise DeclarationError(f"release JSON: steps: {_line(step.step)}: scale or gamma of no noise")
         if step.noise is Noise.GAUSSIAN and not step.delta:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: Gaussian noise is not pure")
     for whole, parts in (

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.release.shown import Shown
 from dp2erm_cvx.release.value import ValueRelease
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
 
 #: Layout of the JSON of a release; files of schema 2 are upgraded when they are read.
 SCHEMA_VERSION = 3
@@ -109,11 +114,15 @@ class StepStatement:
     numerical: NumericalNoise | None = None
 
 
-class BaseRelease:
+class BaseRelease(Shown):
     """What every release states: its guarantee, and what each private step of it spent."""
+
+    #: What its JSON spells out of the guarantee, beside stating it there.
+    spelled: ClassVar[tuple[str, ...]] = ("private",)
 
     guarantee: Guarantee
     steps: tuple[StepStatement, ...]
+    n_samples: int
     schema_version: int
 
     @property
@@ -125,10 +134,25 @@ class BaseRelease:
         """The statement of a step, such as "propensity" or "theta"; None where there was none."""
         return next((step for step in self.steps if step.step == name), None)
 
+    @property
+    def standing(self) -> Standing:
+        """Whether the guarantee holds for this release."""
+        return self.guarantee.standing
+
     def to_json(self) -> str:
-        """The release as JSON, with ``private`` spelled out."""
+        """The release as JSON, with what it has ``spelled`` out."""
         plain = release_adapter(type(self)).dump_python(self, mode="json")
-        return json.dumps({"private": self.private, **plain}, indent=2, allow_nan=False)
+        return json.dumps({**self.spelled_out(), **plain}, indent=2, allow_nan=False)
+
+    def spelled_out(self) -> dict[str, Any]:
+        """What stands in front of the JSON."""
+        return {name: getattr(self, name) for name in self.spelled}
+
+    def cost(self) -> dict[str, Any]:
+        """What every row of the data frame says of the guarantee."""
+        guarantee = self.guarantee
+        named = {"epsilon": guarantee.epsilon, "delta": guarantee.delta}
+        return {"n_samples": self.n_samples, **named, "standing": guarantee.standing.value}
 
 
 @dataclass(frozen=True)
@@ -162,6 +186,18 @@ class Release(BaseRelease):
         assert found is not None  # a record without it is no release
         return found
 
+    def blocks(self) -> Iterator[Block]:
+        """What it says, from what was released and public numbers alone."""
+        from dp2erm_cvx.release.summary import release_blocks
+
+        return release_blocks(self)
+
+    def rows(self) -> list[Mapping[str, Any]]:
+        """One per coordinate of theta, and one for the effect where that is one for everybody."""
+        from dp2erm_cvx.release.released_range import released_rows
+
+        return [{**row, **self.cost()} for row in released_rows(self)]
+
     @classmethod
     def from_json(cls, text: str | bytes) -> Release:
         """Read a release back. Raises DeclarationError, in one line, if it does not fit the schema."""
@@ -174,8 +210,9 @@ class Release(BaseRelease):
 def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
     """JSON Schema of ``to_json`` of this kind of release."""
     schema: dict[str, Any] = release_adapter(kind).json_schema()
-    schema["properties"] = {"private": {"type": "boolean"}, **schema["properties"]}
-    schema["required"] = ["private", *schema["required"]]
+    types = {"private": {"type": "boolean"}, "standing": {"$ref": "#/$defs/Standing"}}
+    schema["properties"] = {name: types[name] for name in kind.spelled} | schema["properties"]
+    schema["required"] = [*kind.spelled, *schema["required"]]
     return schema
 
 

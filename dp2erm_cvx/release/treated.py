@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dp2erm_cvx.calibration import TreatedNoise
 from dp2erm_cvx.release.interval import ScoreInterval, misses
-from dp2erm_cvx.release.ratio import Fieller
+from dp2erm_cvx.release.ratio import Fieller, quadratic_norm
 
 _ROUND_UP = 1.0 + 1e-12
 
@@ -25,14 +25,8 @@ def treated_interval(
     """
     share, tail = misses(level)
     score, treated, _, _ = noise.means(released)
-    square, up, down, rate = _moments(noise, released, share)
+    norm = _norm(noise, released, share)
     n = noise.n_samples
-
-    def deviation(psi: float) -> float:
-        """Of ``phi - psi a`` over the root of n, from bounds of its second moment."""
-        cross = up if psi < 0.0 else down
-        return math.sqrt(max(square - 2.0 * psi * cross + psi * psi * rate, 0.0) * _ROUND_UP / n)
-
     coupling = noise.integers.coupling
     test = Fieller(
         score,
@@ -40,8 +34,8 @@ def treated_interval(
         noise.noise,
         (noise.scales[0], noise.scales[1]),
         (0.5 * noise.step + coupling * noise.units[0], coupling * noise.units[1]),
-        deviation,
-        math.sqrt(rate / n),
+        lambda psi: norm(1.0, -psi) / math.sqrt(n),
+        norm(0.0, 1.0) / math.sqrt(n),
     )
     low, high = test.ends(tail)
     estimate = score / min(max(treated, 1.0 / n), 1.0)
@@ -52,22 +46,20 @@ def treated_interval(
         low=center + low,
         high=center + high,
         level=float(level),
-        standard_deviation=math.sqrt(n) * deviation(estimate),
+        standard_deviation=norm(1.0, -estimate),
         noise_half_width=noise_half,
         sampling_half_width=sampling_half,
     )
 
 
-def _moments(noise: TreatedNoise, released: Sequence[int], share: float) -> tuple[float, float, float, float]:
-    """Bounds of the mean of phi^2, of phi a from above and from below, and of a, all but with ``share``.
+def _norm(noise: TreatedNoise, released: Sequence[int], share: float) -> Callable[[float, float], float]:
+    """Root of the mean of ``(u phi + v a)^2`` at most, but with probability ``share``.
 
-    Three events miss, a third of it each; the noise of phi a, ``a = (1 + s) / 2``, in both directions. The
-    bounds of phi a respect the inequality of Cauchy and Schwarz, which makes the deviation convex.
+    Three events miss, a third of it each; the noise of phi a, ``a = (1 + s) / 2``, in both directions.
     """
     score, treated, square, signed = noise.means(released)
     third = share / 3.0
-    square = min(max(square + noise.margin(third, 2), 0.0), noise.bound**2)
+    most = min(max(square + noise.margin(third, 2), 0.0), noise.bound**2) * _ROUND_UP
     rate = min(max(treated + noise.margin(third, 1), 0.0), 1.0)
     cross, aside = 0.5 * (score + signed), 0.5 * noise.margin(0.5 * third, 0, 3)
-    most = math.sqrt(square * rate)
-    return square, min(max(cross + aside, -most), most), min(max(cross - aside, -most), most), rate
+    return quadratic_norm(most, rate, (cross - aside, cross + aside))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
@@ -56,6 +57,7 @@ def entropy_balancing(n: int, constants: EntropyConstants) -> StabilityBound:
     return stated_bound(n, V, w_max, name, tuple(assumptions))
 
 
+@lru_cache(maxsize=256)
 def _bound(n: int, unit: EntropyConstants) -> tuple[float, float]:
     mu, radius, balance, constant = unit.ridge, unit.radius, unit.balance_bound, unit.constant
     if mu == 0.0 and math.isinf(radius):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ PEAK_AT = 1.0 + PEAK_VALUE
 _CELLS = 1000
 
 
+#: A plan, a fit and an audit ask for the same few.
+@lru_cache(maxsize=256)
 def largest_logistic_weight(n: int, mu: float, margin: float, trim: float = math.inf) -> float:
     """Upper bound of every weight of Theorem 3-IPW (its w_max refinement, carried over to trimming).
 

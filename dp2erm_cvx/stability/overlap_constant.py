@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from dp2erm_cvx.stability.one_sided import outward
 _MASS_CELLS = 20_000
 
 
+@lru_cache(maxsize=256)
 def overlap_constant(low: float, high: float) -> float:
     """Upper bound of ``C_2 = sup 4 E[f (f - 1) c^2] E[1/f]`` (Theorem 3-IPW).
 

@@ -46,7 +46,7 @@ class Region:
     def near(self, point: Array, rng: np.random.Generator) -> Array:
         """A point moved on some coordinates, by steps of all sizes."""
         moved = self.scale * rng.normal(size=self.dimension) * 10.0 ** rng.uniform(-4.0, 0.3)
-        return self.project(point + moved * (rng.random(self.dimension) < rng.choice([0.3, 1.0])))
+        return self.project(point + moved * (rng.random(self.dimension) < (0.3, 1.0)[rng.integers(2)]))
 
 
 def ball(dimension: int, radius: float) -> Region:
@@ -66,8 +66,9 @@ def record_domain(n_covariates: int, covariate_bound: float, outcome_bound: floa
     size = 0.0 if outcome_bound is None else public_number("outcome_bound", outcome_bound, above=0.0)
 
     def project(record: Array) -> Array:
-        rest = [float(record[p] > 0.5), *np.clip(record[p + 1 :], -size, size)]
-        return np.concatenate([_clipped(record[:p], M), rest])
+        found = np.clip(record, -size, size)
+        found[:p], found[p] = _clipped(record[:p], M), record[p] > 0.5
+        return found
 
     ends: list[list[float]] = [[]] if outcome_bound is None else [[-size], [size]]
     corners = [np.concatenate([x, [a], y]) for x in _axes(p, M) for a in (0.0, 1.0) for y in ends]
@@ -146,7 +147,7 @@ class Search:
                 points = tuple(region.draw(rng) for region in regions)
             else:
                 start = kept[int(rng.integers(len(kept)))][1]
-                chosen = rng.random(len(regions)) < rng.choice([0.5, 1.0])
+                chosen = rng.random(len(regions)) < (0.5, 1.0)[rng.integers(2)]
                 points = tuple(
                     region.near(point, rng) if move else point
                     for region, point, move in zip(regions, start, chosen, strict=True)
@@ -165,7 +166,7 @@ class Search:
 
 
 def _clipped(point: Array, radius: float) -> Array:
-    norm = float(np.linalg.norm(point))
+    norm = math.sqrt(point @ point)
     return point if norm <= radius else point * (radius / norm * (1.0 - 1e-15))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import expit
@@ -50,6 +51,7 @@ def _largest_on_circle(increasing: Callable[[Array], Array], rho: float) -> floa
     return float(np.max(increasing(u) + increasing(v)))
 
 
+@lru_cache(maxsize=256)
 def _tilted_diameter(rho: float) -> float:
     """Upper bound on the diameter of ``{e^(rho t) (t, q) : t^2 + q^2 <= 1}``.
 

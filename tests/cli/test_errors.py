@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from tests.command_line import FIT, replaced, run, write_files
+from tests.command_line import EFFECT, FIT, replaced, run, write_files
 
 
 @pytest.fixture
@@ -83,6 +83,32 @@ BAD = {
     "bandwidth of text": ([*replaced("--program", "mmd"), "--set", "kernel=laplace:x"], "bandwidth"),
     "mmd without an arm floor": (replaced("--program", "mmd"), "arm_floor"),
     "share 1": ([*replaced("--program", "ipw_private"), "--set", "share=1"], "share"),
+    "effect: missing file": (["effect", "no.csv", *EFFECT[2:]], "no.csv"),
+    "effect: epsilon 0": (replaced("--epsilon", "0", EFFECT), "epsilon"),
+    "effect: epsilon of text": (replaced("--epsilon", "much", EFFECT), "epsilon = 'much'"),
+    "effect: gaussian without delta": (replaced("--noise", "gaussian", EFFECT), "delta"),
+    "effect: unknown estimand": (replaced("--estimand", "late", EFFECT), "late"),
+    "effect: unknown covariate": (replaced("--prognostic", "x1,x9", EFFECT), "x9"),
+    "effect: a covariate twice": (replaced("--prognostic", "x1,x1", EFFECT), "twice"),
+    "effect: no covariate": (replaced("--prognostic", ",", EFFECT), "prognostic"),
+    "effect: unknown setting": (replaced("--set", "ridge=1", EFFECT), "ridge"),
+    "effect: setting twice": ([*EFFECT, "--set", "cap=5", "--set", "cap=6"], "twice"),
+    "effect: unknown rows": (replaced("--set", "rows=all", EFFECT), "rows"),
+    "effect: unknown propensity": (replaced("--set", "propensity=logit", EFFECT), "logit"),
+    "effect: propensity beyond the cap": (replaced("--set", "propensity=0.1", EFFECT), "larger cap"),
+    "effect: cap below 2": (replaced("--set", "cap=1", EFFECT), "cap"),
+    "effect: level 1": (replaced("--level", "1", EFFECT), "level"),
+    "effect: level 95": (replaced("--level", "95", EFFECT), "level"),
+    "effect: level nan": (replaced("--level", "nan", EFFECT), "level"),
+    "effect: residual scale 0": (replaced("--residual-scale", "0", EFFECT), "residual_scale"),
+    "effect: center of text": (replaced("--effect-center", "big", EFFECT), "effect_center"),
+    "effect: seed -1": (replaced("--seed", "-1", EFFECT), "seed"),
+    "effect: text in the treatment": (replaced("--treatment", "who", EFFECT), "ann"),
+    "effect: missing value": ([*EFFECT, "--range", "gap=0:1"], "row 7"),
+    "effect: unwritable output": (replaced("--output", "no/where.json", EFFECT), "no/where.json"),
+    "effect: half a ledger": (replaced("--ledger", "book.db", EFFECT), "--dataset"),
+    "show: no release": (["show", "no.json"], "no.json"),
+    "show: no JSON": (["show", "bad.toml"], "release JSON"),
     "unknown option": ([*FIT, "--nope"], "--nope"),
     "unknown command": (["nope"], "nope"),
     "certify: unknown solver": (["certify", "--solver", "nope"], "nope"),

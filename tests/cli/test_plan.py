@@ -3,7 +3,7 @@ import json
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
-from dp2erm_cvx.compare.planned import noise_range
+from dp2erm_cvx.plan.noise_range import noise_range
 from dp2erm_cvx.universe import Universe
 from tests.command_line import run
 

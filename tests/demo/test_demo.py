@@ -7,10 +7,10 @@ from click.testing import CliRunner
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release, TwoStageERM, registry
 from dp2erm_cvx.cli import main
-from dp2erm_cvx.compare.planned import noise_range, public_covariates
 from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo import comparison, composition, settings
 from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.plan.noise_range import noise_range, public_covariates
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.universe import Universe
 

@@ -13,7 +13,7 @@ from tests.hostile.outcome import FAILURE, Failure, Outcome, TooSlow, strict_jso
 from tests.hostile.values import Generator, pick
 
 #: A word of a table that is no number.
-_NO_NUMBER = re.compile(r"(?<![\w.=-])-?(nan|inf)(?![\w.-])", re.IGNORECASE)
+NO_NUMBER = re.compile(r"(?<![\w.=-])-?(nan|inf)(?![\w.-])", re.IGNORECASE)
 
 
 def run(words: list[str]) -> Outcome:
@@ -33,7 +33,7 @@ def run(words: list[str]) -> Outcome:
         shown = strict_json(result.stdout)
         if isinstance(shown, dict) and "guarantee" in shown:
             return _release(words, shown)
-    elif (found := _NO_NUMBER.search(result.stdout)) and "--help" not in words and "-h" not in words:
+    elif (found := NO_NUMBER.search(result.stdout)) and "--help" not in words and "-h" not in words:
         raise Failure(f"non-finite number on the screen: {found.group()!r}: {words}: {result.stdout[-1500:]}")
     return Outcome("exit 0, finite")
 
@@ -67,8 +67,21 @@ def _release(words: list[str], shown: dict[str, object]) -> Outcome:
 
 
 def fit_case(rng: Generator, path: Path) -> Outcome:
-    """``dp2erm fit`` on a file."""
+    """``dp2erm fit`` or ``dp2erm effect`` on a file."""
     program = pick(rng, ("entropy_balancing", "ipw_logistic", "uniform", "ipw_private", "mmd_pooled"))
+    effect = rng.random() < 0.4
     bounds = ["--covariate-bound", "1", "--outcome-bound", "2", "--epsilon", "1"]
-    words = ["fit", str(path), "--treatment", "a", "--outcome", "y", *bounds, "--program", program, "--json"]
+    words = [
+        "effect" if effect else "fit",
+        str(path),
+        "--treatment",
+        "a",
+        "--outcome",
+        "y",
+        *bounds,
+        "--json",
+    ]
+    if effect:
+        return run([*words, "--estimand", pick(rng, ("ate", "att")), "--set", "propensity=logistic"])
+    words += ["--program", program]
     return run([*words, "--second-stage", pick(rng, ("itr", "arm_means", "plug_in_ate"))])

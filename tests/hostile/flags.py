@@ -27,6 +27,7 @@ WORDS = (
     "domain.toml", "nope.csv", "/", "nope/nope", "replace-one", "equal", "1_000", "1,2,3", "9" * 400,
     "9" * 5000,
     "x" * 5000, "a\nb", "%s", "{}", "$HOME", "0x10", "1e5", "TRUE", "-0", "+1", "proportional", "pld", "t",
+    "att", "risks", "propensity=0.5", "propensity=constant", "rows=arms", "cap=2", "first_fit=none",
 )  # fmt: skip
 DATA = "x1,x2,a,y\n" + "".join(
     f"{k / 12 - 1},{(k * 7 % 24) / 12 - 1},{k % 2},{k % 5 - 2}\n" for k in range(24)
@@ -39,6 +40,8 @@ _FIT = "data.csv --treatment a --outcome y --domain domain.toml --epsilon 1 --js
 _PLAN = "--n 100 --covariate-bound 1 --outcome-bound 1 --n-features 2 --calibration sharp --json"
 BASES: dict[str, list[str]] = {
     "fit": _FIT.split(),
+    "effect": _FIT.split(),
+    "show": ["release.json"],
     "predict": ["release.json", "data.csv"],
     "plan": _PLAN.split(),
     "bounds": ["--program", "entropy_balancing", "--covariate-bound", "1", "--json"],
@@ -62,7 +65,7 @@ def names(command: str) -> list[str]:
 
 
 def words(rng: Generator) -> list[str]:
-    command = pick(rng, ("fit",) * 5 + tuple(BASES) + ("plan", "bounds", "ledger"))
+    command = pick(rng, ("fit", "effect") * 3 + tuple(BASES) + ("plan", "bounds", "ledger"))
     listed: list[Any] = [command, *BASES[command]]
     kept = _KEPT.get(command, set())
     for _ in range(int(pick(rng, (0, 1, 1, 2, 3)))):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
-from tests.hostile.command import run
+from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateTwoStageERM, Release
+from tests.hostile.command import NO_NUMBER, run
 from tests.hostile.outcome import Failure, Outcome, strict_json
 from tests.hostile.values import Generator, happens, pick
 
@@ -35,6 +35,11 @@ def _good(number: int) -> dict[str, Any]:
     rng = np.random.default_rng(number)
     X, a, y = rng.uniform(-1, 1, (12, 2)), np.arange(12) % 2, rng.normal(size=12)
     domain = Domain(2.0, 1.0, intercept=0.5, ranges={"x1": (-1, 1), "x2": (-1, 1)})
+    if number == 3:
+        effect: dict[str, Any] = json.loads(
+            PrivateEffect(domain, Budget(1.0)).fit(X, a, y).release_.to_json()
+        )
+        return effect
     second = ("itr", "arm_means", "plug_in_ate")[number]
     model = PrivateTwoStageERM(domain, Budget(1.0), "ipw_private", second, seed=1 if number == 2 else None)
     plain: dict[str, Any] = json.loads(model.fit(X, a, y).release_.to_json())
@@ -48,7 +53,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def good(number: int) -> dict[str, Any]:
-    """A release of each second stage, as plain JSON; ``number`` 2 is seeded."""
+    """A release of each second stage, and of an effect, as plain JSON; ``number`` 2 is seeded."""
     return copy.deepcopy(_good(number))
 
 
@@ -85,7 +90,7 @@ def mutated(rng: Generator, plain: dict[str, Any]) -> dict[str, Any]:
 def text(rng: Generator) -> bytes:
     if happens(rng, 0.05):
         return pick(rng, RAW)
-    plain = good(int(rng.integers(3)))
+    plain = good(int(rng.integers(4)))
     for _ in range(int(pick(rng, (0, 1, 1, 1, 2, 3)))):
         plain = mutated(rng, plain)
     written = json.dumps(plain)
@@ -104,18 +109,23 @@ def case(rng: Generator) -> Outcome:
     if happens(rng, 0.4):
         Path("release.json").write_bytes(data)
         Path("new.csv").write_text("x1,x2,a,y\n0.5,-0.5,0,1\n1e300,-1e300,1,2\n")
+        if happens(rng, 0.5):
+            return run(["show", "release.json"])
         return run(["predict", "release.json", pick(rng, ("new.csv",) * 9 + ("nope.csv", "release.json"))])
     return read_back(data if happens(rng, 0.8) else data.decode("utf-8", errors="replace"))
 
 
 def read_back(data: bytes | str) -> Outcome:
     """An accepted release states finite numbers and a budget, and survives its own JSON."""
-    release = Release.from_json(data)
+    effect = (b'"estimand"' in data) if isinstance(data, bytes) else '"estimand"' in data
+    release = (EffectRelease if effect else Release).from_json(data)
     guarantee = release.guarantee
     sound = guarantee.epsilon > 0 and 0 <= guarantee.delta < 1 and release.n_samples >= 2
-    if not (sound and np.all(np.isfinite(release.theta))):
+    if not (sound and np.all(np.isfinite(release.estimate if effect else release.theta))):
         raise Failure(f"accepted a release that nobody makes: {data[:1500]!r}")
     strict_json(release.to_json())
-    if Release.from_json(release.to_json()) != release:
+    if type(release).from_json(release.to_json()) != release:
         raise Failure(f"does not survive its own JSON: {data[:1500]!r}")
+    if NO_NUMBER.search(release.summary()):
+        raise Failure(f"shows what is not finite: {data[:1500]!r}")
     return Outcome("release read, finite")

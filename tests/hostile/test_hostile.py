@@ -105,7 +105,7 @@ JSON = st.recursive(
 
 
 @fuzz()
-@given(st.integers(0, 2), st.integers(0, 10_000), JSON)
+@given(st.integers(0, 3), st.integers(0, 10_000), JSON)
 def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) -> None:
     def case() -> Outcome:
         plain = releases.good(number)

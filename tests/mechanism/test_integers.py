@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers, calibrate_score
+from dp2erm_cvx.calibration import (
+    IntegerNoise,
+    Noise,
+    calibrate_arms,
+    calibrate_integers,
+    calibrate_score,
+    calibrate_treated,
+)
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.mechanism import perturb_integers, score_sums, secure
+from dp2erm_cvx.mechanism import arm_sums, perturb_integers, score_sums, secure, treated_sums
 from dp2erm_cvx.mechanism.exact import _rounded
 from dp2erm_cvx.privacy import Budget
 from tests.mechanism.laws import STREAMS, forced_uniforms
@@ -112,3 +119,31 @@ def test_hostile_scores_are_clipped_to_public_numbers():
     hostile = [math.nan, math.inf, -math.inf, sys.float_info.max, 1e300]
     top = noise.largest
     assert score_sums(hostile, noise) == (2 * top * 2 * top, 4 * top * top)
+
+
+def test_sums_of_both_arms_and_of_the_treated():
+    rng = np.random.default_rng(3)
+    treated = rng.integers(0, 2, 50)
+    score_1, score_0 = rng.normal(size=(2, 50)) * 3
+    budget = Budget(1.0)
+    arms = calibrate_arms(4.0, 0.5, 50, budget)
+    k_1, k_0 = [], []
+    for one, zero, a in zip(score_1, score_0, treated, strict=True):
+        tops = (arms.largest, arms.largest_other)[:: 1 if a else -1]
+        first, second = (round(v / arms.step) for v in (one, zero))
+        k_1.append(min(max(first, -tops[0]), tops[0]))
+        k_0.append(min(max(second, -tops[1]), tops[1]))
+    pairs = list(zip(k_1, k_0, strict=True))
+    sums = [sum(k_1), sum(k_0), sum((k - j) ** 2 for k, j in pairs), sum((k + j) ** 2 for k, j in pairs)]
+    sums.append(sum(k * k - j * j for k, j in pairs))
+    expected = tuple(factor * total for factor, total in zip(arms.multipliers, sums, strict=True))
+    assert arm_sums(score_1, score_0, treated, arms) == expected
+
+    noise = calibrate_treated(4.0, 50, budget)
+    k = [min(max(round(v / noise.step), -noise.largest), noise.largest) for v in score_1]
+    signed = sum(value if a else -value for value, a in zip(k, treated, strict=True))
+    sums = [sum(k), int(treated.sum()), sum(v * v for v in k), signed]
+    expected = tuple(factor * total for factor, total in zip(noise.multipliers, sums, strict=True))
+    assert treated_sums(score_1, treated, noise) == expected
+    with pytest.raises(DeclarationError, match=r"treated of shape \(49,\)"):
+        treated_sums(score_1, treated[1:], noise)

@@ -19,6 +19,7 @@ ORDER = (
     "privacy",
     "parallel",
     "tables",
+    "display",
     "domain",
     "universe",
     "domain_file",
@@ -52,6 +53,7 @@ ORDER = (
 ONLY = {
     "parallel": {"errors", "public", "privacy"},
     "tables": {"errors"},
+    "display": {"errors"},
     "domain": {"errors", "public", "privacy"},
     "data": {"errors", "tables"},
     "model": {"errors", "text", "public", "domain"},

@@ -60,23 +60,24 @@ def minimize_on_simplices(A: Array, b: Array, rows: Array, upper: Array) -> Arra
         assert (rows @ upper >= 1.0).all()
     fixed = np.zeros(k, dtype=np.int64)  # -1 at zero, +1 at its upper bound
     magnitude = max(1.0, float(np.abs(A).max()))
+    # the whole system; of free variables and blocks that have some it is solved
+    system = np.zeros((k + len(rows), k + len(rows)))
+    system[:k, :k], system[k:, :k], system[:k, k:] = A, rows, rows.T
+    known = np.concatenate([b, np.ones(len(rows))])
     for _ in range(50 * k + 50):
-        free = np.flatnonzero(fixed == 0)
-        used = np.flatnonzero(rows[:, free].sum(axis=1) > 0)
-        E = rows[np.ix_(used, free)]
-        hard = np.flatnonzero(fixed)
-        right = np.concatenate(
-            [b[free] - A[np.ix_(free, hard)] @ u[hard], (1.0 - rows[used] @ np.where(fixed == 0, 0.0, u))]
-        )
-        system = np.block([[A[np.ix_(free, free)], E.T], [E, np.zeros((len(used), len(used)))]])
-        solution = np.linalg.solve(system, right)
-        solution += np.linalg.solve(system, right - system @ solution)
+        is_free = fixed == 0
+        free = is_free.nonzero()[0]
+        used = (rows @ is_free > 0).nonzero()[0]
+        kept = np.concatenate([free, used + k])
+        part = system[kept[:, None], kept]
+        right = (known - system[:, :k] @ np.where(is_free, 0.0, u))[kept]
+        solution = np.linalg.solve(part, right)
+        solution += np.linalg.solve(part, right - part @ solution)
         target = solution[: len(free)]
         step = target - u[free]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(
-                step < 0, -u[free] / step, np.where(step > 0, (upper[free] - u[free]) / step, np.inf)
-            )
+        room = np.full(len(free), np.inf)
+        np.divide(upper[free] - u[free], step, out=room, where=step > 0)
+        np.divide(-u[free], step, out=room, where=step < 0)
         stop = int(np.argmin(room))
         if room[stop] < 1.0 - 1e-13:
             u[free] += max(0.0, room[stop]) * step
@@ -88,11 +89,11 @@ def minimize_on_simplices(A: Array, b: Array, rows: Array, upper: Array) -> Arra
         slope = A @ u - b
         nu = np.full(len(rows), np.nan)
         nu[used] = -solution[len(free) :]
-        excess = np.where(fixed == 0, 0.0, -fixed * (slope - nu[block]))
+        excess = np.where(is_free, 0.0, -fixed * (slope - nu[block]))
         excess = np.where(np.isnan(excess), 0.0, excess)
         worst = int(np.argmin(excess))
         if excess[worst] >= -1e-12 * magnitude:
-            assert np.allclose(rows @ u, 1.0, rtol=0, atol=1e-11)
+            assert np.abs(rows @ u - 1.0).max() <= 1e-11
             assert (u >= -1e-15).all()
             assert np.abs(slope[free] - nu[block[free]]).max() <= 1e-10 * magnitude
             return np.maximum(u, 0.0)

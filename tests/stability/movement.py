@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 Array = NDArray[np.float64]
 Fit = Callable[[Array, Array], Array]
@@ -79,7 +79,7 @@ def entropy_weights(
         def objective(curvature: float) -> Smooth:
             def at(lam: Array) -> tuple[float, Array, Array]:
                 s = b @ lam
-                total = float(logsumexp(s, b=count))
+                total = log_total(s, count)
                 p = count * np.exp(s - total)
                 m = p @ b
                 value = total - math.log(n) - lam @ target + curvature / 2 * lam @ lam
@@ -90,29 +90,38 @@ def entropy_weights(
 
         lam = minimize_in_ball(objective, ridge, radius, b.shape[1])
         s = b @ lam
-        return n * np.exp(s - float(logsumexp(s, b=count)))
+        return n * np.exp(s - log_total(s, count))
 
     return fit
 
 
+def log_total(s: Array, count: Array) -> float:
+    """``log(count @ exp(s))``."""
+    top = float(np.max(s))
+    return top + math.log(count @ np.exp(s - top))
+
+
 def minimize_in_ball(objective: Callable[[float], Smooth], ridge: float, radius: float, dim: int) -> Array:
     """Exact minimizer over a norm ball: where the ball binds, its multiplier is one more ridge."""
-    lam = newton(objective(ridge), dim)
+    lam = newton(objective(ridge), np.zeros(dim))
     if np.linalg.norm(lam) <= radius:
         return lam
+    found = {0.0: lam}
 
     def excess(extra: float) -> float:
-        return float(np.linalg.norm(newton(objective(ridge + extra), dim))) - radius
+        nearest = min(found, key=lambda known: abs(known - extra))
+        found[extra] = newton(objective(ridge + extra), found[nearest])
+        return float(np.linalg.norm(found[extra])) - radius
 
     high = 1.0
     while excess(high) > 0:
         high *= 4
-    return newton(objective(ridge + brentq(excess, 0.0, high, xtol=1e-14, rtol=1e-12)), dim)
+    extra = brentq(excess, 0.0, high, xtol=1e-14, rtol=1e-12)
+    return newton(objective(ridge + extra), found[high])
 
 
-def newton(smooth: Smooth, dim: int) -> Array:
+def newton(smooth: Smooth, lam: Array) -> Array:
     """Damped Newton to a gradient of at most 1e-11; full steps once the decrement is below rounding."""
-    lam = np.zeros(dim)
     value, gradient, hessian = smooth(lam)
     for _ in range(100):
         step = np.linalg.solve(hessian, gradient)

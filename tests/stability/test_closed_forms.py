@@ -180,8 +180,8 @@ def test_extreme_numbers_give_finite_bounds(family):
 @pytest.mark.parametrize("n", [2, pytest.param(4, marks=pytest.mark.slow), 400, 10**6])
 def test_more_ridge_or_less_radius_never_costs_stability(family, n):
     for radius in (0.5, 2.0, math.inf):
-        along = [FAMILIES[family](n, 1.0, ridge, radius).V for ridge in np.geomspace(1e-4, 1e3, 12)]
+        along = [FAMILIES[family](n, 1.0, ridge, radius).V for ridge in np.geomspace(1e-4, 1e3, 8)]
         assert all(later <= earlier * (1 + 2e-4) for earlier, later in pairwise(along))
     for ridge in (0.003, 0.1, 1.0):
-        along = [FAMILIES[family](n, 1.0, ridge, radius).V for radius in np.geomspace(1e-3, 1e2, 12)]
+        along = [FAMILIES[family](n, 1.0, ridge, radius).V for radius in np.geomspace(1e-3, 1e2, 8)]
         assert all(later >= earlier * (1 - 2e-4) for earlier, later in pairwise(along))

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import logsumexp
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import entropy_balancing_paper_scaling, paper_entropy_balancing, usable
-from tests.stability.movement import Pair, minimize_in_ball, movement
+from tests.stability.movement import Pair, log_total, minimize_in_ball, movement
 
 INF = math.inf
 
@@ -32,7 +31,7 @@ def weights(ridge, floor, radius=INF):
         def objective(curvature):
             def at(lam):
                 s = b @ lam
-                total = float(logsumexp(s, b=count))
+                total = log_total(s, count)
                 p = count * np.exp(s - total)
                 m = p @ b
                 value = total - math.log(n) - lam @ target + curvature / 2 * lam @ lam
@@ -43,7 +42,7 @@ def weights(ridge, floor, radius=INF):
 
         lam = minimize_in_ball(objective, ridge, radius, b.shape[1])
         s = b @ lam
-        return n * np.exp(s - float(logsumexp(s, b=count)))
+        return n * np.exp(s - log_total(s, count))
 
     return fit
 

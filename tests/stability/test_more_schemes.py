@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, stability
+from dp2erm_cvx.conformance.samples import remembered
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
@@ -51,17 +52,18 @@ def check(name, settings, M, share=1.0):
     declared = {constant: share * getattr(constants, constant) for constant in CONSTANTS}
     width = program.n_rows(Universe(domain, 100, 2))
 
-    def record(d):
-        return Records(d[None, :2], np.array([int(d[2])]), np.zeros(1), domain)
+    @remembered
+    def terms(d):
+        record = Records(d[None, :2], np.array([int(d[2])]), np.zeros(1), domain)
+        linear = program.linear_terms(record)
+        return program.rows(record), 0.0 if linear is None else linear[0]
 
     def gradient(lam, d):
-        z = program.rows(record(d))
-        linear = program.linear_terms(record(d))
-        slope = float(program.loss.slope(z @ lam)[0])
-        return slope * z[0] + (0.0 if linear is None else linear[0])
+        z, linear = terms(d)
+        return float(program.loss.slope(z @ lam)[0]) * z[0] + linear
 
     def log_weight(lam, d):
-        return float(program.log_weight.log(program.rows(record(d)) @ lam)[0])
+        return float(program.log_weight.log(terms(d)[0] @ lam)[0])
 
     return stability.check_separable(
         stability.record_domain(2, M),
@@ -88,7 +90,7 @@ def test_half_of_a_constant_would_be_caught(name, settings, M):
 
 @pytest.mark.parametrize("rho", [0.0, 0.3, 1.0, 1.2, 3.0, 8.0])
 def test_the_tilted_diameter_is_that_of_a_grid_or_more(rho):
-    t, length = np.meshgrid(np.cos(np.linspace(0, np.pi, 181)), np.linspace(0, 1, 11))
+    t, length = np.meshgrid(np.cos(np.linspace(0, np.pi, 121)), np.linspace(0, 1, 6))
     at = length * t
     points = np.column_stack([at.ravel(), (length * np.sqrt(1 - t**2)).ravel()])
     diameters = []
@@ -128,10 +130,10 @@ def test_the_energy_kernel_is_within_its_bound():
         return float(kernel.cross(x[None], z[None])[0, 0])
 
     region = stability.ball(2, M)
-    report = stability.check_kernel(region, at, kernel.bound(M))
+    report = stability.check_kernel(region, at, kernel.bound(M), evaluations=600)
     assert not report.violations
     assert report["kernel_bound"].ratio == pytest.approx(1.0)
-    half = stability.check_kernel(region, at, kernel.bound(M) / 2)
+    half = stability.check_kernel(region, at, kernel.bound(M) / 2, evaluations=600)
     assert [finding.constant for finding in half.violations] == ["kernel_bound"]
 
 
@@ -157,7 +159,7 @@ def test_a_balance_kernel_is_negative_only_below_its_constant(constant, signed):
     def at(x, z):
         return float(kernel.cross(x[None], z[None])[0, 0])
 
-    report = stability.check_kernel(stability.ball(2, 1.0), at, kernel.bound(1.0))
+    report = stability.check_kernel(stability.ball(2, 1.0), at, kernel.bound(1.0), evaluations=600)
     assert bool(report.violations) == signed
     domain, n, ridge = Domain(1.0, 1.0), 100, 2.0
     program = first_stages()["stable_balancing"](constant=constant, ridge=ridge).resolve(domain)

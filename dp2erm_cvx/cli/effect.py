@@ -1,0 +1,87 @@
+"""``dp2erm effect``: one private average effect with an interval, from a data file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number, data_options, names
+from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
+from dp2erm_cvx.cli.screen import advance, progress, write_text
+
+# \b keeps click from filling the lines
+_EXAMPLE = """\b
+Example:
+dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
+    --prognostic age,bmi --residual-scale 4 --epsilon 1 --output effect.json
+"""
+
+
+@click.command("effect", short_help="A private average effect with an interval.", epilog=_EXAMPLE)
+@click.argument("data", metavar="DATA.csv|.parquet")
+@data_options
+@click.option(
+    "--estimand",
+    default="ate",
+    help="ate: the average effect; att: among the treated; risks: both risks of an outcome in [0, 1], "
+    "their difference and ratios.",
+)
+@click.option(
+    "--prognostic",
+    metavar="A,B,...",
+    help="Adjust for these covariates alone: a public choice; fewer mean less noise [all].",
+)
+@click.option(
+    "--residual-scale",
+    type=Number(),
+    help="Public guess of the outcome's standard deviation given covariates [none: about twice the noise].",
+)
+@click.option(
+    "--effect-center",
+    type=Number(),
+    help="Public guess of the effect [the released one where all scaled covariates are 0].",
+)
+@click.option("--level", type=Number(), default=0.95, help="Of the interval.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="In place of the public rule, such as propensity=0.5 for a randomized trial; repeatable.",
+)
+@budget_options
+@release_options
+def effect_command(data: str, **options: Any) -> None:
+    """Release the average effect of the treatment in DATA, doubly robust, with an interval.
+
+    An outcome regression and a propensity are released first; then the mean of one score per record. What is
+    declared is public, and must be stated without looking at the data. Records outside the domain are
+    clipped.
+    """
+    check_files(data, options)
+    with progress("reading the data", total=2) as bar:
+        from dp2erm_cvx.cli.reading import effect_settings, read_data, read_domain, with_names
+        from dp2erm_cvx.estimators import PrivateEffect
+
+        # everything that is declared is judged before the data are read
+        ordered = Ordered.from_options(options)
+        domain = read_domain(options)
+        model = PrivateEffect(
+            domain,
+            ordered.budget,
+            estimand=options["estimand"],
+            prognostic=names(options["prognostic"]),
+            residual_scale=options["residual_scale"],
+            effect_center=options["effect_center"],
+            level=options["level"],
+            settings=effect_settings(options["settings"]),
+            **ordered.arguments(),
+        )
+        model.check(domain.columns or names(options["covariates"]))
+        dataset = read_data(data, options, domain)
+        advance(bar, "solving")
+        model.fit(with_names(dataset), dataset.a, dataset.y)
+        if options["output"]:
+            write_text(options["output"], model.release_.to_json() + "\n")
+    ordered.show(model, model.release_)

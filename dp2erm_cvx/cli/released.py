@@ -1,0 +1,75 @@
+"""``dp2erm show``: what a release says; ``dp2erm predict``: what it recommends. Neither costs anything."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import click
+
+from dp2erm_cvx.cli.options import json_option
+from dp2erm_cvx.cli.own_program import known_name
+from dp2erm_cvx.cli.screen import console, progress, writable, write_text
+from dp2erm_cvx.errors import DeclarationError
+
+
+@click.command("show", short_help="What a release says, from its file alone.")
+@click.argument("release", metavar="RELEASE.json")
+@json_option
+def show_command(release: str, as_json: bool) -> None:
+    """Print the summary of a release, as the command that made it did.
+
+    A file that states what no release does is refused. As JSON it is written in the schema of today.
+    """
+    from dp2erm_cvx.release.file import read_release_file
+
+    published = read_release_file(release)
+    if as_json:
+        click.echo(published.to_json())
+        return
+    screen = console()
+    for block in published.blocks():
+        screen.print(block)
+
+
+@click.command("predict", short_help="Recommendations from a release alone.")
+@click.argument("release", metavar="RELEASE.json")
+@click.argument("data", metavar="DATA.csv|.parquet")
+@click.option("--second-stage", metavar="FILE.py", help="The file of a second stage of your own.")
+@click.option("--output", metavar="FILE", help="Write the CSV to a file instead of stdout.")
+def predict_command(release: str, data: str, second_stage: str | None, output: str | None) -> None:
+    """Recommended treatment and estimated effect for every row of DATA, as CSV.
+
+    Columns are found by name, then scaled and clipped exactly as in the fit. The effect is in units of the
+    outcome, net of the public treatment cost; treatment is recommended where it is positive.
+    """
+    import numpy as np
+
+    from dp2erm_cvx.release import Release
+    from dp2erm_cvx.release.file import read_release_file
+    from dp2erm_cvx.release.rule import effects, rule_of
+    from dp2erm_cvx.tables import read_table
+
+    writable(output)
+    if second_stage is not None:
+        known_name(second_stage, "second")
+    with progress("predicting"):
+        published = read_release_file(release)
+        if not isinstance(published, Release):
+            raise DeclarationError(f"{release}: states an average effect, not a rule: see dp2erm show")
+        rule_of(published)  # a damaged release is named before the data are read
+        table = read_table(data)
+        X = np.column_stack([table.numbers(name) for name in published.columns])
+        found = effects(published, X)
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("row", "treatment", "effect"))
+        writer.writerows((k + 1, int(effect > 0), repr(float(effect))) for k, effect in enumerate(found))
+    if not published.private:
+        click.echo(
+            f"{published.guarantee.standing.upper()}: this release has no unconditional guarantee", err=True
+        )
+    if output:
+        write_text(output, file.getvalue())
+    else:
+        click.echo(file.getvalue(), nl=False)

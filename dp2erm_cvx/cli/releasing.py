@@ -1,0 +1,118 @@
+"""What every command that releases something shares: its options, their checks, and how it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number, apply
+from dp2erm_cvx.cli.screen import console, writable
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.estimators.fitting import PrivateEstimator
+    from dp2erm_cvx.privacy import Budget
+    from dp2erm_cvx.release.record import BaseRelease
+
+#: What a release spends, on what noise, and who solves it.
+budget_options = apply(
+    click.option("--epsilon", type=Number(), required=True, help="Privacy budget of this release."),
+    click.option(
+        "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
+    ),
+    click.option("--noise", default="gamma", help="gamma (pure) or gaussian."),
+    click.option(
+        "--solver",
+        default="first_certified",
+        help="newton, projected_gradient, clarabel, scs, osqp, or the first of them that certifies.",
+    ),
+    click.option(
+        "--arithmetic",
+        default="auto",
+        help="counted (needs the extra secure), assumed, or auto: counted where it can be.",
+    ),
+    click.option("--numerical-share", type=Number(), help="Share of epsilon for counted arithmetic [0.005]."),
+)
+
+#: Where a release goes, and the account that it is charged to.
+release_options = apply(
+    click.option(
+        "--json", "as_json", is_flag=True, help="Print the release as JSON and nothing else on stdout."
+    ),
+    click.option("--output", metavar="FILE", help="Write the release as JSON."),
+    click.option(
+        "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
+    ),
+    click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger."),
+    click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
+)
+
+
+def check_files(data: str, options: dict[str, Any], *others: str | None) -> None:
+    """Refuse what could not be written or charged before anything is imported or read.
+
+    ``others`` are files that the command writes besides.
+    """
+    book, output = options["ledger"], options["output"]
+    if (book is None) != (options["dataset"] is None):
+        raise DeclarationError("--ledger and --dataset go together: give both or neither")
+    writable(output, data, options["domain"], book)
+    for other in others:
+        writable(other, data, options["domain"], output, book)
+    seed = options["seed"]
+    if seed is not None and not isinstance(seed, int):
+        raise DeclarationError(f"seed = {seed!r}: must be a whole number")
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The budget of a release, and the ledger that it is charged to: None where nothing is charged."""
+
+    budget: Budget
+    options: dict[str, Any]
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Ordered:
+        """Raises DeclarationError or SolverError for what is declared wrongly."""
+        from dp2erm_cvx.privacy import Budget
+        from dp2erm_cvx.solve import solver_by_name
+
+        solver_by_name(options["solver"])
+        return cls(Budget(options["epsilon"], options["delta"]), options)
+
+    @property
+    def charged(self) -> bool:
+        """Whether a ledger is: what is seeded is not private, and costs nothing."""
+        return self.options["ledger"] is not None and self.options["seed"] is None
+
+    def arguments(self) -> dict[str, Any]:
+        """Of any private estimator, by name."""
+        from dp2erm_cvx.ledger import Ledger
+
+        options = self.options
+        # the solver by name, which goes on to those that certify by design
+        found = {name: options[name] for name in ("noise", "solver", "arithmetic", "seed")}
+        if options["numerical_share"] is not None:
+            found["numerical_share"] = options["numerical_share"]
+        if self.charged:
+            found |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
+        return found
+
+    def show(self, model: PrivateEstimator, release: BaseRelease) -> None:
+        """Notes on stderr, then the release as JSON or in words."""
+        if self.charged:
+            click.echo(f"charged to {self.options['dataset']!r}: {model.receipt_}", err=True)
+        elif self.options["ledger"] is not None:
+            click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
+        if self.budget.delta and not release.guarantee.delta:
+            click.echo(f"note: {release.guarantee.theorem} is pure; --delta is not used", err=True)
+        if not release.private:
+            click.echo(f"{release.guarantee.standing.upper()}: do not publish this release", err=True)
+        if self.options["as_json"]:
+            click.echo(release.to_json())
+            return
+        screen = console()
+        for block in release.blocks():
+            screen.print(block)

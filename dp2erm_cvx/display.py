@@ -1,0 +1,94 @@
+"""Sentences and tables for readers: on a screen, as text, as HTML, and as a data frame."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    #: A sentence, a heading or a table.
+    Block = str | Text | Table
+
+#: Width of what is written to a file or a pipe.
+WIDTH = 100
+
+
+def plain_console(stream: IO[str], width: int | None, **others: Any) -> Console:
+    """A console that takes text as it is: column names may hold brackets."""
+    from rich.console import Console
+
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, **others)
+
+
+def heading(title: str) -> Text:
+    """A line in bold."""
+    from rich.text import Text
+
+    return Text(title, style="bold")
+
+
+def grid(*headers: str, left: int = 1, wrap: bool = True) -> Table:
+    """A plain table; the first ``left`` columns are text, the others are numbers."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for place, header in enumerate(headers):
+        side: Literal["left", "right"] = "left" if place < left else "right"
+        table.add_column(header, justify=side, overflow="fold", no_wrap=not wrap)
+    return table
+
+
+def pairs(rows: Sequence[tuple[str, str]]) -> Table:
+    """A table without a header: what, and what there is to say of it."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def as_text(blocks: Iterable[Block], width: int = WIDTH) -> str:
+    """What a screen of this width shows."""
+    stream = io.StringIO()
+    screen = plain_console(stream, width)
+    for block in blocks:
+        screen.print(block)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def as_html(blocks: Iterable[Block]) -> str:
+    """The same as paragraphs and tables, for a notebook."""
+    return "\n".join(_element(block) for block in blocks if str(block))
+
+
+def _element(block: Block) -> str:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not isinstance(block, Table):
+        told = html.escape(str(block))
+        return f"<p><b>{told}</b></p>" if isinstance(block, Text) else f"<p>{told}</p>"
+    rows = [("td", row) for row in zip(*(column.cells for column in block.columns), strict=True)]
+    if block.show_header:
+        rows.insert(0, ("th", tuple(column.header for column in block.columns)))
+    lines = ("".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in row) for kind, row in rows)
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+def as_frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """A data frame of pandas. Raises DeclarationError where pandas is not installed."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise DeclarationError("a data frame needs pandas: pip install 'dp2erm-cvx[data]'") from None
+    return pd.DataFrame(list(rows))

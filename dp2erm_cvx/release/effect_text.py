@@ -1,0 +1,102 @@
+"""A released effect in plain words: what it is, how sure, for whom, and what was spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dp2erm_cvx.display import grid, pairs
+from dp2erm_cvx.release.effect_caveats import caveats, clips
+from dp2erm_cvx.release.guarantee_text import guaranteed, titled, warned
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dp2erm_cvx.display import Block
+    from dp2erm_cvx.release.effect import EffectInterval, EffectRelease
+
+#: What is estimated, and for whom.
+_ESTIMANDS = {
+    "ate": ("Private average effect", "treated and untreated alike"),
+    "att": ("Private effect among the treated", "the treated alone"),
+    "risks": ("Private risks under both treatments", "treated and untreated alike"),
+}
+#: What each step of an effect releases.
+_RELEASED = {
+    "center": "outcome regression",
+    "refit": "outcome regression of what the center left",
+    "propensity": "propensity of treatment",
+    "cells": "counts and outcomes by cell and arm",
+    "score": "sums of the score and of its square",
+}
+
+
+def effect_blocks(release: EffectRelease) -> Iterator[Block]:
+    """Everything that the release says, from what was released and public numbers alone."""
+    title, whom = _ESTIMANDS[release.estimand]
+    yield titled(title, release)
+    yield from _estimate(release)
+    yield (
+        f"Population: that of the {release.n_samples:,} records, {whom}. Adjusted for: "
+        f"{', '.join(release.columns)}."
+    )
+    yield ""
+    yield clips(release)
+    yield (
+        "Fixed before the data were read. What lies beyond is clipped, never refused: where that is much, "
+        "the clips move the estimate."
+    )
+    yield ""
+    yield from caveats(release)
+    yield ""
+    yield _spent(release)
+    yield ""
+    yield pairs(guaranteed(release))
+    yield from warned(release)
+
+
+def _estimate(release: EffectRelease) -> Iterator[Block]:
+    interval, net = release.interval, release.domain.get("treatment_cost")
+    low, high = _pair(interval)
+    half = None if low is None or high is None else 0.5 * (high - low)
+    unit = "risk difference" if release.risks else "in units of the outcome"
+    estimate = _aligned(release.estimate, half)
+    yield f"estimate: {estimate}, {unit}{', net of the treatment cost' if net else ''}"
+    yield f"{100 * interval.level:g} % interval: {_ends(interval, half)}"
+    noise, sampling = interval.noise_half_width, interval.sampling_half_width
+    if half is None or noise is None or sampling is None:
+        yield "An end is unbounded: the number of treated records that was released is within its noise."
+    else:
+        told = [_aligned(width, half).lstrip("+") for width in (half, noise, sampling)]
+        yield f"The half width is {told[0]}. Noise alone would leave {told[1]}, sampling alone {told[2]}."
+    if release.risks:
+        treated, untreated = (f"{risk:.3g}" for risk in release.risks)
+        yield f"risks: {treated} treated, {untreated} untreated"
+    for ratio in release.ratios:
+        ends = " to ".join("unbounded" if end is None else f"{end:.3g}" for end in _pair(ratio.interval))
+        yield f"{ratio.name}: {ratio.estimate:.3g}, {100 * ratio.interval.level:g} % interval: {ends}"
+
+
+def _pair(interval: EffectInterval) -> tuple[float | None, float | None]:
+    return interval.low, interval.high
+
+
+def _ends(interval: EffectInterval, half: float | None) -> str:
+    return " to ".join("unbounded" if end is None else _aligned(end, half) for end in _pair(interval))
+
+
+def _aligned(number: float, half: float | None) -> str:
+    """A number with a sign, to two digits of the half width."""
+    places = 1 - math.floor(math.log10(half)) if half is not None and half > 0.0 else -1
+    return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"
+
+
+def _spent(release: EffectRelease) -> Table:
+    table = grid("step", "releases", "noise", "scale", "epsilon", "delta", left=3)
+    for step in release.steps:
+        # on numbers, gamma noise is Laplace noise
+        noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
+        numbers = f"{step.scale:.3g}", f"{step.epsilon:.4g}", f"{step.delta:.2g}"
+        table.add_row(step.step, _RELEASED.get(step.step, step.theorem), noise, *numbers)
+    return table

@@ -1,0 +1,29 @@
+"""A release in a file, of whatever kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.record import BaseRelease, Release
+
+
+def read_release_file(path: str | Path) -> BaseRelease:
+    """The release of a file: a :class:`Release`, or an effect. Raises DeclarationError in one line."""
+    try:
+        text = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or error
+        raise DeclarationError(f"{path}: cannot be read: {told}") from None
+    return EffectRelease.from_json(text) if _states(text, "estimand") else Release.from_json(text)
+
+
+def _states(text: bytes, name: str) -> bool:
+    """Whether the text is JSON with this name; what else may be wrong with it, its reader says."""
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(plain, dict) and name in plain

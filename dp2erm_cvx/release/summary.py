@@ -1,0 +1,140 @@
+"""A two-stage release for its readers: theta, what its noise may have moved, and the guarantee."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dp2erm_cvx.calibration import Perturbed
+from dp2erm_cvx.display import grid, pairs
+from dp2erm_cvx.plan.noise_range import SHARE, NoiseRange
+from dp2erm_cvx.release.guarantee_text import guaranteed, titled, warned
+from dp2erm_cvx.release.released_range import released_range
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dp2erm_cvx.display import Block
+    from dp2erm_cvx.release.record import Release
+
+
+def release_blocks(release: Release) -> Iterator[Block]:
+    """Theta, the effect, the noise and the guarantee, all from the release and public quantities."""
+    yield titled("Release", release)
+    names = [str(stage.get("name")) for stage in (release.first_stage, release.second_stage)]
+    yield f"{names[0]}, then {names[1]}, on {release.n_samples} records"
+    yield from _estimates(release, names[1])
+    yield ""
+    yield _guarantee(release)
+    yield from warned(release)
+
+
+def _estimates(release: Release, second: str) -> Iterator[Block]:
+    moved = released_range(release)
+    if moved is None:
+        table = grid("parameter", "theta")
+        for name, value in zip(release.parameters, release.theta, strict=True):
+            table.add_row(name, f"{value:+.4g}")
+        yield table
+        return
+    yield _moved(release, moved)
+    center = release.domain.get("outcome_center")
+    if moved.coefficients is None:
+        yield "theta is in units of the outcome per unit of the scaled covariates; treat where x'theta > 0."
+    elif second == "arm_means" and center:
+        yield f"The arm means are relative to the public center {center:g}."
+    yield from noise_sentences(moved)
+    yield from _value(release)
+    if release.step("propensity") is not None:
+        yield "The noise of the private propensity comes on top: its effect on theta depends on the records."
+
+
+def _moved(release: Release, moved: NoiseRange) -> Table:
+    table = grid("parameter", "theta", "2.5-97.5 % of the noise")
+    for name, value, width in zip(release.parameters, release.theta, moved.half_width, strict=True):
+        table.add_row(name, f"{value:+.4g}", f"±{width:.3g}")
+    if moved.coefficients is not None and len(release.theta) > 1:
+        net = ", net of the treatment cost" if release.domain.get("treatment_cost") else ""
+        effect = float(moved.coefficients @ np.array(release.theta))
+        table.add_section()
+        table.add_row(f"effect (units of the outcome{net})", f"{effect:+.4g}", f"±{moved.effect:.3g}")
+    return table
+
+
+def noise_sentences(moved: NoiseRange) -> list[str]:
+    """What the predicted range of the noise means, in words."""
+    assumed = (
+        "half of the weight in each arm (an arm with a quarter of it has twice the noise)"
+        if moved.coefficients is not None
+        else "ranges 6 standard deviations wide, with the mean one off the middle"
+    )
+    lines = [
+        f"The noise is predicted from public quantities, for {assumed}: no bound, as the true curvature is "
+        f"private. gamma also pulls theta toward 0, by about {moved.shrinkage:.0%}."
+    ]
+    if moved.dominates:
+        lines.append(
+            f"NOISE DOMINATES: it reaches beyond {SHARE:.0%} of the largest value that theta may take "
+            f"({moved.bound:.3g}); this release says little about the data."
+        )
+    return lines
+
+
+def _value(release: Release) -> Iterator[Block]:
+    value = release.value
+    if value is None:
+        return
+    table = grid("value of the rule against", "difference", "95 % of the noise")
+    for other, found, width in zip(
+        ("treating all", "treating none"),
+        (value.against_all, value.against_none),
+        value.half_widths,
+        strict=True,
+    ):
+        table.add_row(other, f"{found:+.4g}", f"±{width:.3g}")
+    yield table
+    yield "Estimated by the weights of the first stage; the range is that of the noise alone."
+
+
+def _guarantee(release: Release) -> Table:
+    mechanism = release.mechanism
+    output = mechanism.perturbed is Perturbed.OUTPUT
+    # the paper multiplies by its own, uncentered gradient bound, and Theorem 7 by another radius
+    direct = math.isclose(
+        mechanism.sensitivity or 0.0, (mechanism.gradient_radius or 0.0) * mechanism.stability
+    )
+    rows = [*guaranteed(release), ("calibration", mechanism.reason or "")]
+    spent = release.step("propensity")
+    if spent is not None:
+        part = f"epsilon = {spent.epsilon:.4g}" + (f", delta = {spent.delta:.2g}" if spent.delta else "")
+        rows.append(
+            (
+                "propensity",
+                f"{part} spent on it ({spent.theorem}): {spent.noise} noise of scale {spent.scale:.4g}, "
+                f"gamma {spent.gamma:.4g}",
+            )
+        )
+    split = "" if mechanism.split is None else f", {mechanism.split:.0%} of "
+    share = "" if output or not split else f"{split}{'what is left' if spent else 'epsilon'}"
+    product = (
+        "" if mechanism.gradient_radius is None or not direct else f" = {mechanism.gradient_radius:.6g} x V"
+    )
+    rows += [
+        ("noise", f"{'Laplace' if output else mechanism.noise}, scale {mechanism.scale:.6g}{share}"),
+        ("perturbed", str(mechanism.perturbed)),
+        ("gamma", f"{mechanism.gamma:.6g}"),
+        ("stability V", f"{mechanism.stability:.6g} (largest weight {mechanism.weight_bound:.4g})"),
+        ("sensitivity", f"{mechanism.sensitivity:.6g}{product}"),
+    ]
+    if (numerical := mechanism.numerical) is not None and not output:
+        rows.append(
+            (
+                "arithmetic",
+                f"discrete Laplace noise of scale {numerical.scale:.2g} on multiples of "
+                f"2^{numerical.grid_exponent}, 2 x {numerical.epsilon:.3g} of epsilon",
+            )
+        )
+    return pairs(rows)

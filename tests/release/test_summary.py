@@ -1,0 +1,154 @@
+"""What a release shows: text, HTML and a data frame, all from the release alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateTwoStageERM, Release
+from dp2erm_cvx.display import as_html, grid, heading
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan.noise_range import planned_range
+
+DOMAIN = Domain(1.5, 2.0, outcome_center=1.0, ranges={"<u>": (-1.0, 1.0), "[v]": (-1.0, 1.0)})
+
+
+def data(n=300):
+    rng = np.random.default_rng(0)
+    X, a = rng.uniform(-1, 1, (n, 2)), rng.integers(0, 2, n)
+    return X, a, 1.0 + X[:, 0] + a + 0.3 * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def effect():
+    return PrivateEffect(DOMAIN, Budget(2.0), seed=1).fit(*data()).release_
+
+
+@pytest.mark.parametrize(
+    ("second", "more"),
+    [
+        ("arm_means", {}),
+        ("itr", {}),
+        ("plug_in_ate", {"calibration": "output"}),
+        ("arm_means", {"noise": "gaussian", "calibration": "renyi"}),
+        ("itr_huber", {}),
+        ("itr", {"value_share": 0.2}),
+    ],
+)
+def test_a_release_shows_what_its_plan_predicts(second, more):
+    budget = Budget(2.0, 1e-4 if "noise" in more else 0.0)
+    model = PrivateTwoStageERM(DOMAIN, budget, "uniform", second, seed=1, **more).fit(*data())
+    release = Release.from_json(model.release_.to_json())
+    text, frame = release.summary(), release.to_frame()
+    assert text == model.release_.summary()
+    assert max(map(len, text.splitlines())) <= 100
+    for name in release.parameters:
+        assert name in text
+    assert list(frame["parameter"])[: len(release.theta)] == list(release.parameters)
+    np.testing.assert_array_equal(frame["value"][: len(release.theta)], release.theta)
+    assert set(frame["standing"]) == {release.standing.value}
+    if second == "itr_huber":
+        assert frame["noise_half_width"].isna().all()
+        return
+    planned = planned_range(model.plan(300, 2))
+    np.testing.assert_allclose(
+        frame["noise_half_width"][: len(release.theta)].astype(float), planned.half_width, rtol=1e-9
+    )
+    assert ("NOISE DOMINATES" in text) == planned.dominates
+    assert (len(frame) > len(release.theta)) == (second == "arm_means")
+
+
+def test_a_second_stage_that_is_not_at_hand_has_no_range():
+    release = PrivateTwoStageERM(DOMAIN, Budget(2.0), "uniform", "arm_means", seed=1).fit(*data()).release_
+    gone = replace(release, second_stage={"name": "elsewhere", "settings": {}})
+    assert "2.5-97.5" in release.summary()
+    assert "2.5-97.5" not in gone.summary()
+    assert gone.to_frame()["noise_half_width"].isna().all()
+    own = {**release.second_stage["settings"], "theta_set": {"MySet": {}}}
+    assert "2.5-97.5" in replace(release, second_stage={"name": "arm_means", "settings": own}).summary()
+
+
+@pytest.mark.parametrize("propensity", ["logistic", "constant", 0.5])
+@pytest.mark.parametrize("estimand", ["ate", "att", "risks"])
+def test_sentences_about_an_effect_are_short(effect, estimand, propensity):
+    risks = (0.2, 0.1) if estimand == "risks" else ()
+    settings = {**effect.settings, "propensity": propensity}
+    for noise in ("negligible", "not negligible"):
+        release = replace(effect, estimand=estimand, risks=risks, settings=settings, nuisance_noise=noise)
+        told = [block for block in release.blocks() if isinstance(block, str)]
+        sentences = [sentence for block in told for sentence in re.split(r"(?<=[.])\s", block)]
+        assert max(len(sentence.split()) for sentence in sentences) <= 45
+        assert ("may exceed" in release.summary()) == (noise == "not negligible")
+
+
+def test_an_effect_is_one_row(effect):
+    (row,) = effect.to_frame().to_dict("records")
+    assert (row["estimate"], row["low"]) == (effect.estimate, effect.interval.low)
+    assert (row["epsilon"], row["level"], row["estimand"]) == (2.0, 0.95, "ate")
+    assert row["standing"] == "not private: seeded noise"
+
+
+def test_numbers_are_shown_to_the_digits_of_the_width(effect):
+    interval = replace(
+        effect.interval, low=1.2345, high=1.8345, noise_half_width=0.2, sampling_half_width=0.25
+    )
+    text = replace(effect, estimate=1.5345, interval=interval).summary()
+    assert "estimate: +1.53" in text
+    assert "interval: +1.23 to +1.83" in text
+    assert "half width is 0.30" in text
+    wide = replace(effect.interval, low=None, high=None, noise_half_width=None, sampling_half_width=None)
+    assert "unbounded to unbounded" in replace(effect, estimand="att", interval=wide).summary()
+
+
+def test_html_says_the_same_and_escapes_names(effect):
+    html = effect._repr_html_()
+    assert "&lt;u&gt;" in html
+    assert "<u>" not in html
+    assert "[v]" in html
+    assert html.count("<table>") == html.count("</table>") == 3
+    shown = " ".join(effect.summary(10_000).split())
+    for cell in ("epsilon = 2 (pure)", "score of one record", "no confounder is unmeasured"):
+        assert cell in html
+        assert cell in shown
+    table = grid("a<b", "n")
+    table.add_row("&", "1")
+    assert as_html([heading("x"), "", table]) == (
+        "<p><b>x</b></p>\n<table><tr><th>a&lt;b</th><th>n</th></tr><tr><td>&amp;</td><td>1</td></tr></table>"
+    )
+
+
+def test_a_frame_needs_pandas(effect, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(DeclarationError, match="pandas"):
+        effect.to_frame()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda plain: plain.pop("standing"), "standing"),
+        (lambda plain: plain.update(standing="private"), "standing"),
+        (lambda plain: plain.update(private=True), "private"),
+        (lambda plain: plain.update(private=0), "private"),
+        (lambda plain: plain.update(estimand="late"), "estimand"),
+        (lambda plain: plain.update(risks=[0.1]), "risks"),
+        (lambda plain: plain.update(nuisance_noise="none"), "nuisance_noise"),
+        (lambda plain: plain["interval"].update(low=1e6), "interval"),
+        (lambda plain: plain["steps"][-1].update(scale=0.0), "scale"),
+        (lambda plain: plain["steps"].pop(), "score"),
+        (lambda plain: plain["settings"].pop("cap"), "settings"),
+        (lambda plain: plain["settings"].update(cap="5"), "settings"),
+        (lambda plain: plain["settings"].update(effect_center=None), "settings"),
+        (lambda plain: plain["domain"].pop("outcome_bound"), "domain"),
+    ],
+)
+def test_an_effect_that_nobody_released_is_refused(effect, change, complaint):
+    plain = json.loads(effect.to_json())
+    change(plain)
+    with pytest.raises(DeclarationError, match=complaint) as caught:
+        EffectRelease.from_json(json.dumps(plain))
+    assert "\n" not in str(caught.value)
