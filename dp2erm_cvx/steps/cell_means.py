@@ -59,7 +59,7 @@ def _common_effect(totals: Array, arms: Array, noise: Array, spread: float) -> f
     counts = np.maximum(arms, np.maximum(floor, 1.0))
     means = np.clip(totals / counts, -1.0, 1.0)
     variances = spread**2 / counts + noise[:, None] * (1.0 + means**2) / counts**2
-    weights = np.where((arms > floor).all(axis=1), 1.0 / variances.sum(axis=1), 0.0)
+    weights = np.where((arms > floor).all(axis=1), 1.0 / np.maximum(variances.sum(axis=1), 1e-200), 0.0)
     total = float(weights.sum())
     return float(np.sum(weights * (means[:, 1] - means[:, 0]))) / total if total > 0.0 else 0.0
 

@@ -85,5 +85,5 @@ def _gains(line: Array, depth: float, spread: float, noise: float) -> Array:
                 + 2.0 * noise * size * (share**2 + (1.0 - share) ** 2) / count**2,
             ]
         )
-    gains: Array = np.where(enough, np.sum(differences**2 / variances, axis=0), 0.0)
+    gains: Array = np.where(enough, np.sum(differences**2 / np.maximum(variances, 1e-200), axis=0), 0.0)
     return gains
