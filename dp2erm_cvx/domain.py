@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,8 @@ from dp2erm_cvx.public import public_number
 
 #: An array of double precision.
 Array = NDArray[np.float64]
+
+Pair = TypeVar("Pair")
 
 #: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
@@ -60,13 +62,13 @@ class Records:
         return self.X[:, 1:] if self.domain.intercept else self.X
 
 
-class Ranges(Mapping[str, tuple[float, float]]):
+class Ranges(Mapping[str, Pair]):
     """Named public ranges, which cannot be changed once they are declared."""
 
-    def __init__(self, pairs: Mapping[str, tuple[float, float]]) -> None:
+    def __init__(self, pairs: Mapping[str, Pair]) -> None:
         self._pairs = dict(pairs)
 
-    def __getitem__(self, name: str) -> tuple[float, float]:
+    def __getitem__(self, name: str) -> Pair:
         return self._pairs[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -14,6 +14,7 @@ from dp2erm_cvx.plan.effect_plan import EffectPlan
 from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import one_of, public_number, public_size
 from dp2erm_cvx.steps import (
@@ -21,11 +22,13 @@ from dp2erm_cvx.steps import (
     CellNuisances,
     Cells,
     Center,
+    ColumnRanges,
     EffectScore,
     LinearNuisances,
     MeanScore,
     Nuisances,
     OutcomeRows,
+    OverlapScore,
     Propensity,
     Refit,
     RiskScores,
@@ -41,7 +44,7 @@ from dp2erm_cvx.steps import (
 from dp2erm_cvx.universe import Universe
 
 #: What may be estimated.
-ESTIMANDS = tuple(kind.estimand for kind in (AverageScore, TreatedScore, RiskScores))
+SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapScore, RiskScores)}
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,9 @@ class EffectStudy(Pipeline[EffectPlan]):
     universe, budget
         The datasets that the guarantee is about, and (epsilon, delta).
     estimand
-        "ate", the average effect; "att", that among the treated; "risks", those of an outcome in [0, 1] under
-        both treatments, with their difference, their ratio and the odds ratio.
+        "ate", the average effect; "att", that among the treated; "overlap", that where either treatment is
+        likely, by matching factors; "risks", those of an outcome in [0, 1] under both treatments, with their
+        difference, their ratio and the odds ratio.
     residual_scale
         Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
         Without one, losses and clips follow the outcome bound, for about twice the noise.
@@ -69,6 +73,9 @@ class EffectStudy(Pipeline[EffectPlan]):
         :class:`~dp2erm_cvx.plan.EffectSettings`.
     noise
         "gamma" (pure) or "gaussian".
+    ranges
+        What is public about the raw records, where their ranges are released first; ``universe`` is then that
+        of the normalized records, and whatever else is declared is in their units.
     arithmetic, numerical_share
         Whether that share of each solved step covers its numerical error.
 
@@ -85,15 +92,14 @@ class EffectStudy(Pipeline[EffectPlan]):
     noise: Noise | str = Noise.GAMMA
     arithmetic: Arithmetic | str = Arithmetic.ASSUMED
     numerical_share: float = NUMERICAL_SHARE
+    ranges: PrivateRanges | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         put = object.__setattr__
         put(self, "noise", one_of("noise", self.noise, Noise))
-        if self.estimand not in ESTIMANDS:
-            raise DeclarationError(
-                f"estimand = {shown(self.estimand)}: must be one of {', '.join(ESTIMANDS)}"
-            )
+        if self.estimand not in SCORES:
+            raise DeclarationError(f"estimand = {shown(self.estimand)}: must be one of {', '.join(SCORES)}")
         if self.estimand == RiskScores.estimand:
             self._check_risks()
         if public_number("numerical_share", self.numerical_share, above=0.0) >= 1.0:
@@ -126,20 +132,28 @@ class EffectStudy(Pipeline[EffectPlan]):
                 raise DeclarationError("cells: take the place of a center, and of a public_center")
             declared = {"rows": None, "propensity": "cells"} | declared
         cap = public_number("cap", declared.get("cap", CAP), at_least=2.0)
-        found = effect_rule(self.universe, self.budget, self.residual_scale, cap)
+        left = Budget(self._kept * self.budget.epsilon, self.budget.delta)
+        released = self.ranges is not None and not self.ranges.public_outcome
+        # a released range reaches to about three standard deviations of the outcome
+        found = effect_rule(self.universe, left, self.scale if released else self.residual_scale, cap)
+        if self.estimand == OverlapScore.estimand:
+            # its factors are at most 1, whatever the cap
+            found = replace(found, score_bound=found.residual_bound)
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """The nuisances, in cells or center, perhaps a refit of its residuals, and propensity; the score."""
+        """Perhaps ranges; cells, or center, perhaps a refit of its residuals, and propensity; score."""
         settings, exact = self.settings, numerical_share is not None
         if settings.rows is not None:
             steps, nuisances = self._lines(settings, settings.rows, numerical_share)
-            yield from _of_what_is_left(steps)
         else:
             partition = declared_partition(settings.cells, self.universe)
             share = settings.center_share + (settings.propensity_share if settings.known is None else 0.0)
-            yield Cells(partition, share, self.noise, exact)
+            steps = [Cells(partition, share, self.noise, exact)]
             nuisances = CellNuisances(self.scale, settings.known)
+        if self.ranges is not None:
+            steps.insert(0, ColumnRanges(self.ranges, self.ranges.share))
+        yield from _of_what_is_left(steps, self._kept)
         yield MeanScore(self._score(nuisances, settings), self.noise, exact)
 
     def _lines(
@@ -164,12 +178,16 @@ class EffectStudy(Pipeline[EffectPlan]):
         treated = "propensity" if settings.known is None else settings.known
         return steps, LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
 
+    @property
+    def _kept(self) -> float:
+        """Of epsilon: what the ranges leave, which the other shares are of."""
+        return 1.0 if self.ranges is None else 1.0 - self.ranges.share
+
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
         clips = settings.cap, settings.residual_bound, settings.score_bound
         if self.estimand == RiskScores.estimand:
             return RiskScores(nuisances, *clips, other_bound=self.universe.domain.outcome_bound)
-        kind = TreatedScore if self.estimand == TreatedScore.estimand else AverageScore
-        return kind(nuisances, *clips, self.effect_center)
+        return SCORES[self.estimand](nuisances, *clips, self.effect_center)
 
     def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
@@ -201,6 +219,8 @@ class EffectStudy(Pipeline[EffectPlan]):
                 "estimand = 'risks': needs an outcome in [0, 1] inside the domain, without a treatment cost "
                 "and without an effect_center"
             )
+        if self.ranges is not None and not self.ranges.public_outcome:
+            raise DeclarationError("estimand = 'risks': needs a public range of the outcome")
 
     def _check(self, center: Term) -> None:
         names = center.rows.names(tuple(f"x{k}" for k in range(self.universe.n_features)))
@@ -210,13 +230,17 @@ class EffectStudy(Pipeline[EffectPlan]):
             public_number("public_center", value)
 
 
-def _of_what_is_left(steps: Sequence[Any]) -> list[Step]:
-    """The same shares of the whole, as shares of what later steps leave, because those take theirs first."""
+def _of_what_is_left(steps: Sequence[Any], kept: float) -> list[Step]:
+    """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
+
+    All but that of ranges are shares of what is ``kept`` beside them.
+    """
     found: list[Step] = []
     left = 1.0
     for step in reversed(steps):
         logistic = isinstance(step, Propensity)
         share = step.first.share if logistic else step.share
+        share *= 1.0 if isinstance(step, ColumnRanges) else kept
         if logistic:
             found.append(replace(step, first=replace(step.first, share=share / left)))
         else:

@@ -65,7 +65,8 @@ class Plan:
             released = {name: result.released for name, result in results.items()}
             if step.weighted and inputs.weights is None:
                 inputs = replace(inputs, weights=self.find_weights(inputs, released, execution))
-            results[step.name] = step.run(inputs, released, execution)
+            found = results[step.name] = step.run(inputs, released, execution)
+            inputs = step.hand_on(inputs, found)
         return PlanResult(inputs, results)
 
     def step(self, name: str) -> StepPlan | None:

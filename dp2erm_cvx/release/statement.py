@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration
+from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration, RangeNoise
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
@@ -98,14 +98,14 @@ def _stated(step: StepPlan) -> StepStatement:
 
 
 def _law(
-    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | GridSums,
+    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | GridSums | RangeNoise,
 ) -> dict[str, Any]:
     if isinstance(calibration, GridSums):
         unit = calibration.units[0]
         noise = {"scale": calibration.scales[0], "sensitivity": unit * calibration.integers.sensitivity}
         return {"noise": calibration.noise, "gamma": 0.0, **noise}
-    if isinstance(calibration, IntegerNoise):
-        unit = calibration.unit
+    if isinstance(calibration, IntegerNoise | RangeNoise):
+        unit = calibration.unit if isinstance(calibration, IntegerNoise) else 1.0
         noise = {"scale": unit * calibration.scale, "sensitivity": unit * calibration.sensitivity}
         return {"noise": calibration.noise, "gamma": 0.0, **noise}
     if isinstance(calibration, GridNoise):

@@ -2,7 +2,8 @@
 
 ``propensity`` releases the coefficient of a private first stage, ``theta`` a weighted convex program,
 ``value`` what its rule is worth, ``center`` a regression of the outcome, ``cells`` its means by cell,
-``score`` an average effect. Another step is one more module beside them.
+``score`` an average effect, ``ranges`` those of columns that nobody declared. Another step is one more module
+beside them.
 """
 
 from dp2erm_cvx.steps.cell_nuisances import CellNuisances
@@ -14,8 +15,9 @@ from dp2erm_cvx.steps.number import NumberPlan, TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.partition import Partition, declared_partition
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
+from dp2erm_cvx.steps.ranges import ColumnRanges, ColumnRangesPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
-from dp2erm_cvx.steps.score import AverageScore, EffectScore, RiskScores, TreatedScore
+from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, RiskScores, TreatedScore
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
@@ -29,6 +31,8 @@ __all__ = [
     "CellsPlan",
     "Center",
     "CenterPlan",
+    "ColumnRanges",
+    "ColumnRangesPlan",
     "EffectScore",
     "Execution",
     "Inputs",
@@ -38,6 +42,7 @@ __all__ = [
     "Nuisances",
     "NumberPlan",
     "OutcomeRows",
+    "OverlapScore",
     "Partition",
     "Precision",
     "Propensity",

@@ -72,20 +72,17 @@ class CellsPlan(NumberPlan):
         """Mean square of the noise of one entry, in squared records."""
         return self.calibration.variance
 
-    def mean_squares(self, outcome: float, treated: float) -> tuple[float, float]:
-        """Those of what noise and shrinkage do to m_a and e in one cell, for records that spread evenly.
+    def errors(self, outcome: float, treated: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Root mean squares of what noise, and shrinkage, do to m_a and to e in one cell.
 
-        ``outcome`` and ``treated`` are the standard deviations of m_a and e between cells.
+        For records that fill the cells evenly, between which m_a and e have standard deviations ``outcome``
+        and ``treated``.
         """
         count = self.universe.n_samples / self.partition.size
-        noise = self.calibration.variance / count**2
-        # 2 v M'^2 on the sum of one arm with half of the records, v on (1 - e) N_1 - e N_0 at e = 1/2
-        found = (
-            (outcome**2, 8.0 * noise * self.universe.domain.outcome_bound**2),
-            (treated**2, noise),
-        )
-        first, second = (signal / (1.0 + signal / own) for signal, own in found)
-        return first, second
+        noise = math.sqrt(self.calibration.variance) / count
+        # variance 2 v M'^2 of the sum of an arm with half of the records, v of (1 - e) N_1 - e N_0 at e = 1/2
+        own = math.sqrt(8.0) * noise * self.universe.domain.outcome_bound
+        return _shrunk_error(outcome, own), _shrunk_error(treated, noise)
 
     def sums(self, records: Records) -> NDArray[np.int64]:
         """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
@@ -106,3 +103,9 @@ class CellsPlan(NumberPlan):
         values, seed = self.sums(inputs.records).ravel().tolist(), execution.label(self.name)
         noised = perturb_integers(values, self.calibration, exact=self.exact, seed=seed)
         return StepResult(np.array(noised, dtype=np.int64))
+
+
+def _shrunk_error(signal: float, noise: float) -> tuple[float, float]:
+    """What is left of the noise, and what is lost of the signal, of the best linear shrinkage."""
+    lost = 1.0 / (1.0 + (signal / noise) ** 2)
+    return (1.0 - lost) * noise, lost * signal

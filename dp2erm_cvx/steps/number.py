@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dp2erm_cvx.calibration import IntegerNoise, Noise, Perturbed, calibrate_integers
+from dp2erm_cvx.calibration import IntegerNoise, Noise, Perturbed, RangeNoise, calibrate_integers
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.mechanism import perturb_integers
@@ -24,7 +24,7 @@ class NumberPlan(StepPlan):
 
     weighted: ClassVar[bool] = False
 
-    calibration: IntegerNoise | GridSums
+    calibration: IntegerNoise | GridSums | RangeNoise
     exact: bool
 
     @property

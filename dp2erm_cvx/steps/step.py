@@ -17,6 +17,7 @@ from dp2erm_cvx.calibration import (
     Noise,
     OutputCalibration,
     Perturbed,
+    RangeNoise,
 )
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.data import Dataset
@@ -93,7 +94,7 @@ class StepPlan(abc.ABC):
     weighted: ClassVar[bool] = True
 
     universe: Universe
-    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | GridSums
+    calibration: Calibration | OutputCalibration | GridNoise | IntegerNoise | GridSums | RangeNoise
     precision: Precision | None
     loss: LossConstants | None
 
@@ -103,6 +104,10 @@ class StepPlan(abc.ABC):
 
         Nothing about the records raises: a solution that is not certified comes back as it is, and says so.
         """
+
+    def hand_on(self, inputs: Inputs, found: StepResult) -> Inputs:
+        """What the steps after it are given: the same, unless it released the units that records are in."""
+        return inputs
 
     @property
     @abc.abstractmethod

@@ -1,6 +1,7 @@
 """Calibrations without a program behind them, and bit streams that no generator would give."""
 
 import itertools
+import math
 import random
 
 from scipy import stats
@@ -60,3 +61,20 @@ STREAMS = {
 def forced_uniforms(stream, count):
     patterns = itertools.islice(itertools.cycle(STREAMS[stream]), count)
     return [LazyUniform(Forced(pattern, f"{stream}/{k}")) for k, pattern in enumerate(patterns)]
+
+
+def permute_and_flip(scores: list[int], rate: float) -> list[float]:
+    """Probability of each place under permute-and-flip, by inclusion and exclusion over who comes first."""
+    accepted = [math.exp(rate * (score - max(scores))) for score in scores]
+    chances = []
+    for place, own in enumerate(accepted):
+        others = accepted[:place] + accepted[place + 1 :]
+        chances.append(
+            own
+            * math.fsum(
+                (-1) ** size / (size + 1) * math.prod(chosen)
+                for size in range(len(others) + 1)
+                for chosen in itertools.combinations(others, size)
+            )
+        )
+    return chances

@@ -22,6 +22,8 @@ ORDER = (
     "display",
     "domain",
     "universe",
+    "quantile_grid",
+    "private_ranges",
     "domain_file",
     "data",
     "datasets",

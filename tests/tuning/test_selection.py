@@ -3,7 +3,7 @@
 import math
 import random
 from collections import Counter
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,25 +14,9 @@ from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import private_choice, repeatable_choice
 from dp2erm_cvx.mechanism.selection import selection_scale
 from dp2erm_cvx.tuning.score import LEVELS, SENSITIVITY, declared_propensity, total_gain, unit
+from tests.mechanism.laws import permute_and_flip
 
 DOMAIN = Domain(1.0, 2.0)
-
-
-def law(scores: list[int], rate: float) -> list[float]:
-    """Probability of each place under permute-and-flip, by inclusion and exclusion over who comes first."""
-    accepted = [math.exp(rate * (score - max(scores))) for score in scores]
-    chances = []
-    for place, own in enumerate(accepted):
-        others = accepted[:place] + accepted[place + 1 :]
-        chances.append(
-            own
-            * math.fsum(
-                (-1) ** size / (size + 1) * math.prod(chosen)
-                for size in range(len(others) + 1)
-                for chosen in combinations(others, size)
-            )
-        )
-    return chances
 
 
 def sampled(choose, scores: list[int], size: int) -> list[int]:
@@ -45,12 +29,15 @@ CASES = [[0, -3, -7], [5, 5], [0, -1, -1, -40], [2**40, 2**40 - 4, 0]]
 
 @pytest.mark.parametrize("scores", CASES)
 def test_the_law_is_a_law(scores):
-    assert math.fsum(law(scores, 0.3)) == pytest.approx(1.0)
+    assert math.fsum(permute_and_flip(scores, 0.3)) == pytest.approx(1.0)
 
 
 def agrees(choose, scores: list[int], size: int) -> float:
     """p-value of draws at sensitivity 2 and epsilon 1, whose rate is 1/4."""
-    counts, expected = np.array(sampled(choose, scores, size)), size * np.array(law(scores, 0.25))
+    counts, expected = (
+        np.array(sampled(choose, scores, size)),
+        size * np.array(permute_and_flip(scores, 0.25)),
+    )
     likely = expected > 5
     assert np.sum(counts[~likely]) <= 10
     return float(chisquare(counts[likely], expected[likely], sum_check=False).pvalue)
@@ -108,7 +95,7 @@ def worst_loss(rate: float, *, p: float = 0.3) -> float:
             # what a rule says about the replaced record may be either, before and after
             for says in product((0, 1), repeat=4):
                 rules = np.column_stack([RULES[:, 0], says])
-                laws.append(law(scores([rest, one], rules, p), rate))
+                laws.append(permute_and_flip(scores([rest, one], rules, p), rate))
         table = np.log(np.array(laws))
         worst = max(worst, float(np.max(table.max(axis=0) - table.min(axis=0))))
     return worst
@@ -126,7 +113,7 @@ def test_the_loss_is_attained_and_half_the_sensitivity_is_caught():
     rules = np.array([[1] * 5, [0] * 5])
     pair = [scores([*lead, (1, y)], rules, 0.5) for y in (2.0, -2.0)]
     for believed, factor in ((SENSITIVITY, 1.0), (SENSITIVITY // 2, 2.0)):
-        chances = [law(one, 0.8 / (2 * believed)) for one in pair]
+        chances = [permute_and_flip(one, 0.8 / (2 * believed)) for one in pair]
         loss = max(abs(math.log(before / after)) for before, after in zip(*chances, strict=True))
         assert loss == pytest.approx(0.8 * factor)
 

@@ -1,0 +1,133 @@
+"""Records whose ranges are released instead of declared, and the units that they are in afterwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dp2erm_cvx.domain import Array, Domain, Ranges, Records, cleaned
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.public import one_of, public_number
+from dp2erm_cvx.quantile_grid import Known, checked_known
+
+
+@dataclass(frozen=True)
+class PrivateRanges:
+    """What is public about records whose ranges a share of epsilon releases, before anything else.
+
+    It stands where a :class:`~dp2erm_cvx.domain.Domain` would. Every later step sees normalized records:
+    covariates and outcome scaled by the released ranges to [-1, 1], and clipped there. Bounds and noise of
+    later steps are those of :meth:`domain`, fixed before any record is read. An outcome whose range is public
+    keeps its units.
+
+    Parameters
+    ----------
+    share
+        Of epsilon, for all ranges together.
+    ranges
+        For each covariate its public (low, high), which costs nothing;
+        :class:`~dp2erm_cvx.quantile_grid.Within`, where wide bounds are public; or None. A mapping also
+        names the columns. None: nothing is known about any of them.
+    outcome
+        The same for the outcome: a public range, :class:`~dp2erm_cvx.quantile_grid.Within`, or None.
+    covariate_bound
+        Bound on the norm of the k normalized covariates. None: the root of k, which none of them exceeds.
+    relation
+        The neighboring relation that the guarantee is stated for.
+
+    Raises DeclarationError naming the field.
+    """
+
+    share: float = 0.1
+    ranges: Mapping[str, Known] | Sequence[Known] | None = None
+    outcome: Known = None
+    covariate_bound: float | None = None
+    relation: Neighboring = Neighboring.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        put, ranges = object.__setattr__, self.ranges
+        share = public_number("share of the private ranges", self.share, above=0.0)
+        if share >= 1.0:
+            raise DeclarationError(f"share of the private ranges = {share:g}: must be between 0 and 1")
+        put(self, "share", share)
+        put(self, "relation", one_of("relation", self.relation, Neighboring))
+        put(self, "outcome", checked_known("outcome", self.outcome))
+        if isinstance(ranges, Mapping):
+            named = {str(name): checked_known(f"ranges[{name}]", one) for name, one in ranges.items()}
+            put(self, "ranges", Ranges(named))
+        elif ranges is not None:
+            if isinstance(ranges, str) or not isinstance(ranges, Iterable):
+                raise DeclarationError(f"ranges = {shown(ranges)}: must be one entry per covariate, or None")
+            found = (checked_known(f"ranges[{index}]", one) for index, one in enumerate(ranges))
+            put(self, "ranges", tuple(found))
+        if self.ranges is not None and not len(self.ranges):
+            raise DeclarationError("ranges: declare at least one covariate, or None")
+        self.domain(1)  # a bound that is none is refused here
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Covariate names, where the ranges name them."""
+        return tuple(self.ranges) if isinstance(self.ranges, Mapping) else None
+
+    @property
+    def public_outcome(self) -> bool:
+        """Whether the range of the outcome is declared, so that it keeps its units."""
+        return isinstance(self.outcome, tuple)
+
+    def known(self, n_features: int) -> tuple[Known, ...]:
+        """What is public about every covariate, then about the outcome."""
+        if self.ranges is None:
+            return (None,) * n_features + (self.outcome,)
+        entries = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
+        if len(self.ranges) != n_features:
+            raise DeclarationError(f"ranges: {len(self.ranges)} are declared for {n_features} covariates")
+        return (*entries, self.outcome)
+
+    def restricted(self, columns: Sequence[int]) -> PrivateRanges:
+        """The same with these covariates alone, by number and in this order."""
+        if self.ranges is None:
+            return self
+        if not isinstance(self.ranges, Mapping):
+            return replace(self, ranges=tuple(self.ranges[index] for index in columns))
+        named = list(self.ranges.items())
+        return replace(self, ranges=dict(named[index] for index in columns))
+
+    def domain(self, n_features: int) -> Domain:
+        """The public domain of the normalized records of this many covariates, whatever is released."""
+        bound = math.sqrt(n_features) if self.covariate_bound is None else self.covariate_bound
+        center, half = _middle(self.outcome) if self.public_outcome else (0.0, 1.0)
+        return Domain(bound, half, outcome_center=center, relation=self.relation)
+
+    def outcome_unit(self, released: Array) -> float:
+        """What an effect on the normalized outcome is multiplied by: half of the released range."""
+        return 1.0 if self.public_outcome else _middle(released[-1])[1]
+
+    def records(self, X: ArrayLike, a: ArrayLike, y: ArrayLike, released: Array) -> Records:
+        """Normalize raw records by ``released`` (k + 1, 2), the outcome last: each by itself (Theorem 10)."""
+        covariates = np.asarray(X, dtype=np.float64)
+        scaled = normalized(covariates, released[:-1, 0], released[:-1, 1])
+        outcome = np.asarray(y, dtype=np.float64)
+        if not self.public_outcome:
+            outcome = normalized(outcome, *released[-1])
+        return self.domain(covariates.shape[1]).records(scaled, a, outcome)
+
+
+def _middle(ends: Any) -> tuple[float, float]:
+    """Middle and half length of a range; halves first, as the whole may overflow."""
+    low, high = float(ends[0]), float(ends[1])
+    return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+
+def normalized(values: Array, low: ArrayLike, high: ArrayLike) -> Array:
+    """``values`` on the scale where low is -1 and high is 1, clipped there; what is no number counts as 0."""
+    low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    # halves first: high - low may overflow where the ends do not
+    with np.errstate(all="ignore"):
+        scaled = (values / 2.0 - (low / 4.0 + high / 4.0)) / (high / 4.0 - low / 4.0)
+    return cleaned(scaled, 1.0)

@@ -1,0 +1,103 @@
+"""Private ranges of columns that nobody declared: quantiles by private choices, before anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dp2erm_cvx.calibration import RangeNoise, calibrate_ranges
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.mechanism import private_choice, quantile_scores, random_source, repeatable_choice
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.quantile_grid import Known, Within, candidates
+from dp2erm_cvx.steps.number import NumberPlan
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class ColumnRanges(Step):
+    """The ranges of the columns that ``declared`` does not know, from a ``share`` of the budget.
+
+    It comes first: the steps after it see the records normalized by what it released (Theorem 10).
+    """
+
+    name: ClassVar[str] = "ranges"
+
+    declared: PrivateRanges
+    share: float
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        """A choice spends no delta."""
+        return divide(budget, self.share, "gamma")
+
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> ColumnRangesPlan:
+        known = self.declared.known(universe.n_features)
+        sizes = [None if isinstance(one, tuple) else len(candidates(one)) for one in known]
+        noise = calibrate_ranges(universe.n_samples, sizes, budget)
+        return ColumnRangesPlan(universe, noise, None, None, True, self.declared)
+
+
+@dataclass(frozen=True)
+class ColumnRangesPlan(NumberPlan):
+    """The calibrated choices; its universe is that of the normalized records."""
+
+    name: ClassVar[str] = "ranges"
+
+    calibration: RangeNoise
+    declared: PrivateRanges
+
+    @property
+    def theorem(self) -> str:
+        return "permute-and-flip on ranks (OpenDP)"
+
+    @property
+    def predicted_error(self) -> float:
+        """Mean square of the error of a rank, as a share of the records, by the noise of one candidate."""
+        return (self.calibration.scale / self.universe.n_samples) ** 2
+
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+        """Release a range (k + 1, 2) for every covariate, then for the outcome; public ones as declared."""
+        known = self.declared.known(self.universe.n_features)
+        columns = [*inputs.dataset.X.T, inputs.dataset.y]
+        found = [self._range(place, known[place], columns[place], execution) for place in range(len(known))]
+        return StepResult(np.array(found))
+
+    def hand_on(self, inputs: Inputs, found: StepResult) -> Inputs:
+        """The records, normalized: whatever was released, they are in the public domain of the plan."""
+        data = inputs.dataset
+        return replace(inputs, records=self.declared.records(data.X, data.a, data.y, found.released))
+
+    def _range(self, place: int, known: Known, values: Array, execution: Execution) -> tuple[float, float]:
+        if isinstance(known, tuple):
+            return known
+        level, grid, n = self.calibration.levels[place], candidates(known), self.universe.n_samples
+        assert level is not None
+        inward = int(np.ceil(level * n))
+        ends = []
+        for above, rank in ((False, inward), (True, n - inward)):
+            seed = execution.label(f"{self.name} {place} {above}")
+            law = self.calibration.sensitivity, self.calibration.each
+            choose = private_choice(*law) if seed is None else repeatable_choice(*law, random_source(seed))
+            ends.append(float(grid[choose(quantile_scores(values, grid, rank, above=above))]))
+        return widened(ends[0], ends[1], self.calibration.factors[place], known)
+
+
+def widened(low: float, high: float, factor: float, known: Within | None) -> tuple[float, float]:
+    """The range from two released numbers, by a public rule: at least as wide, and inside of wide bounds.
+
+    Where low is not below high, as for a constant column, it reaches as far from the middle as the middle is
+    from 0, and at least by 1.
+    """
+    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    if half <= 0.0:
+        half = max(1.0, abs(middle), -half)
+    low, high = middle - factor * half, middle + factor * half
+    if known is None:
+        return low, high
+    inside = max(low, known.low), min(high, known.high)
+    return inside if inside[0] < inside[1] else (known.low, known.high)

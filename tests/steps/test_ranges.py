@@ -1,0 +1,176 @@
+"""Private ranges: what is released, for columns of every kind, and that nothing of the plan depends on it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.calibration import calibrate_ranges
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.plan import EffectStudy, make_plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.quantile_grid import Within
+from dp2erm_cvx.steps import ColumnRanges, Execution, Inputs
+from dp2erm_cvx.steps.ranges import widened
+from dp2erm_cvx.universe import Universe
+
+N = 3000
+
+
+def released(columns, outcome, declared, epsilon=0.1, seed=0):
+    """The ranges (k + 1, 2) of one run, and the records after it."""
+    X = np.column_stack(columns)
+    universe = Universe(declared.domain(X.shape[1]), len(outcome), X.shape[1])
+    plan = ColumnRanges(declared, declared.share).plan(universe, Budget(epsilon), {})
+    data = Dataset.from_arrays(X, np.arange(len(outcome)) % 2, outcome)
+    inputs = Inputs(data, universe.domain.records(data.X, data.a, data.y))
+    found = plan.run(inputs, {}, Execution("first_certified", 1e-6, seed))
+    assert found.released.shape == (X.shape[1] + 1, 2)
+    assert np.all(found.released[:, 0] < found.released[:, 1])
+    return found.released, plan.hand_on(inputs, found).records
+
+
+def shares(records):
+    """Of the records: clipped, and how widely the others spread."""
+    return float(np.mean(np.abs(records.y) == 1.0)), float(np.std(records.y))
+
+
+DRAWN = {
+    "normal": lambda rng: rng.standard_normal(N),
+    "off zero": lambda rng: 50 + 10 * rng.standard_normal(N),
+    "lognormal": lambda rng: 3e4 * np.exp(rng.standard_normal(N)),
+    "heavy tails": lambda rng: rng.standard_t(2, N),
+    "grades": lambda rng: rng.integers(1, 8, N).astype(float),
+    "balanced binary": lambda rng: rng.integers(0, 2, N).astype(float),
+    "negative": lambda rng: -np.exp(rng.standard_normal(N)),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_an_outcome_of_any_shape_keeps_its_spread(kind):
+    # n epsilon = 300 for the outcome alone; the covariates are public
+    declared = PrivateRanges(ranges=[(0.0, 1.0)])
+    for seed in range(8):
+        y = DRAWN[kind](np.random.default_rng(seed))
+        _, records = released([np.zeros(N)], y, declared, seed=seed)
+        clipped, spread = shares(records)
+        assert clipped <= 0.08
+        assert 0.1 <= spread <= 0.8
+
+
+def test_wide_bounds_resolve_what_is_far_from_zero():
+    rng = np.random.default_rng(3)
+    y = rng.normal(2005, 5, N)
+    for outcome, least in ((None, 0.005), (Within(1900, 2100), 0.12)):
+        found, records = released([np.zeros(N)], y, PrivateRanges(ranges=[(0.0, 1.0)], outcome=outcome))
+        assert shares(records)[1] > least
+        if outcome is not None:
+            assert 1900 <= found[-1, 0]
+            assert found[-1, 1] <= 2100
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, -1e3, 1e300, -1.7e308, 1e-300])
+def test_columns_without_any_spread(value):
+    found, records = released([np.full(N, value)], np.full(N, value), PrivateRanges(), epsilon=1.0)
+    assert np.all(np.isfinite(found))
+    assert np.all(np.abs(found) <= 1e8)
+    # one common value, wherever it is
+    assert len(np.unique(records.X)) == len(np.unique(records.y)) == 1
+
+
+def test_public_ranges_are_not_released():
+    y = np.random.default_rng(0).standard_normal(N)
+    declared = PrivateRanges(ranges=[(-7.0, 3.0), None], outcome=(0.0, 1.0))
+    found, records = released([y, y], y, declared)
+    assert found[[0, 2]].tolist() == [[-7.0, 3.0], [0.0, 1.0]]
+    assert np.array_equal(records.y, np.clip(y - 0.5, -0.5, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ((-1.0, 3.0, 2.0, None), (-3.0, 5.0)),
+        ((0.0, 0.0, 1.0, None), (-1.0, 1.0)),
+        ((40.0, 40.0, 1.0, None), (0.0, 80.0)),
+        ((3.0, -5.0, 1.0, None), (-5.0, 3.0)),
+        ((0.0, 1.0, 5.0, Within(0, 2)), (0.0, 2.0)),
+        ((-1e6, -1e6, 1.0, Within(0, 2)), (0.0, 2.0)),
+    ],
+)
+def test_ranges_are_widened_by_a_public_rule(ends, expected):
+    assert widened(*ends) == pytest.approx(expected)
+
+
+def planned(n=5000, epsilon=2.0, **others):
+    declared = PrivateRanges()
+    universe = Universe(declared.domain(2), n, 2)
+    return make_plan(EffectStudy(universe, Budget(epsilon), ranges=declared, **others))
+
+
+def test_the_map_of_opendp_confirms_every_choice():
+    pytest.importorskip("opendp")
+    from opendp import domains, measurements, measures, metrics
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    plan = planned().steps[0]
+    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.linf_distance(T="i64")
+    noise = plan.calibration
+    choice = measurements.make_noisy_max(*space, measures.max_divergence(), noise.scale * (1 + 1e-12))
+    chosen = sum(2 for level in noise.levels if level is not None)
+    assert chosen * choice.map(noise.sensitivity) <= plan.guarantee.epsilon
+    assert 0.999 * plan.guarantee.epsilon < chosen * choice.map(noise.sensitivity)
+
+
+def test_ranges_have_their_share_and_the_others_divide_the_rest():
+    # the released range of the outcome is guessed to hold three standard deviations on either side
+    universe = Universe(PrivateRanges().domain(2), 5000, 2)
+    without = make_plan(EffectStudy(universe, Budget(1.8), residual_scale=1 / 3))
+    plan = planned()
+    assert plan.steps[0].name == "ranges"
+    assert plan.steps[0].guarantee.epsilon == pytest.approx(0.2)
+    assert sum(step.guarantee.epsilon for step in plan.steps) <= 2.0
+    # all else is that of the rest, on the normalized domain
+    for step, other in zip(plan.steps[1:], without.steps, strict=True):
+        assert step.guarantee.epsilon == pytest.approx(other.guarantee.epsilon)
+        assert step.universe == other.universe
+    assert plan.study.settings == without.study.settings
+
+
+def test_no_calibration_can_depend_on_what_is_released():
+    # planted: a step that is calibrated to released ranges has nothing to read them from
+    plan = planned()
+    rng = np.random.default_rng(0)
+    X, a = rng.standard_normal((5000, 2)), rng.integers(0, 2, 5000)
+    seen = set()
+    for size in (1.0, 1e4):
+        data = Dataset.from_arrays(size * X, a, size * (X[:, 0] + a))
+        found = plan.run(data, Execution("first_certified", 1e-6, 1))
+        assert plan == planned()
+        for step in plan.steps[1:]:
+            assert step.universe.domain.outcome_bound <= 4.0  # normalized, whatever the size
+        seen.add(float(found.released["ranges"][-1, 1]))
+        assert np.max(np.abs(found.inputs.records.y)) <= 1.0
+    assert max(seen) > 1e3 * min(seen)
+
+
+def test_neighbors_have_the_same_plan_and_other_ranges_are_possible():
+    data = np.random.default_rng(1).standard_normal(N)
+    moved = data.copy()
+    moved[0] = 1e9
+    declared = PrivateRanges(ranges=[(0.0, 1.0)])
+    ends = [
+        [released([np.zeros(N)], y, declared, seed=seed)[0][-1, 1] for seed in range(60)]
+        for y in (data, moved)
+    ]
+    # one record beyond everything has no effect that one run of many would show
+    assert abs(np.median(ends[0]) - np.median(ends[1])) < np.std(ends[0])
+    assert max(max(one) for one in ends) < 1e6
+
+
+def test_too_many_columns_for_the_budget_are_refused_before_data():
+    with pytest.raises(CalibrationError, match="private ranges of 3 columns need an epsilon of"):
+        planned(n=500, epsilon=0.5)
+    assert calibrate_ranges(500, [None, None, 435], Budget(0.5)).levels[-1] < 0.25
