@@ -21,7 +21,7 @@ from dp2erm_cvx.public import one_of, public_number, public_size
 from dp2erm_cvx.steps import (
     AverageScore,
     CellNuisances,
-    Cells,
+    CellSums,
     Center,
     ColumnRanges,
     EffectScore,
@@ -152,7 +152,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         else:
             partition = declared_partition(settings.cells, self.universe)
             share = settings.center_share + (settings.propensity_share if settings.known is None else 0.0)
-            steps = [Cells(partition, share, self.noise, exact)]
+            steps = [CellSums(partition, share, self.noise, exact)]
             nuisances = CellNuisances(self.scale, settings.known)
         if self.ranges is not None:
             steps.insert(0, ColumnRanges(self.ranges, self.ranges.share))

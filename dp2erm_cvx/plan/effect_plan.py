@@ -12,7 +12,7 @@ from scipy.special import erfcx
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.steps import CellsPlan, CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
+from dp2erm_cvx.steps import CellSumsPlan, CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy
@@ -63,7 +63,7 @@ class EffectPlan(Plan):
         # the regression itself is guessed to spread as far as its residuals
         scale, variance, bias = self.study.scale, 0.0, self.study.scale**2
         cells = self.step("cells")
-        if isinstance(cells, CellsPlan):
+        if isinstance(cells, CellSumsPlan):
             return cells.errors(scale, _SPREAD)[0]
         for step in self.steps:
             if isinstance(step, CenterPlan):
@@ -78,7 +78,7 @@ class EffectPlan(Plan):
 
     def _propensity_error(self) -> tuple[float, float]:
         cells, step = self.step("cells"), self.step("propensity")
-        if isinstance(cells, CellsPlan) and self.study.settings.known is None:
+        if isinstance(cells, CellSumsPlan) and self.study.settings.known is None:
             return cells.errors(self.study.scale, _SPREAD)[1]
         if step is None:
             return 0.0, 0.0

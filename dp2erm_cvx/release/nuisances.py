@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan, PlanResult
-from dp2erm_cvx.steps import CellNuisances, CellsPlan, CenterPlan, Rows
+from dp2erm_cvx.steps import CellNuisances, CellSumsPlan, CenterPlan, Rows
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def state_nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ..
         yield Nuisance("public center", public.rows.value, public.rows.names(columns), public.source)
     for step in plan.steps[:-1]:
         coefficient = tuple(float(value) for value in result.released[step.name])
-        if isinstance(step, CellsPlan):
+        if isinstance(step, CellSumsPlan):
             yield from _cells(plan, step, result, columns)
             continue
         if isinstance(step, CenterPlan):
@@ -60,13 +60,13 @@ def state_nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ..
 def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[float]] | None:
     """The public cuts of every covariate, in raw units; None without cells."""
     step = plan.step("cells")
-    if not isinstance(step, CellsPlan):
+    if not isinstance(step, CellSumsPlan):
         return None
     return dict(zip(columns, step.partition.raw(plan.study.universe.domain), strict=True))
 
 
 def _cells(
-    plan: EffectPlan, step: CellsPlan, result: PlanResult, columns: tuple[str, ...]
+    plan: EffectPlan, step: CellSumsPlan, result: PlanResult, columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
     table = step.table(result.released).ravel()
     yield Nuisance(step.name, "records in cells", (), tuple(float(value) for value in table))

@@ -7,7 +7,7 @@ beside them.
 """
 
 from dp2erm_cvx.steps.cell_nuisances import CellNuisances
-from dp2erm_cvx.steps.cells import Cells, CellsPlan
+from dp2erm_cvx.steps.cell_sums import CellSums, CellSumsPlan
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan
 from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
@@ -27,8 +27,8 @@ from dp2erm_cvx.steps.weights import WeightsPlan
 __all__ = [
     "AverageScore",
     "CellNuisances",
-    "Cells",
-    "CellsPlan",
+    "CellSums",
+    "CellSumsPlan",
     "Center",
     "CenterPlan",
     "ColumnRanges",

@@ -25,9 +25,9 @@ def leaf_means(sums: Array, cells: Array, spread: float, noise: float) -> LeafMe
     """Empirical Bayes means from ``sums`` (l, 2, 2) by leaf, by arm, P and Q, in records. Post-processing.
 
     ``cells`` (l,) are added up in each leaf; ``spread`` and ``noise`` are those of
-    :func:`~dp2erm_cvx.steps.leaves.grow`. A leaf's outcome is shrunk to that of all leaves, net of an effect
-    common to all, and then that of either arm to both: the arms of a leaf are more alike than the same arm
-    elsewhere. A treated share is shrunk to that of all.
+    :func:`~dp2erm_cvx.steps.cell_tree.grow`. A leaf's outcome is shrunk to that of all leaves, net of an
+    effect common to all, and then that of either arm to both: the arms of a leaf are more alike than the same
+    arm elsewhere. A treated share is shrunk to that of all.
     """
     arms = sums.sum(axis=2)
     totals = sums[:, :, 0] - sums[:, :, 1]

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.cell_means import LeafMeans, leaf_means
-from dp2erm_cvx.steps.cells import CellsPlan
-from dp2erm_cvx.steps.leaves import grow
+from dp2erm_cvx.steps.cell_sums import CellSumsPlan
+from dp2erm_cvx.steps.cell_tree import grow
 from dp2erm_cvx.steps.nuisances import Nuisances
 from dp2erm_cvx.steps.partition import Box
 from dp2erm_cvx.steps.step import StepPlan
 
 
 @dataclass(frozen=True, eq=False)
-class Leaves:
+class CellTree:
     """What follows from released cells: ``boxes``, the number (cells,) of that of each cell, and means."""
 
     boxes: Sequence[Box]
@@ -29,7 +29,7 @@ class Leaves:
 
 @dataclass(frozen=True)
 class CellNuisances(Nuisances):
-    """m_a and e by the leaf of a record's cell, from what :class:`~dp2erm_cvx.steps.Cells` released.
+    """m_a and e by the leaf of a record's cell, from what :class:`~dp2erm_cvx.steps.CellSums` released.
 
     ``scale`` is a public guess of the standard deviation of the outcome in a cell, in its units. ``known`` is
     the probability of treatment where that is public, None where it is estimated as well. ``cells`` is the
@@ -38,16 +38,16 @@ class CellNuisances(Nuisances):
 
     scale: float
     known: float | None = None
-    cells: CellsPlan | None = None
+    cells: CellSumsPlan | None = None
 
     def planned(self, earlier: Mapping[str, StepPlan]) -> CellNuisances:
-        cells = earlier[CellsPlan.name]
-        assert isinstance(cells, CellsPlan)
+        cells = earlier[CellSumsPlan.name]
+        assert isinstance(cells, CellSumsPlan)
         return replace(self, cells=cells)
 
-    def leaves(self, released: Mapping[str, Array]) -> Leaves:
+    def leaves(self, released: Mapping[str, Array]) -> CellTree:
         """The tree and its means, a function of the released integers and of public numbers."""
-        return _leaves(self, np.asarray(released[CellsPlan.name], dtype=np.int64).tobytes())
+        return _leaves(self, np.asarray(released[CellSumsPlan.name], dtype=np.int64).tobytes())
 
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
         bound = self._cells.universe.domain.outcome_bound
@@ -62,16 +62,16 @@ class CellNuisances(Nuisances):
         return found.means.treated[self._leaf(x, found)]
 
     @property
-    def _cells(self) -> CellsPlan:
+    def _cells(self) -> CellSumsPlan:
         assert self.cells is not None  # nothing is released before it is planned
         return self.cells
 
-    def _leaf(self, x: Array, found: Leaves) -> NDArray[np.int64]:
+    def _leaf(self, x: Array, found: CellTree) -> NDArray[np.int64]:
         return found.of_cell[self._cells.partition.index(x)]
 
 
 @lru_cache(maxsize=4)
-def _leaves(nuisances: CellNuisances, released: bytes) -> Leaves:
+def _leaves(nuisances: CellNuisances, released: bytes) -> CellTree:
     cells = nuisances.cells
     assert cells is not None
     table = cells.table({cells.name: np.frombuffer(released, dtype=np.int64)})
@@ -84,4 +84,4 @@ def _leaves(nuisances: CellNuisances, released: bytes) -> Leaves:
     sums = np.zeros((len(boxes), 2, 2))
     np.add.at(sums, of_cell.ravel(), table)
     sizes = np.bincount(of_cell.ravel(), minlength=len(boxes)).astype(np.float64)
-    return Leaves(boxes, of_cell.ravel(), leaf_means(sums, sizes, spread, noise))
+    return CellTree(boxes, of_cell.ravel(), leaf_means(sums, sizes, spread, noise))

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import AverageScore, CellNuisances, Cells, declared_partition
+from dp2erm_cvx.steps import AverageScore, CellNuisances, CellSums, declared_partition
 from dp2erm_cvx.steps.cell_means import leaf_means
-from dp2erm_cvx.steps.leaves import LEAST, grow
+from dp2erm_cvx.steps.cell_tree import LEAST, grow
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=2.0, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
 N = 40
 UNIVERSE = Universe(DOMAIN, N, 2)
-PLAN = Cells(declared_partition({"u": 6, "v": [0.0]}, UNIVERSE), 0.5).plan(UNIVERSE, Budget(1.0), {})
+PLAN = CellSums(declared_partition({"u": 6, "v": [0.0]}, UNIVERSE), 0.5).plan(UNIVERSE, Budget(1.0), {})
 NUISANCES = CellNuisances(0.5).planned({"cells": PLAN})
 
 

@@ -15,8 +15,8 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import Cells, Execution, Inputs, Partition, declared_partition
-from dp2erm_cvx.steps.cells import UNIT
+from dp2erm_cvx.steps import CellSums, Execution, Inputs, Partition, declared_partition
+from dp2erm_cvx.steps.cell_sums import UNIT
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=9.0, outcome_bound=2.0, ranges={"u": (0.0, 10.0), "v": (-1.0, 1.0)})
@@ -27,7 +27,7 @@ PARTITION = declared_partition(CUTS, UNIVERSE)
 
 
 def planned(epsilon=1.0, delta=0.0, noise="gamma"):
-    return Cells(PARTITION, 0.5, noise).plan(UNIVERSE, Budget(epsilon, delta), {})
+    return CellSums(PARTITION, 0.5, noise).plan(UNIVERSE, Budget(epsilon, delta), {})
 
 
 #: Raw records on both sides of every cut, far outside of the domain too.

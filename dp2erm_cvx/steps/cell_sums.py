@@ -24,7 +24,7 @@ UNIT = 2**20
 
 
 @dataclass(frozen=True)
-class Cells(Step):
+class CellSums(Step):
     """Every outcome, split in two, by cell of a public ``partition`` and by arm.
 
     The outcome ``t = (y - c) / M'`` lies in [-1, 1]. A record adds ``p``, the whole number nearest to
@@ -51,15 +51,15 @@ class Cells(Step):
         """Pure noise leaves delta to the others."""
         return divide(budget, self.share, self.noise)
 
-    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> CellsPlan:
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> CellSumsPlan:
         """Calibrate the noise of one entry: the number of cells does not enter."""
         shift = 2 * UNIT if self.noise == Noise.GAMMA else math.isqrt(2 * UNIT * UNIT) + 1
         noise = replace(calibrate_integers(shift, budget, self.noise), unit=1.0 / UNIT)
-        return CellsPlan(universe, noise, None, None, self.exact, self.partition)
+        return CellSumsPlan(universe, noise, None, None, self.exact, self.partition)
 
 
 @dataclass(frozen=True)
-class CellsPlan(NumberPlan):
+class CellSumsPlan(NumberPlan):
     """The calibrated cells."""
 
     name: ClassVar[str] = "cells"
