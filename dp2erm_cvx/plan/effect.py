@@ -104,6 +104,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
         if self.public_center is not None:
+            if self.ranges is not None:
+                raise DeclarationError("public_center: needs declared ranges, whose units it would be in")
             self._check(self.public_center)
         list(self.steps(None))  # what is declared is judged here, not where it is used
 

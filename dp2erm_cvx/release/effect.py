@@ -16,12 +16,13 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.effect_text import effect_blocks
 from dp2erm_cvx.release.interval import ScoreInterval, score_interval
+from dp2erm_cvx.release.ranges import ColumnRange, check_ranges, state_ranges
 from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.release.treated import treated_interval
-from dp2erm_cvx.steps import CenterPlan, Execution, MeanScorePlan, Rows, Term
+from dp2erm_cvx.steps import CenterPlan, ColumnRangesPlan, Execution, MeanScorePlan, Rows, Term
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -55,6 +56,12 @@ class EffectInterval:
         widths = ("noise_half_width", "sampling_half_width")
         low, high = _finite(found.low), _finite(found.high)
         return cls(low, high, found.level, *(_finite(getattr(found, name, math.inf)) for name in widths))
+
+    def times(self, unit: float) -> EffectInterval:
+        """The same in other units of the outcome."""
+        ends = (self.low, self.high, self.noise_half_width, self.sampling_half_width)
+        low, high, *widths = (None if end is None else end * unit for end in ends)
+        return EffectInterval(low, high, self.level, *widths)
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,9 @@ class EffectRelease(BaseRelease):
     ``nuisance_ratio``. ``released`` are the integers that noise was added to, ``standard_deviation`` bounds
     that of the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were released.
     ``settings`` hold the public clips and shares, ``domain`` the declared universe.
+
+    Where ``ranges`` were released, settings, nuisances and domain are those of normalized records, and
+    ``outcome_unit`` is what one unit of their outcome is.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -111,6 +121,8 @@ class EffectRelease(BaseRelease):
     nuisances: tuple[Nuisance, ...]
     settings: dict[str, Any]
     domain: dict[str, Any]
+    ranges: tuple[ColumnRange, ...] = ()
+    outcome_unit: float = 1.0
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
@@ -129,6 +141,11 @@ class EffectRelease(BaseRelease):
     def negligible(self) -> bool:
         """Whether the noise of the nuisances is negligible against the interval."""
         return self.nuisance_noise == _NOISE[0]
+
+    @property
+    def normalized(self) -> bool:
+        """Whether settings and nuisances are in units of a released range of the outcome."""
+        return bool(self.ranges) and self.ranges[-1].released
 
     def blocks(self) -> Iterator[Block]:
         """What it says, from what was released and public numbers alone."""
@@ -153,13 +170,14 @@ def make_effect(
     sums = tuple(int(number) for number in result.released[score.name])
     center = score.score.center_in(study.universe, result.released)
     found, risks, ratios = _estimated(score, sums, center, level)
+    ranges, unit = state_ranges(plan, result, columns)
     return EffectRelease(
         estimand=score.score.estimand,
-        estimate=found.estimate,
-        interval=EffectInterval.of(found),
+        estimate=found.estimate * unit,
+        interval=EffectInterval.of(found).times(unit),
         nuisance_noise=_NOISE[not plan.negligible],
         nuisance_ratio=plan.nuisance_ratio,
-        standard_deviation=found.standard_deviation,
+        standard_deviation=found.standard_deviation * unit,
         released=sums,
         risks=risks,
         ratios=ratios,
@@ -173,6 +191,8 @@ def make_effect(
             **dict(zip(_GUESSES, (study.scale, center), strict=True)),
         },
         domain=study.universe.domain.to_dict(),
+        ranges=ranges,
+        outcome_unit=unit,
     )
 
 
@@ -203,6 +223,8 @@ def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -
         assert not isinstance(public.source, str)
         found.append(Nuisance("public center", public.rows.value, public.rows.names(columns), public.source))
     for step in plan.steps[:-1]:
+        if isinstance(step, ColumnRangesPlan):
+            continue
         coefficient = tuple(float(value) for value in result.released[step.name])
         if isinstance(step, CenterPlan):
             rows, names = step.map.rows.value, step.map.rows.names(columns)
@@ -217,6 +239,7 @@ def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -
 def _check(release: EffectRelease) -> None:
     check_guarantee(release)
     check_spent(release)
+    check_ranges(release)
     if release.estimand not in ESTIMANDS or len(release.risks) != 2 * (release.estimand == "risks"):
         raise DeclarationError("release JSON: estimand: is none, or does not agree with risks")
     if release.nuisance_noise not in _NOISE:
