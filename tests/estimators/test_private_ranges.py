@@ -44,7 +44,7 @@ def test_the_effect_is_found_in_units_of_the_outcome():
     assert clone(found).fit(X, a, y).release_ == release
 
 
-@pytest.mark.parametrize("estimand", ["ate", "att"])
+@pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
 def test_units_do_not_matter(estimand):
     # a power of ten keeps the grid, and with this epsilon its best candidate is chosen
     X, a, y = table(3000)
@@ -63,6 +63,7 @@ def test_a_release_states_its_ranges_and_comes_back():
     pytest.importorskip("opendp")
     X, a, y = table(2000)
     release = model(RANGES, seed=None).fit(X, a, y).release_
+    assert release.private
     again = EffectRelease.from_json(release.to_json())
     assert again == release
     assert again.step("ranges").epsilon == pytest.approx(0.2)
