@@ -110,6 +110,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
         if self.public_center is not None:
+            if self.ranges is not None:
+                raise DeclarationError("public_center: needs declared ranges, whose units it would be in")
             self._check(self.public_center)
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
@@ -133,6 +135,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         if declared.get("cells") is not None:
             if self.public_center is not None:
                 raise DeclarationError("cells: take the place of a center, and of a public_center")
+            if self.ranges is not None:
+                raise DeclarationError("cells: need public ranges, which cuts are in")
             declared = {"rows": None, "propensity": "cells"} | declared
         cap = public_number("cap", declared.get("cap", CAP), at_least=2.0)
         left = Budget(self._kept * self.budget.epsilon, self.budget.delta)

@@ -17,6 +17,7 @@ from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.effect_text import effect_blocks
 from dp2erm_cvx.release.interval import ScoreInterval, score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_cuts, state_nuisances
+from dp2erm_cvx.release.ranges import ColumnRange, check_ranges, state_ranges
 from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
@@ -57,6 +58,12 @@ class EffectInterval:
         low, high = _finite(found.low), _finite(found.high)
         return cls(low, high, found.level, *(_finite(getattr(found, name, math.inf)) for name in widths))
 
+    def times(self, unit: float) -> EffectInterval:
+        """The same in other units of the outcome."""
+        ends = (self.low, self.high, self.noise_half_width, self.sampling_half_width)
+        low, high, *widths = (None if end is None else end * unit for end in ends)
+        return EffectInterval(low, high, self.level, *widths)
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -79,6 +86,9 @@ class EffectRelease(BaseRelease):
     ``nuisance_ratio``. ``released`` are the integers that noise was added to, ``standard_deviation`` bounds
     that of the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were released.
     ``settings`` hold the public clips and shares, ``domain`` the declared universe.
+
+    Where ``ranges`` were released, settings, nuisances and domain are those of normalized records, and
+    ``outcome_unit`` is what one unit of their outcome is.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -100,6 +110,8 @@ class EffectRelease(BaseRelease):
     nuisances: tuple[Nuisance, ...]
     settings: dict[str, Any]
     domain: dict[str, Any]
+    ranges: tuple[ColumnRange, ...] = ()
+    outcome_unit: float = 1.0
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
@@ -119,6 +131,11 @@ class EffectRelease(BaseRelease):
     def negligible(self) -> bool:
         """Whether the noise of the nuisances is negligible against the interval."""
         return self.nuisance_noise == _NOISE[0]
+
+    @property
+    def normalized(self) -> bool:
+        """Whether settings and nuisances are in units of a released range of the outcome."""
+        return bool(self.ranges) and self.ranges[-1].released
 
     def blocks(self) -> Iterator[Block]:
         """What it says, from what was released and public numbers alone."""
@@ -143,13 +160,14 @@ def make_effect(
     sums = tuple(int(number) for number in result.released[score.name])
     center = score.score.center_in(study.universe, result.released)
     found, risks, ratios = _estimated(score, sums, center, level)
+    ranges, unit = state_ranges(plan, result, columns)
     return EffectRelease(
         estimand=score.score.estimand,
-        estimate=found.estimate,
-        interval=EffectInterval.of(found),
+        estimate=found.estimate * unit,
+        interval=EffectInterval.of(found).times(unit),
         nuisance_noise=_NOISE[not plan.negligible],
         nuisance_ratio=plan.nuisance_ratio,
-        standard_deviation=found.standard_deviation,
+        standard_deviation=found.standard_deviation * unit,
         released=sums,
         risks=risks,
         ratios=ratios,
@@ -164,6 +182,8 @@ def make_effect(
             **dict(zip(_GUESSES, (study.scale, center), strict=True)),
         },
         domain=study.universe.domain.to_dict(),
+        ranges=ranges,
+        outcome_unit=unit,
     )
 
 
@@ -193,6 +213,7 @@ def _finite(value: float) -> float | None:
 def _check(release: EffectRelease) -> None:
     check_guarantee(release)
     check_spent(release)
+    check_ranges(release)
     if release.estimand not in SCORES or len(release.risks) != 2 * (release.estimand == "risks"):
         raise DeclarationError("release JSON: estimand: is none, or does not agree with risks")
     if release.nuisance_noise not in _NOISE:

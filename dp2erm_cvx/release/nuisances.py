@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan, PlanResult
-from dp2erm_cvx.steps import CellNuisances, CellSumsPlan, CenterPlan, Rows
+from dp2erm_cvx.steps import CellNuisances, CellSumsPlan, CenterPlan, ColumnRangesPlan, Rows
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,12 @@ def state_nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ..
         assert not isinstance(public.source, str)
         yield Nuisance("public center", public.rows.value, public.rows.names(columns), public.source)
     for step in plan.steps[:-1]:
-        coefficient = tuple(float(value) for value in result.released[step.name])
+        if isinstance(step, ColumnRangesPlan):
+            continue
         if isinstance(step, CellSumsPlan):
             yield from _cells(plan, step, result, columns)
             continue
+        coefficient = tuple(float(value) for value in result.released[step.name])
         if isinstance(step, CenterPlan):
             rows, names = step.map.rows.value, step.map.rows.names(columns)
         elif len(coefficient) == 1:

@@ -15,7 +15,7 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import CellSums, Execution, Inputs, Partition, declared_partition
+from dp2erm_cvx.steps import CellSums, Execution, Inputs, declared_partition
 from dp2erm_cvx.steps.cell_sums import UNIT
 from dp2erm_cvx.universe import Universe
 
@@ -209,8 +209,3 @@ def test_the_ratio_falls_with_records_and_rises_with_cells():
 def test_cells_and_lines_do_not_mix(declared, complaint):
     with pytest.raises(DeclarationError, match=complaint):
         study(**declared)
-
-
-def test_the_partition_is_public():
-    assert declared_partition(CUTS, UNIVERSE) == PARTITION
-    assert isinstance(PARTITION, Partition)
