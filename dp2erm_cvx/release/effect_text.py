@@ -27,7 +27,7 @@ _RELEASED = {
     "center": "outcome regression",
     "refit": "outcome regression of what the center left",
     "propensity": "propensity of treatment",
-    "score": "sums of the score and of its square",
+    "score": "sums of the score and its square",
 }
 
 
@@ -92,10 +92,10 @@ def _aligned(number: float, half: float | None) -> str:
 
 
 def _spent(release: EffectRelease) -> Table:
-    table = grid("step", "releases", "noise", "scale", "epsilon", "delta", left=3)
+    table = grid("step", "releases", "noise", "epsilon", "delta", left=3)
     for step in release.steps:
         # on numbers, gamma noise is Laplace noise
         noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
-        numbers = f"{step.scale:.3g}", f"{step.epsilon:.4g}", f"{step.delta:.2g}"
+        numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
         table.add_row(step.step, _RELEASED.get(step.step, step.theorem), noise, *numbers)
     return table
