@@ -2,8 +2,9 @@
 
 ``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8,
 ``saturating`` Theorem 15 and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says
-where it applies; ``registry`` lists them and ranks those that are valid. ``score``, ``arms`` and ``treated``
-are the private means of Theorem 12, ``ranges`` the private quantiles of columns whose range is not declared.
+where it applies; ``registry`` lists them and ranks those that are valid. ``score``, ``arms``, ``treated``
+and ``overlap`` are the private means of Theorem 12, ``ranges`` the private quantiles of columns whose range
+is not declared.
 """
 
 from dp2erm_cvx.calibration.arms import ArmNoise, calibrate_arms
@@ -12,6 +13,7 @@ from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibrati
 from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.integers import IntegerNoise, calibrate_integers
 from dp2erm_cvx.calibration.output import calibrate_output
+from dp2erm_cvx.calibration.overlap import OverlapNoise, calibrate_overlap
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.ranges import RangeNoise, calibrate_ranges
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
@@ -35,6 +37,7 @@ __all__ = [
     "Noise",
     "Objective",
     "OutputCalibration",
+    "OverlapNoise",
     "PaperCalibration",
     "PaperUtility",
     "Perturbed",
@@ -49,6 +52,7 @@ __all__ = [
     "calibrate_grid",
     "calibrate_integers",
     "calibrate_output",
+    "calibrate_overlap",
     "calibrate_paper",
     "calibrate_ranges",
     "calibrate_renyi",

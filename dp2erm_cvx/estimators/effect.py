@@ -37,7 +37,7 @@ class PrivateEffect(PrivateEstimator):
     budget
         (epsilon, delta) of this release.
     estimand
-        "ate", "att" or "risks", see :class:`~dp2erm_cvx.plan.EffectStudy`.
+        "ate", "att", "overlap" or "risks", see :class:`~dp2erm_cvx.plan.EffectStudy`.
     prognostic
         Names, or column numbers, of the covariates to adjust for: a public choice; None for all. Fewer
         columns mean less noise; leaving a confounder out means bias.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration import ArmNoise, ScoreNoise, TreatedNoise
+from dp2erm_cvx.calibration import ArmNoise, OverlapNoise, ScoreNoise, TreatedNoise
 from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.calibration.overlap import SHARE_BITS
 from dp2erm_cvx.errors import DeclarationError
 
 Whole = NDArray[np.int64]
@@ -50,6 +51,24 @@ def treated_sums(score: ArrayLike, treated: ArrayLike, noise: TreatedNoise) -> t
     """
     k, a = _steps(score, noise, noise.largest), _flags(treated, noise)
     return _totals(noise, k, a.astype(np.int64), k * k, np.where(a, k, -k))
+
+
+def overlap_sums(score: ArrayLike, share: ArrayLike, noise: OverlapNoise) -> tuple[int, ...]:
+    """The three integers of :class:`~dp2erm_cvx.calibration.OverlapNoise`. Not private.
+
+    ``score`` (n,) has mean zero at the effect among records that count by their ``share`` (n,), once the
+    public center is taken off. Shares are clipped to [0, 1/2] and rounded to their grid.
+
+    Raises DeclarationError where a length is not n.
+    """
+    k = _steps(score, noise, noise.largest)
+    shares = np.asarray(share, dtype=np.float64)
+    if shares.shape != k.shape:
+        raise DeclarationError(f"share of shape {shares.shape}: the noise is for {k.shape}")
+    inside = np.clip(np.where(np.isnan(shares), 0.0, shares), 0.0, 0.5)
+    first, size, last = noise.multipliers
+    counted = int(np.rint(np.ldexp(inside, SHARE_BITS)).astype(np.int64).sum())
+    return first * int(k.sum()), (size >> SHARE_BITS) * counted, last * int(np.sum(k * k))
 
 
 def _steps(values: ArrayLike, noise: GridSums, largest: ArrayLike) -> Whole:

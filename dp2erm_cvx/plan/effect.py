@@ -26,6 +26,7 @@ from dp2erm_cvx.steps import (
     MeanScore,
     Nuisances,
     OutcomeRows,
+    OverlapScore,
     Propensity,
     Refit,
     RiskScores,
@@ -40,7 +41,7 @@ from dp2erm_cvx.steps import (
 from dp2erm_cvx.universe import Universe
 
 #: What may be estimated.
-ESTIMANDS = tuple(kind.estimand for kind in (AverageScore, TreatedScore, RiskScores))
+SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapScore, RiskScores)}
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ class EffectStudy(Pipeline[EffectPlan]):
     universe, budget
         The datasets that the guarantee is about, and (epsilon, delta).
     estimand
-        "ate", the average effect; "att", that among the treated; "risks", those of an outcome in [0, 1] under
-        both treatments, with their difference, their ratio and the odds ratio.
+        "ate", the average effect; "att", that among the treated; "overlap", that where either treatment is
+        likely, by matching factors; "risks", those of an outcome in [0, 1] under both treatments, with their
+        difference, their ratio and the odds ratio.
     residual_scale
         Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
         Without one, losses and clips follow the outcome bound, for about twice the noise.
@@ -93,10 +95,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         super().__post_init__()
         put = object.__setattr__
         put(self, "noise", one_of("noise", self.noise, Noise))
-        if self.estimand not in ESTIMANDS:
-            raise DeclarationError(
-                f"estimand = {shown(self.estimand)}: must be one of {', '.join(ESTIMANDS)}"
-            )
+        if self.estimand not in SCORES:
+            raise DeclarationError(f"estimand = {shown(self.estimand)}: must be one of {', '.join(SCORES)}")
         if self.estimand == RiskScores.estimand:
             self._check_risks()
         if public_number("numerical_share", self.numerical_share, above=0.0) >= 1.0:
@@ -129,6 +129,9 @@ class EffectStudy(Pipeline[EffectPlan]):
         released = self.ranges is not None and not self.ranges.public_outcome
         # a released range reaches to about three standard deviations of the outcome
         found = effect_rule(self.universe, left, self.scale if released else self.residual_scale, cap)
+        if self.estimand == OverlapScore.estimand:
+            # its factors are at most 1, whatever the cap
+            found = replace(found, score_bound=found.residual_bound)
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
@@ -166,8 +169,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         clips = settings.cap, settings.residual_bound, settings.score_bound
         if self.estimand == RiskScores.estimand:
             return RiskScores(nuisances, *clips, other_bound=self.universe.domain.outcome_bound)
-        kind = TreatedScore if self.estimand == TreatedScore.estimand else AverageScore
-        return kind(nuisances, *clips, self.effect_center)
+        return SCORES[self.estimand](nuisances, *clips, self.effect_center)
 
     def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))

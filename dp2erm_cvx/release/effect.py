@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dp2erm_cvx.calibration import ArmNoise, ScoreNoise, TreatedNoise
+from dp2erm_cvx.calibration import ArmNoise, OverlapNoise, ScoreNoise, TreatedNoise
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.plan import EffectPlan, EffectSettings, PlanResult
-from dp2erm_cvx.plan.effect import ESTIMANDS
+from dp2erm_cvx.plan.effect import SCORES
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.effect_text import effect_blocks
@@ -20,7 +20,7 @@ from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
-from dp2erm_cvx.release.treated import treated_interval
+from dp2erm_cvx.release.treated import overlap_interval, treated_interval
 from dp2erm_cvx.steps import CenterPlan, Execution, MeanScorePlan, Rows, Term
 
 if TYPE_CHECKING:
@@ -183,6 +183,8 @@ def _estimated(
     noise = step.calibration
     if isinstance(noise, TreatedNoise):
         return treated_interval(noise, sums, center, level), (), ()
+    if isinstance(noise, OverlapNoise):
+        return overlap_interval(noise, sums, center, level), (), ()
     if isinstance(noise, ArmNoise):
         middle = step.universe.domain.outcome_center
         means = ArmRisks(noise, sums, (middle, middle))
@@ -217,7 +219,7 @@ def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -
 def _check(release: EffectRelease) -> None:
     check_guarantee(release)
     check_spent(release)
-    if release.estimand not in ESTIMANDS or len(release.risks) != 2 * (release.estimand == "risks"):
+    if release.estimand not in SCORES or len(release.risks) != 2 * (release.estimand == "risks"):
         raise DeclarationError("release JSON: estimand: is none, or does not agree with risks")
     if release.nuisance_noise not in _NOISE:
         raise DeclarationError("release JSON: nuisance_noise: is negligible, or not negligible")

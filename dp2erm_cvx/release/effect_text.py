@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _ESTIMANDS = {
     "ate": ("Private average effect", "treated and untreated alike"),
     "att": ("Private effect among the treated", "the treated alone"),
+    "overlap": ("Private effect where either treatment is likely", "each counted by min(e, 1 - e)"),
     "risks": ("Private risks under both treatments", "treated and untreated alike"),
 }
 #: What each step of an effect releases.

@@ -13,7 +13,7 @@ from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.ranges import ColumnRanges, ColumnRangesPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
-from dp2erm_cvx.steps.score import AverageScore, EffectScore, RiskScores, TreatedScore
+from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, RiskScores, TreatedScore
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
@@ -35,6 +35,7 @@ __all__ = [
     "Nuisances",
     "NumberPlan",
     "OutcomeRows",
+    "OverlapScore",
     "Precision",
     "Propensity",
     "PropensityPlan",

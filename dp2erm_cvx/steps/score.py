@@ -12,15 +12,17 @@ import numpy as np
 from dp2erm_cvx.calibration import (
     ArmNoise,
     Noise,
+    OverlapNoise,
     ScoreNoise,
     TreatedNoise,
     calibrate_arms,
+    calibrate_overlap,
     calibrate_score,
     calibrate_treated,
 )
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
-from dp2erm_cvx.mechanism import arm_sums, score_sums, treated_sums
+from dp2erm_cvx.mechanism import arm_sums, overlap_sums, score_sums, treated_sums
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.steps.nuisances import Nuisances
@@ -149,6 +151,28 @@ class TreatedScore(EffectScore):
         predicted = np.where(treated, m_1 - m_0 - center, 0.0)
         score = self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
         return treated_sums(score, records.a, noise)
+
+
+@dataclass(frozen=True)
+class OverlapScore(EffectScore):
+    """``h (m_1 - m_0 - c_0) + s f r``, ``h = min(e, 1 - e)``, with matching factors ``f = h / P(A = a | x)``.
+
+    For the effect in the population where either treatment is likely: no factor exceeds 1 (Theorem 13), and
+    the mean is released with that of h, whose ratio is the effect.
+    """
+
+    estimand: ClassVar[str] = "overlap"
+
+    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> OverlapNoise:
+        return calibrate_overlap(self.bound, n_samples, budget, noise)
+
+    def sums(self, records: Records, released: Released, noise: OverlapNoise) -> tuple[int, ...]:
+        m_0, m_1, center = self.regressions(records, released)
+        e, treated = self.propensity(records, released), records.a == 1
+        r, share = self.residual(records, np.where(treated, m_1, m_0)), np.minimum(e, 1.0 - e)
+        factor = share / np.where(treated, e, 1.0 - e)
+        score = self.clipped(share * (m_1 - m_0 - center), np.where(treated, factor * r, -factor * r))
+        return overlap_sums(score, share, noise)
 
 
 @dataclass(frozen=True)

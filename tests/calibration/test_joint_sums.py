@@ -6,11 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import Noise, calibrate_arms, calibrate_treated
+from dp2erm_cvx.calibration import Noise, calibrate_arms, calibrate_overlap, calibrate_treated
 from dp2erm_cvx.calibration.arms import ArmNoise
 from dp2erm_cvx.calibration.integers import calibrate_integers
 from dp2erm_cvx.calibration.treated import TreatedNoise
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.mechanism import overlap_sums
 from dp2erm_cvx.privacy import Budget
 
 BUDGET = Budget(1.0, 1e-6)
@@ -88,6 +89,30 @@ def test_number_of_treated_and_moments_cost_an_eighth(kind, largest):
     calibrated = calibrate_treated(5.0, 1000, BUDGET, kind)
     assert calibrated.integers.sensitivity >= stated * calibrated.largest**2 * (1 - 1e-12)
     assert calibrated.integers.sensitivity <= stated * calibrated.largest**2 + 1
+
+
+@pytest.mark.parametrize("kind", list(Noise))
+@pytest.mark.parametrize("largest", [2**15, 2**16 - 1, 2**20])
+def test_the_size_of_the_overlap_costs_a_quarter(kind, largest):
+    noise = calibrate_overlap(float(largest), 1000, BUDGET, kind)
+    top, (first, size, last) = noise.largest, noise.multipliers
+    scores = np.unique(np.linspace(-top, top, 61).astype(int))
+    points = [(first * k, size * h, last * k * k) for k in scores for h in (0.0, 0.2, 0.5)]
+    found, stated = movement(points, ORDER[kind]), noise.integers.sensitivity
+    assert (1 - 1e-4) * stated < found <= stated
+    assert stated <= (5.0 if kind is Noise.GAMMA else math.sqrt(20.0)) * top**2 + 1
+    # a record that counted as one would cost more
+    assert movement([*points, (first * top, size, last * top**2)], ORDER[kind]) > stated
+
+
+def test_shares_are_clipped_to_one_half_and_summed_exactly():
+    noise = calibrate_overlap(3.0, 4, BUDGET)
+    found = overlap_sums([1.0, -9.0, np.nan, 0.0], [0.25, 0.9, np.nan, -1.0], noise)
+    means = noise.means(found)
+    bound = noise.bound
+    assert means == pytest.approx(((1.0 - bound) / 4, 0.75 / 4, (1.0 + bound**2) / 4), rel=1e-5)
+    with pytest.raises(DeclarationError, match="share of shape"):
+        overlap_sums([1.0] * 4, [0.1], noise)
 
 
 @pytest.mark.parametrize("kind", list(Noise))

@@ -98,6 +98,20 @@ def test_the_effect_among_the_treated():
     assert model(estimand="ate").fit(X, a, lifted).interval_[1] < truth
 
 
+def test_the_effect_where_either_treatment_is_likely():
+    X, a, y = table(6000)
+    u = X["u"].to_numpy() - 1.0
+    e = 1 / (1 + np.exp(-2 * u))
+    lifted = y + a * u**2  # records at the ends of u have one treatment, and the larger effects
+    share = np.minimum(e, 1 - e)
+    found = model(estimand="overlap", settings={"rows": "mix"}).fit(X, a, lifted)
+    truth = 1.0 + float(np.sum(share * u**2) / np.sum(share))
+    low, high = found.interval_
+    assert low < truth < high
+    assert high - low < 0.2
+    assert EffectRelease.from_json(found.release_.to_json()) == found.release_
+
+
 def test_no_treated_records_leave_no_finite_interval():
     X, a, y = table(300)
     found = model(estimand="att").fit(X, 0 * a, y)
