@@ -66,7 +66,7 @@ def _estimate(release: EffectRelease) -> Iterator[Block]:
     yield f"{100 * interval.level:g} % interval: {_ends(interval, half)}"
     noise, sampling = interval.noise_half_width, interval.sampling_half_width
     if half is None or noise is None or sampling is None:
-        yield "An end is unbounded: the number of treated records that was released is within its noise."
+        yield "An end is unbounded: the size of that population, as it was released, is within its noise."
     else:
         told = [_aligned(width, half).lstrip("+") for width in (half, noise, sampling)]
         yield f"The half width is {told[0]}. Noise alone would leave {told[1]}, sampling alone {told[2]}."
