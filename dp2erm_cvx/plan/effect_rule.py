@@ -14,7 +14,7 @@ from dp2erm_cvx.universe import Universe
 #: n epsilon per covariate from which effects that vary, and a propensity, are worth estimating.
 FEW = 400.0
 #: The same for a refit.
-MANY = 3000.0
+MANY = 800.0
 #: F where none is declared; a larger one says that overlap is poor.
 CAP = 10.0
 

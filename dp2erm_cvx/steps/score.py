@@ -141,6 +141,11 @@ class TreatedScore(EffectScore):
 
     estimand: ClassVar[str] = "att"
 
+    def propensity(self, records: Records, released: Released) -> Array:
+        """E (n,) of at most 1 - 1/F: small odds take weight from records that are hardly ever treated."""
+        found = self.nuisances.propensity(records.covariates, released)
+        return np.minimum(cleaned(found - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
+
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> TreatedNoise:
         return calibrate_treated(self.bound, n_samples, budget, noise)
 
