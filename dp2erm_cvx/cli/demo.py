@@ -56,6 +56,7 @@ def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[D
     from dp2erm_cvx.cli.certify import certificate_table
 
     with progress("loading", total=14) as bar:
+        from dp2erm_cvx.compare.effect_references import difference
         from dp2erm_cvx.datasets import load_nhefs
         from dp2erm_cvx.demo import comparison, effect
         from dp2erm_cvx.solve import solver_by_name
@@ -73,7 +74,7 @@ def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[D
         kept = {"effect_nhefs.json": effects[0], "release_nhefs.json": rules[0].published[-1].release}
         for name, release in kept.items():
             write_text(folder / name, release.to_json() + "\n")
-        naive, robust = effect.naive_effect(data), effect.robust_effect(data)
+        naive, robust = difference(data).value, effect.robust_effect(data)
         textbook = effect.textbook_effect(data)
         advance(bar)
     files = [str(folder / name) for name in kept]

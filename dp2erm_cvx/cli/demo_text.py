@@ -76,7 +76,7 @@ def effect_section(found: Sequence[EffectRelease], naive: float, robust: float, 
     yield table
     yield (
         f"Not private: doubly robust {robust:.2f} kg, from the same clipped records; the plain difference of "
-        f"means {naive:.2f} kg, too low because those who gave up were older. Age and weight at the start were "
+        f"means {naive:.2f} kg, but those who gave up were also older. Age and weight at the start were "
         "named in public as what drives a change of weight: fewer covariates, less noise."
     )
     yield from caveats(found[0])
@@ -99,8 +99,7 @@ def weight_section(found: Sequence[DemoComparison], textbook: float) -> Iterator
     yield (
         "* not private: mean imbalance left (0.1 counts as good), and the difference of arm means without "
         f"noise; weights without ridge and trim give {textbook:.2f} kg. ± is the 2.5-97.5 % range of the "
-        "noise alone, predicted for half of the weight in each arm. Use weights for rules, and where they are "
-        "what is asked for."
+        "noise alone, predicted for half of the weight in each arm."
     )
     yield from _dominated(found)
 

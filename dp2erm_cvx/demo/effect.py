@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dp2erm_cvx.compare.effect_references import augmented, hajek
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import nhefs_domain
 from dp2erm_cvx.demo import settings
@@ -33,9 +34,11 @@ def private_effects(data: Dataset, seeds: Iterator[int | None]) -> Iterator[Effe
             yield model.fit(data.X, data.a, data.y).release_
 
 
-def naive_effect(data: Dataset) -> float:
-    """Difference of the two arms' mean outcomes. Not private."""
-    return float(data.y[data.a == 1].mean() - data.y[data.a == 0].mean())
+def robust_effect(data: Dataset) -> float:
+    """Doubly robust, from all covariates and the records as the domain clips them. Not private."""
+    domain = nhefs_domain()
+    records = domain.records(data.X, data.a, data.y)
+    return augmented(Dataset(records.X, records.a, records.y, data.columns)).value
 
 
 def textbook_effect(data: Dataset) -> float:
@@ -45,15 +48,6 @@ def textbook_effect(data: Dataset) -> float:
     and the squares of :data:`SQUARED`; difference of the two weighted means (Hernan & Robins, What If,
     chapter 12).
     """
-    from sklearn.linear_model import LogisticRegression
-
     squares = [data.columns.index(name) for name in SQUARED]
     X = np.hstack([data.X, data.X[:, squares] ** 2])
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
-    fitted = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=200).fit(X, data.a)
-    treated = fitted.predict_proba(X)[:, 1]
-    means = [
-        np.average(data.y[data.a == arm], weights=1 / share[data.a == arm])
-        for arm, share in ((0, 1 - treated), (1, treated))
-    ]
-    return float(means[1] - means[0])
+    return hajek(Dataset(X, data.a, data.y, (*data.columns, *(f"{name}^2" for name in SQUARED)))).value

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from dp2erm_cvx.compare.effect_references import difference
 from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo import settings
 from dp2erm_cvx.demo.comparison import effect_of
-from dp2erm_cvx.demo.effect import naive_effect, textbook_effect
+from dp2erm_cvx.demo.effect import textbook_effect
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
@@ -93,7 +94,7 @@ class NhefsBudgets(Experiment[NhefsDesign]):
             clipped = _plain(_CLIPPED, effect_of(exact.thetas[0].tolist()))
             rows.append({**clipped, "effective_share": exact.effective_share})
         rows.append(_plain(_TEXTBOOK, textbook_effect(data)))
-        rows.append(_plain(_NAIVE, naive_effect(data)))
+        rows.append(_plain(_NAIVE, difference(data).value))
         return rows
 
     def summary_table(self, design: NhefsDesign, table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
