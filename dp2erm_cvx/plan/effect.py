@@ -10,12 +10,13 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan.effect_plan import EffectPlan
 from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of, public_number, public_size
 from dp2erm_cvx.steps import (
     AverageScore,
@@ -40,6 +41,8 @@ from dp2erm_cvx.steps import (
 )
 from dp2erm_cvx.universe import Universe
 
+#: Bound on the norm of a regression coefficient, in outcome bounds: too wide to be felt.
+LONGEST = 20.0
 #: What may be estimated.
 SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapScore, RiskScores)}
 
@@ -137,7 +140,7 @@ class EffectStudy(Pipeline[EffectPlan]):
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """Perhaps ranges, center, perhaps a refit of its residuals, propensity, score."""
         settings, terms = self.settings, [] if self.public_center is None else [self.public_center]
-        program = registry.build(registry.second_stages(), "saturating_regression", slope=settings.slope)
+        program = self._regression(settings)
         regressions = [(Center, settings.center_share)]
         if settings.first_fit is not None:
             first = settings.first_fit * settings.center_share
@@ -173,6 +176,13 @@ class EffectStudy(Pipeline[EffectPlan]):
 
     def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
+
+    def _regression(self, settings: EffectSettings) -> SecondStage:
+        # no theorem needs the ball; within it every solve is certified to a public radius
+        ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
+        return registry.build(
+            registry.second_stages(), "saturating_regression", slope=settings.slope, theta_set=ball
+        )
 
     def _logistic(self, settings: EffectSettings, numerical_share: float | None) -> Propensity:
         bound = WithConstant().universe(self.universe).domain.covariate_bound
