@@ -54,14 +54,15 @@ def data_section(data: Dataset) -> Iterator[Any]:
 
 
 def effect_section(found: Sequence[EffectRelease], naive: float, robust: float, path: str) -> Iterator[Any]:
-    """Private effects beside estimates without privacy; the last one is in the file."""
+    """Private effects beside estimates without privacy; the first is in the file."""
     yield section("2. The average effect of giving up smoking on weight, in kg")
     yield (
         "A regression of the outcome and a propensity are released first. Given them every record has one "
         "number of its own, a doubly robust score; the mean of it is released, with an interval that counts "
         "sampling and noise."
     )
-    table = grid("adjusted for", "epsilon", "estimate", "95 % interval", "noise", "sampling", wrap=False)
+    headers = ("adjusted for", "epsilon", "estimate", "95 % interval", "noise", "sampling", "ratio")
+    table = grid(*headers, wrap=False)
     for release in found:
         interval = release.interval
         columns = release.columns
@@ -72,6 +73,7 @@ def effect_section(found: Sequence[EffectRelease], naive: float, robust: float, 
             f"{interval.low:+.2f} to {interval.high:+.2f}",
             f"±{interval.noise_half_width:.2f}",
             f"±{interval.sampling_half_width:.2f}",
+            f"{release.nuisance_ratio:.2g}{' ' if release.negligible else '!'}",
         )
     yield table
     yield (
@@ -79,8 +81,9 @@ def effect_section(found: Sequence[EffectRelease], naive: float, robust: float, 
         f"means {naive:.2f} kg, but those who gave up were also older. Age and weight at the start were "
         "named in public as what drives a change of weight: fewer covariates, less noise."
     )
+    yield "! Noise of the nuisances is not negligible: some of the confounding may be left. Of the first:"
     yield from caveats(found[0])
-    yield f"What a release says: dp2erm show {path}"
+    yield f"All that the first says: dp2erm show {path}"
 
 
 def weight_section(found: Sequence[DemoComparison], textbook: float) -> Iterator[Any]:

@@ -38,9 +38,9 @@ class DemoScheme:
     reason: str
 
 
-#: Budgets of the effect; that of the weights it stands beside; those of the rule.
-EFFECT_BUDGETS = (Budget(1.0), Budget(2.0))
-WEIGHT_BUDGETS = (Budget(1.0),)
+#: Budgets of the effect, the lead first; that of the weights it stands beside; those of the rule.
+EFFECT_BUDGETS = (Budget(2.0), Budget(1.0))
+WEIGHT_BUDGETS = (Budget(2.0),)
 RULE_BUDGETS = (Budget(1.0), Budget(8.0))
 
 

@@ -103,7 +103,7 @@ def test_the_demo_writes_a_figure_and_two_releases(demo, tmp_path):
     assert (effect.columns, effect.private) == (settings.PROGNOSTIC, False)
     assert not Release.from_json((folder / "release_nhefs.json").read_bytes()).private
     shown = CliRunner().invoke(main, ["show", str(folder / "effect_nhefs.json")])
-    assert f"{effect.estimate:+.1f}, in units of the outcome" in shown.stdout
+    assert "% interval: " in shown.stdout
     header = ",".join(settings.effect_domain().columns)
     (tmp_path / "one.csv").write_text(f"{header}\n0,60,0,3,20,30,1,1,110,175\n")
     result = CliRunner().invoke(
@@ -137,11 +137,11 @@ def test_estimates_without_privacy(data, weights):
 
 @pytest.mark.slow
 def test_private_effects_are_near_the_one_without_privacy(data):
-    """Two named covariates and all ten, at epsilon 1 and 2: root mean square errors in kg."""
+    """Two named covariates and all ten, at epsilon 2 and 1: root mean square errors in kg."""
     seeds = itertools.count(20_000)
     found = [[one.estimate for one in private_effects(data, seeds)] for _ in range(100)]
     errors = np.sqrt(np.mean((np.array(found) - robust_effect(data)) ** 2, axis=0))
-    assert np.all(errors <= [0.42, 0.22, 0.60, 0.32]), errors
+    assert np.all(errors <= [0.22, 0.42, 0.32, 0.60]), errors
 
 
 def test_better_balance_costs_noise(weights):
