@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.release.effect_caveats import caveats, clips
 from dp2erm_cvx.release.guarantee_text import guaranteed, titled, warned
+from dp2erm_cvx.release.ranges import range_blocks
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,9 +26,11 @@ _ESTIMANDS = {
 }
 #: What each step of an effect releases.
 _RELEASED = {
+    "ranges": "ranges of the columns",
     "center": "outcome regression",
     "refit": "outcome regression of what the center left",
     "propensity": "propensity of treatment",
+    "cells": "counts and outcomes by cell and arm",
     "score": "sums of the score and its square",
 }
 
@@ -42,10 +45,12 @@ def effect_blocks(release: EffectRelease) -> Iterator[Block]:
         f"{', '.join(release.columns)}."
     )
     yield ""
+    yield from range_blocks(release)
     yield clips(release)
+    units = ", in units of the released range" if release.normalized else ""
     yield (
-        "Fixed before the data were read. What lies beyond is clipped, never refused: where that is much, "
-        "the clips move the estimate."
+        f"Fixed before the data were read{units}. What lies beyond is clipped, never refused: where that is "
+        "much, the clips move the estimate."
     )
     yield ""
     yield from caveats(release)
@@ -97,6 +102,7 @@ def _spent(release: EffectRelease) -> Table:
     for step in release.steps:
         # on numbers, gamma noise is Laplace noise
         noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
+        noise = "exponential" if step.step == "ranges" else noise
         numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
         table.add_row(step.step, _RELEASED.get(step.step, step.theorem), noise, *numbers)
     return table
