@@ -24,8 +24,8 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
 @click.option(
     "--estimand",
     default="ate",
-    help="ate: the average effect; att: among the treated; risks: both risks of an outcome in [0, 1], "
-    "their difference and ratios.",
+    help="ate: the average effect; att: among the treated; overlap: where either treatment is likely; "
+    "risks: both risks of an outcome in [0, 1], their difference and ratios.",
 )
 @click.option(
     "--prognostic",
