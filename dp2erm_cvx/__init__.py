@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.estimators import PrivateEffect, PrivateTwoStageERM, TwoStageERM
     from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
+    from dp2erm_cvx.private_ranges import PrivateRanges
+    from dp2erm_cvx.quantile_grid import Within
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.rule import effects, recommend
@@ -28,11 +30,13 @@ _HOME = {
     "Ledger": "ledger",
     "Neighboring": "privacy",
     "PrivateEffect": "estimators",
+    "PrivateRanges": "private_ranges",
     "PrivateTwoStageERM": "estimators",
     "PublicData": "tuning",
     "Release": "release",
     "TwoStageERM": "estimators",
     "Universe": "universe",
+    "Within": "quantile_grid",
     "effects": "release.rule",
     "load_domain": "domain_file",
     "recommend": "release.rule",
@@ -48,11 +52,13 @@ __all__ = [
     "Ledger",
     "Neighboring",
     "PrivateEffect",
+    "PrivateRanges",
     "PrivateTwoStageERM",
     "PublicData",
     "Release",
     "TwoStageERM",
     "Universe",
+    "Within",
     "effects",
     "load_domain",
     "recommend",

@@ -16,8 +16,8 @@ from dp2erm_cvx.privacy import Budget
 _FARTHEST = (0.02, 0.01)
 #: Farther in than this they say little about the range.
 _NEAREST = 0.25
-#: A candidate beyond all records is as likely as exp(-3) of a good one.
-_MARGIN = 3.0
+#: All candidates beyond the records together are as likely as exp(-8) of one good one; at least exp(-5).
+_MARGIN, _LEAST_MARGIN = 8.0, 5.0
 #: Released ranges reach to this many standard deviations of a normal column, for covariates and the outcome.
 _REACH = (2.0, 3.0)
 _ROUND_DOWN = 1.0 - 1e-12
@@ -62,26 +62,27 @@ def calibrate_ranges(n_samples: int, sizes: Sequence[int | None], budget: Budget
     Raises DeclarationError where every range is public, CalibrationError where epsilon is too small for the
     columns: declare some of them, or give the ranges a larger share.
     """
-    released = sum(size is not None for size in sizes)
-    if not released:
+    known = [size for size in sizes if size is not None]
+    if not known:
         raise DeclarationError("private ranges: every range is declared, so that a Domain can say it all")
-    each = budget.epsilon / (2 * released) * _ROUND_DOWN
-    least = [
-        None if size is None else 2.0 * (math.log(size) + _MARGIN) / (n_samples * each) for size in sizes
-    ]
-    worst = max(level for level in least if level is not None)
-    if worst > _NEAREST:
-        needed = budget.epsilon * worst / _NEAREST
+    each = budget.epsilon / (2 * len(known)) * _ROUND_DOWN
+    unit = 2.0 / (n_samples * each)
+    needed = budget.epsilon * unit * (math.log(max(known)) + _LEAST_MARGIN) / _NEAREST
+    if needed > budget.epsilon:
         raise CalibrationError(
-            f"private ranges of {released} columns need an epsilon of {needed:.3g} at n_samples = "
+            f"private ranges of {len(known)} columns need an epsilon of {needed:.3g} at n_samples = "
             f"{n_samples}, and have {budget.epsilon:.3g}: declare some of them, choose fewer covariates or "
             "a larger share"
         )
-    ends = [_FARTHEST[0]] * (len(sizes) - 1) + [_FARTHEST[1]]
-    levels = [None if level is None else max(level, end) for level, end in zip(least, ends, strict=True)]
-    reaches = [_REACH[0]] * (len(sizes) - 1) + [_REACH[1]]
-    factors = [
-        1.0 if level is None else max(1.0, -reach / float(special.ndtri(level)))
-        for level, reach in zip(levels, reaches, strict=True)
-    ]
+    levels: list[float | None] = []
+    factors = []
+    for place, size in enumerate(sizes):
+        kind = int(place == len(sizes) - 1)
+        if size is None:
+            levels.append(None)
+            factors.append(1.0)
+            continue
+        level = min(max(unit * (math.log(size) + _MARGIN), _FARTHEST[kind]), _NEAREST)
+        levels.append(level)
+        factors.append(max(1.0, -_REACH[kind] / float(special.ndtri(level))))
     return RangeNoise(budget.epsilon, each, tuple(levels), tuple(factors))

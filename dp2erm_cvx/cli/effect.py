@@ -24,8 +24,8 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
 @click.option(
     "--estimand",
     default="ate",
-    help="ate: the average effect; att: among the treated; risks: both risks of an outcome in [0, 1], "
-    "their difference and ratios.",
+    help="ate: the average effect; att: among the treated; overlap: where either treatment is likely; "
+    "risks: both risks of an outcome in [0, 1], their difference and ratios.",
 )
 @click.option(
     "--prognostic",
@@ -50,6 +50,19 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
     metavar="NAME=VALUE",
     help="In place of the public rule, such as propensity=0.5 for a randomized trial; repeatable.",
 )
+@click.option(
+    "--cells",
+    multiple=True,
+    metavar="NAME=CUT,...|NAME:N",
+    help="Means in cells instead of lines: public cuts of a covariate, or a number of cells, from which a "
+    "tree is grown on noisy counts; for each of at most a few covariates.",
+)
+@click.option(
+    "--private-ranges",
+    type=Number(),
+    metavar="SHARE",
+    help="Release the ranges that the domain does not declare, for this share of epsilon: 0.1 or more.",
+)
 @budget_options
 @release_options
 def effect_command(data: str, **options: Any) -> None:
@@ -61,12 +74,14 @@ def effect_command(data: str, **options: Any) -> None:
     """
     check_files(data, options)
     with progress("reading the data", total=2) as bar:
+        from dp2erm_cvx.cli.private_ranges import read_ranges
         from dp2erm_cvx.cli.reading import effect_settings, read_data, read_domain, with_names
         from dp2erm_cvx.estimators import PrivateEffect
 
         # everything that is declared is judged before the data are read
         ordered = Ordered.from_options(options)
-        domain = read_domain(options)
+        shared = options["private_ranges"] is not None
+        domain = read_ranges(options) if shared else read_domain(options)
         model = PrivateEffect(
             domain,
             ordered.budget,
@@ -75,7 +90,7 @@ def effect_command(data: str, **options: Any) -> None:
             residual_scale=options["residual_scale"],
             effect_center=options["effect_center"],
             level=options["level"],
-            settings=effect_settings(options["settings"]),
+            settings=effect_settings(options["settings"], options["cells"]),
             **ordered.arguments(),
         )
         model.check(domain.columns or names(options["covariates"]))

@@ -17,6 +17,7 @@ from dp2erm_cvx.text import number_or_text
 if TYPE_CHECKING:
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.program import FirstStage, PublicSample, SecondStage
 
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 MOST = 1_000_000
 
 
-def read_data(path: str, options: dict[str, Any], domain: Domain | None = None) -> Dataset:
+def read_data(path: str, options: dict[str, Any], domain: Domain | PrivateRanges | None = None) -> Dataset:
     """The data file, with the columns that the domain or the flags name."""
     from dp2erm_cvx.data import Dataset
 
@@ -73,7 +74,7 @@ def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = N
         known = declared.get("ranges") or {}
         if not isinstance(known, dict):
             raise DeclarationError("--range names a column, but the ranges of the domain file have no names")
-        declared["ranges"] = {**known, **dict(map(_range, options["ranges"]))}
+        declared["ranges"] = {**known, **dict(map(range_of, options["ranges"]))}
     chosen, ranges = names(options.get("covariates")), declared.get("ranges")
     if chosen is not None and isinstance(ranges, dict):
         for name in chosen:
@@ -158,7 +159,8 @@ def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
     return PublicSample(np.column_stack([table.numbers(name) for name in chosen]))
 
 
-def _range(text: str) -> tuple[str, tuple[float | str, float | str]]:
+def range_of(text: str) -> tuple[str, tuple[float | str, float | str]]:
+    """``COLUMN=LOW:HIGH``. Raises DeclarationError."""
     column, separator, ends = text.rpartition("=")
     low, colon, high = ends.partition(":")
     pair = number_or_text(low.strip()), number_or_text(high.strip())
@@ -179,14 +181,28 @@ def read_setting(text: str) -> tuple[str, Any]:
     return name, number_or_text(value.strip())
 
 
-def effect_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Settings of an effect from ``--set``; ``none`` stands for nothing."""
+def effect_settings(texts: Sequence[str], cells: Sequence[str] = ()) -> dict[str, Any]:
+    """Settings of an effect from ``--set``; ``none`` stands for nothing. Cuts are from ``--cells``."""
     found: dict[str, Any] = {}
     for name, value in map(read_setting, texts):
         if name in found:
             raise DeclarationError(f"setting {name!r} is given twice: give it once")
         found[name] = None if value == "none" else value
-    return found
+    cuts: dict[str, Any] = {}
+    for name, value in map(_cells, cells):
+        if name in cuts or "cells" in found:
+            raise DeclarationError(f"cells of {name!r} are given twice: give them once")
+        cuts[name] = value
+    return found | ({"cells": cuts} if cuts else {})
+
+
+def _cells(text: str) -> tuple[str, Any]:
+    """``NAME=CUT,...`` or ``NAME:NUMBER`` of cells."""
+    name, separator, value = text.rpartition("=" if "=" in text else ":")
+    numbers = [number_or_text(part.strip()) for part in value.split(",")]
+    if not name.strip() or not all(isinstance(number, (int, float)) for number in numbers):
+        raise DeclarationError(f"{text!r}: must look like age=30,50 (cuts) or age:20 (cells of equal width)")
+    return name.strip(), numbers if separator == "=" else numbers[0]
 
 
 def first_stage(text: str, options: dict[str, Any]) -> FirstStage:

@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, named_dataset
 from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.plan import NUMERICAL_SHARE, EffectPlan, EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.solve import Solver
@@ -33,7 +35,9 @@ class PrivateEffect(PrivateEstimator):
     Parameters
     ----------
     domain
-        The public universe of records.
+        The public universe of records; or :class:`~dp2erm_cvx.private_ranges.PrivateRanges`, to release
+        ranges that nobody declares from a share of epsilon. Guesses and settings are then in units of half
+        the released range of the outcome.
     budget
         (epsilon, delta) of this release.
     estimand
@@ -83,7 +87,7 @@ class PrivateEffect(PrivateEstimator):
 
     def __init__(
         self,
-        domain: Domain,
+        domain: Domain | PrivateRanges,
         budget: Budget,
         *,
         estimand: str = "ate",
@@ -126,8 +130,8 @@ class PrivateEffect(PrivateEstimator):
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
         """
-        domain, _ = self.declared()
-        return make_plan(self._study(n_samples, self._columns(domain.columns or range(n_features))))
+        known = self._public().columns or range(n_features)
+        return make_plan(self._study(n_samples, self._columns(known)))
 
     def check(self, columns: Sequence[str] | None = None) -> None:
         """Judge what is declared, before any data are read, and with any number of records.
@@ -135,10 +139,10 @@ class PrivateEffect(PrivateEstimator):
         ``columns`` name the covariates of the data where that is known. Raises DeclarationError or
         SolverError as a fit does.
         """
-        domain, _ = self.declared()
-        known = columns or domain.columns
+        public = self._public()
+        known = columns or public.columns
         if known is None:
-            ranges, chosen = domain.ranges, self.prognostic
+            ranges, chosen = public.ranges, self.prognostic or (self.settings or {}).get("cells")
             number = len(chosen) if chosen else 1 if ranges is None else len(ranges)
             self._study(2, range(number if ranges is None else min(number, len(ranges))))
         else:
@@ -146,22 +150,39 @@ class PrivateEffect(PrivateEstimator):
 
     def _study(self, n_samples: int, columns: Sequence[int]) -> EffectStudy:
         """What is declared, for the covariates of these numbers."""
-        domain, budget = self.declared()
         self._level()
         self.execution()
-        chosen = domain.restricted(columns)
+        chosen = self._public().restricted(columns)
+        ranges = chosen if isinstance(chosen, PrivateRanges) else None
+        domain = chosen.domain(len(columns)) if isinstance(chosen, PrivateRanges) else chosen
         return EffectStudy(
-            Universe(chosen, n_samples, len(columns)),
-            budget,
+            Universe(domain, n_samples, len(columns)),
+            self.declared_budget(),
             estimand=self.estimand,
             residual_scale=self.residual_scale,
             effect_center=self.effect_center,
-            public_center=self._public_center(chosen, len(columns)),
+            public_center=self._public_center(domain, len(columns)),
             declared=dict(self.settings or {}),
             noise=self.noise,
             arithmetic=self.arithmetic,
             numerical_share=self.numerical_share,
+            ranges=ranges,
         )
+
+    def _public(self) -> Domain | PrivateRanges:
+        """What is declared about the records. Raises DeclarationError where noise of it is not installed."""
+        if type(self.domain) is not PrivateRanges:
+            return self.declared()[0]
+        if self.seed is None:
+            private_choice(1, 1.0)  # needs OpenDP: told before any data are read
+        return self.domain
+
+    def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+        """Checked raw data (n, k), (n,), (n,), with names. Raises DataError or DeclarationError."""
+        public = self._public()
+        if isinstance(public, PrivateRanges):
+            return named_dataset(public.columns, X, a, y)
+        return super().dataset_from(X, a, y)
 
     def _level(self) -> float:
         level = public_number("level", self.level, at_least=0.5)

@@ -31,20 +31,28 @@ def dataset_of(domain: Domain, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Data
     not those of the domain.
     """
     checked_domain(domain)
-    named = getattr(X, "columns", None)
-    columns = domain.columns
-    dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
-    if columns is not None and dataset.columns != columns:
-        raise DeclarationError(
-            f"the domain declares the columns {', '.join(columns)}; "
-            f"the data have {', '.join(dataset.columns)}"
-        )
+    dataset = named_dataset(domain.columns, X, a, y)
     floor = domain.arm_floor
     if floor is not None and min(int(np.sum(dataset.a)), int(np.sum(1 - dataset.a))) < floor:
         # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
         raise DataError(
             f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "
             "declared universe"
+        )
+    return dataset
+
+
+def named_dataset(columns: tuple[str, ...] | None, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+    """Checked raw data (n, k), (n,), (n,), with the declared names of their ``columns``, if there are any.
+
+    Raises DataError for what is no data, DeclarationError where the columns are others.
+    """
+    named = getattr(X, "columns", None)
+    dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
+    if columns is not None and dataset.columns != columns:
+        raise DeclarationError(
+            f"the domain declares the columns {', '.join(columns)}; "
+            f"the data have {', '.join(dataset.columns)}"
         )
     return dataset
 
@@ -59,7 +67,8 @@ def checked_domain(domain: object) -> Domain:
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """Common to everything that releases something from records."""
 
-    domain: Domain
+    #: What is public about the records: a Domain, or what stands for one.
+    domain: Any
     budget: Budget
     solver: str | Solver
     tolerance: float
@@ -69,9 +78,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def declared(self) -> tuple[Domain, Budget]:
         """The domain and the budget. Raises DeclarationError where one is no such thing."""
+        return checked_domain(self.domain), self.declared_budget()
+
+    def declared_budget(self) -> Budget:
+        """Raises DeclarationError where the budget is none."""
         if not isinstance(self.budget, Budget):
             raise DeclarationError(f"budget = {self.budget!r}: must be a Budget")
-        return checked_domain(self.domain), self.budget
+        return self.budget
 
     def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
         """Checked raw data (n, k), (n,), (n,), with names. Raises as :func:`dataset_of` does."""

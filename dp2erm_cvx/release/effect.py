@@ -16,12 +16,14 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.effect_text import effect_blocks
 from dp2erm_cvx.release.interval import ScoreInterval, score_interval
+from dp2erm_cvx.release.nuisances import Nuisance, state_cuts, state_nuisances
+from dp2erm_cvx.release.ranges import ColumnRange, check_ranges, state_ranges
 from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.release.treated import overlap_interval, treated_interval
-from dp2erm_cvx.steps import CenterPlan, Execution, MeanScorePlan, Rows, Term
+from dp2erm_cvx.steps import Execution, MeanScorePlan, Term
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -56,6 +58,12 @@ class EffectInterval:
         low, high = _finite(found.low), _finite(found.high)
         return cls(low, high, found.level, *(_finite(getattr(found, name, math.inf)) for name in widths))
 
+    def times(self, unit: float) -> EffectInterval:
+        """The same in other units of the outcome."""
+        ends = (self.low, self.high, self.noise_half_width, self.sampling_half_width)
+        low, high, *widths = (None if end is None else end * unit for end in ends)
+        return EffectInterval(low, high, self.level, *widths)
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -69,18 +77,6 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Nuisance:
-    """A released coefficient (p,): of the centered outcome on its ``rows``, or of the log odds on (1, x)."""
-
-    __pydantic_config__: ClassVar = _STRICT
-
-    step: str
-    rows: str
-    parameters: tuple[str, ...]
-    coefficient: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class EffectRelease(BaseRelease):
     """What may be published about an average effect.
 
@@ -90,6 +86,9 @@ class EffectRelease(BaseRelease):
     ``nuisance_ratio``. ``released`` are the integers that noise was added to, ``standard_deviation`` bounds
     that of the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were released.
     ``settings`` hold the public clips and shares, ``domain`` the declared universe.
+
+    Where ``ranges`` were released, settings, nuisances and domain are those of normalized records, and
+    ``outcome_unit`` is what one unit of their outcome is.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -111,24 +110,32 @@ class EffectRelease(BaseRelease):
     nuisances: tuple[Nuisance, ...]
     settings: dict[str, Any]
     domain: dict[str, Any]
+    ranges: tuple[ColumnRange, ...] = ()
+    outcome_unit: float = 1.0
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
     def center(self) -> Term:
         """The outcome regression in force, public from now on: of the centered outcome in this domain.
 
-        Raises DeclarationError where its parts have different rows.
+        Raises DeclarationError where its parts have different rows, or are cells.
         """
         parts = [part for part in self.nuisances if part.step != "propensity"]
-        if len({part.rows for part in parts}) != 1:
+        rows = {part.regression for part in parts}
+        if len(rows) != 1:
             raise DeclarationError("center: the released regressions have no common rows")
         total = (math.fsum(values) for values in zip(*(part.coefficient for part in parts), strict=True))
-        return Term(Rows(parts[0].rows), tuple(total))
+        return Term(rows.pop(), tuple(total))
 
     @property
     def negligible(self) -> bool:
         """Whether the noise of the nuisances is negligible against the interval."""
         return self.nuisance_noise == _NOISE[0]
+
+    @property
+    def normalized(self) -> bool:
+        """Whether settings and nuisances are in units of a released range of the outcome."""
+        return bool(self.ranges) and self.ranges[-1].released
 
     def blocks(self) -> Iterator[Block]:
         """What it says, from what was released and public numbers alone."""
@@ -153,13 +160,14 @@ def make_effect(
     sums = tuple(int(number) for number in result.released[score.name])
     center = score.score.center_in(study.universe, result.released)
     found, risks, ratios = _estimated(score, sums, center, level)
+    ranges, unit = state_ranges(plan, result, columns)
     return EffectRelease(
         estimand=score.score.estimand,
-        estimate=found.estimate,
-        interval=EffectInterval.of(found),
+        estimate=found.estimate * unit,
+        interval=EffectInterval.of(found).times(unit),
         nuisance_noise=_NOISE[not plan.negligible],
         nuisance_ratio=plan.nuisance_ratio,
-        standard_deviation=found.standard_deviation,
+        standard_deviation=found.standard_deviation * unit,
         released=sums,
         risks=risks,
         ratios=ratios,
@@ -167,12 +175,15 @@ def make_effect(
         n_samples=study.universe.n_samples,
         guarantee=state_guarantee(plan, result, execution),
         steps=state_steps(plan),
-        nuisances=tuple(_nuisances(plan, result, columns)),
+        nuisances=tuple(state_nuisances(plan, result, columns)),
         settings={
             **asdict(study.settings),
+            "cells": state_cuts(plan, columns),
             **dict(zip(_GUESSES, (study.scale, center), strict=True)),
         },
         domain=study.universe.domain.to_dict(),
+        ranges=ranges,
+        outcome_unit=unit,
     )
 
 
@@ -199,26 +210,10 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -> list[Nuisance]:
-    found, public = [], plan.study.public_center
-    if public is not None:
-        assert not isinstance(public.source, str)
-        found.append(Nuisance("public center", public.rows.value, public.rows.names(columns), public.source))
-    for step in plan.steps[:-1]:
-        coefficient = tuple(float(value) for value in result.released[step.name])
-        if isinstance(step, CenterPlan):
-            rows, names = step.map.rows.value, step.map.rows.names(columns)
-        elif len(coefficient) == 1:
-            rows, names = "treated records", ("number",)
-        else:
-            rows, names = "log odds of treatment", Rows.POOLED.names(columns)
-        found.append(Nuisance(step.name, rows, names, coefficient))
-    return found
-
-
 def _check(release: EffectRelease) -> None:
     check_guarantee(release)
     check_spent(release)
+    check_ranges(release)
     if release.estimand not in SCORES or len(release.risks) != 2 * (release.estimand == "risks"):
         raise DeclarationError("release JSON: estimand: is none, or does not agree with risks")
     if release.nuisance_noise not in _NOISE:
@@ -236,7 +231,7 @@ def _check(release: EffectRelease) -> None:
     try:
         Domain.from_dict(release.domain)
         EffectSettings(**numbers)
-        for name in release.settings.keys() - {"rows", "propensity", "first_fit"} | set(_GUESSES):
+        for name in release.settings.keys() - {"rows", "propensity", "first_fit", "cells"} | set(_GUESSES):
             if isinstance(release.settings[name], str):
                 raise TypeError(f"{name} is text")
             public_number(name, release.settings[name])

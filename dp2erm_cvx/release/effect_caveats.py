@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 def clips(release: EffectRelease) -> Table:
     """Every bound that a record was clipped to."""
-    domain, settings = Domain.from_dict(release.domain), release.settings
+    domain, settings, unit = Domain.from_dict(release.domain), release.settings, release.outcome_unit
+    center = release.ranges[-1].low + unit if release.normalized else domain.outcome_center
     table = grid("clipped by public rule", "from", "to")
     for name, middle, bound in (
-        ("net outcome" if domain.treatment_cost else "outcome", domain.outcome_center, domain.outcome_bound),
-        ("residual of the outcome regression", 0.0, float(settings["residual_bound"])),
-        ("score of one record, less its center", 0.0, float(settings["score_bound"])),
+        ("net outcome" if domain.treatment_cost else "outcome", center, unit * domain.outcome_bound),
+        ("residual of the outcome regression", 0.0, unit * float(settings["residual_bound"])),
+        ("score of one record, less its center", 0.0, unit * float(settings["score_bound"])),
         ("propensity of treatment", 0.5, 0.5 - 1.0 / float(settings["cap"])),
     ):
         table.add_row(name, f"{middle - bound:.4g}", f"{middle + bound:.4g}")
@@ -60,6 +61,8 @@ def _assumed(release: EffectRelease) -> str:
         )
     regression = "the outcome regression" + (" of the untreated" if release.estimand == "att" else "")
     right = f"{regression} or the propensity is right"
+    if known == "cells":
+        right = "within cells, the outcome of either arm or the propensity hardly varies"
     if known == "constant":
         right = f"{regression} is right, or treatment does not depend on the covariates"
     return f"That this is the effect is an assumption: {right}, and no confounder is unmeasured."
