@@ -37,6 +37,8 @@ class IntegerNoise:
         Which of the two.
     epsilon, delta
         What all integers of the vector cost together; delta is 0 for Laplace noise.
+    unit
+        What one of the integers stands for, in the units in which a release states the noise.
     """
 
     sensitivity: int
@@ -44,6 +46,13 @@ class IntegerNoise:
     noise: Noise
     epsilon: float
     delta: float
+    unit: float = 1.0
+
+    @property
+    def variance(self) -> float:
+        """Of the noise on one integer, in squared units; that of the continuous law."""
+        square = (self.unit * self.scale) ** 2
+        return 2.0 * square if self.noise is Noise.GAMMA else square
 
     @property
     def coupling(self) -> float:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.demo.comparison import DemoComparison
 
 
-@click.command("demo", short_help="Private effects and rules from real data, and an audit, in a minute.")
-@output_dir_option("For the figure and the release.")
+@click.command("demo", short_help="A private effect and a rule from real data, and an audit.")
+@output_dir_option("For the figure and two releases.")
 @click.option("--solver", "solvers", multiple=True, help="Solver of the certificate table; repeatable.")
 @click.option(
     "--audit-seconds", type=Number(), default=30, help="For the audit at the end, about; 0 leaves it out."
@@ -51,44 +51,41 @@ def demo_command(output_dir: str, solvers: Sequence[str], audit_seconds: float, 
 
 
 def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[Dataset, list[Any]]:
-    """The data, and everything to print before the audit; the figure and a release are in ``folder``."""
+    """The data, and everything to print before the audit; the figure and two releases are in ``folder``."""
     from dp2erm_cvx.cli import demo_text as text
-    from dp2erm_cvx.cli.balance import balance_blocks
     from dp2erm_cvx.cli.certify import certificate_table
 
-    with progress("loading", total=16) as bar:
+    with progress("loading", total=14) as bar:
+        from dp2erm_cvx.compare.effect_references import difference
         from dp2erm_cvx.datasets import load_nhefs
-        from dp2erm_cvx.demo import comparison, composition
+        from dp2erm_cvx.demo import comparison, effect
         from dp2erm_cvx.solve import solver_by_name
 
         for name in solvers:
             solver_by_name(name)
         data = load_nhefs()
         seeds: Iterator[int | None] = itertools.repeat(None) if seed is None else itertools.count(seed)
-        rows = list(counted(comparison.certificate_rows(data, solvers), bar, "certifying"))
-        effects = list(counted(comparison.effect_comparisons(data, seeds), bar, "releasing effects"))
-        others = composition.calibrations(data, seeds)
-        advance(bar, "comparing calibrations")
+        effects = list(counted(effect.private_effects(data, seeds), bar, "releasing effects"))
+        weights = list(counted(comparison.weight_comparisons(data, seeds), bar, "weighting"))
         rules = list(counted(comparison.rule_comparisons(data, seeds), bar, "releasing rules"))
-        naive, textbook = comparison.naive_effect(data), comparison.textbook_effect(data)
-        advance(bar, "drawing")
-        best = min(effects, key=lambda one: one.imbalance)
-        drawn = _drawn(best, folder / "love_nhefs.png")
-        # the rule that can be read: entropy balancing at the larger budget
-        kept, path = rules[1].published[-1].release, folder / "release_nhefs.json"
-        write_text(path, kept.to_json() + "\n")
+        rows = list(counted(comparison.certificate_rows(data, solvers), bar, "certifying"))
+        drawn = _drawn(min(weights, key=lambda one: one.imbalance), folder / "love_nhefs.png")
+        # the first effect, and the rule that can be read: entropy balancing at the larger budget
+        kept = {"effect_nhefs.json": effects[0], "release_nhefs.json": rules[0].published[-1].release}
+        for name, release in kept.items():
+            write_text(folder / name, release.to_json() + "\n")
+        naive, robust = difference(data).value, effect.robust_effect(data)
+        textbook = effect.textbook_effect(data)
         advance(bar)
+    files = [str(folder / name) for name in kept]
+    published = [one.release for each in (*weights, *rules) for one in each.published]
     return data, [
         *text.data_section(data),
-        *text.certificate_section(certificate_table([row for group in rows for row in group])),
-        *text.effect_section(effects, naive, textbook),
-        *text.calibration_section(effects, others),
+        *text.effect_section(effects, naive, robust, files[0]),
+        *text.weight_section(weights, textbook),
         *text.rule_section(rules),
-        text.section("6. Balance, for the data holder only"),
-        f"First stage: {best.scheme.label} ({best.scheme.reason}).",
-        *balance_blocks(best.balance),
-        drawn,
-        *text.guarantee_section([*effects, others.composed, others.plug_in, *rules], kept, str(path)),
+        *text.certificate_section(certificate_table([row for group in rows for row in group]), drawn),
+        *text.guarantee_section([*effects, *published], files),
     ]
 
 

@@ -24,8 +24,8 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
 @click.option(
     "--estimand",
     default="ate",
-    help="ate: the average effect; att: among the treated; risks: both risks of an outcome in [0, 1], "
-    "their difference and ratios.",
+    help="ate: the average effect; att: among the treated; overlap: where either treatment is likely; "
+    "risks: both risks of an outcome in [0, 1], their difference and ratios.",
 )
 @click.option(
     "--prognostic",
@@ -49,6 +49,13 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
     multiple=True,
     metavar="NAME=VALUE",
     help="In place of the public rule, such as propensity=0.5 for a randomized trial; repeatable.",
+)
+@click.option(
+    "--cells",
+    multiple=True,
+    metavar="NAME=CUT,...|NAME:N",
+    help="Means in cells instead of lines: public cuts of a covariate, or a number of cells, from which a "
+    "tree is grown on noisy counts; for each of at most a few covariates.",
 )
 @click.option(
     "--private-ranges",
@@ -83,7 +90,7 @@ def effect_command(data: str, **options: Any) -> None:
             residual_scale=options["residual_scale"],
             effect_center=options["effect_center"],
             level=options["level"],
-            settings=effect_settings(options["settings"]),
+            settings=effect_settings(options["settings"], options["cells"]),
             **ordered.arguments(),
         )
         model.check(domain.columns or names(options["covariates"]))

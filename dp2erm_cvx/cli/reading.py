@@ -181,14 +181,28 @@ def read_setting(text: str) -> tuple[str, Any]:
     return name, number_or_text(value.strip())
 
 
-def effect_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Settings of an effect from ``--set``; ``none`` stands for nothing."""
+def effect_settings(texts: Sequence[str], cells: Sequence[str] = ()) -> dict[str, Any]:
+    """Settings of an effect from ``--set``; ``none`` stands for nothing. Cuts are from ``--cells``."""
     found: dict[str, Any] = {}
     for name, value in map(read_setting, texts):
         if name in found:
             raise DeclarationError(f"setting {name!r} is given twice: give it once")
         found[name] = None if value == "none" else value
-    return found
+    cuts: dict[str, Any] = {}
+    for name, value in map(_cells, cells):
+        if name in cuts or "cells" in found:
+            raise DeclarationError(f"cells of {name!r} are given twice: give them once")
+        cuts[name] = value
+    return found | ({"cells": cuts} if cuts else {})
+
+
+def _cells(text: str) -> tuple[str, Any]:
+    """``NAME=CUT,...`` or ``NAME:NUMBER`` of cells."""
+    name, separator, value = text.rpartition("=" if "=" in text else ":")
+    numbers = [number_or_text(part.strip()) for part in value.split(",")]
+    if not name.strip() or not all(isinstance(number, (int, float)) for number in numbers):
+        raise DeclarationError(f"{text!r}: must look like age=30,50 (cuts) or age:20 (cells of equal width)")
+    return name.strip(), numbers if separator == "=" else numbers[0]
 
 
 def first_stage(text: str, options: dict[str, Any]) -> FirstStage:

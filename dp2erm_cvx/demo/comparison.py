@@ -1,4 +1,4 @@
-"""The demonstration on NHEFS: private effects and rules beside non-private ones, and short audits."""
+"""Weights and rules on NHEFS: private releases beside non-private fits, certificates and short audits."""
 
 from __future__ import annotations
 
@@ -13,25 +13,23 @@ from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
 from dp2erm_cvx.compare.certify import CertificateRow, certificates
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.demo import settings
-from dp2erm_cvx.demo.settings import DemoScheme, Spending, effect_domain, schemes
+from dp2erm_cvx.demo.settings import DemoScheme, effect_domain, schemes
 from dp2erm_cvx.diagnostics import BalanceTable
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.estimators import PrivateTwoStageERM, TwoStageERM
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.plan.noise_range import NoiseRange, planned_range
+from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.universe import Universe
-
-#: Covariates whose squares the textbook adds.
-SQUARED = ("age", "wt71", "smokeintensity", "smokeyrs")
 
 
 @dataclass(frozen=True, eq=False)
 class Published:
     """A release, the public range of its noise, and what the private estimator recommends (n,)."""
 
-    spending: Spending
+    budget: Budget
     release: Release
     noise: NoiseRange
     recommended: NDArray[np.int64]
@@ -78,7 +76,7 @@ def compare_schemes(
     domain: Domain,
     schemes: Iterable[DemoScheme],
     second: WeightedLeastSquares,
-    spending: Sequence[Spending],
+    budgets: Sequence[Budget],
     seeds: Iterator[int | None],
 ) -> Iterator[DemoComparison]:
     """Release theta once for every scheme and budget. Every release is a separate one from the same data.
@@ -87,7 +85,7 @@ def compare_schemes(
     """
     for scheme in schemes:
         plain = TwoStageERM(domain, scheme.program, second).fit(data.X, data.a, data.y)
-        published = tuple(_publish(data, domain, scheme, second, one, next(seeds)) for one in spending)
+        published = tuple(_publish(data, domain, scheme, second, budget, next(seeds)) for budget in budgets)
         yield DemoComparison(
             scheme=scheme,
             stability=scheme.program.stability(Universe(domain, data.n_samples, len(data.columns))).V,
@@ -103,70 +101,37 @@ def _publish(
     domain: Domain,
     scheme: DemoScheme,
     second: WeightedLeastSquares,
-    spending: Spending,
+    budget: Budget,
     seed: int | None,
 ) -> Published:
-    model = PrivateTwoStageERM(
-        domain,
-        spending.budget,
-        scheme.program,
-        second,
-        calibration=spending.calibration,
-        noise=spending.noise,
-        seed=seed,
-    )
+    model = PrivateTwoStageERM(domain, budget, scheme.program, second, seed=seed)
     model.fit(data.X, data.a, data.y)
     moved = planned_range(model.plan(*data.X.shape))
-    return Published(spending, model.release_, moved, model.predict(data.X))
+    return Published(budget, model.release_, moved, model.predict(data.X))
 
 
-def effect_comparisons(data: Dataset, seeds: Iterator[int | None]) -> Iterator[DemoComparison]:
-    """The average effect by arm means, for every scheme and budget."""
+def weight_comparisons(data: Dataset, seeds: Iterator[int | None]) -> Iterator[DemoComparison]:
+    """The average effect by arm means, for every scheme."""
     yield from compare_schemes(
-        data, effect_domain(), schemes(), settings.arm_means(), settings.EFFECT_SPENDING, seeds
+        data, effect_domain(), schemes(), settings.arm_means(), settings.WEIGHT_BUDGETS, seeds
     )
 
 
 def rule_comparisons(data: Dataset, seeds: Iterator[int | None]) -> Iterator[DemoComparison]:
-    """The treatment rule, for no weighting and the milder scheme of each family."""
-    chosen = [scheme for k, scheme in enumerate(schemes()) if k in (0, 1, 3)]
+    """The treatment rule, for the milder scheme of each family."""
+    chosen = [scheme for scheme in schemes() if scheme.label in ("entropy", "IPW")]
     yield from compare_schemes(
-        data, settings.rule_domain(), chosen, settings.rule(), settings.RULE_SPENDING, seeds
+        data, settings.rule_domain(), chosen, settings.rule(), settings.RULE_BUDGETS, seeds
     )
 
 
 def certificate_rows(data: Dataset, solvers: Sequence[str]) -> Iterator[list[CertificateRow]]:
-    """Every scheme with every solver."""
+    """The schemes of better balance, which are the harder ones, with every solver."""
     domain = effect_domain()
     records = domain.records(data.X, data.a, data.y)
     for scheme in schemes():
-        yield certificates(scheme.label, scheme.program.instance(records), solvers)
-
-
-def naive_effect(data: Dataset) -> float:
-    """Difference of the two arms' mean outcomes. Not private."""
-    return float(data.y[data.a == 1].mean() - data.y[data.a == 0].mean())
-
-
-def textbook_effect(data: Dataset) -> float:
-    """The textbook's estimate. Not private.
-
-    Inverse propensity weights from a logistic regression without ridge or trim, on the unclipped covariates
-    and the squares of :data:`SQUARED`; difference of the two weighted means (Hernan & Robins, What If,
-    chapter 12).
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    squares = [data.columns.index(name) for name in SQUARED]
-    X = np.hstack([data.X, data.X[:, squares] ** 2])
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
-    fitted = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=200).fit(X, data.a)
-    treated = fitted.predict_proba(X)[:, 1]
-    means = [
-        np.average(data.y[data.a == arm], weights=1 / share[data.a == arm])
-        for arm, share in ((0, 1 - treated), (1, treated))
-    ]
-    return float(means[1] - means[0])
+        if "/" in scheme.label:
+            yield certificates(scheme.label, scheme.program.instance(records), solvers)
 
 
 def audited() -> tuple[DemoScheme, ...]:

@@ -19,8 +19,12 @@ COVARIATES_BOUND = 2.5
 TREATMENT_COST = 3.0
 #: In kg: an arm's mean change of weight lies between -5 and 10 kg, one person's between -17.5 and 22.5 kg.
 ARM_MEAN_BOUND = 7.5
+#: What drives a change of weight, as is known without these data: age, and the weight at the start.
+PROGNOSTIC = ("age", "wt71")
+#: In kg: how far changes of weight in ten years lie apart, for people of one age and weight.
+RESIDUAL_SCALE = 7.5
 #: The rule looks at these alone: few parameters, little noise.
-FEATURES = ("age", "wt71")
+FEATURES = PROGNOSTIC
 #: Largest norm of the rule's coefficients, in kg.
 RULE_BOUND = 5.0
 
@@ -34,24 +38,10 @@ class DemoScheme:
     reason: str
 
 
-@dataclass(frozen=True)
-class Spending:
-    """A budget, the noise law that spends it, and how it is calibrated."""
-
-    budget: Budget
-    noise: str
-    calibration: str = "sharp"
-
-
-EFFECT_SPENDING = (
-    Spending(Budget(1.0), "gamma"),
-    Spending(Budget(2.0), "gamma"),
-    Spending(Budget(1.0, 1e-6), "gaussian"),
-)
-COMPOSED_SPENDING = EFFECT_SPENDING[:2]
-#: The same budgets for Laplace noise on the weighted mean itself (Theorem 8).
-OUTPUT_SPENDING = tuple(Spending(one.budget, one.noise, "output") for one in COMPOSED_SPENDING)
-RULE_SPENDING = (Spending(Budget(1.0), "gamma"), Spending(Budget(8.0), "gamma"))
+#: Budgets of the effect, the lead first; that of the weights it stands beside; those of the rule.
+EFFECT_BUDGETS = (Budget(2.0), Budget(1.0))
+WEIGHT_BUDGETS = (Budget(2.0),)
+RULE_BUDGETS = (Budget(1.0), Budget(8.0))
 
 
 def effect_domain() -> Domain:

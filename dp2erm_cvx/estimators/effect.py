@@ -142,7 +142,7 @@ class PrivateEffect(PrivateEstimator):
         public = self._public()
         known = columns or public.columns
         if known is None:
-            ranges, chosen = public.ranges, self.prognostic
+            ranges, chosen = public.ranges, self.prognostic or (self.settings or {}).get("cells")
             number = len(chosen) if chosen else 1 if ranges is None else len(ranges)
             self._study(2, range(number if ranges is None else min(number, len(ranges))))
         else:

@@ -20,6 +20,8 @@ from dp2erm_cvx.program import PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of, public_number, public_size
 from dp2erm_cvx.steps import (
     AverageScore,
+    CellNuisances,
+    CellSums,
     Center,
     ColumnRanges,
     EffectScore,
@@ -38,6 +40,7 @@ from dp2erm_cvx.steps import (
     TreatedScore,
     TreatmentRate,
     WithConstant,
+    declared_partition,
 )
 from dp2erm_cvx.universe import Universe
 
@@ -127,8 +130,14 @@ class EffectStudy(Pipeline[EffectPlan]):
             if name not in known:
                 raise DeclarationError(f"{name}: is no setting of an effect; known: {', '.join(known)}")
         declared = dict(self.declared)
-        if "rows" in declared:
+        if declared.get("rows") is not None:
             declared["rows"] = one_of("rows", declared["rows"], Rows)
+        if declared.get("cells") is not None:
+            if self.public_center is not None:
+                raise DeclarationError("cells: take the place of a center, and of a public_center")
+            if self.ranges is not None:
+                raise DeclarationError("cells: need public ranges, which cuts are in")
+            declared = {"rows": None, "propensity": "cells"} | declared
         cap = public_number("cap", declared.get("cap", CAP), at_least=2.0)
         left = Budget(self._kept * self.budget.epsilon, self.budget.delta)
         released = self.ranges is not None and not self.ranges.public_outcome
@@ -140,30 +149,41 @@ class EffectStudy(Pipeline[EffectPlan]):
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """Perhaps ranges, center, perhaps a refit of its residuals, propensity, score."""
-        settings, terms = self.settings, [] if self.public_center is None else [self.public_center]
+        """Perhaps ranges; cells, or center, perhaps a refit of its residuals, and propensity; score."""
+        settings, exact = self.settings, numerical_share is not None
+        if settings.rows is not None:
+            steps, nuisances = self._lines(settings, settings.rows, numerical_share)
+        else:
+            partition = declared_partition(settings.cells, self.universe)
+            share = settings.center_share + (settings.propensity_share if settings.known is None else 0.0)
+            steps = [CellSums(partition, share, self.noise, exact)]
+            nuisances = CellNuisances(self.scale, settings.known)
+        if self.ranges is not None:
+            steps.insert(0, ColumnRanges(self.ranges, self.ranges.share))
+        yield from _of_what_is_left(steps, self._kept)
+        yield MeanScore(self._score(nuisances, settings), self.noise, exact)
+
+    def _lines(
+        self, settings: EffectSettings, rows: Rows, numerical_share: float | None
+    ) -> tuple[list[Any], Nuisances]:
+        terms = [] if self.public_center is None else [self.public_center]
         program = self._regression(settings)
         regressions = [(Center, settings.center_share)]
         if settings.first_fit is not None:
             first = settings.first_fit * settings.center_share
             regressions = [(Center, first), (Refit, settings.center_share - first)]
-        nuisances: list[Any] = []
+        steps: list[Any] = []
         for kind, share in regressions:
-            rows = OutcomeRows(settings.rows, tuple(terms))
+            mapped = OutcomeRows(rows, tuple(terms))
             law = calibrator("sharp")
-            nuisances.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, rows, share))
-            terms.append(Term(settings.rows, kind.name))
+            steps.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, mapped, share))
+            terms.append(Term(rows, kind.name))
         if settings.propensity == "constant":
-            exact = numerical_share is not None
-            nuisances.append(TreatmentRate(settings.propensity_share, self.noise, exact))
+            steps.append(TreatmentRate(settings.propensity_share, self.noise, numerical_share is not None))
         elif settings.known is None:
-            nuisances.append(self._logistic(settings, numerical_share))
-        if self.ranges is not None:
-            nuisances.insert(0, ColumnRanges(self.ranges, self.ranges.share))
-        yield from _of_what_is_left(nuisances, self._kept)
+            steps.append(self._logistic(settings, numerical_share))
         treated = "propensity" if settings.known is None else settings.known
-        found = LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
-        yield MeanScore(self._score(found, settings), self.noise, numerical_share is not None)
+        return steps, LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
 
     @property
     def _kept(self) -> float:

@@ -12,7 +12,7 @@ from scipy.special import erfcx
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.steps import CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
+from dp2erm_cvx.steps import CellSumsPlan, CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy
@@ -45,7 +45,8 @@ class EffectPlan(Plan):
         b are root mean squares of what gamma shrinks away of m and e, r those of shrinkage and noise
         together; s is twice the public guess ``residual_scale``. Noise has no direction; shrinkage is toward
         the raw comparison in both, and counts more. Predicted from the calibrations for covariates of a third
-        of their range, or of two thirds of their norm bound. A heuristic, which sees no misspecification.
+        of their range, or of two thirds of their norm bound; in cells for records that fill all of them
+        alike, before any are pooled. A heuristic, which sees no misspecification.
         """
         universe, scale = self.study.universe, self.study.scale
         (noise_m, bias_m), (noise_e, bias_e) = self._center_error(), self._propensity_error()
@@ -61,6 +62,9 @@ class EffectPlan(Plan):
         """Root mean squares of what noise and shrinkage do to m."""
         # the regression itself is guessed to spread as far as its residuals
         scale, variance, bias = self.study.scale, 0.0, self.study.scale**2
+        cells = self.step("cells")
+        if isinstance(cells, CellSumsPlan):
+            return cells.errors(scale, _SPREAD)[0]
         for step in self.steps:
             if isinstance(step, CenterPlan):
                 assert isinstance(step.calibration, Calibration)
@@ -73,7 +77,9 @@ class EffectPlan(Plan):
         return math.sqrt(variance), math.sqrt(bias)
 
     def _propensity_error(self) -> tuple[float, float]:
-        step = self.step("propensity")
+        cells, step = self.step("cells"), self.step("propensity")
+        if isinstance(cells, CellSumsPlan) and self.study.settings.known is None:
+            return cells.errors(self.study.scale, _SPREAD)[1]
         if step is None:
             return 0.0, 0.0
         if isinstance(step, TreatmentRatePlan):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
@@ -26,13 +28,14 @@ class EffectSettings:
     Attributes
     ----------
     rows
-        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`.
+        Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`; None in cells, which have no
+        use for ``slope``, ``first_fit``, ``radius`` and ``split`` either.
     slope
         c of the saturating loss of the center, in units of the outcome.
     first_fit
         Share of the center's budget for a first fit, whose residuals are fitted again; None for one fit.
     propensity
-        "logistic", "constant", or the public probability of treatment.
+        "logistic", "constant", with ``cells`` "cells", or the public probability of treatment.
     radius
         Largest margin of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
     split
@@ -41,11 +44,14 @@ class EffectSettings:
         Shares of the budget; the score has the rest. A public propensity takes none.
     cap, residual_bound, score_bound
         F, M_r and B of :class:`~dp2erm_cvx.steps.EffectScore`.
+    cells
+        Cuts by covariate, or numbers of cells, see :func:`~dp2erm_cvx.steps.declared_partition`: outcome and
+        propensity are then means in cells, from both shares, and no line has to be right. None for lines.
 
     Raises DeclarationError for an invalid value.
     """
 
-    rows: Rows
+    rows: Rows | None
     slope: float
     first_fit: float | None
     propensity: str | float
@@ -56,6 +62,7 @@ class EffectSettings:
     cap: float
     residual_bound: float
     score_bound: float
+    cells: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("slope", "radius", "residual_bound", "score_bound"):
@@ -72,11 +79,15 @@ class EffectSettings:
             raise DeclarationError("center_share and propensity_share leave nothing to the score")
 
     def _check_propensity(self) -> None:
-        if self.propensity in ("logistic", "constant"):
+        lines = self.cells is None
+        if lines is (self.rows is None):
+            raise DeclarationError("rows and cells: one of the two is declared")
+        if self.propensity in (("logistic", "constant") if lines else ("cells",)):
             return
         if isinstance(self.propensity, str):
+            names = "logistic, constant," if lines else "cells"
             raise DeclarationError(
-                f"propensity = {self.propensity!r}: must be logistic, constant, or a public probability"
+                f"propensity = {self.propensity!r}: must be {names} or a public probability"
             )
         least = 1.0 / self.cap
         if not least <= public_number("propensity", self.propensity) <= 1.0 - least:

@@ -16,13 +16,14 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.effect_text import effect_blocks
 from dp2erm_cvx.release.interval import ScoreInterval, score_interval
+from dp2erm_cvx.release.nuisances import Nuisance, state_cuts, state_nuisances
 from dp2erm_cvx.release.ranges import ColumnRange, check_ranges, state_ranges
 from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.release.treated import overlap_interval, treated_interval
-from dp2erm_cvx.steps import CenterPlan, ColumnRangesPlan, Execution, MeanScorePlan, Rows, Term
+from dp2erm_cvx.steps import Execution, MeanScorePlan, Term
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -76,18 +77,6 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Nuisance:
-    """A released coefficient (p,): of the centered outcome on its ``rows``, or of the log odds on (1, x)."""
-
-    __pydantic_config__: ClassVar = _STRICT
-
-    step: str
-    rows: str
-    parameters: tuple[str, ...]
-    coefficient: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class EffectRelease(BaseRelease):
     """What may be published about an average effect.
 
@@ -129,13 +118,14 @@ class EffectRelease(BaseRelease):
     def center(self) -> Term:
         """The outcome regression in force, public from now on: of the centered outcome in this domain.
 
-        Raises DeclarationError where its parts have different rows.
+        Raises DeclarationError where its parts have different rows, or are cells.
         """
         parts = [part for part in self.nuisances if part.step != "propensity"]
-        if len({part.rows for part in parts}) != 1:
+        rows = {part.regression for part in parts}
+        if len(rows) != 1:
             raise DeclarationError("center: the released regressions have no common rows")
         total = (math.fsum(values) for values in zip(*(part.coefficient for part in parts), strict=True))
-        return Term(Rows(parts[0].rows), tuple(total))
+        return Term(rows.pop(), tuple(total))
 
     @property
     def negligible(self) -> bool:
@@ -185,9 +175,10 @@ def make_effect(
         n_samples=study.universe.n_samples,
         guarantee=state_guarantee(plan, result, execution),
         steps=state_steps(plan),
-        nuisances=tuple(_nuisances(plan, result, columns)),
+        nuisances=tuple(state_nuisances(plan, result, columns)),
         settings={
             **asdict(study.settings),
+            "cells": state_cuts(plan, columns),
             **dict(zip(_GUESSES, (study.scale, center), strict=True)),
         },
         domain=study.universe.domain.to_dict(),
@@ -219,25 +210,6 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -> list[Nuisance]:
-    found, public = [], plan.study.public_center
-    if public is not None:
-        assert not isinstance(public.source, str)
-        found.append(Nuisance("public center", public.rows.value, public.rows.names(columns), public.source))
-    for step in plan.steps[:-1]:
-        if isinstance(step, ColumnRangesPlan):
-            continue
-        coefficient = tuple(float(value) for value in result.released[step.name])
-        if isinstance(step, CenterPlan):
-            rows, names = step.map.rows.value, step.map.rows.names(columns)
-        elif len(coefficient) == 1:
-            rows, names = "treated records", ("number",)
-        else:
-            rows, names = "log odds of treatment", Rows.POOLED.names(columns)
-        found.append(Nuisance(step.name, rows, names, coefficient))
-    return found
-
-
 def _check(release: EffectRelease) -> None:
     check_guarantee(release)
     check_spent(release)
@@ -258,7 +230,7 @@ def _check(release: EffectRelease) -> None:
     try:
         Domain.from_dict(release.domain)
         EffectSettings(**numbers)
-        for name in release.settings.keys() - {"rows", "propensity", "first_fit"} | set(_GUESSES):
+        for name in release.settings.keys() - {"rows", "propensity", "first_fit", "cells"} | set(_GUESSES):
             if isinstance(release.settings[name], str):
                 raise TypeError(f"{name} is text")
             public_number(name, release.settings[name])

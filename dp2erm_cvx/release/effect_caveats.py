@@ -61,6 +61,8 @@ def _assumed(release: EffectRelease) -> str:
         )
     regression = "the outcome regression" + (" of the untreated" if release.estimand == "att" else "")
     right = f"{regression} or the propensity is right"
+    if known == "cells":
+        right = "within cells, the outcome of either arm or the propensity hardly varies"
     if known == "constant":
         right = f"{regression} is right, or treatment does not depend on the covariates"
     return f"That this is the effect is an assumption: {right}, and no confounder is unmeasured."

@@ -30,7 +30,8 @@ _RELEASED = {
     "center": "outcome regression",
     "refit": "outcome regression of what the center left",
     "propensity": "propensity of treatment",
-    "score": "sums of the score and of its square",
+    "cells": "counts and outcomes by cell and arm",
+    "score": "sums of the score and its square",
 }
 
 
@@ -70,7 +71,7 @@ def _estimate(release: EffectRelease) -> Iterator[Block]:
     yield f"{100 * interval.level:g} % interval: {_ends(interval, half)}"
     noise, sampling = interval.noise_half_width, interval.sampling_half_width
     if half is None or noise is None or sampling is None:
-        yield "An end is unbounded: the number of treated records that was released is within its noise."
+        yield "An end is unbounded: the size of that population, as it was released, is within its noise."
     else:
         told = [_aligned(width, half).lstrip("+") for width in (half, noise, sampling)]
         yield f"The half width is {told[0]}. Noise alone would leave {told[1]}, sampling alone {told[2]}."
@@ -97,11 +98,11 @@ def _aligned(number: float, half: float | None) -> str:
 
 
 def _spent(release: EffectRelease) -> Table:
-    table = grid("step", "releases", "noise", "scale", "epsilon", "delta", left=3)
+    table = grid("step", "releases", "noise", "epsilon", "delta", left=3)
     for step in release.steps:
         # on numbers, gamma noise is Laplace noise
         noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
         noise = "exponential" if step.step == "ranges" else noise
-        numbers = f"{step.scale:.3g}", f"{step.epsilon:.4g}", f"{step.delta:.2g}"
+        numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
         table.add_row(step.step, _RELEASED.get(step.step, step.theorem), noise, *numbers)
     return table

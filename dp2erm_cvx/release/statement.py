@@ -105,8 +105,9 @@ def _law(
         noise = {"scale": calibration.scales[0], "sensitivity": unit * calibration.integers.sensitivity}
         return {"noise": calibration.noise, "gamma": 0.0, **noise}
     if isinstance(calibration, IntegerNoise | RangeNoise):
-        shift = float(calibration.sensitivity)
-        return {"noise": calibration.noise, "scale": calibration.scale, "gamma": 0.0, "sensitivity": shift}
+        unit = calibration.unit if isinstance(calibration, IntegerNoise) else 1.0
+        noise = {"scale": unit * calibration.scale, "sensitivity": unit * calibration.sensitivity}
+        return {"noise": calibration.noise, "gamma": 0.0, **noise}
     if isinstance(calibration, GridNoise):
         sensitivity = calibration.l1_sensitivity
         return {"noise": Noise.GAMMA, "scale": calibration.scale, "gamma": 0.0, "sensitivity": sensitivity}

@@ -1,14 +1,18 @@
 """Private steps: each is planned from public quantities and run on records and on what was released.
 
 ``propensity`` releases the coefficient of a private first stage, ``theta`` a weighted convex program,
-``value`` what its rule is worth, ``center`` a regression of the outcome, ``score`` an average effect,
-``ranges`` those of columns that nobody declared. Another step is one more module beside them.
+``value`` what its rule is worth, ``center`` a regression of the outcome, ``cells`` its means by cell,
+``score`` an average effect, ``ranges`` those of columns that nobody declared. Another step is one more module
+beside them.
 """
 
+from dp2erm_cvx.steps.cell_nuisances import CellNuisances
+from dp2erm_cvx.steps.cell_sums import CellSums, CellSumsPlan
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan
 from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
 from dp2erm_cvx.steps.number import NumberPlan, TreatmentRate, TreatmentRatePlan
+from dp2erm_cvx.steps.partition import Partition, declared_partition
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.ranges import ColumnRanges, ColumnRangesPlan
@@ -22,6 +26,9 @@ from dp2erm_cvx.steps.weights import WeightsPlan
 
 __all__ = [
     "AverageScore",
+    "CellNuisances",
+    "CellSums",
+    "CellSumsPlan",
     "Center",
     "CenterPlan",
     "ColumnRanges",
@@ -36,6 +43,7 @@ __all__ = [
     "NumberPlan",
     "OutcomeRows",
     "OverlapScore",
+    "Partition",
     "Precision",
     "Propensity",
     "PropensityPlan",
@@ -57,6 +65,7 @@ __all__ = [
     "ValuePlan",
     "WeightsPlan",
     "WithConstant",
+    "declared_partition",
     "solve_theta",
     "solve_weights",
 ]

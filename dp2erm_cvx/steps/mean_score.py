@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -33,7 +33,8 @@ class MeanScore(Step):
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> MeanScorePlan:
         """Calibrate the noise to the bounds of the score, whatever the nuisances turn out to be."""
         noise = self.score.calibrate(universe.n_samples, budget, self.noise)
-        return MeanScorePlan(universe, noise, None, None, self.exact, self.score)
+        score = replace(self.score, nuisances=self.score.nuisances.planned(earlier))
+        return MeanScorePlan(universe, noise, None, None, self.exact, score)
 
 
 @dataclass(frozen=True)

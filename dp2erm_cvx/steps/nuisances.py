@@ -11,10 +11,15 @@ from scipy.special import expit
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.record_map import Rows, Term
+from dp2erm_cvx.steps.step import StepPlan
 
 
 class Nuisances(abc.ABC):
     """m_0, m_1 and e at covariates x (n, k), given what was released: each a function of its own record."""
+
+    def planned(self, earlier: Mapping[str, StepPlan]) -> Nuisances:
+        """The same, once the steps that they rest on are planned, by name."""
+        return self
 
     @abc.abstractmethod
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:

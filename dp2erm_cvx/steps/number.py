@@ -82,7 +82,7 @@ class TreatmentRatePlan(NumberPlan):
     @property
     def predicted_error(self) -> float:
         """Mean square of the noise of the treated share."""
-        return 2.0 * (self.calibration.scale / self.universe.n_samples) ** 2
+        return self.calibration.variance / self.universe.n_samples**2
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the noisy number (1,) of treated records."""

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from dp2erm_cvx.compare.effect_references import difference
 from dp2erm_cvx.datasets import load_nhefs
-from dp2erm_cvx.demo import comparison, settings
+from dp2erm_cvx.demo import settings
+from dp2erm_cvx.demo.comparison import effect_of
+from dp2erm_cvx.demo.effect import textbook_effect
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.privacy import Budget
@@ -73,7 +76,7 @@ class NhefsBudgets(Experiment[NhefsDesign]):
                 rule = PlannedRule(plan)
                 rng = cell.rng(f"{noise}/{epsilon}")
                 found = draw_thetas(rule, weights, design.draws, rng)
-                effects = [comparison.effect_of(theta.tolist()) for theta in found.thetas]
+                effects = [effect_of(theta.tolist()) for theta in found.thetas]
                 low, middle, high = np.quantile(effects, [0.05, 0.5, 0.95])
                 rows.append(
                     {
@@ -88,10 +91,10 @@ class NhefsBudgets(Experiment[NhefsDesign]):
                 )
         if plan.propensity is None:
             exact = without_noise(first, settings.arm_means().resolve(domain), weights)
-            clipped = _plain(_CLIPPED, comparison.effect_of(exact.thetas[0].tolist()))
+            clipped = _plain(_CLIPPED, effect_of(exact.thetas[0].tolist()))
             rows.append({**clipped, "effective_share": exact.effective_share})
-        rows.append(_plain(_TEXTBOOK, comparison.textbook_effect(data)))
-        rows.append(_plain(_NAIVE, comparison.naive_effect(data)))
+        rows.append(_plain(_TEXTBOOK, textbook_effect(data)))
+        rows.append(_plain(_NAIVE, difference(data).value))
         return rows
 
     def summary_table(self, design: NhefsDesign, table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

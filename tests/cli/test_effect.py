@@ -167,3 +167,15 @@ def test_an_effect_recommends_nothing(folder):
     result = run("predict", "effect.json", "data.csv")
     assert result.exit_code == 2
     assert "states an average effect" in result.stderr
+
+
+def test_cells_are_declared_by_cuts_and_by_numbers(folder):
+    first, *others = COLUMNS
+    more = [f"{name}:1" for name in others]
+    words = [*EFFECT, *(word for text in (f"{first}=-0.5,0,0.25", *more) for word in ("--cells", text))]
+    release = EffectRelease.from_json(run(*words, "--json").stdout)
+    assert [step.step for step in release.steps] == ["cells", "score"]
+    assert release.settings["cells"][first] == pytest.approx([-0.5, 0.0, 0.25])
+    for wrong in ("x", "x=", "x=low", "=0.5", "x:1,low"):
+        assert "must look like age=30,50" in run(*EFFECT, "--cells", wrong).stderr
+    assert "given twice" in run(*EFFECT, *["--cells", f"{first}=0"] * 2).stderr

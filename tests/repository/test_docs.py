@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dp2erm_cvx import Domain, release, stability
+from dp2erm_cvx import Domain, EffectRelease, release, stability
 from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
@@ -149,7 +149,7 @@ def seeds_a_release(source: str) -> bool:
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     return any(
         isinstance(call.func, ast.Name)
-        and call.func.id == "PrivateTwoStageERM"
+        and call.func.id in ("PrivateTwoStageERM", "PrivateEffect")
         and any(word.arg == "seed" for word in call.keywords)
         for call in calls
     )
@@ -164,7 +164,7 @@ def test_tutorials_say_what_a_seed_does():
             assert "seeded release carries no privacy guarantee" in " ".join(
                 page(f"tutorials/{name}.md").split()
             )
-    assert "first_rule" in seeded
+    assert {"first_effect", "first_rule"} <= set(seeded)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,17 @@ def test_python_blocks_run(name, tmp_path, monkeypatch):
     found = blocks(name, "python")
     assert found
     run(found, monkeypatch)
+
+
+def test_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = blocks("../README.md", "python")
+    assert "PrivateEffect" in found[0]
+    run(found, monkeypatch)
+    Path("domain.toml").write_text(blocks("../README.md", "toml")[0], encoding="utf-8")
+    load_domain("domain.toml")
+    words = re.findall(r"^dp2erm ([\w-]+)", "\n".join(blocks("../README.md", "sh")), flags=re.MULTILINE)
+    assert set(words) <= set(main.commands)
 
 
 def added(file: str) -> str:
@@ -282,7 +293,8 @@ def test_commands_run(tmp_path, monkeypatch):
         np.savetxt(name, rows, delimiter=",", header="dose,severity,a,y", comments="")
     text = "\n".join(blocks("quickstart.md", "sh")).replace("\\\n", " ")
     commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
-    assert [command[1] for command in commands] == ["plan", "bounds", "fit", "predict", "programs", "certify"]
+    told = ["effect", "show", "plan", "bounds", "fit", "predict", "programs", "certify"]
+    assert [command[1] for command in commands] == told
     for command in commands:
         result = CliRunner().invoke(main, command[1:])
         assert result.exit_code == 0, (command, result.output)
@@ -333,7 +345,7 @@ def test_settings_in_the_tables_exist():
 
 def test_every_field_is_explained():
     quickstart, solving = page("quickstart.md"), page("solving.md")
-    for field in [field.name for field in fields(release.Release)]:
+    for field in [field.name for kind in (release.Release, EffectRelease) for field in fields(kind)]:
         assert f"`{field}`" in quickstart or f"`{field}." in quickstart
     for field in [
         field.name for part in (release.Guarantee, release.StepStatement) for field in fields(part)

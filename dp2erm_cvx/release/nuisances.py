@@ -1,0 +1,87 @@
+"""What an effect rests on: the released regressions and propensity, or cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan import EffectPlan, PlanResult
+from dp2erm_cvx.steps import CellNuisances, CellSumsPlan, CenterPlan, ColumnRangesPlan, Rows
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """Released by a ``step``: a coefficient (p,) on its ``rows``, or means in cells.
+
+    A coefficient is of the centered outcome, or of the log odds on (1, x). The first entry of cells holds
+    what noise was added to, in records: by cell (the last covariate first), by arm, P and Q. What follows
+    from it is in the others: the number of records, the centered outcome of either arm and the treated share
+    of every leaf, whose ``parameters`` say what is in it.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    step: str
+    rows: str
+    parameters: tuple[str, ...]
+    coefficient: tuple[float, ...]
+
+    @property
+    def regression(self) -> Rows:
+        """The rows of a regression of the outcome. Raises DeclarationError where they are in cells."""
+        try:
+            return Rows(self.rows)
+        except ValueError:
+            raise DeclarationError("center: cells are no regression") from None
+
+
+def state_nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -> Iterator[Nuisance]:
+    """Those of a run, a public regression first."""
+    public = plan.study.public_center
+    if public is not None:
+        assert not isinstance(public.source, str)
+        yield Nuisance("public center", public.rows.value, public.rows.names(columns), public.source)
+    for step in plan.steps[:-1]:
+        if isinstance(step, ColumnRangesPlan):
+            continue
+        if isinstance(step, CellSumsPlan):
+            yield from _cells(plan, step, result, columns)
+            continue
+        coefficient = tuple(float(value) for value in result.released[step.name])
+        if isinstance(step, CenterPlan):
+            rows, names = step.map.rows.value, step.map.rows.names(columns)
+        elif len(coefficient) == 1:
+            rows, names = "treated records", ("number",)
+        else:
+            rows, names = "log odds of treatment", Rows.POOLED.names(columns)
+        yield Nuisance(step.name, rows, names, coefficient)
+
+
+def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[float]] | None:
+    """The public cuts of every covariate, in raw units; None without cells."""
+    step = plan.step("cells")
+    if not isinstance(step, CellSumsPlan):
+        return None
+    return dict(zip(columns, step.partition.raw(plan.study.universe.domain), strict=True))
+
+
+def _cells(
+    plan: EffectPlan, step: CellSumsPlan, result: PlanResult, columns: tuple[str, ...]
+) -> Iterator[Nuisance]:
+    table = step.table(result.released).ravel()
+    yield Nuisance(step.name, "records in cells", (), tuple(float(value) for value in table))
+    nuisances, domain = plan.score.score.nuisances, plan.study.universe.domain
+    assert isinstance(nuisances, CellNuisances)
+    found = nuisances.leaves(result.released)
+    names, means = step.partition.names(found.boxes, columns, domain), found.means
+    stated = {
+        "records": means.count,
+        "outcome of controls": domain.outcome_bound * means.outcome[:, 0],
+        "outcome of treated": domain.outcome_bound * means.outcome[:, 1],
+    }
+    if nuisances.known is None:
+        stated["treated share"] = means.treated
+    for rows, values in stated.items():
+        yield Nuisance(step.name, rows, names, tuple(float(value) for value in values))

@@ -1,0 +1,111 @@
+"""Cells instead of lines: counts and outcomes by cell and arm, from one release (Theorem 10)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
+from dp2erm_cvx.domain import Array, Records, cleaned
+from dp2erm_cvx.mechanism import perturb_integers
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.steps.number import NumberPlan
+from dp2erm_cvx.steps.partition import Partition
+from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide
+from dp2erm_cvx.universe import Universe
+
+#: K: every record adds K to the integers of its cell and arm; a power of two, so that K-ths are exact.
+UNIT = 2**20
+
+
+@dataclass(frozen=True)
+class CellSums(Step):
+    """Every outcome, split in two, by cell of a public ``partition`` and by arm.
+
+    The outcome ``t = (y - c) / M'`` lies in [-1, 1]. A record adds ``p``, the whole number nearest to
+    ``K (1 + t) / 2``, to one entry P of its cell and arm, and ``K - p`` to the entry Q beside it. Then
+    ``P + Q`` counts records and ``P - Q`` sums outcomes, in K-ths.
+
+    Sensitivity. The entries of one record are not negative and add up to K, whatever its cell, arm and
+    outcome. A replacement takes such a vector v away and adds another one, v': the movement is at most
+    ``||v|| + ||v'|| = 2K`` in the l1 norm, attained where the cell or the arm changes, or t turns from -1
+    to 1. In the l2 norm ``||v - v'||^2 <= ||v||^2 + ||v'||^2 <= 2 K^2``, because no entry is negative. So
+    discrete Laplace noise of scale ``2K / epsilon``, two records over epsilon, on every entry of the
+    partition, empty or not, is epsilon-differentially private. Counts and sums released apart take twice
+    as much.
+    """
+
+    name: ClassVar[str] = "cells"
+
+    partition: Partition
+    share: float
+    noise: Noise | str = Noise.GAMMA
+    exact: bool = True
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        """Pure noise leaves delta to the others."""
+        return divide(budget, self.share, self.noise)
+
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> CellSumsPlan:
+        """Calibrate the noise of one entry: the number of cells does not enter."""
+        shift = 2 * UNIT if self.noise == Noise.GAMMA else math.isqrt(2 * UNIT * UNIT) + 1
+        noise = replace(calibrate_integers(shift, budget, self.noise), unit=1.0 / UNIT)
+        return CellSumsPlan(universe, noise, None, None, self.exact, self.partition)
+
+
+@dataclass(frozen=True)
+class CellSumsPlan(NumberPlan):
+    """The calibrated cells."""
+
+    name: ClassVar[str] = "cells"
+
+    calibration: IntegerNoise
+    partition: Partition
+
+    @property
+    def predicted_error(self) -> float:
+        """Mean square of the noise of one entry, in squared records."""
+        return self.calibration.variance
+
+    def errors(self, outcome: float, treated: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Root mean squares of what noise, and shrinkage, do to m_a and to e in one cell.
+
+        For records that fill the cells evenly, between which m_a and e have standard deviations ``outcome``
+        and ``treated``.
+        """
+        count = self.universe.n_samples / self.partition.size
+        noise = math.sqrt(self.calibration.variance) / count
+        # variance 2 v M'^2 of the sum of an arm with half of the records, v of (1 - e) N_1 - e N_0 at e = 1/2
+        own = math.sqrt(8.0) * noise * self.universe.domain.outcome_bound
+        return _shrunk_error(outcome, own), _shrunk_error(treated, noise)
+
+    def sums(self, records: Records) -> NDArray[np.int64]:
+        """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
+        bound = self.universe.domain.outcome_bound
+        half = np.rint((cleaned(records.y / bound, 1.0) + 1.0) * (UNIT / 2)).astype(np.int64)
+        first = 4 * self.partition.index(records.covariates) + 2 * records.a
+        found = np.zeros(4 * self.partition.size, dtype=np.int64)
+        np.add.at(found, first, half)
+        np.add.at(found, first + 1, UNIT - half)
+        return found.reshape(-1, 2, 2)
+
+    def table(self, released: Mapping[str, Array]) -> Array:
+        """What was released, in records: (cells, 2, 2) by cell, by arm, P and Q."""
+        return np.reshape(released[self.name], (-1, 2, 2)) / UNIT
+
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+        """Release the noisy integers, (4 cells,), in int64."""
+        values, seed = self.sums(inputs.records).ravel().tolist(), execution.label(self.name)
+        noised = perturb_integers(values, self.calibration, exact=self.exact, seed=seed)
+        return StepResult(np.array(noised, dtype=np.int64))
+
+
+def _shrunk_error(signal: float, noise: float) -> tuple[float, float]:
+    """What is left of the noise, and what is lost of the signal, of the best linear shrinkage."""
+    lost = 1.0 / (1.0 + (signal / noise) ** 2)
+    return (1.0 - lost) * noise, lost * signal

@@ -1,0 +1,131 @@
+"""Nuisances from cells: a tree and means that are functions of the released integers alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.steps import AverageScore, CellNuisances, CellSums, declared_partition
+from dp2erm_cvx.steps.cell_means import leaf_means
+from dp2erm_cvx.steps.cell_tree import LEAST, grow
+from dp2erm_cvx.universe import Universe
+
+DOMAIN = Domain(covariate_bound=2.0, outcome_bound=2.0, ranges={"u": (-1.0, 1.0), "v": (-1.0, 1.0)})
+N = 40
+UNIVERSE = Universe(DOMAIN, N, 2)
+PLAN = CellSums(declared_partition({"u": 6, "v": [0.0]}, UNIVERSE), 0.5).plan(UNIVERSE, Budget(1.0), {})
+NUISANCES = CellNuisances(0.5).planned({"cells": PLAN})
+
+
+def integers(seed, size=2.0**30):
+    rng = np.random.default_rng(seed)
+    drawn = size * rng.standard_t(2, size=4 * PLAN.partition.size)
+    return {"cells": np.clip(drawn, -(2.0**62), 2.0**62).astype(np.int64)}
+
+
+def records(seed):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(N, 2)), rng.integers(0, 2, N), rng.normal(size=N) * 3
+
+
+@given(st.integers(0, 10**6), st.integers(0, N - 1), st.sampled_from([1.0, 2.0**21, 2.0**30, 2.0**62]))
+@settings(max_examples=40, deadline=None)
+def test_one_record_changes_its_own_score_alone(seed, place, size):
+    X, a, y = records(seed)
+    theirs = X.copy(), a.copy(), y.copy()
+    theirs[0][place], theirs[1][place], theirs[2][place] = 1e9, 1 - a[place], -1e9
+    released = integers(seed, size)
+    score = AverageScore(NUISANCES, 5.0, 1.0, 3.0)
+    one, other = (score.of(DOMAIN.records(*data), released) for data in ((X, a, y), theirs))
+    kept = np.arange(N) != place
+    assert np.array_equal(one[kept], other[kept])
+    assert np.all(np.isfinite(one))
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 2.0**21, 2.0**30, 2.0**62]))
+@settings(max_examples=40, deadline=None)
+def test_nuisances_stay_inside_whatever_is_released(seed, size):
+    x, a, released = DOMAIN.records(*records(seed)).covariates, records(seed)[1], integers(seed, size)
+    m, e = NUISANCES.outcome(x, a, released), NUISANCES.propensity(x, released)
+    assert np.all(np.abs(m) <= 2.0)
+    assert np.all((e >= 0.0) & (e <= 1.0))
+    # by the numbers, not by the array that holds them, and without what was kept
+    again = CellNuisances(0.5).planned({"cells": PLAN})
+    other = {"cells": released["cells"].copy(), "score": np.ones(2)}
+    assert np.array_equal(again.outcome(x, a, other), m)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([(7,), (5, 4), (3, 2, 4)]), st.sampled_from([1.0, 50.0, 1e12]))
+@settings(max_examples=40, deadline=None)
+def test_leaves_partition_the_grid(seed, shape, size):
+    table = np.random.default_rng(seed).normal(size, size, (*shape, 2, 2))
+    boxes = grow(table, 0.3, 2.0)
+    covered = np.zeros(shape, dtype=int)
+    for box in boxes:
+        covered[box] += 1
+    assert np.all(covered == 1)
+    assert len(boxes) == 1 or all(table[box].sum() >= LEAST for box in boxes)
+    assert boxes == grow(table.copy(), 0.3, 2.0)
+
+
+def noisy(mean_0, mean_1, treated, count, noise, seed):
+    """A table (..., 2, 2) of cells with these outcomes and shares, with Laplace noise of this scale."""
+    arms = np.stack([count * (1 - treated), count * treated], axis=-1)
+    means = np.stack([mean_0, mean_1], axis=-1)
+    table = np.stack([arms * (1 + means) / 2, arms * (1 - means) / 2], axis=-1)
+    return table + np.random.default_rng(seed).laplace(scale=noise, size=table.shape)
+
+
+def test_a_tree_finds_the_regions_and_no_others():
+    u, v = np.meshgrid(np.arange(20), np.arange(20), indexing="ij")
+    outcome = np.where(u < 7, 0.4, np.where(v < 12, -0.5, 0.1))
+    flat = np.full_like(outcome, 0.5)
+    for seed in range(5):
+        table = noisy(outcome, outcome + 0.2, flat, 60.0 * np.ones_like(flat), 3.0, seed)
+        boxes = grow(table, 0.1, 2 * 3.0**2)
+        regions = [{float(value) for value in outcome[box].ravel()} for box in boxes]
+        assert all(len(region) == 1 for region in regions)
+        assert len(boxes) <= 5
+        table = noisy(0 * flat, 0.2 + 0 * flat, flat, 60.0 * np.ones_like(flat), 3.0, seed)
+        assert len(grow(table, 0.1, 2 * 3.0**2)) <= 3
+    shares = np.where(v < 10, 0.3, 0.7)
+    boxes = grow(noisy(0 * flat, 0 * flat, shares, 60.0 * np.ones_like(flat), 3.0, 0), 0.1, 18.0)
+    assert all(len(set(shares[box].ravel())) == 1 for box in boxes)
+
+
+def test_without_noise_the_means_are_those_of_the_leaves():
+    rng = np.random.default_rng(1)
+    outcome, treated = rng.uniform(-0.9, 0.9, (8, 2)), rng.uniform(0.2, 0.8, 8)
+    count = rng.uniform(500, 1000, 8)
+    sums = noisy(outcome[:, 0], outcome[:, 1], treated, count, 0.0, 0)
+    found = leaf_means(sums, np.ones(8), 0.0, 0.0)
+    np.testing.assert_allclose(found.outcome, outcome, atol=1e-9)
+    np.testing.assert_allclose(found.count, count)
+    # sampling alone is left, of which a share has a variance without a guess
+    np.testing.assert_allclose(found.treated, treated, atol=0.02)
+
+
+def test_what_noise_hides_is_shrunk_to_what_is_common():
+    rng = np.random.default_rng(2)
+    level = rng.uniform(-0.6, 0.6, 200)
+    count = np.full(200, 40.0)
+    sums = noisy(level, level + 0.3, np.full(200, 0.5), count, 3.0, 5)
+    found = leaf_means(sums, np.ones(200), 0.1, 18.0)
+    raw = (sums[:, :, 0] - sums[:, :, 1]) / np.maximum(sums.sum(axis=2), 1.0)
+    truth = np.stack([level, level + 0.3], axis=1)
+    assert np.mean((found.outcome - truth) ** 2) < 0.5 * np.mean((raw - truth) ** 2)
+    # the arms of a leaf share its level, so their difference is that of all leaves
+    assert np.mean(found.outcome[:, 1] - found.outcome[:, 0]) == pytest.approx(0.3, abs=0.05)
+    assert np.std(found.treated) < 0.05
+    empty = leaf_means(sums - 10.0 * sums, np.ones(200), 0.1, 18.0)
+    assert np.all(np.isfinite(empty.outcome))
+    assert np.all(np.isfinite(empty.treated))
+
+
+def test_a_known_propensity_is_not_estimated():
+    x = DOMAIN.records(*records(0)).covariates
+    assert np.all(CellNuisances(0.5, 0.3).planned({"cells": PLAN}).propensity(x, integers(0)) == 0.3)
