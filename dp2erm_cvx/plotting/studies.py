@@ -23,7 +23,7 @@ _VALUES = {"excess": "excess objective", "error": "distance to the sample minimi
 def figures_of(name: str, table: pd.DataFrame, folder: Path) -> list[Path]:
     """Draw what there is for an experiment; the paths. Raises DeclarationError without matplotlib."""
     drawn: list[Path] = []
-    for stem, figure in _DRAWN[name](table):
+    for stem, figure in _DRAWN[name](table) if name in _DRAWN else ():
         for ending in ("svg", "png"):
             path = folder / f"{stem}.{ending}"
             save(figure, path)

@@ -11,6 +11,7 @@ from dp2erm_cvx.studies.engine import Experiment
 
 _HOMES: dict[str, tuple[str, str]] = {
     "confounded": ("dp2erm_cvx.studies.confounded", "Confounded"),
+    "effects": ("dp2erm_cvx.studies.effects", "EffectsStudy"),
     "nhefs": ("dp2erm_cvx.studies.nhefs", "NhefsBudgets"),
     "rates": ("dp2erm_cvx.studies.rates", "Rates"),
     "simulation": ("dp2erm_cvx.studies.simulation", "SimulationStudy"),

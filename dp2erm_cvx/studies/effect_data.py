@@ -1,0 +1,88 @@
+"""What effects are estimated from: populations that are drawn anew, and real records that stay the same."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.datasets import (
+    EFFECT_SCENARIOS,
+    Benchmark,
+    EffectSample,
+    EffectScenario,
+    load_benchmark,
+    load_nhefs,
+    nhefs_plasmode,
+)
+from dp2erm_cvx.demo.settings import effect_domain
+from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.studies.effect_references import augmented
+
+#: The real records that this package holds.
+NHEFS = "nhefs"
+#: Public guess of the standard deviation of a change of weight in ten years, in kg.
+_WEIGHT_SCALE = 7.0
+
+
+@dataclass(frozen=True, eq=False)
+class EffectData:
+    """Records, what is declared of them, and the ``effect`` that estimates are compared with.
+
+    ``scenario`` is the population that they are drawn from, None for real records. ``propensity`` (n,) is
+    known where there is one.
+    """
+
+    dataset: Dataset
+    domain: Domain
+    residual_scale: float
+    effect: float
+    treated_only: bool = False
+    scenario: EffectScenario | None = None
+    propensity: Array | None = None
+
+
+@functools.cache
+def real_data(name: str) -> EffectData:
+    """NHEFS or a benchmark. Where nobody knows its effect, the estimate without privacy stands for it.
+
+    Raises as :func:`~dp2erm_cvx.datasets.load_benchmark` does.
+    """
+    own = Benchmark(load_nhefs(), effect_domain(), _WEIGHT_SCALE)
+    known = own if name == NHEFS else load_benchmark(name)
+    effect = augmented(clipped(known.dataset, known.domain)).value if known.effect is None else known.effect
+    return EffectData(known.dataset, known.domain, known.residual_scale, effect, known.treated_only)
+
+
+def drawn_data(name: str, n_samples: int, rng: np.random.Generator) -> EffectData:
+    """``n_samples`` records of a population. Raises KeyError."""
+    one = population(name)
+    drawn = one.draw(n_samples, rng)
+    return EffectData(
+        drawn.dataset,
+        one.domain,
+        one.residual_scale,
+        one.effect,
+        scenario=one,
+        propensity=drawn.propensity,
+    )
+
+
+def population(name: str) -> EffectScenario:
+    """A scenario, or the plasmode of NHEFS. Raises KeyError."""
+    return EFFECT_SCENARIOS[name] if name in EFFECT_SCENARIOS else {"nhefs plasmode": nhefs_plasmode}[name]()
+
+
+@functools.lru_cache(maxsize=2)
+def census(name: str, n_records: int) -> EffectSample:
+    """So many records that a mean over them stands for that of the population."""
+    return population(name).draw(n_records, np.random.default_rng([n_records, len(name)]))
+
+
+def clipped(data: Dataset, domain: Domain) -> Dataset:
+    """The records inside the universe, without its constant column."""
+    records = domain.records(data.X, data.a, data.y)
+    y = records.y + domain.outcome_center
+    return Dataset(records.covariates, data.a, y, data.columns, data.treatment, data.outcome)

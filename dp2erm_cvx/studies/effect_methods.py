@@ -1,0 +1,128 @@
+"""Estimates of one effect from one dataset: private ones, and those that they stand beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.domain import Records
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.estimators import PrivateEffect, PrivateTwoStageERM
+from dp2erm_cvx.plan import EffectPlan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import Box
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.steps import AverageScore
+from dp2erm_cvx.studies.effect_data import EffectData, census, clipped
+from dp2erm_cvx.studies.effect_references import Estimate, augmented, difference, hajek
+from dp2erm_cvx.studies.engine import Row
+from dp2erm_cvx.studies.scheme import StudyScheme
+from dp2erm_cvx.studies.summary import Z
+
+#: Records of a population that its means are computed from, for each record of a sample.
+_TIMES, _AT_LEAST = 8, 10_000
+
+
+class EffectMethod(BaseModel):
+    """What a data holder declares about a private effect, see :class:`~dp2erm_cvx.estimators.PrivateEffect`.
+
+    ``residual_scale`` replaces that of the data; 0 declares none. ``scaled`` are settings in units of it.
+    The setting "none" stands for None, which TOML does not have.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prognostic: list[str] | None = None
+    residual_scale: float | None = None
+    settings: dict[str, Any] = {}
+    scaled: dict[str, float] = {}
+
+    def estimator(self, data: EffectData, epsilon: float, seed: int) -> PrivateEffect:
+        """The estimator for these data, seeded."""
+        scale = data.residual_scale if self.residual_scale is None else self.residual_scale or None
+        return PrivateEffect(
+            data.domain,
+            Budget(epsilon),
+            estimand="att" if data.treated_only else "ate",
+            prognostic=self.prognostic,
+            residual_scale=scale,
+            settings={
+                **{name: None if value == "none" else value for name, value in self.settings.items()},
+                **{name: value * data.residual_scale for name, value in self.scaled.items()},
+            },
+            seed=seed,
+        )
+
+
+def private_row(data: EffectData, method: EffectMethod, epsilon: float, rng: np.random.Generator) -> Row:
+    """One release, and the mean of its score in the population, which is what its interval is about."""
+    model = method.estimator(data, epsilon, int(rng.integers(2**62)))
+    model.fit(data.dataset.X, data.dataset.a, data.dataset.y)
+    found, (low, high) = model.release_, model.interval_
+    row: Row = {
+        "status": "done",
+        "estimate": found.estimate,
+        "low": low,
+        "high": high,
+        "nuisance_ratio": found.nuisance_ratio,
+        "negligible": found.negligible,
+    }
+    if data.scenario is not None:
+        row["score_mean"] = _score_mean(model.plan(*data.dataset.X.shape), found, data.scenario.name)
+    return row
+
+
+def _score_mean(plan: EffectPlan, found: EffectRelease, name: str) -> float:
+    """The population mean of the score at the released nuisances."""
+    score, n = plan.score.score, plan.study.universe.n_samples
+    assert isinstance(score, AverageScore)
+    drawn = census(name, max(_AT_LEAST, _TIMES * n))
+    domain, e, total = plan.study.universe.domain, drawn.propensity, 0.0
+    columns = [drawn.dataset.columns.index(column) for column in found.columns]
+    released = {one.step: np.array(one.coefficient) for one in found.nuisances}
+    if "propensity" in released and len(released["propensity"]) == 1:
+        released["propensity"] = released["propensity"] / n * len(e)  # a number of records
+    x = domain.features(drawn.dataset.X[:, columns])
+    for arm, share in ((0, 1.0 - e), (1, e)):
+        a = np.full(len(e), arm)
+        records = Records(x, a, domain.net_outcome(a, drawn.outcomes[:, arm]), domain)
+        total += float(np.mean(share * np.clip(score.of(records, released), -score.bound, score.bound)))
+    return total + score.regressions(records, released)[2]
+
+
+def weighted_row(data: EffectData, scheme: StudyScheme, epsilon: float, rng: np.random.Generator) -> Row:
+    """Arm means at direct weights of this library, which have no interval."""
+    domain = data.domain
+    second = registry.build(registry.second_stages(), "arm_means", theta_set=Box(domain.outcome_bound))
+    try:
+        model = PrivateTwoStageERM(
+            domain,
+            Budget(epsilon),
+            scheme.first_stage(domain),
+            second,
+            seed=int(rng.integers(2**62)),
+        )
+        theta = model.fit(data.dataset.X, data.dataset.a, data.dataset.y).theta_
+    except (CalibrationError, DeclarationError) as error:
+        return {"status": "refused", "reason": str(error)}
+    return {"status": "done", "estimate": float(theta[1] - theta[0])}
+
+
+def plain_rows(data: EffectData) -> Iterator[tuple[str, Row]]:
+    """Estimates without privacy from the records inside the universe, with intervals."""
+    inside = clipped(data.dataset, data.domain)
+    found: Mapping[str, Estimate] = {
+        "difference of means": difference(inside),
+        "AIPW": augmented(inside, treated_only=data.treated_only),
+    }
+    if not data.treated_only:
+        found = {**found, "Hajek": hajek(inside)}
+    if data.propensity is not None:
+        found = {**found, "Hajek, true propensity": hajek(inside, data.propensity)}
+    for name, one in found.items():
+        ends: Row = {"low": one.value - Z * one.error, "high": one.value + Z * one.error}
+        yield name, {"status": "done", "estimate": one.value, **ends}

@@ -1,0 +1,71 @@
+"""How far estimates of an effect are off, and how often their intervals hold what they are about."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: What a line is about.
+_PLACE = ["data", "n", "epsilon", "method"]
+
+
+def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
+    """One line for every method, budget, population and number of records.
+
+    ``bias``, ``deviation`` and ``rmse`` are of the estimate; ``covers_effect`` and ``covers_score`` are how
+    often the interval holds the effect, and the population mean of the score; ``width`` is the median one.
+    ``negligible`` is the share of releases that call the noise of their nuisances so.
+    """
+    done = table[table["status"] == "done"]
+    off = done["estimate"] - done["effect"]
+    # of real records the noise alone is drawn anew, and an interval is about more
+    drawn = done["low"].notna() & (done["n"] > 0)
+    found = done.assign(
+        bias=off,
+        square=off**2,
+        covers_effect=_holds(done, "effect").where(drawn),
+        covers_score=_holds(done, "score_mean").where(drawn & done["score_mean"].notna()),
+        width=done["high"] - done["low"],
+        negligible=done["negligible"].astype(float),
+    )
+    grouped = found.groupby(_PLACE, sort=False)
+    means = grouped[["bias", "square", "covers_effect", "covers_score", "negligible"]].mean()
+    means["deviation"] = grouped["bias"].std()
+    means["rmse"] = np.sqrt(means.pop("square"))
+    means["width"], means["samples"] = grouped["width"].median(), grouped["bias"].count()
+    return means.reset_index()
+
+
+def _holds(table: pd.DataFrame, name: str) -> pd.Series[Any]:
+    return ((table["low"] <= table[name]) & (table[name] <= table["high"])).astype(float)
+
+
+def effect_table(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """The same as text."""
+    headers = ["data", "n", "epsilon", "method", "samples", "bias", "sd", "RMSE"]
+    headers += ["width", "covers effect", "covers score mean", "nuisance noise negligible"]
+    lines = []
+    for line in effect_errors(table).to_dict("records"):
+        place = [
+            line["data"],
+            f"{line['n']:,}" if line["n"] else "all",
+            f"{line['epsilon']:g}",
+            line["method"],
+        ]
+        sizes = [f"{line[name]:.3g}" for name in ("bias", "deviation", "rmse", "width")]
+        shares = [_share(line[name]) for name in ("covers_effect", "covers_score", "negligible")]
+        lines.append([*place, str(line["samples"]), *(_known(one) for one in sizes), *shares])
+    return headers, lines
+
+
+def _known(text: str) -> str:
+    return "" if text == "nan" else text
+
+
+def _share(share: float) -> str:
+    return "" if math.isnan(share) else f"{share:.3f}"

@@ -1,0 +1,56 @@
+"""Populations are what they are said to be: effects, confounding and clips, from many records."""
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.datasets import EFFECT_SCENARIOS, nhefs_plasmode
+
+SIZE = 300_000
+KNOWN = {**EFFECT_SCENARIOS, "nhefs plasmode": nhefs_plasmode()}
+#: How far the difference of means is off, as the authors of the first two state it.
+CONFOUNDING = {"low overlap": 0.31, "regions": -0.34}
+
+
+@pytest.fixture(scope="module", params=list(KNOWN))
+def drawn(request):
+    one = KNOWN[request.param]
+    return one, one.draw(SIZE, np.random.default_rng(5))
+
+
+def test_the_effect_is_the_mean_difference_of_both_outcomes(drawn):
+    scenario, sample = drawn
+    differences = sample.outcomes[:, 1] - sample.outcomes[:, 0]
+    error = np.std(differences) / np.sqrt(SIZE)
+    assert np.mean(differences) == pytest.approx(scenario.effect, abs=4 * error + 1e-5)
+
+
+def test_weighting_by_the_propensity_finds_the_effect(drawn):
+    scenario, sample = drawn
+    data, e = sample.dataset, sample.propensity
+    score = data.a * data.y / e - (1 - data.a) * data.y / (1 - e)
+    assert np.mean(score) == pytest.approx(scenario.effect, abs=4 * np.std(score) / np.sqrt(SIZE))
+    assert np.mean(data.a - e) == pytest.approx(0.0, abs=4 * 0.5 / np.sqrt(SIZE))
+
+
+def test_a_record_shows_the_outcome_of_its_arm(drawn):
+    _, sample = drawn
+    data = sample.dataset
+    np.testing.assert_array_equal(data.y, sample.outcomes[np.arange(SIZE), data.a])
+
+
+def test_the_domain_clips_few_records(drawn):
+    scenario, sample = drawn
+    records = scenario.domain.records(sample.dataset.X, sample.dataset.a, sample.dataset.y)
+    norm = np.linalg.norm(records.covariates, axis=1)
+    assert np.mean(norm > 0.999999 * scenario.domain.features_bound) < 0.35
+    assert np.mean(np.abs(records.y) > 0.999999 * scenario.domain.outcome_bound) < 0.002 or (
+        scenario.name == "binary"  # whose outcomes are the ends of their interval
+    )
+
+
+@pytest.mark.parametrize(("name", "off"), CONFOUNDING.items())
+def test_the_difference_of_means_is_off_as_published(name, off):
+    scenario = KNOWN[name]
+    data = scenario.draw(SIZE, np.random.default_rng(6)).dataset
+    naive = data.y[data.a == 1].mean() - data.y[data.a == 0].mean()
+    assert naive - scenario.effect == pytest.approx(off, abs=0.01)

@@ -1,0 +1,115 @@
+"""The study of effects: its references, what its intervals are judged by, and its table."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.datasets import EFFECT_SCENARIOS
+from dp2erm_cvx.domain import Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.studies import design_path
+from dp2erm_cvx.studies.effect_data import drawn_data, real_data
+from dp2erm_cvx.studies.effect_methods import EffectMethod, private_row
+from dp2erm_cvx.studies.effect_references import augmented, difference, hajek
+from dp2erm_cvx.studies.effect_summary import effect_errors
+from dp2erm_cvx.studies.effects import EffectsDesign, EffectsStudy
+from dp2erm_cvx.studies.engine import load_design, run
+
+
+def linear(n=4000, noise=0.0):
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-1, 1, (n, 2))
+    a = rng.binomial(1, 1 / (1 + np.exp(-2 * x[:, 0])))
+    effect = 1.0 + x[:, 1] + 0.5 * x[:, 0]
+    return Dataset.from_arrays(x, a, 3 * x[:, 0] + a * effect + noise * rng.standard_normal(n)), effect
+
+
+def test_a_line_in_either_arm_is_exact_where_outcomes_are_lines():
+    data, effect = linear()
+    assert augmented(data).value == pytest.approx(np.mean(effect), abs=1e-9)
+    assert augmented(data, treated_only=True).value == pytest.approx(np.mean(effect[data.a == 1]), abs=1e-2)
+    assert difference(data).value > 2.0
+
+
+def test_standard_errors_are_those_of_many_samples():
+    found = {"difference": [], "hajek": [], "augmented": []}
+    for replicate in range(80):
+        data = EFFECT_SCENARIOS["varying"].draw(400, np.random.default_rng(replicate)).dataset
+        for name, one in (("difference", difference), ("hajek", hajek), ("augmented", augmented)):
+            found[name].append(one(data))
+    for name, estimates in found.items():
+        values, errors = np.array(estimates).T
+        # the error of weighted means treats fitted propensities as known, which is on the safe side
+        assert 0.8 < np.mean(errors) / np.std(values) < (3.0 if name == "hajek" else 1.25)
+        if name != "difference":
+            assert abs(np.mean(values) - 0.5) < 4 * np.std(values) / np.sqrt(80)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 20.0])  # a constant and a logistic propensity
+def test_the_score_mean_is_what_fresh_records_find(epsilon, monkeypatch):
+    data = drawn_data("varying", 800, np.random.default_rng(2))
+    seen = {}
+    original = EffectMethod.estimator
+
+    def kept(self, *given):
+        seen["model"] = original(self, *given)
+        return seen["model"]
+
+    monkeypatch.setattr(EffectMethod, "estimator", kept)
+    row = private_row(data, EffectMethod(), epsilon, np.random.default_rng(3))
+    plan = seen["model"].plan(*data.dataset.X.shape)
+    released = {one.step: np.array(one.coefficient) for one in seen["model"].release_.nuisances}
+    assert len(released["propensity"]) == (1 if epsilon < 1 else 6)
+    # many samples of the size of the first: a released number of treated belongs to that size
+    score, domain, means = plan.score.score, plan.study.universe.domain, []
+    for seed in range(200):
+        fresh = data.scenario.draw(800, np.random.default_rng(1000 + seed)).dataset
+        records = domain.records(fresh.X, fresh.a, fresh.y)
+        assert isinstance(records, Records)
+        found = np.clip(score.of(records, released), -score.bound, score.bound)
+        means.append(found.mean() + score.regressions(records, released)[2])
+    # the census has 10,000 records
+    error = np.std(means) * np.sqrt(1 / 200 + 800 / 10_000)
+    assert row["score_mean"] == pytest.approx(np.mean(means), abs=4 * error)
+
+
+def test_a_run_has_a_line_for_every_method(tmp_path):
+    design = load_design(EffectsDesign, design_path("effects"), "quick")
+    table = run(EffectsStudy(), design, tmp_path)
+    assert (table["status"] == "done").all()
+    lines = effect_errors(table).set_index(["data", "method"])
+    assert {"weights of 1", "IPW", "EBW", "private IPW", "private"} <= set(lines.loc["low overlap"].index)
+    plain = lines.loc[("nhefs", "AIPW")]
+    assert plain["bias"] == pytest.approx(0.0, abs=1e-12)
+    assert table[table["data"] == "nhefs"]["effect"].unique() == pytest.approx([3.20], abs=0.01)
+    headers, shown = EffectsStudy().summary_table(design, table)
+    assert all(len(line) == len(headers) for line in shown)
+    assert len(shown) == len(lines)
+
+
+def test_errors_and_coverage_of_a_table():
+    place = {"data": "d", "n": 5, "epsilon": 1.0, "method": "m", "status": "done", "effect": 1.0}
+    rows = [
+        {**place, "estimate": 1.5, "low": 0.5, "high": 2.5, "score_mean": 3.0, "negligible": True},
+        {**place, "estimate": 0.5, "low": 0.0, "high": 0.9, "score_mean": 0.5, "negligible": False},
+        {**place, "status": "refused"},
+        {**place, "n": 0, "estimate": 2.0, "low": 1.0, "high": 3.0},
+    ]
+    drawn, real = effect_errors(pd.DataFrame(rows)).to_dict("records")
+    assert (drawn["bias"], drawn["rmse"], drawn["samples"]) == (0.0, 0.5, 2)
+    assert (drawn["covers_effect"], drawn["covers_score"], drawn["negligible"]) == (0.5, 0.5, 0.5)
+    assert np.isnan(real["covers_effect"])
+
+
+def test_settings_are_scaled_and_none_is_a_setting():
+    data = drawn_data("varying", 50, np.random.default_rng(0))
+    settings = {"first_fit": "none", "cap": 3.0}
+    model = EffectMethod(settings=settings, scaled={"slope": 2.0}, residual_scale=0.0).estimator(data, 1.0, 1)
+    assert model.settings == {"first_fit": None, "cap": 3.0, "slope": 1.0}
+    assert model.residual_scale is None
+    assert EffectMethod().estimator(data, 1.0, 1).residual_scale == 0.5
+    with pytest.raises(KeyError):
+        drawn_data("none", 50, np.random.default_rng(0))
+    with pytest.raises(DeclarationError):
+        real_data("none")
