@@ -85,11 +85,15 @@ def test_two_processes_find_what_one_finds(alone, tmp_path):
 
 def test_a_cluster_finds_what_one_process_finds(alone, tmp_path):
     distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    # on a busy machine a worker takes its time to start: nothing here is to be given up for that
+    patient = {f"distributed.comm.timeouts.{name}": "1h" for name in ("connect", "tcp")}
     with (
+        dask.config.set(patient),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,
-        distributed.Client(cluster),
-        parallel_config(backend="dask"),
+        distributed.Client(cluster, timeout="1h"),
+        parallel_config(backend="dask", wait_for_workers_timeout=3600),
     ):
         assert all_facts(-1, tmp_path) == alone
