@@ -165,7 +165,8 @@ class Domain:
 
     def features(self, X: ArrayLike) -> Array:
         """Map raw covariates (n, k) to the (n, k + intercept) rows of the universe."""
-        scaled = np.array(X, dtype=np.float64, ndmin=2)
+        # sums along a row round by the layout, which may not depend on other records
+        scaled = np.array(X, dtype=np.float64, ndmin=2, order="C")
         if self.ranges is not None:
             pairs = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
             low, high = np.array(list(pairs), dtype=np.float64).T

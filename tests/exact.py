@@ -295,6 +295,15 @@ def _loss(
             2 * min(max(s, -k), k),
             mp.mpf(2 if mp.fabs(s) <= k else 0),
         )
+    if program.name == "saturating_regression":
+        S = mp.mpf(program.slope)
+
+        def saturating(s: Any) -> tuple[Any, Any]:
+            curvature = mp.exp(-mp.fabs(s) / S)
+            return mp.sign(s) * S * (1 - curvature), curvature
+
+        X = to_mp(program.covariates(records.domain, records.X))
+        return (X, y, [mp.mpf(1)] * n), saturating
     assert program.name == "itr_logistic"
     signed = [
         [t * (-value if outcome < 0 else value) for value in row]

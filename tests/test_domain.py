@@ -185,3 +185,16 @@ def test_a_missing_toml_file(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.toml", tmp_path):
         with pytest.raises(DeclarationError, match="cannot be read"):
             load_domain(path)
+
+
+def test_the_layout_of_an_array_changes_no_bit() -> None:
+    X = np.random.default_rng(0).standard_normal((5, 33)) * 3
+    domain = Domain(covariate_bound=2.0, outcome_bound=1.0)
+    for same in (
+        np.asfortranarray(X),
+        np.repeat(X, 2, axis=1)[:, ::2],
+        np.ascontiguousarray(X[:, ::-1])[:, ::-1],
+    ):
+        rows = domain.features(same)
+        assert rows.flags.c_contiguous
+        assert rows.tobytes() == domain.features(X).tobytes()

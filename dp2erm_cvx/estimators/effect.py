@@ -214,12 +214,19 @@ class PrivateEffect(PrivateEstimator):
         earlier = self.public_center
         if not isinstance(earlier, EffectRelease):
             return earlier
-        if earlier.domain != domain.to_dict() or len(earlier.columns) != n_features:
+        if earlier.ranges or earlier.domain != domain.to_dict() or len(earlier.columns) != n_features:
             raise DeclarationError("public_center: the earlier release is of another domain")
+        if not earlier.private and self.seed is None:
+            raise DeclarationError(
+                f"public_center: the earlier release is {earlier.standing}, hence not public"
+            )
         return earlier.center
 
     def _columns(self, known: Sequence[str | int]) -> list[int]:
         """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated one."""
+        ranges = self._public().ranges
+        if isinstance(ranges, tuple) and len(ranges) != len(known):
+            raise DeclarationError(f"ranges: {len(ranges)} are declared for {len(known)} covariates")
         if self.prognostic is None:
             return list(range(len(known)))
         if isinstance(self.prognostic, str) or not len(self.prognostic):

@@ -20,6 +20,9 @@ def blocked_rmatvec(X: Array, v: Array) -> Array:
     algebra library adds within a block (Higham, Accuracy and Stability, 3.5).
     """
     n = len(X) // _BLOCK * _BLOCK
+    if not n:
+        within: Array = X.T @ v
+        return within
     head = np.einsum("kbd,kb->kd", X[:n].reshape(-1, _BLOCK, X.shape[1]), v[:n].reshape(-1, _BLOCK))
     partial = np.vstack([head, X[n:].T @ v[n:]])
     return _pairwise(partial)

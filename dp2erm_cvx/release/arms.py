@@ -67,7 +67,9 @@ class ArmRisks:
         share, tail = misses(level)
         low, high = self._ends(share, tail, complement=False)
         risk_1, risk_0 = self._inside()
-        return RatioInterval(risk_1 / risk_0, low, high, float(level))
+        # risks beyond 0 and 1 are cut for the estimate alone
+        estimate = risk_1 / risk_0
+        return RatioInterval(estimate, min(low, estimate), max(high, estimate), float(level))
 
     def odds_ratio(self, level: float = 0.95) -> RatioInterval:
         """The odds ratio: the ratio of risks over the ratio of their complements, half of the misses each.
@@ -79,12 +81,9 @@ class ArmRisks:
         least, most = self._ends(share, 0.5 * tail, complement=True)
         risk_1, risk_0 = self._inside()
         estimate = risk_1 * (1.0 - risk_0) / ((1.0 - risk_1) * risk_0)
-        return RatioInterval(
-            estimate,
-            low / most if low > 0.0 else 0.0,
-            high / least if least > 0.0 else math.inf,
-            float(level),
-        )
+        low = low / most if low > 0.0 else 0.0
+        high = high / least if least > 0.0 else math.inf
+        return RatioInterval(estimate, min(low, estimate), max(high, estimate), float(level))
 
     @property
     def _roundings(self) -> tuple[float, float]:

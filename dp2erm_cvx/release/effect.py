@@ -223,8 +223,7 @@ def _check(release: EffectRelease) -> None:
         high = math.inf if interval.high is None else interval.high
         if not low <= estimate <= high or not 0.0 < interval.level < 1.0:
             raise DeclarationError("release JSON: interval: does not hold the estimate at a level")
-    if release.steps[-1:] and release.steps[-1].step != "score":
-        raise DeclarationError("release JSON: steps: the last of them releases the score")
+    _check_steps(release)
     if release.n_samples < 2 or not release.columns:
         raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
     numbers = {name: value for name, value in release.settings.items() if name not in _GUESSES}
@@ -237,6 +236,23 @@ def _check(release: EffectRelease) -> None:
             public_number(name, release.settings[name])
     except (Dp2ermError, TypeError, KeyError, AttributeError) as error:
         raise DeclarationError(f"release JSON: domain or settings: {error}") from None
+
+
+def _check_steps(release: EffectRelease) -> None:
+    """Refuse numbers that no step has paid for."""
+    names = [step.step for step in release.steps]
+    if names[-1:] != ["score"] or len(set(names)) < len(names):
+        raise DeclarationError(
+            "release JSON: steps: the last of them releases the score, and none stands twice"
+        )
+    paid = [part.step for part in release.nuisances if part.step != "public center"]
+    if paid != [name for name in names[:-1] if name != "ranges"]:
+        raise DeclarationError("release JSON: nuisances: one for every step before the score")
+    if any(len(part.parameters) != len(part.coefficient) for part in release.nuisances):
+        raise DeclarationError("release JSON: nuisances: a name for every coefficient")
+    sums = {"ate": 2, "att": 4, "overlap": 3, "risks": 5}
+    if len(release.released) != sums[release.estimand] or bool(release.ratios) != bool(release.risks):
+        raise DeclarationError("release JSON: released: not what this estimand releases")
 
 
 def _ratios(release: EffectRelease) -> list[tuple[float, EffectInterval]]:

@@ -80,8 +80,9 @@ def _inverted(
     noise_half, sampling_half = (0.5 * (end - start) for start, end in (one.ends(tail) for one in alone))
     return ScoreInterval(
         estimate=center + estimate,
-        low=center + low,
-        high=center + high,
+        # a denominator beyond its largest value is cut for the estimate alone
+        low=center + min(low, estimate),
+        high=center + max(high, estimate),
         level=float(level),
         standard_deviation=math.sqrt(n) * deviation(estimate),
         noise_half_width=noise_half,

@@ -61,6 +61,14 @@ class CenterPlan(ThetaPlan):
 
     map: OutcomeRows = OutcomeRows(Rows.COMMON)
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """That a center which no step releases is public, beside those of the program."""
+        found = super().assumptions
+        if any(not isinstance(term.source, str) for term in self.map.after):
+            found += ("the public center is public, or released from these records and paid for on its own",)
+        return found
+
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the coefficient (p,) of the rows."""
         records = self.map.records(inputs.records, released)

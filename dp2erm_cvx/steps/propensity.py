@@ -127,7 +127,8 @@ class PropensityPlan(StepPlan):
             # as the exact minimizer, which weights within the tolerance of its own stand for
             solution = released_minimizer(instance, execution, None)
             judged = to_grid(solution)
-            needed = not self.weights.covers_all
+            # of mapped records the coefficient itself is published, whatever V covers
+            needed = self.map is not None or not self.weights.covers_all
             return StepResult(
                 solution.point,
                 judged.certified or not needed,

@@ -200,3 +200,22 @@ def test_a_pickle_carries_the_release_only():
     fitted = model().fit(*table(300))
     assert pickle.loads(pickle.dumps(fitted)).release_ == fitted.release_
     assert not hasattr(pickle.loads(pickle.dumps(fitted)), "private_workings_")
+
+
+def test_a_seeded_release_is_no_public_center():
+    X, a, y = table(400)
+    first = model().fit(X, a, y).release_
+    with pytest.raises(DeclarationError, match="seeded"):
+        model(public_center=first, seed=None).fit(X, a, y)
+    first = model(seed=None).fit(X, a, y).release_
+    stated = model(public_center=first, seed=None).fit(X, a, y).release_.guarantee.assumptions
+    assert any("public center" in one for one in stated)
+    assert not any("public center" in one for one in first.guarantee.assumptions)
+
+
+@pytest.mark.parametrize("ranges", [[(0.0, 1.0)], [(0.0, 1.0)] * 3])
+def test_ranges_without_names_are_as_many_as_covariates(ranges):
+    X, a, y = table(50)
+    domain = Domain(covariate_bound=1.5, outcome_bound=5.0, ranges=ranges)
+    with pytest.raises(DeclarationError, match="covariates"):
+        PrivateEffect(domain, Budget(1.0), seed=1).fit(X.to_numpy(), a, y)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import CenterPlan, PropensityPlan, Rows, Term
+from dp2erm_cvx.solve import uncertified_start
+from dp2erm_cvx.steps import CenterPlan, Execution, PropensityPlan, Rows, Term, propensity
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
@@ -102,3 +105,18 @@ def test_a_public_center_has_public_coefficients():
     ):
         with pytest.raises(DeclarationError, match="public_center"):
             study(public_center=wrong)
+
+
+def test_a_propensity_that_missed_its_tolerance_is_not_certified(monkeypatch):
+    """Its coefficient is published: that V covers all weights, as with no cap, certifies nothing."""
+    declared = study(
+        Universe(DOMAIN, 20, 2), declared={"propensity": "logistic", "cap": 1e18, "radius": 200.0}
+    )
+    plan = make_plan(declared)
+    assert plan.step("propensity").weights.covers_all
+    rng = np.random.default_rng(0)
+    data = Dataset.from_arrays(rng.uniform(-1, 1, (20, 2)), np.arange(20) % 2, rng.standard_normal(20))
+    run = Execution("first_certified", 1e-6, 1)
+    assert plan.run(data, run).steps["propensity"].certified
+    monkeypatch.setattr(propensity, "released_minimizer", lambda *args: uncertified_start(args[0]))
+    assert not plan.run(data, run).certified

@@ -7,13 +7,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import Noise, calibrate_arms, calibrate_treated
+from dp2erm_cvx.calibration import Noise, calibrate_arms, calibrate_overlap, calibrate_treated
 from dp2erm_cvx.calibration.sums import sum_tail
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.ratio import Fieller
-from dp2erm_cvx.release.treated import treated_interval
+from dp2erm_cvx.release.treated import overlap_interval, treated_interval
 
 #: e(x), P(Y = 1 | x, arm 0), P(Y = 1 | x, arm 1) for the two values of a covariate.
 COVARIATE = ((0.25, 0.15, 0.3), (0.5, 0.3, 0.35))
@@ -148,15 +148,24 @@ def test_roundings_widen():
 
 
 @pytest.mark.parametrize(
-    "sums", [(0, 0, 0, 0), (2**63 - 1, -(2**63), -(2**63), 2**63 - 1), (-(2**60), 2**60, 2**40, 0)]
+    "sums",
+    [
+        (0, 0, 0, 0),
+        (2**63 - 1, -(2**63), -(2**63), 2**63 - 1),
+        (-(2**60), 2**60, 2**40, 0),
+        # a denominator far beyond its largest value
+        (2**58, 2**59, 2**40, 0),
+        (2**56, 2**60, 0, 0),
+    ],
 )
 def test_whatever_is_released_has_an_interval(sums):
     budget = Budget(1.0)
     arms = ArmRisks(calibrate_arms(1.0, 0.5, 100, budget), (*sums, 2**61))
     treated = treated_interval(calibrate_treated(1.0, 100, budget), sums)
-    for interval in (treated, arms.difference(), arms.ratio(), arms.odds_ratio()):
+    overlap = overlap_interval(calibrate_overlap(1.0, 100, budget), sums[:3])
+    for interval in (treated, overlap, arms.difference(), arms.ratio(), arms.odds_ratio()):
         assert math.isfinite(interval.estimate)
-        assert interval.low <= interval.high
+        assert interval.low <= interval.estimate <= interval.high
 
 
 def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):

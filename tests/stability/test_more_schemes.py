@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, stability
-from dp2erm_cvx.conformance.samples import remembered
+from dp2erm_cvx.audit.search import remembered
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring

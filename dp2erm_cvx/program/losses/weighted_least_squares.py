@@ -51,18 +51,21 @@ class WeightedLeastSquares(PenalizedSecondStage):
         X, z = self.design(records)
         n, p = X.shape
         b = np.zeros(p) if noise is None else np.asarray(noise, dtype=np.float64)
-        eigenvalues, vectors = np.linalg.eigh((X.T * weights) @ X)
-        data: dict[str, Value] = {
-            "factor": np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T,
-            "linear": -2 * (X.T @ (weights * z)),
-            **self.penalty_data(records.domain, n, gamma, b),
-        }
+
+        def data() -> dict[str, Value]:
+            eigenvalues, vectors = np.linalg.eigh((X.T * weights) @ X)
+            return {
+                "factor": np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T,
+                "linear": -2 * (X.T @ (weights * z)),
+                **self.penalty_data(records.domain, n, gamma, b),
+            }
+
         if isinstance(self.regularizer, UserRegularizer):
             smooth = LeastSquaresModel(X, z, weights, n * gamma, b, Penalty(self.feasible(records.domain)))
-            return Instance(self, lambda: data, None, n * gamma, smooth)
+            return Instance(self, data, None, n * gamma, smooth)
         ridge = n * (gamma + self.regularizer.l2)
         penalty = Penalty(self.feasible(records.domain), n * self.regularizer.l1)
-        return Instance(self, lambda: data, LeastSquaresModel(X, z, weights, ridge, b, penalty), ridge)
+        return Instance(self, data, LeastSquaresModel(X, z, weights, ridge, b, penalty), ridge)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """The radius where Newton's method stops (``radius_at_floor``).

@@ -42,7 +42,7 @@ def sharp(case):
 
 def test_nothing_is_violated_where_the_bounds_are_right():
     case = ipw(400, 0.1, 1.0, 5.41)
-    result = audited(case, 6000)
+    result = audited(case, 3000)
     assert not result.violations
     assert result.verdict("sharp").movement.low > 0.95 * case.known
     names = {(v.claim.name, v.claim.quantity) for v in result.verdicts}
@@ -68,7 +68,7 @@ def half_the_diameter():
 
 @pytest.mark.parametrize("case", [*wrong_bounds()[1:], half_the_diameter()], ids=lambda case: case.name)
 def test_planted_wrong_bounds_are_reported(case):
-    result = audited(case, 26_000 if case.name.startswith("IPW") else 2500, case.bounds)
+    result = audited(case, 14_000 if case.name.startswith("IPW") else 1000, case.bounds)
     wrong, right = result.verdicts
     assert wrong.violated
     assert not right.violated
@@ -81,7 +81,7 @@ def test_planted_wrong_bounds_are_reported(case):
 def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_replayed(tmp_path):
     program = reference_program("mmd", ridge=100.0, cap=4.0)
     domain = Domain(1.0, 1.0, arm_floor=25)
-    result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(2000))
+    result = audit_stability(program, None, Universe(domain, 100, 2), search=SearchPlan(600))
     printed = result.verdict("paper, printed", Quantity.L2)
     assert printed.violated
     assert printed.claim.bound == pytest.approx(2 * math.sqrt(2) * 5 * 100 / 1e4, rel=1e-6)
@@ -95,7 +95,7 @@ def test_the_printed_kernel_bound_is_violated_by_a_flip_and_the_pair_can_be_repl
         assert again.violated
         assert again.agrees
     keep = dataclasses.replace(domain, relation=Neighboring.REPLACE_ONE_KEEP_TREATMENT)
-    kept = audit_stability(program, None, Universe(keep, 100, 2), search=SearchPlan(2000))
+    kept = audit_stability(program, None, Universe(keep, 100, 2), search=SearchPlan(600))
     assert not kept.violations
 
 
