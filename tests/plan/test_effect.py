@@ -90,6 +90,14 @@ def test_what_is_no_setting_is_refused(declared, complaint):
         study(declared=declared)
 
 
+def test_gaussian_noise_of_a_center_does_not_follow_the_outcome_bound():
+    wide = Universe(Domain(covariate_bound=1.5, outcome_bound=400.0), 5000, 2)
+    one, other = (
+        make_plan(study(where, 1.0, 1e-6, noise="gaussian")).steps[0].calibration for where in (RICH, wide)
+    )
+    assert other.scale == one.scale
+
+
 def test_gaussian_noise_needs_a_delta():
     with pytest.raises(CalibrationError, match="delta"):
         make_plan(study(noise="gaussian"))
