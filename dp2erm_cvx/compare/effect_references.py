@@ -59,7 +59,7 @@ def logistic(data: Dataset) -> Array:
 
     spread = np.std(data.X, axis=0)
     X = (data.X - np.mean(data.X, axis=0)) / np.where(spread > 0, spread, 1.0)
-    fitted = LogisticRegression(C=np.inf, tol=1e-8, max_iter=2000).fit(X, data.a)
+    fitted = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-8).fit(X, data.a)
     found: Array = fitted.predict_proba(X)[:, 1]
     return found
 

@@ -245,10 +245,13 @@ def _check_steps(release: EffectRelease) -> None:
         raise DeclarationError(
             "release JSON: steps: the last of them releases the score, and none stands twice"
         )
-    paid = [part.step for part in release.nuisances if part.step != "public center"]
-    if paid != [name for name in names[:-1] if name != "ranges"]:
+    cells = [part.step for part in release.nuisances if part.step == "cells"]
+    paid = [part.step for part in release.nuisances if part.step not in ("public center", "cells")]
+    # one step of cells releases several things
+    if cells[:1] + paid != [name for name in names[:-1] if name != "ranges"]:
         raise DeclarationError("release JSON: nuisances: one for every step before the score")
-    if any(len(part.parameters) != len(part.coefficient) for part in release.nuisances):
+    named = [part for part in release.nuisances if part.step != "cells" or part.parameters]
+    if any(len(part.parameters) != len(part.coefficient) for part in named):
         raise DeclarationError("release JSON: nuisances: a name for every coefficient")
     sums = {"ate": 2, "att": 4, "overlap": 3, "risks": 5}
     if len(release.released) != sums[release.estimand] or bool(release.ratios) != bool(release.risks):

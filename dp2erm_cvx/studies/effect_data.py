@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp2erm_cvx.compare.effect_references import augmented
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import (
     EFFECT_SCENARIOS,
@@ -19,7 +20,6 @@ from dp2erm_cvx.datasets import (
 )
 from dp2erm_cvx.demo.settings import effect_domain
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.studies.effect_references import augmented
 
 #: The real records that this package holds.
 NHEFS = "nhefs"
@@ -52,7 +52,7 @@ def real_data(name: str) -> EffectData:
     """
     own = Benchmark(load_nhefs(), effect_domain(), _WEIGHT_SCALE)
     known = own if name == NHEFS else load_benchmark(name)
-    effect = augmented(clipped(known.dataset, known.domain)).value if known.effect is None else known.effect
+    effect = augmented(in_domain(known.dataset, known.domain)).value if known.effect is None else known.effect
     return EffectData(known.dataset, known.domain, known.residual_scale, effect, known.treated_only)
 
 
@@ -81,7 +81,7 @@ def census(name: str, n_records: int) -> EffectSample:
     return population(name).draw(n_records, np.random.default_rng([n_records, len(name)]))
 
 
-def clipped(data: Dataset, domain: Domain) -> Dataset:
+def in_domain(data: Dataset, domain: Domain) -> Dataset:
     """The records inside the universe, without its constant column."""
     records = domain.records(data.X, data.a, data.y)
     y = records.y + domain.outcome_center

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.compare.effect_references import Estimate, augmented, difference, hajek
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateTwoStageERM
@@ -17,8 +18,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.steps import AverageScore
-from dp2erm_cvx.studies.effect_data import EffectData, census, clipped
-from dp2erm_cvx.studies.effect_references import Estimate, augmented, difference, hajek
+from dp2erm_cvx.studies.effect_data import EffectData, census, in_domain
 from dp2erm_cvx.studies.engine import Row
 from dp2erm_cvx.studies.scheme import StudyScheme
 from dp2erm_cvx.studies.summary import Z
@@ -114,7 +114,7 @@ def weighted_row(data: EffectData, scheme: StudyScheme, epsilon: float, rng: np.
 
 def plain_rows(data: EffectData) -> Iterator[tuple[str, Row]]:
     """Estimates without privacy from the records inside the universe, with intervals."""
-    inside = clipped(data.dataset, data.domain)
+    inside = in_domain(data.dataset, data.domain)
     found: Mapping[str, Estimate] = {
         "difference of means": difference(inside),
         "AIPW": augmented(inside, treated_only=data.treated_only),

@@ -44,7 +44,8 @@ def test_json_spells_out_what_may_be_relied_on(folder):
 
 
 @pytest.mark.parametrize("estimand", ["ate", "att", "risks"])
-def test_the_text_is_the_summary_of_the_file(folder, estimand):
+def test_the_text_is_the_summary_of_the_file(folder, estimand, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # a screen of another width fills its lines otherwise
     words = [*EFFECT, "--seed", "2", "--estimand", estimand, "--output", "effect.json"]
     shown = "\n".join(line.rstrip() for line in run(*words).stdout.splitlines())
     # a summary knows the file alone: no number of it was not released

@@ -95,7 +95,7 @@ BAD = {
     "effect: setting twice": ([*EFFECT, "--set", "cap=5", "--set", "cap=6"], "twice"),
     "effect: unknown rows": (replaced("--set", "rows=all", EFFECT), "rows"),
     "effect: unknown propensity": (replaced("--set", "propensity=logit", EFFECT), "logit"),
-    "effect: propensity beyond the cap": (replaced("--set", "propensity=0.1", EFFECT), "larger cap"),
+    "effect: propensity beyond the cap": (replaced("--set", "propensity=0.05", EFFECT), "larger cap"),
     "effect: cap below 2": (replaced("--set", "cap=1", EFFECT), "cap"),
     "effect: level 1": (replaced("--level", "1", EFFECT), "level"),
     "effect: level 95": (replaced("--level", "95", EFFECT), "level"),

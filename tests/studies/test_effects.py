@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dp2erm_cvx.compare.effect_references import augmented, difference, hajek
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import EFFECT_SCENARIOS
 from dp2erm_cvx.domain import Records
@@ -11,7 +12,6 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.studies import design_path
 from dp2erm_cvx.studies.effect_data import drawn_data, real_data
 from dp2erm_cvx.studies.effect_methods import EffectMethod, private_row
-from dp2erm_cvx.studies.effect_references import augmented, difference, hajek
 from dp2erm_cvx.studies.effect_summary import effect_errors
 from dp2erm_cvx.studies.effects import EffectsDesign, EffectsStudy
 from dp2erm_cvx.studies.engine import load_design, run
