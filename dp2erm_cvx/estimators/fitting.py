@@ -87,7 +87,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self.budget
 
     def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
-        """Checked raw data (n, k), (n,), (n,), with names. Raises as :func:`dataset_of` does."""
+        """Checked raw data (n, k), (n,), (n,), with names. Raises DataError and DeclarationError."""
         return dataset_of(self.domain, X, a, y)
 
     def execution(self) -> Execution:
