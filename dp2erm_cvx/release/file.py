@@ -11,7 +11,10 @@ from dp2erm_cvx.release.record import BaseRelease, Release
 
 
 def read_release_file(path: str | Path) -> BaseRelease:
-    """The release of a file: a :class:`~dp2erm_cvx.release.Release`, or an effect. Raises DeclarationError in one line."""
+    """The release of a file: a :class:`~dp2erm_cvx.release.Release`, or an effect.
+
+    Raises DeclarationError in one line.
+    """
     try:
         text = Path(path).read_bytes()
     except (OSError, ValueError) as error:
