@@ -229,7 +229,7 @@ class Domain:
         return cls(**declared)
 
 
-def cleaned(values: Array, bound: float) -> Array:
+def cleaned(values: Array, bound: float | Array) -> Array:
     """``values`` clipped to ``[-bound, bound]``; what is no number counts as 0."""
     clipped: Array = np.clip(np.where(np.isnan(values), 0.0, values), -bound, bound)
     return clipped

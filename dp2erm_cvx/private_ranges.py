@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.domain import Array, Domain, Ranges, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import one_of, public_number
+from dp2erm_cvx.public import one_of, public_fraction
 from dp2erm_cvx.quantile_grid import Known, checked_known
 
 
@@ -52,10 +52,7 @@ class PrivateRanges:
 
     def __post_init__(self) -> None:
         put, ranges = object.__setattr__, self.ranges
-        share = public_number("share of the private ranges", self.share, above=0.0)
-        if share >= 1.0:
-            raise DeclarationError(f"share of the private ranges = {share:g}: must be between 0 and 1")
-        put(self, "share", share)
+        put(self, "share", public_fraction("share of the private ranges", self.share))
         put(self, "relation", one_of("relation", self.relation, Neighboring))
         put(self, "outcome", checked_known("outcome", self.outcome))
         if isinstance(ranges, Mapping):

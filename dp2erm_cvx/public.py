@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from dp2erm_cvx.errors import DeclarationError, shown
@@ -40,6 +41,14 @@ def public_number(
         raise DeclarationError(f"{name} = {shown(value)}: must be greater than {above:g}")
     if at_least is not None and number < at_least:
         raise DeclarationError(f"{name} = {shown(value)}: must be at least {at_least:g}")
+    return number
+
+
+def public_fraction(name: str, value: object) -> float:
+    """Check a declared share, level or probability: above 0 and below 1; raises DeclarationError."""
+    number = public_number(name, value, above=0.0)
+    if number >= 1.0:
+        raise DeclarationError(f"{name} = {shown(value)}: must be between 0 and 1")
     return number
 
 
@@ -83,6 +92,24 @@ def one_of(name: str, value: object, kind: type[Member]) -> Member:
     except ValueError:
         known = ", ".join(str(member.value) for member in kind)
         raise DeclarationError(f"{name} = {value!r}: must be one of {known}") from None
+
+
+def chosen_columns(name: str, chosen: object, known: Sequence[str], n_features: int) -> list[int]:
+    """Numbers of the covariates that are declared by name, of those ``known``, or by number.
+
+    Raises DeclarationError on none, an unknown and a repeated one.
+    """
+    if isinstance(chosen, str) or not isinstance(chosen, Collection) or not len(chosen):
+        raise DeclarationError(f"{name} = {shown(chosen)}: must be a list of covariates")
+    found = [known.index(one) if one in known else one for one in chosen]
+    for index in found:
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
+            told = ", ".join(known) or n_features
+            raise DeclarationError(f"{name}: unknown covariate {index!r}; known: {told}")
+    if len(set(found)) < len(found):
+        # a column counted twice would leave the ball that bounds are derived for
+        raise DeclarationError(f"{name}: a covariate is named twice")
+    return [int(index) for index in found]
 
 
 def one_line(name: str, value: object, *, empty: bool = False) -> str:

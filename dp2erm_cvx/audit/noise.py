@@ -20,7 +20,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.model.regularizer import ElasticNet
 from dp2erm_cvx.program import WeightedLeastSquares
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import public_fraction, public_number, whole_number
 from dp2erm_cvx.steps import ThetaPlan
 
 
@@ -111,9 +111,7 @@ def audit_noise(
     Raises DeclarationError for an invalid argument, or where a draw is not a finite vector (p,).
     """
     size = whole_number("size", size, at_least=20)
-    level = public_number("level", level, above=0.0)
-    if level >= 1.0:
-        raise DeclarationError(f"level = {level!r}: must be between 0 and 1")
+    level = public_fraction("level", level)
     p = calibration.n_parameters
     draws = np.array([_vector(draw(), p) for _ in range(size)])
     radii = np.linalg.norm(draws, axis=1)

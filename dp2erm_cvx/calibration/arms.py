@@ -11,7 +11,7 @@ from dp2erm_cvx.calibration.grid_sums import GridSums, finest_sums
 from dp2erm_cvx.calibration.integers import calibrate_integers
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_of, public_size, whole_number
+from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,11 @@ def calibrate_arms(
     bound, other = public_size("score_bound", score_bound), public_size("other_bound", other_bound)
     if other > bound:
         raise DeclarationError(f"other_bound = {other:g}: must be at most score_bound = {bound:g}")
-    n = whole_number("n_samples", n_samples, at_least=2)
-    kind = one_of("noise", noise, Noise)
 
-    def make(step_exponent: int, largest: int) -> ArmNoise:
+    def make(step_exponent: int, largest: int, n: int, kind: Noise) -> ArmNoise:
         small = math.ceil(math.ldexp(other, -step_exponent))
         both = largest + small
         moved = 2 * both * (19 * largest - small) if kind is Noise.GAMMA else 32 * largest * both
         return ArmNoise(step_exponent, largest, n, calibrate_integers(moved, budget, kind), small)
 
-    return finest_sums(bound, n, make)
+    return finest_sums(bound, n_samples, noise, make)

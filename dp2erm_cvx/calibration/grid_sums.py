@@ -11,6 +11,7 @@ from dp2erm_cvx.calibration.constants import Noise
 from dp2erm_cvx.calibration.integers import LARGEST_INTEGER, IntegerNoise
 from dp2erm_cvx.calibration.sums import sum_quantile
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.public import one_of, public_size, whole_number
 
 #: Scores are rounded to a grid of 2^19 to 2^20 steps on either side of their center, fewer for huge n.
 _FINEST, _COARSEST = 20, 15
@@ -103,20 +104,23 @@ class GridSums:
 Sums = TypeVar("Sums", bound=GridSums)
 
 
-def finest_sums(bound: float, n_samples: int, make: Callable[[int, int], Sums]) -> Sums:
-    """``make(step_exponent, largest)`` on the finest grid whose sums and noise fit into 64-bit integers.
+def finest_sums(
+    score_bound: float, n_samples: int, noise: Noise | str, make: Callable[[int, int, int, Noise], Sums]
+) -> Sums:
+    """``make(step_exponent, largest, n, noise)`` on the finest grid that fits into 64-bit integers.
 
-    Raises CalibrationError where none does.
+    Raises DeclarationError for an invalid argument, CalibrationError where the sums or their noise fit on no
+    grid.
     """
+    bound, kind = public_size("score_bound", score_bound), one_of("noise", noise, Noise)
+    n = whole_number("n_samples", n_samples, at_least=2)
     mantissa, exponent = math.frexp(bound)
     if mantissa == 0.5:
         exponent -= 1
     for bits in range(_FINEST, _COARSEST - 1, -1):
-        found = make(exponent - bits, math.ceil(math.ldexp(bound, bits - exponent)))
+        found = make(exponent - bits, math.ceil(math.ldexp(bound, bits - exponent)), n, kind)
         pairs = zip(found.multipliers, found.degrees, strict=True)
         most = max(factor * found.largest**degree for factor, degree in pairs)
-        if n_samples * most <= LARGEST_INTEGER and _TAIL * found.integers.scale <= LARGEST_INTEGER:
+        if n * most <= LARGEST_INTEGER and _TAIL * found.integers.scale <= LARGEST_INTEGER:
             return found
-    raise CalibrationError(
-        f"n_samples = {n_samples}: the sums of a score or their noise are beyond 64-bit integers"
-    )
+    raise CalibrationError(f"n_samples = {n}: the sums of a score or their noise are beyond 64-bit integers")

@@ -10,7 +10,6 @@ from dp2erm_cvx.calibration.constants import Noise
 from dp2erm_cvx.calibration.grid_sums import GridSums, finest_sums
 from dp2erm_cvx.calibration.integers import calibrate_integers
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_of, public_size, whole_number
 
 
 @dataclass(frozen=True)
@@ -48,13 +47,10 @@ def calibrate_treated(
     Raises DeclarationError for an invalid argument, and CalibrationError where n is too large, epsilon too
     small, or Gaussian noise has no delta.
     """
-    bound = public_size("score_bound", score_bound)
-    n = whole_number("n_samples", n_samples, at_least=2)
-    kind = one_of("noise", noise, Noise)
 
-    def make(step_exponent: int, largest: int) -> TreatedNoise:
+    def make(step_exponent: int, largest: int, n: int, kind: Noise) -> TreatedNoise:
         square = largest**2
         moved = 32 * square if kind is Noise.GAMMA else math.isqrt(272 * square**2 - 1) + 1
         return TreatedNoise(step_exponent, largest, n, calibrate_integers(moved, budget, kind))
 
-    return finest_sums(bound, n, make)
+    return finest_sums(score_bound, n_samples, noise, make)

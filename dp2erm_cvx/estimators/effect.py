@@ -18,8 +18,9 @@ from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.plan import NUMERICAL_SHARE, EffectPlan, EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.release.effect import EffectRelease, make_effect
+from dp2erm_cvx.release.interval import misses
 from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.steps import Term
 from dp2erm_cvx.universe import Universe
@@ -150,7 +151,7 @@ class PrivateEffect(PrivateEstimator):
 
     def _study(self, n_samples: int, columns: Sequence[int]) -> EffectStudy:
         """What is declared, for the covariates of these numbers."""
-        self._level()
+        misses(self.level)  # a level that is none is refused before any data are read
         self.execution()
         chosen = self._public().restricted(columns)
         ranges = chosen if isinstance(chosen, PrivateRanges) else None
@@ -184,12 +185,6 @@ class PrivateEffect(PrivateEstimator):
             return named_dataset(public.columns, X, a, y)
         return super().dataset_from(X, a, y)
 
-    def _level(self) -> float:
-        level = public_number("level", self.level, at_least=0.5)
-        if level >= 1.0:
-            raise DeclarationError(f"level = {level:g}: must be below 1")
-        return level
-
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateEffect:
         """Release the effect from X (n, k), a (n,) in {0, 1} and y (n,).
 
@@ -203,7 +198,7 @@ class PrivateEffect(PrivateEstimator):
         self.receipt_ = self._charge(plan, "average effect")
         execution = self.execution()
         found = plan.run(data, execution)
-        self.release_ = make_effect(plan, found, names, execution, self._level())
+        self.release_ = make_effect(plan, found, names, execution, self.level)
         self.effect_ = self.release_.estimate
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
@@ -229,15 +224,5 @@ class PrivateEffect(PrivateEstimator):
             raise DeclarationError(f"ranges: {len(ranges)} are declared for {len(known)} covariates")
         if self.prognostic is None:
             return list(range(len(known)))
-        if isinstance(self.prognostic, str) or not len(self.prognostic):
-            raise DeclarationError(f"prognostic = {self.prognostic!r}: must be a list of covariates")
-        chosen = []
-        for name in self.prognostic:
-            index = known.index(name) if name in known else name
-            if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(known):
-                told = ", ".join(map(str, known))
-                raise DeclarationError(f"prognostic: unknown covariate {name!r}; known: {told}")
-            chosen.append(index)
-        if len(set(chosen)) < len(chosen):
-            raise DeclarationError("prognostic: a covariate is named twice")
-        return chosen
+        names = [name for name in known if isinstance(name, str)]
+        return chosen_columns("prognostic", self.prognostic, names, len(known))

@@ -17,7 +17,7 @@ from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program import PrivateFirstStage, SecondStage
-from dp2erm_cvx.public import one_of, public_number, public_size
+from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
 from dp2erm_cvx.steps import (
     AverageScore,
     CellNuisances,
@@ -105,8 +105,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             raise DeclarationError(f"estimand = {shown(self.estimand)}: must be one of {', '.join(SCORES)}")
         if self.estimand == RiskScores.estimand:
             self._check_risks()
-        if public_number("numerical_share", self.numerical_share, above=0.0) >= 1.0:
-            raise DeclarationError(f"numerical_share = {self.numerical_share:g}: must be between 0 and 1")
+        public_fraction("numerical_share", self.numerical_share)
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
         if self.public_center is not None:
@@ -213,7 +212,6 @@ class EffectStudy(Pipeline[EffectPlan]):
         program = registry.build(
             registry.first_stages(),
             "ipw_private",
-            share=settings.propensity_share,
             ridge=0.0,
             radius=settings.radius / bound,
             trim=settings.cap,
@@ -225,6 +223,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             numerical_share=numerical_share,
             split=settings.split,
             map=WithConstant(),
+            share=settings.propensity_share,
         )
 
     def _check_risks(self) -> None:
@@ -254,12 +253,7 @@ def _of_what_is_left(steps: Sequence[Any], kept: float) -> list[Step]:
     found: list[Step] = []
     left = 1.0
     for step in reversed(steps):
-        logistic = isinstance(step, Propensity)
-        share = step.first.share if logistic else step.share
-        share *= 1.0 if isinstance(step, ColumnRanges) else kept
-        if logistic:
-            found.append(replace(step, first=replace(step.first, share=share / left)))
-        else:
-            found.append(replace(step, share=share / left))
+        share = step.share * (1.0 if isinstance(step, ColumnRanges) else kept)
+        found.append(replace(step, share=share / left))
         left -= share
     return found[::-1]

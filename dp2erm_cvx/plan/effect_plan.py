@@ -96,15 +96,10 @@ def reference_moments(study: EffectStudy, rows: Rows) -> Array:
     domain, k = study.universe.domain, study.universe.n_features
     inside = 1.0 / 9.0 if domain.ranges is not None else math.inf
     covariates = np.full(k, min(inside, domain.features_bound**2 / (2.25 * k)))
-    arms = np.full(2, 0.5)
-    if rows is Rows.COMMON:
-        return np.concatenate([arms, covariates])
-    if rows is Rows.MIX:
-        return np.concatenate([arms, covariates, covariates / 4.0])
-    own = np.concatenate([[1.0], covariates])
-    if rows is Rows.ARMS:
-        return np.tile(own, 2) / 2.0
-    return own
+    # two records, one in either arm, whose rows have these squares on average
+    x = np.tile(np.sqrt(covariates), (2, 1))
+    moments: Array = np.mean(rows.of(x, np.array([0.0, 1.0])) ** 2, axis=0)
+    return moments
 
 
 def _error(calibration: Calibration, bend: float, moments: Array, n_samples: int) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.public import public_fraction, public_number, public_size
 from dp2erm_cvx.steps import Rows
 from dp2erm_cvx.universe import Universe
 
@@ -73,8 +73,7 @@ class EffectSettings:
         if self.first_fit is not None:
             shares.append("first_fit")
         for name in shares:
-            if public_number(name, getattr(self, name), above=0.0) >= 1.0:
-                raise DeclarationError(f"{name} = {getattr(self, name):g}: must be between 0 and 1")
+            public_fraction(name, getattr(self, name))
         if not self.center_share + self.propensity_share < 1.0:
             raise DeclarationError("center_share and propensity_share leave nothing to the score")
 

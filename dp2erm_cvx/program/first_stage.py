@@ -13,7 +13,7 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, ProgramError
+from dp2erm_cvx.errors import CalibrationError, ProgramError
 from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT
@@ -21,7 +21,7 @@ from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.moment_target import MomentTargets
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors
-from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.universe import Universe
 
 
@@ -125,9 +125,7 @@ class PrivateFirstStage(FirstStage):
     share: float = 0.3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "share", public_number("share", self.share, above=0))
-        if self.share >= 1:
-            raise DeclarationError(f"share = {self.share!r}: must be between 0 and 1")
+        object.__setattr__(self, "share", public_fraction("share", self.share))
 
     @abc.abstractmethod
     def loss_constants(self, universe: Universe) -> LossConstants:

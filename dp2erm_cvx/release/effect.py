@@ -218,7 +218,8 @@ def _check(release: EffectRelease) -> None:
         raise DeclarationError("release JSON: estimand: is none, or does not agree with risks")
     if release.nuisance_noise not in _NOISE:
         raise DeclarationError("release JSON: nuisance_noise: is negligible, or not negligible")
-    for estimate, interval in ((release.estimate, release.interval), *_ratios(release)):
+    ratios = [(ratio.estimate, ratio.interval) for ratio in release.ratios]
+    for estimate, interval in ((release.estimate, release.interval), *ratios):
         low = -math.inf if interval.low is None else interval.low
         high = math.inf if interval.high is None else interval.high
         if not low <= estimate <= high or not 0.0 < interval.level < 1.0:
@@ -253,10 +254,6 @@ def _check_steps(release: EffectRelease) -> None:
     named = [part for part in release.nuisances if part.step != "cells" or part.parameters]
     if any(len(part.parameters) != len(part.coefficient) for part in named):
         raise DeclarationError("release JSON: nuisances: a name for every coefficient")
-    sums = {"ate": 2, "att": 4, "overlap": 3, "risks": 5}
-    if len(release.released) != sums[release.estimand] or bool(release.ratios) != bool(release.risks):
+    sums = len(SCORES[release.estimand].law.degrees)
+    if len(release.released) != sums or bool(release.ratios) != bool(release.risks):
         raise DeclarationError("release JSON: released: not what this estimand releases")
-
-
-def _ratios(release: EffectRelease) -> list[tuple[float, EffectInterval]]:
-    return [(ratio.estimate, ratio.interval) for ratio in release.ratios]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
 from dp2erm_cvx.domain import Array, Records, cleaned
-from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.number import NumberPlan
 from dp2erm_cvx.steps.partition import Partition
@@ -99,10 +98,8 @@ class CellSumsPlan(NumberPlan):
         return np.reshape(released[self.name], (-1, 2, 2)) / UNIT
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the noisy integers, (4 cells,), in int64."""
-        values, seed = self.sums(inputs.records).ravel().tolist(), execution.label(self.name)
-        noised = perturb_integers(values, self.calibration, exact=self.exact, seed=seed)
-        return StepResult(np.array(noised, dtype=np.int64))
+        """Release the noisy integers, (4 cells,)."""
+        return self.noised(self.sums(inputs.records).ravel().tolist(), self.calibration, execution)
 
 
 def _shrunk_error(signal: float, noise: float) -> tuple[float, float]:

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.number import NumberPlan
 from dp2erm_cvx.steps.score import EffectScore
@@ -57,7 +54,6 @@ class MeanScorePlan(NumberPlan):
         return 2.0 * scale if self.calibration.noise is Noise.GAMMA else scale
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the integers, in int64."""
-        sums, seed = self.score.sums(inputs.records, released, self.calibration), execution.label(self.name)
-        noised = perturb_integers(sums, self.calibration.integers, exact=self.exact, seed=seed)
-        return StepResult(np.array(noised, dtype=np.int64))
+        """Release the integers of the score."""
+        sums = self.score.sums(inputs.records, released, self.calibration)
+        return self.noised(sums, self.calibration.integers, execution)

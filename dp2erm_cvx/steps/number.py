@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -52,6 +52,11 @@ class NumberPlan(StepPlan):
         """Whether the noise is exact."""
         return self.exact
 
+    def noised(self, values: Sequence[int], noise: IntegerNoise, execution: Execution) -> StepResult:
+        """Release ``values`` with their noise, in int64."""
+        found = perturb_integers(values, noise, exact=self.exact, seed=execution.label(self.name))
+        return StepResult(np.array(found, dtype=np.int64))
+
 
 @dataclass(frozen=True)
 class TreatmentRate(Step):
@@ -86,6 +91,4 @@ class TreatmentRatePlan(NumberPlan):
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the noisy number (1,) of treated records."""
-        treated, seed = int(inputs.records.a.sum()), execution.label(self.name)
-        noised = perturb_integers((treated,), self.calibration, exact=self.exact, seed=seed)
-        return StepResult(np.array(noised, dtype=np.int64))
+        return self.noised((int(inputs.records.a.sum()),), self.calibration, execution)

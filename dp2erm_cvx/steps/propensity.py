@@ -26,7 +26,8 @@ class Propensity(Step):
 
     ``tolerance`` is the relative error of the weights at it that V counts, by a bound of the ``family``;
     ``numerical_share`` of its budget covers the arithmetic, none of it where exact arithmetic is assumed.
-    ``split`` is the share of epsilon that pays for the noise, ``map`` what the records go through first.
+    ``split`` is the share of epsilon that pays for the noise, ``map`` what the records go through first,
+    ``share`` what it takes of the budget in place of the share that ``first`` declares.
     """
 
     name: ClassVar[str] = "propensity"
@@ -38,6 +39,7 @@ class Propensity(Step):
     numerical_share: float | None = None
     split: float | None = None
     map: RecordMap | None = None
+    share: float | None = None
 
     def uncountable(self, universe: Universe) -> str | None:
         """A program that does not say what it is certified to."""
@@ -48,7 +50,7 @@ class Propensity(Step):
 
     def divide(self, budget: Budget) -> tuple[Budget, Budget]:
         """Pure noise leaves delta to the others."""
-        return divide(budget, self.first.share, self.noise)
+        return divide(budget, self.first.share if self.share is None else self.share, self.noise)
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> PropensityPlan:
         """Calibrate the noise of the coefficient, and bound the weights at it."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import (
     ArmNoise,
@@ -29,6 +30,17 @@ from dp2erm_cvx.steps.nuisances import Nuisances
 from dp2erm_cvx.universe import Universe
 
 Released = Mapping[str, Array]
+
+
+class Parts(NamedTuple):
+    """m_0, m_1 and e (n,) at every record, c_0, who was treated (n,), and the clipped residuals r (n,)."""
+
+    m_0: Array
+    m_1: Array
+    center: float
+    e: Array
+    treated: NDArray[np.bool_]
+    residual: Array
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,8 @@ class EffectScore(abc.ABC):
 
     #: What is estimated, as it is declared.
     estimand: ClassVar[str]
+    #: The sums that it releases.
+    law: ClassVar[type[GridSums]]
 
     nuisances: Nuisances
     cap: float
@@ -95,7 +109,7 @@ class EffectScore(abc.ABC):
         return cleaned(m_0, bound), cleaned(m_1, bound)
 
     def propensity(self, records: Records, released: Released) -> Array:
-        """E (n,) between 1/F and 1 - 1/F."""
+        """The propensity e (n,), between 1/F and 1 - 1/F."""
         found = self.nuisances.propensity(records.covariates, released)
         return cleaned(found - 0.5, 0.5 - 1.0 / self.cap) + 0.5
 
@@ -103,12 +117,14 @@ class EffectScore(abc.ABC):
         """The sum (n,) of a prediction and a weighted residual, within B."""
         inner = cleaned(predicted, self.bound)
         room = self.bound - np.abs(inner)
-        found: Array = inner + np.clip(np.where(np.isnan(weighted), 0.0, weighted), -room, room)
-        return found
+        return inner + cleaned(weighted, room)
 
-    def residual(self, records: Records, predicted: Array) -> Array:
-        """``y`` less what was predicted (n,), clipped after the subtraction."""
-        return cleaned(records.y - predicted, self.residual_bound)
+    def parts(self, records: Records, released: Released) -> Parts:
+        """What every score is made of; the residual is clipped after the subtraction."""
+        m_0, m_1, center = self.regressions(records, released)
+        treated = records.a == 1
+        residual = cleaned(records.y - np.where(treated, m_1, m_0), self.residual_bound)
+        return Parts(m_0, m_1, center, self.propensity(records, released), treated, residual)
 
 
 @dataclass(frozen=True)
@@ -116,6 +132,7 @@ class AverageScore(EffectScore):
     """``m_1 - m_0 + s f r``: augmented inverse propensity weighting, for the average effect."""
 
     estimand: ClassVar[str] = "ate"
+    law: ClassVar[type[GridSums]] = ScoreNoise
 
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ScoreNoise:
         return calibrate_score(self.bound, n_samples, budget, noise)
@@ -125,9 +142,7 @@ class AverageScore(EffectScore):
 
     def of(self, records: Records, released: Released) -> Array:
         """The score (n,) less its center, row by row. Private."""
-        m_0, m_1, center = self.regressions(records, released)
-        e, treated = self.propensity(records, released), records.a == 1
-        r = self.residual(records, np.where(treated, m_1, m_0))
+        m_0, m_1, center, e, treated, r = self.parts(records, released)
         return self.clipped(m_1 - m_0 - center, np.where(treated, r / e, -r / (1.0 - e)))
 
 
@@ -140,9 +155,10 @@ class TreatedScore(EffectScore):
     """
 
     estimand: ClassVar[str] = "att"
+    law: ClassVar[type[GridSums]] = TreatedNoise
 
     def propensity(self, records: Records, released: Released) -> Array:
-        """E (n,) of at most 1 - 1/F: small odds take weight from records that are hardly ever treated."""
+        """The propensity e (n,), at most 1 - 1/F: small odds take weight from the hardly ever treated."""
         found = self.nuisances.propensity(records.covariates, released)
         return np.minimum(cleaned(found - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
@@ -150,9 +166,7 @@ class TreatedScore(EffectScore):
         return calibrate_treated(self.bound, n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: TreatedNoise) -> tuple[int, ...]:
-        m_0, m_1, center = self.regressions(records, released)
-        e, treated = self.propensity(records, released), records.a == 1
-        r = self.residual(records, np.where(treated, m_1, m_0))
+        m_0, m_1, center, e, treated, r = self.parts(records, released)
         predicted = np.where(treated, m_1 - m_0 - center, 0.0)
         score = self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
         return treated_sums(score, records.a, noise)
@@ -167,14 +181,14 @@ class OverlapScore(EffectScore):
     """
 
     estimand: ClassVar[str] = "overlap"
+    law: ClassVar[type[GridSums]] = OverlapNoise
 
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> OverlapNoise:
         return calibrate_overlap(self.bound, n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: OverlapNoise) -> tuple[int, ...]:
-        m_0, m_1, center = self.regressions(records, released)
-        e, treated = self.propensity(records, released), records.a == 1
-        r, share = self.residual(records, np.where(treated, m_1, m_0)), np.minimum(e, 1.0 - e)
+        m_0, m_1, center, e, treated, r = self.parts(records, released)
+        share = np.minimum(e, 1.0 - e)
         factor = share / np.where(treated, e, 1.0 - e)
         score = self.clipped(share * (m_1 - m_0 - center), np.where(treated, factor * r, -factor * r))
         return overlap_sums(score, share, noise)
@@ -188,6 +202,7 @@ class RiskScores(EffectScore):
     """
 
     estimand: ClassVar[str] = "risks"
+    law: ClassVar[type[GridSums]] = ArmNoise
 
     other_bound: float = 0.5
 
@@ -195,9 +210,7 @@ class RiskScores(EffectScore):
         return calibrate_arms(self.bound, self.other_bound, n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: ArmNoise) -> tuple[int, ...]:
-        m_0, m_1, _ = self.regressions(records, released)
-        e, treated = self.propensity(records, released), records.a == 1
-        r = self.residual(records, np.where(treated, m_1, m_0))
+        m_0, m_1, _, e, treated, r = self.parts(records, released)
         score_1 = self.clipped(m_1, np.where(treated, r / e, 0.0))
         score_0 = self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
         return arm_sums(score_1, score_0, records.a, noise)

@@ -22,10 +22,9 @@ from dp2erm_cvx.calibration import (
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import public_fraction
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.universe import Universe
@@ -204,7 +203,7 @@ def reserve(budget: Budget, share: float) -> tuple[Budget, float]:
     ``(epsilon_1 + 2 epsilon_2, exp(epsilon_2) delta_1)``-differentially private. Raises DeclarationError
     unless ``share`` is between 0 and 1.
     """
-    epsilon = 0.5 * _checked_share("numerical_share", share) * budget.epsilon * _ROUND_DOWN
+    epsilon = 0.5 * public_fraction("numerical_share", share) * budget.epsilon * _ROUND_DOWN
     left = (budget.epsilon - 2.0 * epsilon) * _ROUND_DOWN
     # the last factor also pays for Gaussian noise beyond its bound, of probability below exp(-1800)
     # where exp(-epsilon) is 0 no delta is left, and Gaussian noise is refused by name
@@ -216,7 +215,7 @@ def set_aside(name: str, budget: Budget, share: float) -> tuple[Budget, Budget]:
 
     Raises DeclarationError unless the share is between 0 and 1.
     """
-    epsilon = _checked_share(name, share) * budget.epsilon * _ROUND_DOWN
+    epsilon = public_fraction(name, share) * budget.epsilon * _ROUND_DOWN
     return Budget(epsilon), Budget((budget.epsilon - epsilon) * _ROUND_DOWN, budget.delta)
 
 
@@ -227,10 +226,3 @@ def divide(budget: Budget, share: float, noise: Noise | str) -> tuple[Budget, Bu
     first = Budget(share * epsilon, share * spends_delta * _ROUND_DOWN)
     rest = budget.delta - first.delta
     return first, Budget((1.0 - share) * epsilon, rest * _ROUND_DOWN)
-
-
-def _checked_share(name: str, share: object) -> float:
-    part = public_number(name, share, above=0.0)
-    if part >= 1.0:
-        raise DeclarationError(f"{name} = {share!r}: must be between 0 and 1")
-    return part

@@ -9,7 +9,7 @@ from typing import Any
 from dp2erm_cvx.audit.blackbox.scores import FAMILIES
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import whole_workers
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import public_fraction, whole_number
 
 #: What each family is called in a report.
 _NAMES = {
@@ -54,10 +54,7 @@ class Attack:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "runs", whole_number("runs", self.runs, at_least=40))
-        confidence = public_number("confidence", self.confidence, above=0.0)
-        if confidence >= 1.0:
-            raise DeclarationError(f"confidence = {confidence!r}: must be between 0 and 1")
-        object.__setattr__(self, "confidence", confidence)
+        object.__setattr__(self, "confidence", public_fraction("confidence", self.confidence))
         object.__setattr__(self, "events", _families(self.events, own=bool(self.statistics)))
         object.__setattr__(self, "statistics", dict(self.statistics))
         if self.seed is not None:

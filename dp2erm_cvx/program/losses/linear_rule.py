@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import chosen_columns, public_number
 from dp2erm_cvx.universe import Universe
 
 
@@ -49,16 +49,7 @@ class LinearStage(PenalizedSecondStage):
         """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
         if self.features is None:
             return list(range(n_features))
-        known = domain.columns or ()
-        found = [known.index(f) if f in known else f for f in self.features]
-        for index in found:
-            if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < n_features:
-                names = ", ".join(known) or n_features
-                raise DeclarationError(f"features: unknown covariate {index!r}; known: {names}")
-        if len(set(found)) < len(found):
-            # a column counted twice would leave the ball that the constants are derived for
-            raise DeclarationError("features: a covariate is named twice")
-        return [int(index) for index in found]
+        return chosen_columns("features", self.features, domain.columns or (), n_features)
 
     def covariates(self, domain: Domain, X: Array) -> Array:
         """Rows of the design from records already in the domain (intercept column included)."""
