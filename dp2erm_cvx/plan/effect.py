@@ -46,6 +46,8 @@ from dp2erm_cvx.universe import Universe
 
 #: Bound on the norm of a regression coefficient, in outcome bounds: too wide to be felt.
 LONGEST = 20.0
+#: Norm bound that the outcome regression scales covariates to, so that their declared units do not matter.
+NORM = 3.0
 #: What may be estimated.
 SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapScore, RiskScores)}
 
@@ -174,9 +176,9 @@ class EffectStudy(Pipeline[EffectPlan]):
         steps: list[Any] = []
         # pure noise has no split here; the default one of Gaussian noise would follow the size of the ball
         split = settings.split if self.noise == Noise.GAUSSIAN else None
-        law = calibrator("sharp")
+        law, scale = calibrator("sharp"), NORM / self.universe.domain.features_bound
         for kind, share in regressions:
-            mapped = OutcomeRows(rows, tuple(terms))
+            mapped = OutcomeRows(rows, tuple(terms), scale)
             steps.append(kind(None, program, law, self.noise, split, 0.0, numerical_share, mapped, share))
             terms.append(Term(rows, kind.name))
         if settings.propensity == "constant":

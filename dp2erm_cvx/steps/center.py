@@ -43,7 +43,9 @@ class Center(Theta):
         resolved = replace(self, second=self.second.resolve(mapped.domain))
         found = Theta.plan(resolved, mapped, budget, {})
         kind = RefitPlan if isinstance(self, Refit) else CenterPlan
-        return kind(**{field.name: getattr(found, field.name) for field in fields(found)}, map=self.map)
+        kept = {field.name: getattr(found, field.name) for field in fields(found)}
+        reason = f"regressions of the outcome at weights 1 take calibration = {self.calibrator.name!r}"
+        return kind(**{**kept, "reason": reason}, map=self.map)
 
 
 class Refit(Center):
@@ -70,13 +72,14 @@ class CenterPlan(ThetaPlan):
         return found
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the coefficient (p,) of the rows."""
+        """Release the coefficient (p,) on the rows of the covariates as the domain scales them."""
         records = self.map.records(inputs.records, released)
         # no two draws of a run may share their bits
         own = replace(execution, seed=execution.label(self.name))
         found = self.minimize(records, np.ones(records.n_samples), own)
         assert found.solution is not None
-        return replace(found, by_gap=rests_on_gap(found.solution))
+        theta = self.map.unscaled(found.released, inputs.records.covariates.shape[1])  # post-processing
+        return replace(found, released=theta, by_gap=rests_on_gap(found.solution))
 
 
 class RefitPlan(CenterPlan):
