@@ -83,21 +83,19 @@ def caveats(release: EffectRelease) -> Iterator[str]:
     )
     yield _assumed(release)
     ratio = f"public ratio {release.nuisance_ratio:.2g}, where {NEGLIGIBLE:g} is the limit"
-    if release.capped > CAPPED:
-        whole = _OF.get(str(release.settings["propensity"]), "all records")
-        yield (
-            f"Noise of the nuisances: NOT negligible, because overlap is poor. Of {whole}, "
-            f"{100 * release.capped:.0f} % have a released propensity beyond the cap "
-            f"{float(release.settings['cap']):g} ({100 * CAPPED:g} % is the limit; {ratio}). There errors of "
-            "the outcome regression count in full, and the interval may miss the effect. A larger cap makes "
-            "it wide enough to cover."
-        )
-    elif release.negligible:
-        yield f"Noise of the nuisances: negligible beside the interval ({ratio})." + _uncounted(release)
+    if release.negligible:
+        yield f"Noise of the nuisances: negligible beside the interval ({ratio}).{_uncounted(release)}"
     else:
         yield (
             f"Noise of the nuisances: NOT negligible beside the interval ({ratio}). The bias toward the "
             "naive difference of means may exceed the interval."
+        )
+    if release.capped > CAPPED:
+        whole = _OF.get(str(release.settings["propensity"]), "all records")
+        yield (
+            f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
+            f"beyond the cap {float(release.settings['cap']):g} ({100 * CAPPED:g} % is the limit). There errors of "
+            "the outcome regression count in full. A larger cap makes the interval wide enough to cover."
         )
     yield (
         "Not covered: bias where both nuisances are wrong, unmeasured confounding, and what the clips "
