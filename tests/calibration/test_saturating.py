@@ -180,7 +180,7 @@ def test_only_programs_that_ask_for_it_are_calibrated_by_it():
         if issubclass(program, SecondStage | PrivateFirstStage):
             found = program().resolve(universe.domain).loss_constants(universe)
             asking += [name] if found.saturation is not None else []
-    assert asking == ["saturating_regression"]
+    assert asking == ["itr_saturating", "saturating_regression"]
     bounded = programs()["saturating_regression"](theta_set=L2Ball(0.01), slope=1.0)
     loss = bounded.constants(universe)
     assert loss.gradient_radius < 2.0 * 1.0 < loss.saturation.slope * loss.saturation.row_norm + 1e-9
