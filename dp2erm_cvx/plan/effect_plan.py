@@ -11,6 +11,7 @@ from scipy.special import erfcx
 
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.plan.noise_range import reference_spread
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.steps import CellSumsPlan, CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
 
@@ -96,9 +97,7 @@ def reference_moments(study: EffectStudy, rows: Rows, scale: float = 1.0) -> Arr
 
     The covariates are multiplied by ``scale``.
     """
-    domain, k = study.universe.domain, study.universe.n_features
-    inside = 1.0 / 9.0 if domain.ranges is not None else math.inf
-    covariates = np.full(k, min(inside, domain.features_bound**2 / (2.25 * k)))
+    covariates = np.full(study.universe.n_features, reference_spread(study.universe) ** 2)
     # two records, one in either arm, whose rows have these squares on average
     x = np.tile(scale * np.sqrt(covariates), (2, 1))
     moments: Array = np.mean(rows.of(x, np.array([0.0, 1.0])) ** 2, axis=0)

@@ -94,8 +94,9 @@ def caveats(release: EffectRelease) -> Iterator[str]:
         whole = _OF.get(str(release.settings["propensity"]), "all records")
         yield (
             f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
-            f"beyond the cap {float(release.settings['cap']):g} ({100 * CAPPED:g} % is the limit). There errors of "
-            "the outcome regression count in full. A larger cap makes the interval wide enough to cover."
+            f"beyond the cap {float(release.settings['cap']):g} ({100 * CAPPED:g} % is the limit). There "
+            "errors of the outcome regression count in full. A larger cap makes the interval wide enough to "
+            "cover."
         )
     yield (
         "Not covered: bias where both nuisances are wrong, unmeasured confounding, and what the clips "

@@ -36,6 +36,15 @@ class RecordMap(abc.ABC):
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The mapped records. Row i depends on record i and ``released`` alone, to the last bit."""
 
+    @property
+    def factored(self) -> bool:
+        """Whether a record may count with a factor below 1."""
+        return False
+
+    def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
+        """What every mapped record counts (n,), in [0, 1]: of itself and ``released`` alone as well."""
+        return np.ones(records.n_samples)
+
 
 class Rows(enum.StrEnum):
     """Rows of a linear outcome regression in the covariates x (k,), without a constant, and the arm a.
