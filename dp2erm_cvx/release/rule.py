@@ -24,6 +24,16 @@ def effects(release: Release, X: Any) -> Array:
     for a release that was changed into something that is none.
     """
     second, domain = rule_of(release)
+    return second.effect(np.array(release.theta), domain, _table(release, X))
+
+
+def recommend(release: Release, X: Any) -> NDArray[np.int64]:
+    """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects` does."""
+    second, domain = rule_of(release)
+    return second.choices(np.array(release.theta), domain, _table(release, X))
+
+
+def _table(release: Release, X: Any) -> Array:
     if hasattr(X, "columns"):
         frame = read_frame(X)
         table = np.column_stack([frame.numbers(name) for name in release.columns])
@@ -31,12 +41,7 @@ def effects(release: Release, X: Any) -> Array:
         table = np.asarray(X, dtype=np.float64)
     if table.ndim != 2 or table.shape[1] != len(release.columns):
         raise DataError(f"X has shape {table.shape}: must have the columns {', '.join(release.columns)}")
-    return second.effect(np.array(release.theta), domain, table)
-
-
-def recommend(release: Release, X: Any) -> NDArray[np.int64]:
-    """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects` does."""
-    return (effects(release, X) > 0).astype(np.int64)
+    return table
 
 
 def rule_of(release: Release) -> tuple[SecondStage, Domain]:

@@ -11,7 +11,7 @@ from dp2erm_cvx.steps.cell_sums import CellSums, CellSumsPlan
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan
 from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
-from dp2erm_cvx.steps.number import NumberPlan, TreatmentRate, TreatmentRatePlan
+from dp2erm_cvx.steps.number import SumsPlan, TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.partition import Partition, declared_partition
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
@@ -40,7 +40,6 @@ __all__ = [
     "MeanScore",
     "MeanScorePlan",
     "Nuisances",
-    "NumberPlan",
     "OutcomeRows",
     "OverlapScore",
     "Partition",
@@ -55,6 +54,7 @@ __all__ = [
     "Step",
     "StepPlan",
     "StepResult",
+    "SumsPlan",
     "Term",
     "Theta",
     "ThetaPlan",

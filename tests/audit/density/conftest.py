@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dp2erm_cvx.audit.density import law
+from dp2erm_cvx.audit.density import ascent
 
 
 @pytest.fixture
 def short_ascents(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of the evaluations of every ascent, but in slow tests."""
     if "slow" not in request.keywords:
-        monkeypatch.setattr(law, "_EVALUATIONS", law._EVALUATIONS // 4)
+        monkeypatch.setattr(ascent, "_EVALUATIONS", ascent._EVALUATIONS // 4)
