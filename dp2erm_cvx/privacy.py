@@ -6,7 +6,7 @@ import enum
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -191,6 +191,18 @@ class LossConstants:
     is_mean: bool = False
     saturation: Saturation | None = None
     is_margin: bool = False
+
+    def factored(self) -> LossConstants:
+        """Those of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).
+
+        ``||f g - f' g'||`` is convex in f and f', hence largest at their ends: the diameter, or the largest
+        gradient. Bounds that weights of sum n have a part in are left out. Raises CalibrationError where no
+        bound on the gradient is stated.
+        """
+        if self.gradient_bound is None:
+            raise CalibrationError("no bound on the gradient is stated, which factors below 1 need")
+        radius = max(self.gradient_radius, 0.5 * self.gradient_bound)
+        return replace(self, gradient_radius=radius, covariate_bound=None, response_bound=None, is_mean=False)
 
     def refuse_unbounded(self, name: str, theta_set: str) -> None:
         """Raise CalibrationError where zeta_c is infinite, as Theorems 1 and 2 need it finite.

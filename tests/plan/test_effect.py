@@ -55,10 +55,12 @@ def test_every_step_has_the_stability_of_weights_one():
 
 
 def test_the_center_is_planned_on_its_own_rows():
-    plan = make_plan(study())
+    plan = make_plan(study(declared={"rows": "mix"}))
     for step in plan.steps:
         if isinstance(step, CenterPlan):
-            assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.25 * 1.5**2))
+            # covariates of norm 1.5 are scaled to norm 3
+            assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.25 * 3.0**2))
+            assert "declared" not in step.reason
             assert step.calibration.n_parameters == len(Rows.MIX.names(("u", "v")))
         if isinstance(step, PropensityPlan):
             assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.5**2))
