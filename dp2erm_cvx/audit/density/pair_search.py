@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density
+from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density, audited_laws
 from dp2erm_cvx.audit.density.hockey_stick import sampled_losses
 from dp2erm_cvx.audit.density.law import log_ratio
-from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker, load_search, save_search
 from dp2erm_cvx.audit.density.replay import DENSITY, audited_model, audited_weights
 from dp2erm_cvx.audit.pair_file import Columns, SavedPair
@@ -208,16 +207,16 @@ class _Steps:
         NaN where a solution was not certified.
         """
         try:
-            datasets = [self.model.dataset_from(*raw) for raw in pair.raw(self.model.domain)]
-            one, other = laws(self.model, self.plan, datasets)
+            _, (one, other) = audited_laws(self.plan, pair.raw(self.model.domain))
             ways = ((one, other), (other, one))
             if not one.pure:
                 return max(float(np.quantile(sampled_losses(*way, _LOOK, rng).ratio, 0.95)) for way in ways)
             points = one.starts(other, 1, rng) + other.starts(one, 1, rng)
             points = points[:: 1 + len(points) // _POINTS]
-            places = [one.place(u) for u in points]
             ratios = [
-                log_ratio(a, b, place) - a.error(place) - b.error(place) for a, b in ways for place in places
+                log_ratio(a, b, met) - a.error(met) - b.error(met)
+                for a, b in ways
+                for met in map(a.place, points)
             ]
         except CertificateError:
             return math.nan
