@@ -77,8 +77,8 @@ def tail(moved: float, length: float, scale: float, *, pure: bool) -> float:
 #: What every step released, by name.
 Outputs = Mapping[str, Place]
 
-#: Starts of the second, the third and any later step that follow each one of the step before.
-_FOLLOWING = (25, 2, 1)
+#: Starts of a second step that follow each one of the first; fewer where there are more steps.
+_FOLLOWING = 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,15 +153,15 @@ class ReleaseLaw:
         found: list[tuple[Array, dict[str, Array]]] = [(np.zeros(0), {})]
         for depth, (name, given) in enumerate(self.given.items()):
             longer, known, points = [], None, list[Array]()
+            most = max(1, _FOLLOWING // max(1, len(self.given) - 1) ** depth) if depth else None
             for u, released in found:
                 law = given(released)
                 if law is not known:  # many do not depend on what was released
                     points = law.starts(other.given[name](released), 1 if depth else count, rng)
                 known = law
-                most = _FOLLOWING[min(depth, len(_FOLLOWING)) - 1] if depth else len(points)
-                for index in rng.permutation(len(points))[:most] if depth else range(len(points)):
-                    point = points[index]
-                    longer.append((np.append(u, point), {**released, name: law.place(point).theta}))
+                for index in rng.permutation(len(points))[:most]:
+                    place = law.place(points[index])
+                    longer.append((np.append(u, points[index]), {**released, name: place.theta}))
             found = longer
         return [u for u, _ in found]
 
