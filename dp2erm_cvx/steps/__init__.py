@@ -1,14 +1,15 @@
 """Private steps: each is planned from public quantities and run on records and on what was released.
 
 ``propensity`` releases the coefficient of a private first stage, ``theta`` a weighted convex program,
-``value`` what its rule is worth, ``center`` a regression of the outcome, ``cells`` its means by cell,
-``score`` an average effect, ``ranges`` those of columns that nobody declared. Another step is one more module
-beside them.
+``value`` what its rule is worth, ``center`` a regression of the outcome, ``rule`` one of effects, ``cells``
+means by cell, ``score`` an average effect, ``ranges`` those of columns that nobody declared. Another step is
+one more module beside them.
 """
 
 from dp2erm_cvx.steps.cell_nuisances import CellNuisances
 from dp2erm_cvx.steps.cell_sums import CellSums, CellSumsPlan
-from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan
+from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan, RuleFit, RuleFitPlan
+from dp2erm_cvx.steps.factors import Balance, Factors, RuleRows
 from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
 from dp2erm_cvx.steps.number import SumsPlan, TreatmentRate, TreatmentRatePlan
@@ -26,6 +27,7 @@ from dp2erm_cvx.steps.weights import WeightsPlan
 
 __all__ = [
     "AverageScore",
+    "Balance",
     "CellNuisances",
     "CellSums",
     "CellSumsPlan",
@@ -35,6 +37,7 @@ __all__ = [
     "ColumnRangesPlan",
     "EffectScore",
     "Execution",
+    "Factors",
     "Inputs",
     "LinearNuisances",
     "MeanScore",
@@ -51,6 +54,9 @@ __all__ = [
     "RefitPlan",
     "RiskScores",
     "Rows",
+    "RuleFit",
+    "RuleFitPlan",
+    "RuleRows",
     "Step",
     "StepPlan",
     "StepResult",
