@@ -52,6 +52,10 @@ class Law(abc.ABC):
     def place(self, u: Array) -> Place:
         """The output at ``u``."""
 
+    def released(self, place: Place) -> Array:
+        """What later steps are given."""
+        return place.theta
+
     @abc.abstractmethod
     def log_density(self, place: Place) -> float:
         """Log density of the output, less a constant that is the same for every dataset."""
@@ -94,8 +98,14 @@ class ReleaseLaw:
         """The law of every step given the outputs before, with its own."""
         released: dict[str, Array] = {}
         for name, law in self.given.items():
-            yield law(released), outputs[name]
-            released[name] = outputs[name].theta
+            found = law(released)
+            yield found, outputs[name]
+            released[name] = found.released(outputs[name])
+
+    def released(self, outputs: Outputs) -> dict[str, Array]:
+        """What every step released, by name."""
+        found = zip(outputs, self.laws(outputs), strict=True)
+        return {name: law.released(place) for name, (law, place) in found}
 
     @cached_property
     def _unperturbed(self) -> list[Law]:
@@ -103,7 +113,7 @@ class ReleaseLaw:
         released: dict[str, Array] = {}
         for name, law in self.given.items():
             found.append(law(released))
-            released[name] = found[-1].place(np.zeros(found[-1].dimension)).theta
+            released[name] = found[-1].released(found[-1].place(np.zeros(found[-1].dimension)))
         return found
 
     @property
@@ -128,7 +138,7 @@ class ReleaseLaw:
         for name, given in self.given.items():
             law = given(released)
             found[name], u = law.place(u[: law.dimension]), u[law.dimension :]
-            released[name] = found[name].theta
+            released[name] = law.released(found[name])
         return found
 
     def log_density(self, outputs: Outputs) -> float:
@@ -143,9 +153,10 @@ class ReleaseLaw:
         """Random outputs of all steps."""
         found: dict[str, Place] = {}
         released: dict[str, Array] = {}
-        for name, law in self.given.items():
-            found[name] = law(released).draw(rng)
-            released[name] = found[name].theta
+        for name, given in self.given.items():
+            law = given(released)
+            found[name] = law.draw(rng)
+            released[name] = law.released(found[name])
         return found
 
     def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator) -> list[Array]:
@@ -160,8 +171,8 @@ class ReleaseLaw:
                     points = law.starts(other.given[name](released), 1 if depth else count, rng)
                 known = law
                 for index in rng.permutation(len(points))[:most]:
-                    place = law.place(points[index])
-                    longer.append((np.append(u, points[index]), {**released, name: place.theta}))
+                    output = law.released(law.place(points[index]))
+                    longer.append((np.append(u, points[index]), {**released, name: output}))
             found = longer
         return [u for u, _ in found]
 
