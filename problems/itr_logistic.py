@@ -28,6 +28,7 @@ from dp2erm_cvx.program import (
     Universe,
     WeightedMarginLoss,
 )
+from dp2erm_cvx.saturation import CurvatureShape, Saturation
 
 
 @dataclass(frozen=True)
@@ -72,5 +73,6 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
             # the loss at theta = 0 is at most M' log 2, so that gamma/2 ||theta||^2 is
             outcome_bound=math.sqrt(y * math.log(2.0)),
             gradient_bound=y * M,
+            saturation=Saturation(y, y / 4, M, CurvatureShape.LOGISTIC, ball=M * size),
             is_margin=True,
         )
