@@ -116,7 +116,7 @@ def rule_of_use(
     both = total >= PROPENSITY_FROM
     centered = both or total >= CENTER_FROM or bool(expected)
     return RuleSettings(
-        center_share=(0.35 if both else 0.4) if centered else None,
+        center_share=(0.3 if both else 0.4) if centered else None,
         propensity="logistic" if both else None,
         propensity_share=0.15,
         balance=Balance.MATCHING,
@@ -124,5 +124,5 @@ def rule_of_use(
         center_slope=0.4 * scale,
         slope=0.8 * scale,
         radius=3.3,
-        split=0.7,
+        split=0.85,
     )
