@@ -96,4 +96,5 @@ class HuberRule(LinearStage, WeightedMarginLoss):
             # H(z) <= z^2 at theta = 0, so that gamma/2 ||theta||^2 <= 4 M'^2
             outcome_bound=2 * domain.outcome_bound,
             gradient_bound=2 * M * min(k, 2 * domain.outcome_bound + M * size),
+            is_margin=True,
         )

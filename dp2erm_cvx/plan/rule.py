@@ -115,7 +115,7 @@ class RuleStudy(Pipeline[RulePlan]):
         if settings.propensity == "logistic":
             steps.append(logistic_propensity(self, settings, numerical_share))
         yield from shares_in_turn(steps)
-        rows = RuleRows(Rows.POOLED, center, self._factors(settings))
+        rows = RuleRows(Rows.POOLED, center, balance=self._factors(settings))
         yield RuleFit(None, self._stage("itr_saturating", settings.slope), *common, rows)
 
     def _factors(self, settings: RuleSettings) -> Factors | None:

@@ -43,6 +43,7 @@ class Center(Theta):
         resolved = replace(self, second=self.second.resolve(mapped.domain))
         found = Theta.plan(resolved, mapped, budget, {})
         known = {field.name: getattr(found, field.name) for field in fields(found)}
+        known["reason"] = f"regressions of an effect take calibration = {self.calibrator.name!r}"
         return self.planned(**known, map=self.map)
 
     @property
@@ -99,13 +100,14 @@ class CenterPlan(ThetaPlan):
         return found
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the coefficient (p,) of the rows."""
+        """Release the coefficient (p,) on the rows of the covariates as the domain scales them."""
         records = self.map.records(inputs.records, released)
         # no two draws of a run may share their bits
         own = replace(execution, seed=execution.label(self.name))
         found = self.minimize(records, self.map.factors(inputs.records, released), own)
         assert found.solution is not None
-        return replace(found, by_gap=rests_on_gap(found.solution))
+        theta = self.map.unscaled(found.released, inputs.records.covariates.shape[1])  # post-processing
+        return replace(found, released=theta, by_gap=rests_on_gap(found.solution))
 
 
 class RefitPlan(CenterPlan):
