@@ -20,7 +20,7 @@ from dp2erm_cvx.calibration.ranges import RangeNoise, calibrate_ranges
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
 from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, renyi_divergence, renyi_epsilon
 from dp2erm_cvx.calibration.saturating import calibrate_saturating, saturating_epsilon
-from dp2erm_cvx.calibration.score import ScoreNoise, calibrate_score
+from dp2erm_cvx.calibration.score import ContrastNoise, ScoreNoise, calibrate_contrasts, calibrate_score
 from dp2erm_cvx.calibration.sharp import calibrate, privacy_loss
 from dp2erm_cvx.calibration.treated import TreatedNoise, calibrate_treated
 from dp2erm_cvx.calibration.utility import PaperUtility, noise_tail, predicted_error, utility_bound
@@ -33,6 +33,7 @@ __all__ = [
     "ArmNoise",
     "Calibration",
     "Calibrator",
+    "ContrastNoise",
     "GridNoise",
     "IntegerNoise",
     "MarginCalibration",
@@ -51,6 +52,7 @@ __all__ = [
     "TreatedNoise",
     "calibrate",
     "calibrate_arms",
+    "calibrate_contrasts",
     "calibrate_grid",
     "calibrate_integers",
     "calibrate_output",

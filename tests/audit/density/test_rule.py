@@ -52,11 +52,19 @@ def log_density(step, records, released, factors):
 
 
 def total_loss(plan, pair, released, factors=right_factors, before=lambda records: records):
-    """Log ratio of the densities at these outputs; ``before`` is what a wrong map does to all records."""
+    """Log ratio of the densities at these outputs, in the worst output of a value.
+
+    ``before`` is what a wrong map does to all records.
+    """
     one, other = (
-        sum(log_density(step, before(data), released, factors) for step in plan.steps) for data in pair
+        sum(log_density(step, before(data), released, factors) for step in plan.steps if step != plan.value)
+        for data in pair
     )
-    return abs(one - other)
+    if plan.value is None:
+        return abs(one - other)
+    sums = [plan.value.exact_sums(data, released) for data in pair]
+    apart = sum(abs(a - b) for a, b in zip(*sums, strict=True))
+    return abs(one - other) + apart / plan.value.calibration.integers.scale
 
 
 def draw_pair(rng):
@@ -83,6 +91,8 @@ def draw_pair(rng):
 def draw_output(rng, plan):
     found = {}
     for step in plan.steps:
+        if step == plan.value:
+            continue
         size = 10.0 ** rng.uniform(-2, 1)
         found[step.name] = np.clip(size * rng.standard_normal(2), -11.0, 11.0)
         if step.name == "propensity":
@@ -138,6 +148,19 @@ def test_a_record_that_flips_spends_what_it_may():
     for size in (0.0, 0.5, -0.5):
         at = {"center": np.zeros(2), "propensity": np.full(2, size), "rule": np.zeros(2)}
         assert (0.75 if size == 0.0 else 0.3) < total_loss(plan, pair, at) <= 1.0
+
+
+def test_a_value_spends_its_share_and_no_more():
+    plan = planned(0.2, 0.2, value_share=0.5, score_bound=0.5)
+    assert [step.name for step in plan.steps] == ["center", "propensity", "rule", "value"]
+    value = plan.value.calibration
+    assert value.epsilon == pytest.approx(0.5)
+    loss, pair, released = searched(plan, 80, seed=4)
+    assert 0.5 < loss <= 1.0
+    # both gains from the noise that covers one of them
+    half = dataclasses.replace(value.integers, scale=value.integers.scale / 3)
+    wrong = changed(plan, "value", calibration=dataclasses.replace(value, integers=half))
+    assert total_loss(wrong, pair, released) > 1.0
 
 
 @pytest.mark.parametrize("balance", Balance)
