@@ -10,6 +10,7 @@ is not declared.
 from dp2erm_cvx.calibration.arms import ArmNoise, calibrate_arms
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective
 from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, Perturbed
+from dp2erm_cvx.calibration.contrasts import ContrastNoise, calibrate_contrasts
 from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.integers import IntegerNoise, calibrate_integers
 from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration, margin_delta, margin_divergence
@@ -20,7 +21,7 @@ from dp2erm_cvx.calibration.ranges import RangeNoise, calibrate_ranges
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
 from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, renyi_divergence, renyi_epsilon
 from dp2erm_cvx.calibration.saturating import calibrate_saturating, saturating_epsilon
-from dp2erm_cvx.calibration.score import ContrastNoise, ScoreNoise, calibrate_contrasts, calibrate_score
+from dp2erm_cvx.calibration.score import ScoreNoise, calibrate_score
 from dp2erm_cvx.calibration.sharp import calibrate, privacy_loss
 from dp2erm_cvx.calibration.treated import TreatedNoise, calibrate_treated
 from dp2erm_cvx.calibration.utility import PaperUtility, noise_tail, predicted_error, utility_bound

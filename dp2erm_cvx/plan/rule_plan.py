@@ -36,9 +36,7 @@ class RulePlan(Plan):
     @property
     def rule(self) -> RuleFitPlan:
         """The step that releases the rule."""
-        found = self.step(RuleFitPlan.name)
-        assert isinstance(found, RuleFitPlan)
-        return found
+        return next(step for step in self.steps if isinstance(step, RuleFitPlan))
 
     @property
     def bound(self) -> StabilityBound:
@@ -63,8 +61,7 @@ class RulePlan(Plan):
         Predicted for covariates of a public spread, residuals of the public guess ``outcome_scale``, and the
         public guess ``mass``: no bound. What noise does to a center or a propensity is not in it.
         """
-        moved = self._moved()
-        return float(np.sqrt(np.mean(moved**2)))
+        return float(np.sqrt(np.mean(self._moved() ** 2)))
 
     def flipped_share(self, theta: ArrayLike) -> float:
         """Share of the decisions of a released ``theta`` (p,) that the noise in it is predicted to flip.
