@@ -32,7 +32,7 @@ _GUESSES = ("outcome_scale", "expected", "mass")
 
 
 @dataclass(frozen=True)
-class Gain:
+class RuleGain:
     """The value of the rule less that of treating as ``over`` says, in units of the net outcome.
 
     ``interval`` is for the mean of the score at the released nuisances, with the rule taken as given.
@@ -73,7 +73,7 @@ class RuleRelease(BaseRelease):
     nuisances: tuple[Nuisance, ...]
     settings: dict[str, Any]
     domain: dict[str, Any]
-    gains: tuple[Gain, ...] = ()
+    gains: tuple[RuleGain, ...] = ()
     released: tuple[int, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
@@ -134,13 +134,13 @@ def make_rule(
     )
 
 
-def _gains(step: RuleValuePlan, sums: tuple[int, ...]) -> tuple[Gain, ...]:
+def _gains(step: RuleValuePlan, sums: tuple[int, ...]) -> tuple[RuleGain, ...]:
     """Both from one release: each mean with the second moment of both, which is at least its own."""
     noise = step.calibration
     assert isinstance(noise, ContrastNoise)
     found = (score_interval(noise.alone, (mean, sums[2]), 0.0) for mean in sums[:2])
     return tuple(
-        Gain(over, one.estimate, EffectInterval.of(one)) for over, one in zip(_OTHERS, found, strict=True)
+        RuleGain(over, one.estimate, EffectInterval.of(one)) for over, one in zip(_OTHERS, found, strict=True)
     )
 
 

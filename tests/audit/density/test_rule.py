@@ -94,7 +94,7 @@ def test_a_value_moves_by_its_share_at_most():
     assert 0.49 < worst / value.calibration.integers.scale <= 0.5
 
 
-@pytest.mark.parametrize(("balance", "epsilon"), [*zip(Balance, (0.1, 5.0, 5.0), strict=True)])
+@pytest.mark.parametrize(("balance", "epsilon"), list(zip(Balance, (0.1, 5.0, 5.0), strict=True)))
 def test_every_balance_keeps_the_budget(balance, epsilon):
     pair = records(a=1, others=0), records(a=0, y=-1.0, others=0)
     found = audit_density(planned(0.2, 0.2, balance, epsilon), *pair, starts=1)
