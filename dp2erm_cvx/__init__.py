@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import load_domain
-    from dp2erm_cvx.estimators import PrivateEffect, PrivateTwoStageERM, TwoStageERM
+    from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
     from dp2erm_cvx.ledger import Ledger
     from dp2erm_cvx.privacy import Budget, Neighboring
     from dp2erm_cvx.private_ranges import PrivateRanges
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.rule import effects, recommend
+    from dp2erm_cvx.release.rule_release import RuleRelease
     from dp2erm_cvx.tuning import PublicData, tune, tune_privately
     from dp2erm_cvx.universe import Universe
 
@@ -31,9 +32,11 @@ _HOME = {
     "Neighboring": "privacy",
     "PrivateEffect": "estimators",
     "PrivateRanges": "private_ranges",
+    "PrivateRule": "estimators",
     "PrivateTwoStageERM": "estimators",
     "PublicData": "tuning",
     "Release": "release",
+    "RuleRelease": "release.rule_release",
     "TwoStageERM": "estimators",
     "Universe": "universe",
     "Within": "quantile_grid",
@@ -53,9 +56,11 @@ __all__ = [
     "Neighboring",
     "PrivateEffect",
     "PrivateRanges",
+    "PrivateRule",
     "PrivateTwoStageERM",
     "PublicData",
     "Release",
+    "RuleRelease",
     "TwoStageERM",
     "Universe",
     "Within",

@@ -6,7 +6,7 @@ import enum
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -175,6 +175,8 @@ class LossConstants:
     ``(z - <x, theta>)^2`` states bounds on ||x|| (``covariate_bound``) and on z (``response_bound``) and
     whether ``x = 1`` (``is_mean``), where its unconstrained minimizer is a weighted mean. ``saturation`` is
     that of a loss of a margin, with weights as its only factors; None where Theorem 15 is not to be used.
+    ``is_margin`` says that the gradients of a record are multiples of one vector of its own, whatever theta,
+    which Theorem 16 needs beside the ``gradient_bound``.
     """
 
     n_parameters: int
@@ -188,6 +190,19 @@ class LossConstants:
     response_bound: float | None = None
     is_mean: bool = False
     saturation: Saturation | None = None
+    is_margin: bool = False
+
+    def factored(self) -> LossConstants:
+        """Those of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).
+
+        ``||f g - f' g'||`` is convex in f and f', hence largest at their ends: the diameter, or the largest
+        gradient. Bounds that weights of sum n have a part in are left out. Raises CalibrationError where no
+        bound on the gradient is stated.
+        """
+        if self.gradient_bound is None:
+            raise CalibrationError("no bound on the gradient is stated, which factors below 1 need")
+        radius = max(self.gradient_radius, 0.5 * self.gradient_bound)
+        return replace(self, gradient_radius=radius, covariate_bound=None, response_bound=None, is_mean=False)
 
     def refuse_unbounded(self, name: str, theta_set: str) -> None:
         """Raise CalibrationError where zeta_c is infinite, as Theorems 1 and 2 need it finite.

@@ -112,6 +112,7 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "itr_huber": [*_PLAIN, {"threshold": 0.05}],
     "itr_logistic": _PLAIN,
     "regression": _PLAIN,
+    "itr_saturating": [*_PLAIN, {"slope": 0.05}],
     "saturating_regression": [*_PLAIN, {"slope": 0.05}],
     "arm_means": _SMALL,
     "plug_in_ate": _SMALL,
@@ -249,6 +250,7 @@ LIFTS: Mapping[str, Callable[[Instance, Solution], dict[str, Array]]] = {
     "entropy_balancing_primal": _entropy_primal,
     "itr_huber": _margins,
     "itr_logistic": _margins,
+    "itr_saturating": _margins,
     "saturating_regression": _margins,
     "stable_balancing_hard": _weights,
 }

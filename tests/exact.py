@@ -295,8 +295,10 @@ def _loss(
             2 * min(max(s, -k), k),
             mp.mpf(2 if mp.fabs(s) <= k else 0),
         )
-    if program.name == "saturating_regression":
+    if program.name in ("saturating_regression", "itr_saturating"):
         S = mp.mpf(program.slope)
+        if program.name == "itr_saturating":
+            y = [2 * t * value for t, value in zip(side, y, strict=True)]
 
         def saturating(s: Any) -> tuple[Any, Any]:
             curvature = mp.exp(-mp.fabs(s) / S)

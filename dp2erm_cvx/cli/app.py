@@ -25,6 +25,7 @@ from dp2erm_cvx.cli.own_program import check_program_command, new_program_comman
 from dp2erm_cvx.cli.plan import plan_command
 from dp2erm_cvx.cli.programs import programs_command
 from dp2erm_cvx.cli.released import predict_command, show_command
+from dp2erm_cvx.cli.rule import rule_command
 from dp2erm_cvx.errors import Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
@@ -104,6 +105,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     effect_command,
+    rule_command,
     fit_command,
     show_command,
     predict_command,

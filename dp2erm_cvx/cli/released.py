@@ -48,6 +48,7 @@ def predict_command(release: str, data: str, second_stage: str | None, output: s
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.file import read_release_file
     from dp2erm_cvx.release.rule import effects, rule_of
+    from dp2erm_cvx.release.rule_release import RuleRelease
     from dp2erm_cvx.tables import read_table
 
     writable(output)
@@ -55,9 +56,10 @@ def predict_command(release: str, data: str, second_stage: str | None, output: s
         known_name(second_stage, "second")
     with progress("predicting"):
         published = read_release_file(release)
-        if not isinstance(published, Release):
+        if not isinstance(published, Release | RuleRelease):
             raise DeclarationError(f"{release}: states an average effect, not a rule: see dp2erm show")
-        rule_of(published)  # a damaged release is named before the data are read
+        if isinstance(published, Release):
+            rule_of(published)  # a damaged release is named before the data are read
         table = read_table(data)
         X = np.column_stack([table.numbers(name) for name in published.columns])
         found = effects(published, X)

@@ -63,7 +63,9 @@ def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: 
             parameters,
             gradient,
             # the norm of a sum of gradients is no record's own, a difference of two sums is
-            declared if own or n == 1 else dataclasses.replace(declared, gradient_bound=None),
+            declared
+            if own or n == 1
+            else dataclasses.replace(declared, gradient_bound=None, saturation=None),
             hessian_trace=trace,
             evaluations=max(int(share * evaluations), 20),
             seed=seed,
@@ -165,6 +167,25 @@ def undeclared_curvature(program: _Perturbed, domain: Domain, seed: int) -> str:
                     f"weight on one record the curvature is {max(least, 0.0):.4g}: the regularizer's "
                     "counts, not the loss's"
                 )
+    return ""
+
+
+def turning_gradient(program: _Perturbed, domain: Domain, seed: int) -> str:
+    """What is wrong about a declared ``is_margin``, or nothing: gradients of one record at several theta."""
+    if not program.loss_constants(samples.check_universe(domain)).is_margin:
+        return ""
+    for records in _lonely(domain, seed):
+        n = records.n_samples
+        if n > 1 and isinstance(program, PrivateFirstStage):
+            continue  # it weighs all records alike
+        model = _model(program, records)
+        found = [(model.gradient(theta) - model.ridge * theta) / n for theta in points_of(model, seed)]
+        longest = max(found, key=norm)
+        size = norm(longest)
+        for gradient in found if size else []:
+            beside = norm(gradient - longest * float(gradient @ longest) / size**2)
+            if not beside <= _ROUNDING * (size + model.smoothness / n):
+                return "is_margin is declared, and gradients of one record are not all in one direction"
     return ""
 
 

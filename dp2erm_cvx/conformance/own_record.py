@@ -196,7 +196,21 @@ def contributions(subject: Subject) -> Judgment:
                         "the loss of one record depends on the other records: Theorems 1 and 2 need "
                         "sum_i w_i l(theta; d_i)"
                     )
-    return passed("losses are a record's own, whatever the others are")
+    if _shared_effect(program.resolve(samples.check_domain())):
+        return failed("the effect at one record depends on the other records: it is no rule")
+    return passed("losses and effects are a record's own, whatever the others are")
+
+
+def _shared_effect(program: SecondStage) -> bool:
+    """Whether ``effect`` is another one where records are asked about together."""
+    records = samples.standard_records(20)
+    domain, X = records.domain, records.covariates
+    names = program.parameter_names(domain.columns or tuple(f"x{k}" for k in range(X.shape[1])), domain)
+    theta = np.random.default_rng(5).normal(size=len(names))
+    together = program.effect(theta, domain, X)
+    alone = np.concatenate([program.effect(theta, domain, X[i : i + 1]) for i in range(len(X))])
+    close = together.shape == alone.shape and np.allclose(together, alone, rtol=_ROUNDING, atol=_ROUNDING)
+    return not close
 
 
 def _shifted(program: SecondStage, square: samples.Square) -> Iterator[tuple[Composite, Composite, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -123,8 +123,9 @@ def _domain(features_bound: float, outcome_bound: float, center: float = 0.0) ->
 
 #: Populations by name. The first three are those of Lebeda, Even, Bellet & Josse (arXiv 2505.19589).
 #:
-#: Standard normals are clipped at the norm 3, ten of them at 4 (their root mean square norm is 3.2), and
-#: uniforms not at all. Outcomes are clipped to the interval that their authors state, or at five units.
+#: Standard normals are clipped at the norm 3, two of them that have ranges at 4.2, and ten of them at 4 (the
+#: root mean square of their norm is 3.2). Uniforms are not clipped at all. Outcomes are clipped to the
+#: interval that their authors state, or at five units.
 EFFECT_SCENARIOS: Mapping[str, EffectScenario] = MappingProxyType(
     {
         one.name: one
@@ -139,7 +140,14 @@ EFFECT_SCENARIOS: Mapping[str, EffectScenario] = MappingProxyType(
                 _overlap_outcomes,
             ),
             EffectScenario(
-                "regions", 0.2, _domain(3.0, 1.0), 0.5, _normal(2), _regions_propensity, _regions_outcomes
+                "regions",
+                0.2,
+                # a column from -3 to 3 is scaled to one from -1 to 1, and both together have the norm sqrt(2)
+                replace(_domain(math.sqrt(2.0), 1.0), ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)}),
+                0.5,
+                _normal(2),
+                _regions_propensity,
+                _regions_outcomes,
             ),
             EffectScenario(
                 "binary",

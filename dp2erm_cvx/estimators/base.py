@@ -67,6 +67,14 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
         Covariates are scaled and clipped as in the fit; those of a data frame are found by name. Raises
         DataError on a missing column, a wrong shape, nan, inf or text.
         """
+        table = self._table(X)
+        return self.resolved_second_stage().effect(self.theta_, self.domain, table)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
+        return self.resolved_second_stage().choices(self.theta_, self.domain, self._table(X))
+
+    def _table(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         names = getattr(X, "columns", None)
         if names is not None:
@@ -79,11 +87,7 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
         if values.ndim != 2 or values.shape[1] != self.n_features_in_:
             raise DataError(f"X has shape {values.shape}: must be (m, {self.n_features_in_})")
         columns = [to_numbers(values[:, k], name) for k, name in enumerate(self.feature_names_in_)]
-        return self.resolved_second_stage().effect(self.theta_, self.domain, np.column_stack(columns))
-
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
-        return (self.predict_effect(X) > 0).astype(np.int64)
+        return np.column_stack(columns)
 
     def resolved_first_stage(self) -> FirstStage:
         """The first stage with every default filled in from the domain."""

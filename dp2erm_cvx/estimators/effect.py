@@ -191,19 +191,26 @@ class PrivateEffect(PrivateEstimator):
         Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
         """
         raw = self.dataset_from(X, a, y)
-        columns = self._columns(raw.columns)
-        names = tuple(raw.columns[index] for index in columns)
-        data = Dataset(raw.X[:, columns], raw.a, raw.y, names, raw.treatment, raw.outcome)
-        plan = make_plan(self._study(raw.n_samples, columns))
+        plan, data = self._prepared(raw)
         self.receipt_ = self._charge(plan, "average effect")
         execution = self.execution()
         found = plan.run(data, execution)
-        self.release_ = make_effect(plan, found, names, execution, self.level)
+        self.release_ = make_effect(plan, found, data.columns, execution, self.level)
         self.effect_ = self.release_.estimate
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
         self.n_features_in_, self.feature_names_in_ = raw.X.shape[1], np.array(raw.columns, dtype=object)
         return self
+
+    def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[EffectPlan, Dataset]:
+        """The plan of a fit to raw data, and the records of the chosen covariates that it is run on."""
+        return self._prepared(self.dataset_from(X, a, y))
+
+    def _prepared(self, raw: Dataset) -> tuple[EffectPlan, Dataset]:
+        columns = self._columns(raw.columns)
+        names = tuple(raw.columns[index] for index in columns)
+        data = Dataset(raw.X[:, columns], raw.a, raw.y, names, raw.treatment, raw.outcome)
+        return make_plan(self._study(raw.n_samples, columns)), data
 
     def _public_center(self, domain: Domain, n_features: int) -> Term | None:
         earlier = self.public_center

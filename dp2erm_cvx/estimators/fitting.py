@@ -90,6 +90,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Checked raw data (n, k), (n,), (n,), with names. Raises DataError and DeclarationError."""
         return dataset_of(self.domain, X, a, y)
 
+    def plan(self, n_samples: int, n_features: int) -> Plan:
+        """The calibrated steps, from public quantities alone."""
+        raise NotImplementedError
+
+    def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[Plan, Dataset]:
+        """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
+        dataset = self.dataset_from(X, a, y)
+        return self.plan(dataset.n_samples, dataset.X.shape[1]), dataset
+
     def execution(self) -> Execution:
         """How a plan is run. Raises DeclarationError or SolverError where something declared is invalid."""
         if self.seed is not None and (type(self.seed) is not int or self.seed < 0):

@@ -7,6 +7,9 @@ from dp2erm_cvx.plan.effect_rule import EffectSettings, effect_rule
 from dp2erm_cvx.plan.make import make_plan
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.plan.plan import Plan, PlanResult
+from dp2erm_cvx.plan.rule import RuleStudy
+from dp2erm_cvx.plan.rule_plan import RulePlan
+from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
 from dp2erm_cvx.plan.study import Study
 from dp2erm_cvx.plan.two_stage import TwoStagePlan
 
@@ -19,8 +22,12 @@ __all__ = [
     "Pipeline",
     "Plan",
     "PlanResult",
+    "RulePlan",
+    "RuleSettings",
+    "RuleStudy",
     "Study",
     "TwoStagePlan",
     "effect_rule",
     "make_plan",
+    "rule_of_use",
 ]

@@ -13,10 +13,16 @@ from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan.effect_plan import EffectPlan
 from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
-from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
+from dp2erm_cvx.plan.pipeline import (
+    LONGEST,
+    NUMERICAL_SHARE,
+    Pipeline,
+    logistic_propensity,
+    shares_in_turn,
+)
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.program import PrivateFirstStage, SecondStage
+from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
 from dp2erm_cvx.steps import (
     AverageScore,
@@ -30,7 +36,6 @@ from dp2erm_cvx.steps import (
     Nuisances,
     OutcomeRows,
     OverlapScore,
-    Propensity,
     Refit,
     RiskScores,
     Rows,
@@ -39,13 +44,12 @@ from dp2erm_cvx.steps import (
     Term,
     TreatedScore,
     TreatmentRate,
-    WithConstant,
     declared_partition,
 )
 from dp2erm_cvx.universe import Universe
 
-#: Bound on the norm of a regression coefficient, in outcome bounds: too wide to be felt.
-LONGEST = 20.0
+#: Norm bound that the outcome regression scales covariates to, so that their declared units do not matter.
+NORM = 3.0
 #: What may be estimated.
 SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapScore, RiskScores)}
 
@@ -159,7 +163,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             nuisances = CellNuisances(self.scale, settings.known)
         if self.ranges is not None:
             steps.insert(0, ColumnRanges(self.ranges, self.ranges.share))
-        yield from _of_what_is_left(steps, self._kept)
+        yield from shares_in_turn(steps, self._kept)
         yield MeanScore(self._score(nuisances, settings), self.noise, exact)
 
     def _lines(
@@ -172,17 +176,15 @@ class EffectStudy(Pipeline[EffectPlan]):
             first = settings.first_fit * settings.center_share
             regressions = [(Center, first), (Refit, settings.center_share - first)]
         steps: list[Any] = []
-        # pure noise has no split here; the default one of Gaussian noise would follow the size of the ball
-        split = settings.split if self.noise == Noise.GAUSSIAN else None
-        law = calibrator("sharp")
+        law, scale = calibrator("sharp"), NORM / self.universe.domain.features_bound
         for kind, share in regressions:
-            mapped = OutcomeRows(rows, tuple(terms))
-            steps.append(kind(None, program, law, self.noise, split, 0.0, numerical_share, mapped, share))
+            mapped = OutcomeRows(rows, tuple(terms), scale)
+            steps.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, mapped, share))
             terms.append(Term(rows, kind.name))
         if settings.propensity == "constant":
             steps.append(TreatmentRate(settings.propensity_share, self.noise, numerical_share is not None))
         elif settings.known is None:
-            steps.append(self._logistic(settings, numerical_share))
+            steps.append(logistic_propensity(self, settings, numerical_share))
         treated = "propensity" if settings.known is None else settings.known
         return steps, LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
 
@@ -207,25 +209,6 @@ class EffectStudy(Pipeline[EffectPlan]):
             registry.second_stages(), "saturating_regression", slope=settings.slope, theta_set=ball
         )
 
-    def _logistic(self, settings: EffectSettings, numerical_share: float | None) -> Propensity:
-        bound = WithConstant().universe(self.universe).domain.covariate_bound
-        program = registry.build(
-            registry.first_stages(),
-            "ipw_private",
-            ridge=0.0,
-            radius=settings.radius / bound,
-            trim=settings.cap,
-        )
-        assert isinstance(program, PrivateFirstStage)
-        return Propensity(
-            program,
-            self.noise,
-            numerical_share=numerical_share,
-            split=settings.split,
-            map=WithConstant(),
-            share=settings.propensity_share,
-        )
-
     def _check_risks(self) -> None:
         domain = self.universe.domain
         low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
@@ -243,17 +226,3 @@ class EffectStudy(Pipeline[EffectPlan]):
             raise DeclarationError(f"public_center: {len(names)} public coefficients are needed")
         for value in center.source:
             public_number("public_center", value)
-
-
-def _of_what_is_left(steps: Sequence[Any], kept: float) -> list[Step]:
-    """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
-
-    All but that of ranges are shares of what is ``kept`` beside them.
-    """
-    found: list[Step] = []
-    left = 1.0
-    for step in reversed(steps):
-        share = step.share * (1.0 if isinstance(step, ColumnRanges) else kept)
-        found.append(replace(step, share=share / left))
-        left -= share
-    return found[::-1]

@@ -11,6 +11,7 @@ from scipy.special import erfcx
 
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.plan.noise_range import reference_spread
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.steps import CellSumsPlan, CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy
 
 #: Above this ratio the noise of the nuisances is not negligible against the error of the score.
-NEGLIGIBLE = 5.0
+NEGLIGIBLE = 3.0
 #: e (1 - e), and the spread of e where it is not constant, of a propensity that nothing is known about.
 _VARIANCE, _SPREAD = 0.2, 0.2
 #: How much more a product of shrinkages counts: at the limit the bias is a quarter of the standard error.
@@ -70,7 +71,7 @@ class EffectPlan(Plan):
                 assert isinstance(step.calibration, Calibration)
                 # the mean curvature of the saturating loss at normal residuals
                 bend = float(erfcx(scale / (math.sqrt(2.0) * self.study.settings.slope)))
-                moments = reference_moments(self.study, step.map.rows)
+                moments = reference_moments(self.study, step.map.rows, step.map.scale)
                 noise, kept = _error(step.calibration, bend, moments, self.study.universe.n_samples)
                 # a refit shrinks what the first fit has left, its noise included
                 variance, bias = variance * kept + noise, bias * kept
@@ -91,13 +92,14 @@ class EffectPlan(Plan):
         return _VARIANCE * math.sqrt(noise), _SPREAD * math.sqrt(kept)
 
 
-def reference_moments(study: EffectStudy, rows: Rows) -> Array:
-    """Second moments (p,) of the columns of ``rows`` for covariates well inside the domain, balanced arms."""
-    domain, k = study.universe.domain, study.universe.n_features
-    inside = 1.0 / 9.0 if domain.ranges is not None else math.inf
-    covariates = np.full(k, min(inside, domain.features_bound**2 / (2.25 * k)))
+def reference_moments(study: EffectStudy, rows: Rows, scale: float = 1.0) -> Array:
+    """Second moments (p,) of the columns of ``rows`` for covariates well inside the domain, balanced arms.
+
+    The covariates are multiplied by ``scale``.
+    """
+    covariates = np.full(study.universe.n_features, reference_spread(study.universe) ** 2)
     # two records, one in either arm, whose rows have these squares on average
-    x = np.tile(np.sqrt(covariates), (2, 1))
+    x = np.tile(scale * np.sqrt(covariates), (2, 1))
     moments: Array = np.mean(rows.of(x, np.array([0.0, 1.0])) ** 2, axis=0)
     return moments
 

@@ -13,10 +13,12 @@ from dp2erm_cvx.public import public_fraction, public_number, public_size
 from dp2erm_cvx.steps import Rows
 from dp2erm_cvx.universe import Universe
 
-#: n epsilon per covariate from which effects that vary, and a propensity, are worth estimating.
+#: n epsilon per covariate from which a logistic propensity is worth estimating.
 FEW = 400.0
-#: The same for a refit.
+#: The same for a refit, and a propensity in a wider ball.
 MANY = 800.0
+#: The same for slopes of the effect.
+PLENTY = 3000.0
 #: F where none is declared; a larger one says that overlap is poor.
 CAP = 10.0
 
@@ -39,7 +41,7 @@ class EffectSettings:
     radius
         Largest margin of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
     split
-        Share of the propensity's epsilon that pays for its noise; of a Gaussian center's as well.
+        Share of the propensity's epsilon that pays for its noise.
     center_share, propensity_share
         Shares of the budget; the score has the rest. A public propensity takes none.
     cap, residual_bound, score_bound
@@ -107,8 +109,9 @@ def effect_rule(
     """The default settings, from public quantities alone.
 
     Below ``FEW`` records times epsilon per covariate: common slopes and one propensity for all. From there on
-    effects that vary and a logistic propensity; from ``MANY`` on, or where poor overlap is declared by a
-    ``cap`` above its default, a refit of the residuals. The study of effects says how it was found.
+    a logistic propensity, of odds within 1 to 7; from ``MANY`` on, or where poor overlap is declared by a
+    ``cap`` above its default, of odds within 1 to 55, and a refit of the residuals. From ``PLENTY`` on slopes
+    of the effect. The study of effects says how it was found.
 
     Parameters
     ----------
@@ -122,20 +125,21 @@ def effect_rule(
     """
     bound = universe.domain.outcome_bound
     total = universe.n_samples * budget.epsilon
-    few, many = (total < limit * universe.n_features for limit in (FEW, MANY))
-    spread = bound / 2.0 if residual_scale is None else residual_scale
+    few, some, common = (total < limit * universe.n_features for limit in (FEW, MANY, PLENTY))
+    poor = cap > CAP
+    # residuals within two outcome bounds reach four times that at most, however large the guess
+    spread = bound / 2.0 if residual_scale is None else min(residual_scale, bound / 2.0)
     width = min(max(0.1 * math.sqrt(total), 8.0), 20.0)
-    refit = not (few or many) or cap > CAP
     return EffectSettings(
-        rows=Rows.COMMON if few else Rows.MIX,
+        rows=Rows.COMMON if common else Rows.MIX,
         slope=bound / 3.0 if residual_scale is None else residual_scale,
-        first_fit=0.3 if refit else None,
+        first_fit=0.3 if poor or not some else None,
         propensity="constant" if few else "logistic",
-        radius=4.0,
+        radius=4.0 if poor or not some else 2.0,
         split=0.85,
-        center_share=0.65 if few else 0.5 if not many else 0.45,
+        center_share=0.65 if few else 0.45 if some else 0.5,
         propensity_share=0.05 if few else 0.15,
         cap=cap,
         residual_bound=2.0 * bound if residual_scale is None else min(4.0 * residual_scale, 2.0 * bound),
-        score_bound=spread * (max(width, cap) if cap > CAP else width),
+        score_bound=spread * (max(width, cap) if poor else width),
     )

@@ -100,6 +100,16 @@ def _coefficients(second: SecondStage, domain: Domain, X: Array, n_parameters: i
     return effects[:, 0] if np.all(effects == effects[:, :1]) else None
 
 
+def reference_spread(universe: Universe) -> float:
+    """Root mean square of one scaled covariate of records well inside the domain: a public guess.
+
+    A third of its range, but no more than leaves the norm at two thirds of its bound.
+    """
+    domain = universe.domain
+    inside = 1.0 / 3.0 if domain.ranges is not None else np.inf
+    return min(inside, float(domain.features_bound / (1.5 * np.sqrt(universe.n_features))))
+
+
 def public_covariates(domain: Domain, n_features: int, size: int, rng: np.random.Generator) -> Array:
     """Raw normal covariates (size, n_features) that stand in for the private ones.
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from dp2erm_cvx import registry
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import one_of
-from dp2erm_cvx.steps import Step, StepPlan
+from dp2erm_cvx.steps import ColumnRanges, Propensity, Step, StepPlan, WithConstant
 from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
@@ -18,6 +22,9 @@ if TYPE_CHECKING:
 
 #: Share of epsilon that covers the arithmetic where none is declared.
 NUMERICAL_SHARE = 0.005
+
+#: Bound on the norm of a regression coefficient, in outcome bounds: too wide to be felt.
+LONGEST = 20.0
 
 #: Solves and certificates take dense matrices of this order.
 MOST_FEATURES = 2000
@@ -53,3 +60,52 @@ class Pipeline(abc.ABC, Generic[P_co]):
     @abc.abstractmethod
     def planned(self, steps: Sequence[StepPlan]) -> P_co:
         """The plan that these calibrated steps make."""
+
+
+class LogisticSettings(Protocol):
+    """What a logistic propensity is calibrated from: its largest margin, the cap, and its shares."""
+
+    @property
+    def radius(self) -> float: ...
+    @property
+    def cap(self) -> float: ...
+    @property
+    def split(self) -> float: ...
+    @property
+    def propensity_share(self) -> float: ...
+
+
+def logistic_propensity(study: Any, settings: LogisticSettings, numerical_share: float | None) -> Propensity:
+    """The logistic regression of the treatment on (1, x) in a ball, at weights 1."""
+    bound = WithConstant().universe(study.universe).domain.covariate_bound
+    program = registry.build(
+        registry.first_stages(),
+        "ipw_private",
+        ridge=0.0,
+        radius=settings.radius / bound,
+        trim=settings.cap,
+    )
+    assert isinstance(program, PrivateFirstStage)
+    return Propensity(
+        program,
+        study.noise,
+        numerical_share=numerical_share,
+        # Gaussian noise needs no split here
+        split=settings.split if study.noise == Noise.GAMMA else None,
+        map=WithConstant(),
+        share=settings.propensity_share,
+    )
+
+
+def shares_in_turn(steps: Sequence[Any], kept: float = 1.0) -> list[Step]:
+    """The same shares of the whole, as shares of what later steps leave, because those take theirs first.
+
+    All but that of ranges are shares of what is ``kept`` beside them.
+    """
+    found: list[Step] = []
+    left = 1.0
+    for step in reversed(steps):
+        share = step.share * (1.0 if isinstance(step, ColumnRanges) else kept)
+        found.append(replace(step, share=share / left))
+        left -= share
+    return found[::-1]

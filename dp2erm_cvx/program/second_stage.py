@@ -5,7 +5,8 @@ from __future__ import annotations
 import abc
 from typing import ClassVar, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
@@ -64,3 +65,14 @@ class SecondStage(Program):
     @abc.abstractmethod
     def effect(self, theta: Array, domain: Domain, X: ArrayLike) -> Array:
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome."""
+
+    def choices(self, theta: Array, domain: Domain, X: Array) -> NDArray[np.int64]:
+        """Recommended treatment (n,) at raw covariates X (n, k): 1 where the effect is positive.
+
+        ``effect`` is asked about one record at a time. One that looked at the others would move the choices
+        of all of them with one record, which no noise of a released value or of a selection covers.
+        """
+        asked = np.asarray(X)[:1] if self.constant_rule else np.asarray(X)
+        effects = [self.effect(theta, domain, row) for row in asked[:, None]]
+        found = np.array([bool(np.all(effect > 0)) for effect in effects], dtype=np.int64)
+        return np.resize(found, len(X))

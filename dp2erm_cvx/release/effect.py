@@ -14,6 +14,7 @@ from dp2erm_cvx.plan import EffectPlan, EffectSettings, PlanResult
 from dp2erm_cvx.plan.effect import SCORES
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.arms import ArmRisks
+from dp2erm_cvx.release.effect_caveats import CAPPED, capped_share
 from dp2erm_cvx.release.effect_text import effect_blocks
 from dp2erm_cvx.release.interval import ScoreInterval, score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_cuts, state_nuisances
@@ -83,8 +84,10 @@ class EffectRelease(BaseRelease):
     ``interval`` covers the population mean of the score at the released ``nuisances``. That this is the
     effect is an assumption on them: either regression right, and no unmeasured confounding.
     ``nuisance_noise`` says whether their noise is negligible against the interval, by the public
-    ``nuisance_ratio``. ``released`` are the integers that noise was added to, ``standard_deviation`` bounds
-    that of the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were released.
+    ``nuisance_ratio`` and by ``capped``, the share of propensities that the cap cuts off, as far as released
+    and public numbers tell. ``released`` are the integers that noise was added to, ``standard_deviation``
+    bounds that of the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were
+    released.
     ``settings`` hold the public clips and shares, ``domain`` the declared universe.
 
     Where ``ranges`` were released, settings, nuisances and domain are those of normalized records, and
@@ -112,6 +115,7 @@ class EffectRelease(BaseRelease):
     domain: dict[str, Any]
     ranges: tuple[ColumnRange, ...] = ()
     outcome_unit: float = 1.0
+    capped: float = 0.0
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
@@ -161,29 +165,34 @@ def make_effect(
     center = score.score.center_in(study.universe, result.released)
     found, risks, ratios = _estimated(score, sums, center, level)
     ranges, unit = state_ranges(plan, result, columns)
+    nuisances, universe = tuple(state_nuisances(plan, result, columns)), study.universe
+    capped = capped_share(
+        study.estimand, study.settings.cap, universe.domain.features_bound, nuisances, universe.n_samples
+    )
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=found.estimate * unit,
         interval=EffectInterval.of(found).times(unit),
-        nuisance_noise=_NOISE[not plan.negligible],
+        nuisance_noise=_NOISE[not (plan.negligible and capped <= CAPPED)],
         nuisance_ratio=plan.nuisance_ratio,
         standard_deviation=found.standard_deviation * unit,
         released=sums,
         risks=risks,
         ratios=ratios,
         columns=columns,
-        n_samples=study.universe.n_samples,
+        n_samples=universe.n_samples,
         guarantee=state_guarantee(plan, result, execution),
         steps=state_steps(plan),
-        nuisances=tuple(state_nuisances(plan, result, columns)),
+        nuisances=nuisances,
         settings={
             **asdict(study.settings),
             "cells": state_cuts(plan, columns),
             **dict(zip(_GUESSES, (study.scale, center), strict=True)),
         },
-        domain=study.universe.domain.to_dict(),
+        domain=universe.domain.to_dict(),
         ranges=ranges,
         outcome_unit=unit,
+        capped=capped,
     )
 
 
@@ -216,7 +225,9 @@ def _check(release: EffectRelease) -> None:
     check_ranges(release)
     if release.estimand not in SCORES or len(release.risks) != 2 * (release.estimand == "risks"):
         raise DeclarationError("release JSON: estimand: is none, or does not agree with risks")
-    if release.nuisance_noise not in _NOISE:
+    if not 0.0 <= release.capped <= 1.0 + 1e-9:
+        raise DeclarationError("release JSON: capped: is no share")
+    if release.nuisance_noise not in _NOISE or (release.negligible and release.capped > CAPPED):
         raise DeclarationError("release JSON: nuisance_noise: is negligible, or not negligible")
     ratios = [(ratio.estimate, ratio.interval) for ratio in release.ratios]
     for estimate, interval in ((release.estimate, release.interval), *ratios):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import betainc, expit
 
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Domain
@@ -13,6 +17,46 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dp2erm_cvx.release.effect import EffectRelease
+    from dp2erm_cvx.release.nuisances import Nuisance
+
+#: Share of propensities beyond the cap from which errors of the outcome regression are not negligible.
+CAPPED = 0.05
+#: What that is a share of, by the propensity of the settings; of all records elsewhere.
+_OF = {"logistic": "covariates spread evenly over the public bounds", "cells": "the released counts"}
+
+
+def capped_share(
+    estimand: str, cap: float, features_bound: float, nuisances: Sequence[Nuisance], n_samples: int
+) -> float:
+    """How many propensities the cap cuts off, from what was released and public numbers alone.
+
+    Of a logistic one the share beyond the cap of covariates spread evenly over the ball of radius
+    ``features_bound``, whoever the records are; in cells that of the released counts. No factor of the
+    overlap population needs a cap, and small odds need none among the treated.
+    """
+    if estimand == "overlap":
+        return 0.0
+    known = {f"{one.step}, {one.rows}": np.array(one.coefficient) for one in nuisances}
+    high = math.log(cap - 1.0)
+    low = -math.inf if estimand == "att" else -high
+    if "propensity, log odds of treatment" in known:
+        constant, *slopes = known["propensity, log odds of treatment"]
+        reach = features_bound * float(np.linalg.norm(slopes))
+        # the projection of an even ball onto a line is a scaled beta variable
+        half = 0.5 * (len(slopes) + 1)
+        ends = [
+            float(np.clip(0.5 * (1.0 + (end - constant) / max(reach, 1e-300)), 0.0, 1.0))
+            for end in (low, high)
+        ]
+        return float(betainc(half, half, ends[0]) + betainc(half, half, 1.0 - ends[1]))
+    if "propensity, treated records" in known:
+        share, count = known["propensity, treated records"] / n_samples, np.ones(1)
+    elif "cells, treated share" in known:
+        share, count = known["cells, treated share"], np.maximum(known["cells, records"], 0.0)
+    else:
+        return 0.0
+    beyond = (share < expit(low)) | (share > expit(high))
+    return float(np.sum(count[beyond]) / max(float(np.sum(count)), 1.0))
 
 
 def clips(release: EffectRelease) -> Table:
@@ -40,15 +84,32 @@ def caveats(release: EffectRelease) -> Iterator[str]:
     yield _assumed(release)
     ratio = f"public ratio {release.nuisance_ratio:.2g}, where {NEGLIGIBLE:g} is the limit"
     if release.negligible:
-        yield f"Noise of the nuisances: negligible beside the interval ({ratio})."
+        yield f"Noise of the nuisances: negligible beside the interval ({ratio}).{_uncounted(release)}"
     else:
         yield (
             f"Noise of the nuisances: NOT negligible beside the interval ({ratio}). The bias toward the "
             "naive difference of means may exceed the interval."
         )
+    if release.capped > CAPPED:
+        whole = _OF.get(str(release.settings["propensity"]), "all records")
+        yield (
+            f"Overlap may be poor: of {whole}, {100 * release.capped:.0f} % have a released propensity "
+            f"beyond the cap {float(release.settings['cap']):g} ({100 * CAPPED:g} % is the limit). There "
+            "errors of the outcome regression count in full. A larger cap makes the interval wide enough to "
+            "cover."
+        )
     yield (
         "Not covered: bias where both nuisances are wrong, unmeasured confounding, and what the clips "
         "remove. Every other release from these data adds to epsilon."
+    )
+
+
+def _uncounted(release: EffectRelease) -> str:
+    if release.estimand == "overlap" or not isinstance(release.settings["propensity"], str):
+        return ""  # no cap removes anything
+    return (
+        " That does not count what the cap of the propensity removes: where overlap is poor, declare a "
+        "larger one."
     )
 
 

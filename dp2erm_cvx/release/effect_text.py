@@ -6,14 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dp2erm_cvx.display import grid, pairs
+from dp2erm_cvx.display import pairs
 from dp2erm_cvx.release.effect_caveats import caveats, clips
-from dp2erm_cvx.release.guarantee_text import guaranteed, titled, warned
+from dp2erm_cvx.release.guarantee_text import guaranteed, spent_by_step, titled, warned
 from dp2erm_cvx.release.ranges import range_blocks
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.release.effect import EffectInterval, EffectRelease
 
@@ -23,15 +21,6 @@ _ESTIMANDS = {
     "att": ("Private effect among the treated", "the treated alone"),
     "overlap": ("Private effect where either treatment is likely", "each counted by min(e, 1 - e)"),
     "risks": ("Private risks under both treatments", "treated and untreated alike"),
-}
-#: What each step of an effect releases.
-_RELEASED = {
-    "ranges": "ranges of the columns",
-    "center": "outcome regression",
-    "refit": "outcome regression of what the center left",
-    "propensity": "propensity of treatment",
-    "cells": "counts and outcomes by cell and arm",
-    "score": "sums of the score and its square",
 }
 
 
@@ -55,7 +44,7 @@ def effect_blocks(release: EffectRelease) -> Iterator[Block]:
     yield ""
     yield from caveats(release)
     yield ""
-    yield _spent(release)
+    yield spent_by_step(release)
     yield ""
     yield pairs(guaranteed(release))
     yield from warned(release)
@@ -95,14 +84,3 @@ def _aligned(number: float, half: float | None) -> str:
     """A number with a sign, to two digits of the half width."""
     places = 1 - math.floor(math.log10(half)) if half is not None and half > 0.0 else -1
     return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"
-
-
-def _spent(release: EffectRelease) -> Table:
-    table = grid("step", "releases", "noise", "epsilon", "delta", left=3)
-    for step in release.steps:
-        # on numbers, gamma noise is Laplace noise
-        noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
-        noise = "exponential" if step.step == "ranges" else noise
-        numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
-        table.add_row(step.step, _RELEASED.get(step.step, step.theorem), noise, *numbers)
-    return table

@@ -8,10 +8,11 @@ from pathlib import Path
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.record import BaseRelease, Release
+from dp2erm_cvx.release.rule_release import RuleRelease
 
 
 def read_release_file(path: str | Path) -> BaseRelease:
-    """The release of a file: a :class:`~dp2erm_cvx.release.Release`, or an effect.
+    """The release of a file: a :class:`~dp2erm_cvx.release.Release`, an effect or a rule.
 
     Raises DeclarationError in one line.
     """
@@ -20,7 +21,10 @@ def read_release_file(path: str | Path) -> BaseRelease:
     except (OSError, ValueError) as error:
         told = getattr(error, "strerror", None) or error
         raise DeclarationError(f"{path}: cannot be read: {told}") from None
-    return EffectRelease.from_json(text) if _states(text, "estimand") else Release.from_json(text)
+    for kind, own in ((EffectRelease, "estimand"), (RuleRelease, "flipped_share")):
+        if _states(text, own):
+            return kind.from_json(text)
+    return Release.from_json(text)
 
 
 def _states(text: bytes, name: str) -> bool:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dp2erm_cvx.display import heading
+from dp2erm_cvx.display import grid, heading
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from rich.text import Text
 
     from dp2erm_cvx.release.record import BaseRelease
+
+#: What each step releases.
+_RELEASED = {
+    "ranges": "ranges of the columns",
+    "center": "outcome regression",
+    "refit": "outcome regression of what the center left",
+    "propensity": "propensity of treatment",
+    "cells": "counts and outcomes by cell and arm",
+    "rule": "treatment rule",
+    "value": "what the rule gains",
+    "score": "sums of the score and its square",
+}
 
 
 def titled(title: str, release: BaseRelease) -> Text:
@@ -33,3 +46,15 @@ def warned(release: BaseRelease) -> list[Text]:
     """The last line of a release that is not private, none otherwise."""
     told = f"{release.guarantee.standing.upper()}: do not publish this release"
     return [] if release.private else [heading(told)]
+
+
+def spent_by_step(release: BaseRelease) -> Table:
+    """What every step released, and what it cost."""
+    table = grid("step", "releases", "noise", "epsilon", "delta", left=3)
+    for step in release.steps:
+        # on numbers, gamma noise is Laplace noise
+        noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
+        noise = "exponential" if step.step == "ranges" else noise
+        numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
+        table.add_row(step.step, _RELEASED.get(step.step, step.theorem), noise, *numbers)
+    return table

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan, PlanResult
-from dp2erm_cvx.steps import CellNuisances, CellSumsPlan, CenterPlan, ColumnRangesPlan, Rows
+from dp2erm_cvx.steps import CellNuisances, CellSumsPlan, CenterPlan, ColumnRangesPlan, Rows, StepPlan
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,19 @@ def state_nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ..
         if isinstance(step, CellSumsPlan):
             yield from _cells(plan, step, result, columns)
             continue
-        coefficient = tuple(float(value) for value in result.released[step.name])
-        if isinstance(step, CenterPlan):
-            rows, names = step.map.rows.value, step.map.rows.names(columns)
-        elif len(coefficient) == 1:
-            rows, names = "treated records", ("number",)
-        else:
-            rows, names = "log odds of treatment", Rows.POOLED.names(columns)
-        yield Nuisance(step.name, rows, names, coefficient)
+        yield state_coefficient(step, result.released[step.name], columns)
+
+
+def state_coefficient(step: StepPlan, released: Array, columns: tuple[str, ...]) -> Nuisance:
+    """What a step ``released`` (p,): a regression of the outcome, or the propensity."""
+    coefficient = tuple(float(value) for value in released)
+    if isinstance(step, CenterPlan):
+        rows, names = step.map.rows.value, step.map.rows.names(columns)
+    elif len(coefficient) == 1:
+        rows, names = "treated records", ("number",)
+    else:
+        rows, names = "log odds of treatment", Rows.POOLED.names(columns)
+    return Nuisance(step.name, rows, names, coefficient)
 
 
 def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[float]] | None:

@@ -13,17 +13,32 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.release import Release
+from dp2erm_cvx.release.rule_release import RuleRelease
 from dp2erm_cvx.tables import read_frame
 
 
-def effects(release: Release, X: Any) -> Array:
+def effects(release: Release | RuleRelease, X: Any) -> Array:
     """Estimated net effect (m,) for raw covariates X, in units of the outcome.
 
     X is (m, k) with the columns of the release in their order, or a data frame, whose columns are found by
     name. They are scaled and clipped as in the fit. Raises DataError for other columns, and DeclarationError
     for a release that was changed into something that is none.
     """
+    if isinstance(release, RuleRelease):
+        return release.effects_at(_table(release, X))
     second, domain = rule_of(release)
+    return second.effect(np.array(release.theta), domain, _table(release, X))
+
+
+def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
+    """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects` does."""
+    if isinstance(release, RuleRelease):
+        return (effects(release, X) > 0).astype(np.int64)
+    second, domain = rule_of(release)
+    return second.choices(np.array(release.theta), domain, _table(release, X))
+
+
+def _table(release: Release | RuleRelease, X: Any) -> Array:
     if hasattr(X, "columns"):
         frame = read_frame(X)
         table = np.column_stack([frame.numbers(name) for name in release.columns])
@@ -31,12 +46,7 @@ def effects(release: Release, X: Any) -> Array:
         table = np.asarray(X, dtype=np.float64)
     if table.ndim != 2 or table.shape[1] != len(release.columns):
         raise DataError(f"X has shape {table.shape}: must have the columns {', '.join(release.columns)}")
-    return second.effect(np.array(release.theta), domain, table)
-
-
-def recommend(release: Release, X: Any) -> NDArray[np.int64]:
-    """Recommended treatment (m,), 1 where the effect is positive. Raises as :func:`effects` does."""
-    return (effects(release, X) > 0).astype(np.int64)
+    return table
 
 
 def rule_of(release: Release) -> tuple[SecondStage, Domain]:

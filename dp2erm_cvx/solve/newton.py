@@ -25,18 +25,18 @@ class NewtonResult:
 def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100) -> NewtonResult:
     """Minimize f + h from ``start`` (d,) until rounding stops the progress.
 
-    Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A full step is
-    taken while it halves the residual; otherwise the forward-backward envelope decides (Themelis,
-    Stella & Patrinos 2018), whose search ends in a plain prox-gradient step, so the iteration
-    converges from any start. The best point met is returned; whether it is good enough is for the
-    certificate to say.
+    Newton's method on the fixed-point residual ``v - prox(v - step grad f(v))``. A step is taken where it
+    halves the least residual met so far; otherwise the forward-backward envelope decides (Themelis, Stella &
+    Patrinos 2018), whose search ends in a plain prox-gradient step, so the iteration converges from any
+    start. Halving the last residual would not do: it and the envelope may undo each other for ever. The best
+    point met is returned; whether it is good enough is for the certificate to say.
     """
     step = 0.95 / model.smoothness
     state = _State(model, model.penalty.prox(start, step), step)
     best, stalled, iterations = state, 0, 0
     while iterations < max_iterations and state.residual > 0.0 and stalled < 3:
         iterations += 1
-        state = _search(model, state, _direction(model, state, step), step)
+        state = _search(model, state, _direction(model, state, step), step, 0.5 * best.residual)
         stalled = 0 if state.residual < 0.5 * best.residual else stalled + int(_at_floor(model, best))
         if state.residual < best.residual:
             best = state
@@ -77,7 +77,7 @@ def _direction(model: Composite, state: _State, step: float) -> Array:
     return solution
 
 
-def _search(model: Composite, state: _State, direction: Array, step: float) -> _State:
+def _search(model: Composite, state: _State, direction: Array, step: float, enough: float) -> _State:
     move = state.forward - state.v
     share = 1.0
     for _ in range(12):
@@ -85,7 +85,7 @@ def _search(model: Composite, state: _State, direction: Array, step: float) -> _
         # as along a flat direction toward a bound, then lands on the bound
         reached = model.penalty.set.project(state.v + share * direction + (1 - share) * move)
         candidate = _State(model, reached, step)
-        if candidate.residual <= 0.5 * state.residual:
+        if candidate.residual <= enough:
             return candidate
         if candidate.envelope <= state.envelope - _DECREASE * step * state.residual**2:
             return candidate

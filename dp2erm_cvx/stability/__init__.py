@@ -25,6 +25,7 @@ from dp2erm_cvx.stability.tilt import largest_weight, tilt_lemma
 from dp2erm_cvx.stability.tilting import tilting_gradient_diameter, tilting_log_weight_diameter
 from dp2erm_cvx.stability.universal import (
     any_weights,
+    bounded_factors,
     fixed_weights,
     given_coefficient,
     known_coefficient,
@@ -45,6 +46,7 @@ __all__ = [
     "SeparableScheme",
     "any_weights",
     "ball",
+    "bounded_factors",
     "check_kernel",
     "check_second_stage",
     "check_separable",

@@ -7,6 +7,7 @@ other records stays and the tilt lemma holds with kappa = 0.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
@@ -85,6 +86,18 @@ def uniform_weights(n: int) -> StabilityBound:
         assumptions=("every weight is 1",),
         relations=BOTH_RELATIONS,
         w_max=1.0,
+    )
+
+
+def bounded_factors(n: int) -> StabilityBound:
+    """Bound for factors in [0, 1] of the own record alone, without a normalization (Theorem 13).
+
+    A replacement takes one factor out and puts one in: V = 2. Raises DeclarationError.
+    """
+    return replace(
+        uniform_weights(n),
+        theorem="Theorem 13 (factors at most 1, not normalized)",
+        assumptions=("every record counts with a factor from 0 to 1 of its own",),
     )
 
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
 from dp2erm_cvx.domain import Array, Records, cleaned
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.number import NumberPlan
+from dp2erm_cvx.steps.number import SumsPlan
 from dp2erm_cvx.steps.partition import Partition
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide
+from dp2erm_cvx.steps.step import Step, StepPlan, divide
 from dp2erm_cvx.universe import Universe
 
 #: K: every record adds K to the integers of its cell and arm; a power of two, so that K-ths are exact.
@@ -58,7 +58,7 @@ class CellSums(Step):
 
 
 @dataclass(frozen=True)
-class CellSumsPlan(NumberPlan):
+class CellSumsPlan(SumsPlan):
     """The calibrated cells."""
 
     name: ClassVar[str] = "cells"
@@ -97,9 +97,9 @@ class CellSumsPlan(NumberPlan):
         """What was released, in records: (cells, 2, 2) by cell, by arm, P and Q."""
         return np.reshape(released[self.name], (-1, 2, 2)) / UNIT
 
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the noisy integers, (4 cells,)."""
-        return self.noised(self.sums(inputs.records).ravel().tolist(), self.calibration, execution)
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> list[int]:
+        """Those of all entries, (4 cells,)."""
+        return [int(entry) for entry in self.sums(records).ravel()]
 
 
 def _shrunk_error(signal: float, noise: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Outcome regressions: programs at weights 1 on mapped records, released to the steps that follow."""
+"""Regressions on mapped records: of the outcome for the steps that follow, and of effects for a rule."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
-import numpy as np
-
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.privacy import Budget, LossConstants
+from dp2erm_cvx.stability import bounded_factors
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows
 from dp2erm_cvx.steps.solving import rests_on_gap
 from dp2erm_cvx.steps.step import Execution, Inputs, StepPlan, StepResult, divide
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
+from dp2erm_cvx.steps.weights import WeightsPlan, weights_one
 from dp2erm_cvx.universe import Universe
 
 
@@ -42,14 +42,44 @@ class Center(Theta):
         mapped = self.map.universe(universe)
         resolved = replace(self, second=self.second.resolve(mapped.domain))
         found = Theta.plan(resolved, mapped, budget, {})
-        kind = RefitPlan if isinstance(self, Refit) else CenterPlan
-        return kind(**{field.name: getattr(found, field.name) for field in fields(found)}, map=self.map)
+        known = {field.name: getattr(found, field.name) for field in fields(found)}
+        known["reason"] = f"regressions of an effect take calibration = {self.calibrator.name!r}"
+        return self.planned(**known, map=self.map)
+
+    @property
+    def planned(self) -> type[CenterPlan]:
+        """What it becomes when it is calibrated."""
+        return CenterPlan
+
+    def weights(self, universe: Universe, earlier: Mapping[str, StepPlan]) -> WeightsPlan:
+        """1, or factors of each record at what was released."""
+        n = universe.n_samples
+        return WeightsPlan(None, bounded_factors(n), 0.0, n) if self.map.factored else weights_one(n)
+
+    def loss(self, universe: Universe) -> LossConstants:
+        found = super().loss(universe)
+        return found.factored() if self.map.factored else found
 
 
 class Refit(Center):
     """The same regression of what the center left, so that the shrinkage of both multiplies."""
 
     name: ClassVar[str] = "refit"
+
+    @property
+    def planned(self) -> type[CenterPlan]:
+        return RefitPlan
+
+
+class RuleFit(Center):
+    """The effect of treatment, linear in ``map.rows``, of which the sign is the rule: by all that is left."""
+
+    name: ClassVar[str] = "rule"
+    takes_rest: ClassVar[bool] = True
+
+    @property
+    def planned(self) -> type[CenterPlan]:
+        return RuleFitPlan
 
 
 @dataclass(frozen=True)
@@ -70,16 +100,23 @@ class CenterPlan(ThetaPlan):
         return found
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the coefficient (p,) of the rows."""
+        """Release the coefficient (p,) on the rows of the covariates as the domain scales them."""
         records = self.map.records(inputs.records, released)
         # no two draws of a run may share their bits
         own = replace(execution, seed=execution.label(self.name))
-        found = self.minimize(records, np.ones(records.n_samples), own)
+        found = self.minimize(records, self.map.factors(inputs.records, released), own)
         assert found.solution is not None
-        return replace(found, by_gap=rests_on_gap(found.solution))
+        theta = self.map.unscaled(found.released, inputs.records.covariates.shape[1])  # post-processing
+        return replace(found, released=theta, by_gap=rests_on_gap(found.solution))
 
 
 class RefitPlan(CenterPlan):
     """That of a refit."""
 
     name: ClassVar[str] = "refit"
+
+
+class RuleFitPlan(CenterPlan):
+    """That of a rule."""
+
+    name: ClassVar[str] = "rule"

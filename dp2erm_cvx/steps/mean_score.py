@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.grid_sums import GridSums
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.number import NumberPlan
+from dp2erm_cvx.steps.number import SumsPlan
 from dp2erm_cvx.steps.score import EffectScore
-from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
+from dp2erm_cvx.steps.step import Step, StepPlan, divide
 from dp2erm_cvx.universe import Universe
 
 
@@ -31,11 +31,34 @@ class MeanScore(Step):
         """Calibrate the noise to the bounds of the score, whatever the nuisances turn out to be."""
         noise = self.score.calibrate(universe.n_samples, budget, self.noise)
         score = replace(self.score, nuisances=self.score.nuisances.planned(earlier))
-        return MeanScorePlan(universe, noise, None, None, self.exact, score)
+        return self.planned(universe, noise, None, None, self.exact, score)
+
+    @property
+    def planned(self) -> type[MeanScorePlan]:
+        """What it becomes when it is calibrated."""
+        return MeanScorePlan
 
 
 @dataclass(frozen=True)
-class MeanScorePlan(NumberPlan):
+class RuleValue(MeanScore):
+    """What a released rule is worth, from a ``share`` of the budget."""
+
+    name: ClassVar[str] = "value"
+    takes_rest: ClassVar[bool] = False
+
+    share: float = 0.1
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        """Pure noise leaves delta to the others."""
+        return divide(budget, self.share, self.noise)
+
+    @property
+    def planned(self) -> type[MeanScorePlan]:
+        return RuleValuePlan
+
+
+@dataclass(frozen=True)
+class MeanScorePlan(SumsPlan):
     """The calibrated noise of all sums."""
 
     name: ClassVar[str] = "score"
@@ -53,7 +76,12 @@ class MeanScorePlan(NumberPlan):
         scale = self.calibration.scales[0] ** 2
         return 2.0 * scale if self.calibration.noise is Noise.GAMMA else scale
 
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the integers of the score."""
-        sums = self.score.sums(inputs.records, released, self.calibration)
-        return self.noised(sums, self.calibration.integers, execution)
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+        """Those of the score."""
+        return self.score.sums(records, released, self.calibration)
+
+
+class RuleValuePlan(MeanScorePlan):
+    """That of a rule's value."""
+
+    name: ClassVar[str] = "value"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import IntegerNoise, Noise, Perturbed, RangeNoise, calibrate_integers
 from dp2erm_cvx.calibration.grid_sums import GridSums
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.stability import uniform_weights
@@ -52,9 +53,26 @@ class NumberPlan(StepPlan):
         """Whether the noise is exact."""
         return self.exact
 
-    def noised(self, values: Sequence[int], noise: IntegerNoise, execution: Execution) -> StepResult:
-        """Release ``values`` with their noise, in int64."""
-        found = perturb_integers(values, noise, exact=self.exact, seed=execution.label(self.name))
+
+@dataclass(frozen=True)
+class SumsPlan(NumberPlan):
+    """Exact integers, each with noise of the same law."""
+
+    calibration: IntegerNoise | GridSums
+
+    @property
+    def integers(self) -> IntegerNoise:
+        """The noise on each of them."""
+        return self.calibration if isinstance(self.calibration, IntegerNoise) else self.calibration.integers
+
+    @abc.abstractmethod
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+        """The integers before their noise. Private."""
+
+    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
+        """Release the integers with their noise, in int64."""
+        sums, seed = self.exact_sums(inputs.records, released), execution.label(self.name)
+        found = perturb_integers(sums, self.integers, exact=self.exact, seed=seed)
         return StepResult(np.array(found, dtype=np.int64))
 
 
@@ -77,7 +95,7 @@ class TreatmentRate(Step):
 
 
 @dataclass(frozen=True)
-class TreatmentRatePlan(NumberPlan):
+class TreatmentRatePlan(SumsPlan):
     """The calibrated count."""
 
     name: ClassVar[str] = "propensity"
@@ -89,6 +107,6 @@ class TreatmentRatePlan(NumberPlan):
         """Mean square of the noise of the treated share."""
         return self.calibration.variance / self.universe.n_samples**2
 
-    def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
-        """Release the noisy number (1,) of treated records."""
-        return self.noised((int(inputs.records.a.sum()),), self.calibration, execution)
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+        """The number of treated records."""
+        return (int(records.a.sum()),)

@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrate, predicted_error
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrator, predicted_error
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.steps.precision import coefficient_bound, noise_bound, on_grid, precision, sample, spent_by
+from dp2erm_cvx.steps.precision import (
+    coefficient_bound,
+    curve_of,
+    noise_bound,
+    on_grid,
+    precision,
+    sample,
+    spent_by,
+)
 from dp2erm_cvx.steps.record_map import RecordMap
 from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap, to_grid
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide, reserve
@@ -61,7 +69,8 @@ class Propensity(Step):
         if self.numerical_share is not None:
             budget, epsilon = reserve(budget, self.numerical_share)
         objective = Objective(uniform_weights(n), loss, n, universe.domain.relation, first.name)
-        calibration = calibrate(objective, budget, noise=self.noise, split=self.split)
+        calibration = calibrator("sharp").calibrate(objective, budget, self.noise, self.split)
+        assert isinstance(calibration, Calibration)
         covered = None
         if self.numerical_share is not None:
             radius = first.certified_radius(universe, calibration.gamma, noise_bound(calibration))
@@ -100,6 +109,11 @@ class PropensityPlan(StepPlan):
     def guarantee(self) -> Budget:
         """What the coefficient spends, its arithmetic included."""
         return spent_by(self.calibration, self.precision)
+
+    @property
+    def curve(self) -> RenyiCurve | None:
+        """The curve of Theorem 16, its arithmetic included."""
+        return curve_of(self.calibration, self.precision)
 
     @property
     def perturbed(self) -> Perturbed:

@@ -36,6 +36,15 @@ class RecordMap(abc.ABC):
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The mapped records. Row i depends on record i and ``released`` alone, to the last bit."""
 
+    @property
+    def factored(self) -> bool:
+        """Whether a record may count with a factor below 1."""
+        return False
+
+    def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
+        """What every mapped record counts (n,), in [0, 1]: of itself and ``released`` alone as well."""
+        return np.ones(records.n_samples)
+
 
 class Rows(enum.StrEnum):
     """Rows of a linear outcome regression in the covariates x (k,), without a constant, and the arm a.
@@ -79,6 +88,12 @@ class Rows(enum.StrEnum):
             return tuple(f"{name} | {arm}" for arm in ("control", "treated") for name in own)
         return own
 
+    def constants(self, n_features: int) -> Array:
+        """Where the rows (p,) hold no covariate: True for an intercept."""
+        nowhere = np.zeros((1, n_features))
+        found: Array = np.any([self.of(nowhere, arm)[0] != 0.0 for arm in (0.0, 1.0)], axis=0)
+        return found
+
     def norm(self, bound: float) -> float:
         """Bound on the norm of a row for covariates of norm at most ``bound``."""
         return math.hypot(1.0, math.sqrt(1.25) * bound if self is Rows.MIX else bound) * _ROUND_UP
@@ -103,16 +118,20 @@ class OutcomeRows(RecordMap):
 
     The predictions ``after`` which it comes are subtracted before the residual is clipped: it is of what they
     left, so that the shrinkage of both multiplies (recentered ridge).
+
+    Covariates are multiplied by the public ``scale`` first. The norm bound of the rows follows it, and noise
+    and shrinkage weigh on intercepts and slopes in the proportion that it declares.
     """
 
     rows: Rows
     after: tuple[Term, ...] = ()
+    scale: float = 1.0
 
     def universe(self, universe: Universe) -> Universe:
         domain = universe.domain
         mapped = replace(
             domain,
-            covariate_bound=self.rows.norm(domain.features_bound),
+            covariate_bound=self.rows.norm(self.scale * domain.features_bound),
             outcome_bound=domain.outcome_bound * (RESIDUAL_BOUND if self.after else 1.0),
             outcome_center=0.0,
             treatment_cost=0.0,
@@ -128,7 +147,12 @@ class OutcomeRows(RecordMap):
             for term in self.after:
                 y = y - term.predict(x, records.a, released)
         where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
-        return Records(self.rows.of(x, records.a), records.a, cleaned(y, where.outcome_bound), where)
+        rows = self.rows.of(self.scale * x, records.a)
+        return Records(rows, records.a, cleaned(y, where.outcome_bound), where)
+
+    def unscaled(self, theta: Array, n_features: int) -> Array:
+        """A coefficient (p,) on the mapped rows as one on rows of the covariates themselves."""
+        return theta * np.where(self.rows.constants(n_features), 1.0, self.scale)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.steps.precision import (
     Precision,
+    curve_of,
     noise_bound,
     on_grid,
     output_precision,
@@ -68,14 +69,7 @@ class Theta(Step):
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> ThetaPlan:
         """Calibrate the noise of theta to the bound of its weights."""
-        propensity = earlier.get("propensity")
-        if self.first is None:
-            weights = weights_one(universe.n_samples)
-        elif isinstance(propensity, PropensityPlan):
-            weights = propensity.weights
-        else:
-            weights = plan_weights(self.first, universe, self.tolerance, self.calibrator.family)
-        loss = self.second.loss_constants(universe)
+        weights, loss = self.weights(universe, earlier), self.loss(universe)
         left, epsilon = budget, 0.0
         if self.numerical_share is not None:
             left, epsilon = reserve(budget, self.numerical_share)
@@ -89,6 +83,19 @@ class Theta(Step):
         if self.numerical_share is not None and radius is not None:
             covered = _covered(calibration, loss, universe.n_samples, radius, epsilon)
         return ThetaPlan(universe, calibration, covered, loss, self.second, weights, radius, reason)
+
+    def weights(self, universe: Universe, earlier: Mapping[str, StepPlan]) -> WeightsPlan:
+        """Those of the first stage, 1 without one. Raises CalibrationError where no theorem covers it."""
+        propensity = earlier.get("propensity")
+        if self.first is None:
+            return weights_one(universe.n_samples)
+        if isinstance(propensity, PropensityPlan):
+            return propensity.weights
+        return plan_weights(self.first, universe, self.tolerance, self.calibrator.family)
+
+    def loss(self, universe: Universe) -> LossConstants:
+        """What is public of the loss. Raises CalibrationError where a constant is missing."""
+        return self.second.loss_constants(universe)
 
     def _objective(self, universe: Universe, weights: WeightsPlan, loss: LossConstants) -> Objective:
         second, domain = self.second, universe.domain
@@ -164,11 +171,8 @@ class ThetaPlan(StepPlan):
 
     @property
     def curve(self) -> RenyiCurve | None:
-        """The curve of Theorem 7, its arithmetic included."""
-        if not isinstance(self.calibration, RenyiCalibration):
-            return None
-        curve = self.calibration.curve()
-        return curve if self.precision is None else curve.shifted(self.precision.grid.epsilon)
+        """The curve of Theorem 7 or 16, its arithmetic included."""
+        return curve_of(self.calibration, self.precision)
 
     @property
     def certified_by_design(self) -> bool:

@@ -169,8 +169,7 @@ class ValuePlan(StepPlan):
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the 8 or 2 numbers of the statistic, of the rule that the released theta makes."""
         assert inputs.weights is not None
-        effect = self.second.effect(released["theta"], self.universe.domain, inputs.dataset.X)
-        chosen = (effect > 0).astype(np.int64)
+        chosen = self.second.choices(released["theta"], self.universe.domain, inputs.dataset.X)
         numbers = self.statistic_of(inputs.records, inputs.weights.value, chosen)
         return StepResult(self.noised(numbers, execution))
 

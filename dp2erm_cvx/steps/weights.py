@@ -44,7 +44,8 @@ class WeightsPlan:
     def assumption(self) -> str:
         """How the numerical error of the weights is covered, in words."""
         if self.program is None:
-            return "weights are 1"
+            plain = self.bound == uniform_weights(self.n_samples)
+            return "weights are 1" if plain else "factors are functions of their own record"
         if self.covers_all:
             return "V covers all weights of sum n, so that theirs need no certificate"
         return f"weights are certified to {self.tolerance:g} relative, which V counts"

@@ -18,6 +18,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.steps import AverageScore
+from dp2erm_cvx.steps.cell_sums import UNIT
 from dp2erm_cvx.studies.effect_data import EffectData, census, in_domain
 from dp2erm_cvx.studies.engine import Row
 from dp2erm_cvx.studies.scheme import StudyScheme
@@ -83,7 +84,10 @@ def _score_mean(plan: EffectPlan, found: EffectRelease, name: str) -> float:
     drawn = census(name, max(_AT_LEAST, _TIMES * n))
     domain, e, total = plan.study.universe.domain, drawn.propensity, 0.0
     columns = [drawn.dataset.columns.index(column) for column in found.columns]
-    released = {one.step: np.array(one.coefficient) for one in found.nuisances}
+    # the first of what a step states is what it released
+    released = {one.step: np.array(one.coefficient) for one in reversed(found.nuisances)}
+    if "cells" in released:
+        released["cells"] = np.rint(released["cells"] * UNIT)
     if "propensity" in released and len(released["propensity"]) == 1:
         released["propensity"] = released["propensity"] / n * len(e)  # a number of records
     x = domain.features(drawn.dataset.X[:, columns])

@@ -91,6 +91,11 @@ PLANTED = {
         "gradient_radius",
     ),
     "a tenth of the trace": (loss(hessian_trace=lambda t: t / 10), constants, "hessian_trace"),
+    "a ball of half the size": (
+        loss(saturation=lambda found: dataclasses.replace(found, ball=found.ball / 2)),
+        constants,
+        "ball is declared 1",
+    ),
     "twice the ridge": (loss(strong_convexity=lambda mu: 2 * mu), constants, "strong_convexity (mu_R)"),
     "rows longer where there are other records": (
         {"perturbed_model": longer_beside_others},
@@ -115,6 +120,11 @@ OTHERS = {
         {"gradient_diameter": lambda self, domain: self.row_bound(domain) * 2.0},
         "gradient_radius",
     ),
+    "a linear term as part of the margin": (
+        PrivateTilting,
+        {"loss_constants": restated(PrivateTilting, "loss_constants", is_margin=lambda _: True)},
+        "is_margin is declared",
+    ),
     "the diameter for the radius, the wrong way": (
         PrivateOverlap,
         {"gradient_diameter": lambda self, domain: PrivateOverlap.gradient_diameter(self, domain) / 2},
@@ -128,7 +138,12 @@ OTHERS = {
         },
         "a coefficient may be",
     ),
-    "shorter rows": (PrivateTilting, {"linear_bound": lambda self, domain: 0.0}, "linear_bound"),
+    "shorter rows": (
+        PrivateTilting,
+        {"linear_bound": lambda self, domain: 0.5 * PrivateTilting.linear_bound(self, domain)},
+        "linear_bound",
+    ),
+    "no rows": (PrivateTilting, {"linear_bound": lambda self, domain: 0.0}, "is_margin is declared"),
 }
 
 

@@ -12,6 +12,7 @@ from dp2erm_cvx.conformance.other_settings import other_settings
 from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.own_record import contributions
 from dp2erm_cvx.conformance.perturbation import perturbation
+from dp2erm_cvx.conformance.samples import check_domain
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
@@ -68,6 +69,11 @@ class LogCosh(SaturatingRegression):
     @property
     def loss(self):
         return LogCoshLoss(self.slope)
+
+
+def centered_effect(self, theta, domain, X):
+    effect = LogisticRule.effect(self, theta, domain, X)
+    return effect - effect.mean()
 
 
 OWN = "the loss of one record depends on the other records"
@@ -176,6 +182,12 @@ PLANTED = {
         perturbation,
         "the declaration",
     ),
+    "an effect measured from the mean of its sample": (
+        LogisticRule,
+        {"effect": centered_effect},
+        contributions,
+        "it is no rule",
+    ),
     "weights scaled by the outcomes": (
         LogisticRule,
         {"instance": bound(LogisticRule, lambda w, g, b, r: (w * (2 + np.tanh(r.y.mean())), g, b))},
@@ -195,6 +207,22 @@ def test_what_is_planted_is_found(case):
 @pytest.mark.parametrize("check", [constants, contributions, perturbation])
 def test_right_ones_pass(base, check):
     assert judged(check, base()).status is CheckStatus.PASSED
+
+
+def test_choices_are_a_records_own_whatever_the_effect():
+    rule, domain = derived(LogisticRule, effect=centered_effect)(), check_domain()
+    X = np.random.default_rng(0).uniform(-0.2, 0.2, (9, 3))
+    moved = np.vstack([X[:-1], [[1.0, -1.0, 1.0]]])
+    theta = np.array([0.1, 1.0, -0.5, 0.2])
+    together = [centered_effect(rule, theta, domain, rows) > 0 for rows in (X, moved)]
+    assert not np.array_equal(together[0][:-1], together[1][:-1])
+    assert np.array_equal(rule.choices(theta, domain, X)[:-1], rule.choices(theta, domain, moved)[:-1])
+    plain = LogisticRule()
+    expected = plain.effect(theta, domain, X) > 0
+    assert np.array_equal(plain.choices(theta, domain, X), expected)
+    one_by_one = derived(LogisticRule, effect=lambda *known: LogisticRule.effect(*known))()
+    assert np.array_equal(one_by_one.choices(theta, domain, X), expected)
+    assert ArmMeans().choices(np.array([0.0, 1.0]), domain, X).tolist() == [1] * 9
 
 
 def test_a_regularizer_that_no_example_has_is_tried():

@@ -72,7 +72,7 @@ def test_the_release_states_the_cells_and_their_noise():
         assert release.center
 
 
-@pytest.mark.parametrize("estimand", ["att", "risks"])
+@pytest.mark.parametrize("estimand", ["att", "overlap", "risks"])
 def test_other_estimands_take_cells(estimand):
     X, a, y = regions(20_000, 4)
     domain = Domain(covariate_bound=6.0, outcome_bound=0.5, outcome_center=0.5, ranges=DOMAIN.ranges)

@@ -55,10 +55,12 @@ def test_every_step_has_the_stability_of_weights_one():
 
 
 def test_the_center_is_planned_on_its_own_rows():
-    plan = make_plan(study())
+    plan = make_plan(study(declared={"rows": "mix"}))
     for step in plan.steps:
         if isinstance(step, CenterPlan):
-            assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.25 * 1.5**2))
+            # covariates of norm 1.5 are scaled to norm 3
+            assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.25 * 3.0**2))
+            assert "declared" not in step.reason
             assert step.calibration.n_parameters == len(Rows.MIX.names(("u", "v")))
         if isinstance(step, PropensityPlan):
             assert step.universe.domain.covariate_bound == pytest.approx(math.sqrt(1 + 1.5**2))
@@ -96,6 +98,8 @@ def test_gaussian_noise_of_a_center_does_not_follow_the_outcome_bound():
         make_plan(study(where, 1.0, 1e-6, noise="gaussian")).steps[0].calibration for where in (RICH, wide)
     )
     assert other.scale == one.scale
+    assert one.theorem.startswith("Theorem 16")
+    assert one.split == 1.0
 
 
 def test_gaussian_noise_needs_a_delta():

@@ -19,6 +19,7 @@ from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
 from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr_saturating import SaturatingRule
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
@@ -51,6 +52,7 @@ SECOND = {
     "arm_means": lambda r: ArmMeans(),
     "plug_in_ate": lambda r: PlugInATE(),
     "saturating_regression": lambda r: SaturatingRegression(slope=10 ** r.uniform(-2, 1)),
+    "itr_saturating": lambda r: SaturatingRule(slope=10 ** r.uniform(-2, 1)),
 }
 PAPER = ("paper", "paper-corrected")
 
@@ -69,9 +71,9 @@ def expected_refusal(first, second, method, relation):
         return "no regularizer"
     if second == "itr without a set" and method in ("sharp", *PAPER):
         return "unbounded"
-    if second == "saturating_regression" and method in ("renyi", "output"):
+    if "saturating" in second and method in ("renyi", "output"):
         return "not a squared loss"
-    if method == "saturating" and second != "saturating_regression":
+    if method == "saturating" and "saturating" not in second:
         return "states no saturation"
     if method == "output" and second != "plug_in_ate":
         return "weighted mean"
@@ -183,7 +185,11 @@ def planned(first=None, second=None, domain=None, budget=None, **changes):
         ({"second": ArmMeans(), "calibration": "output"}, CalibrationError, "use plug_in_ate"),
         ({"split": 0.5, "calibration": "renyi"}, DeclarationError, "split = 0.5"),
         ({"split": 0.5, "calibration": "auto"}, DeclarationError, "split = 0.5"),
-        ({"first": PrivateLogistic(trim=math.inf)}, CalibrationError, "finite radius or trim"),
+        (
+            {"first": PrivateLogistic(radius=math.inf, trim=math.inf)},
+            CalibrationError,
+            "finite radius or trim",
+        ),
         ({"calibration": "best"}, DeclarationError, "must be one of"),
         ({"noise": "laplace"}, DeclarationError, "noise"),
         ({"tolerance": -0.1}, DeclarationError, "tolerance"),

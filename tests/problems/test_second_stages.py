@@ -76,7 +76,7 @@ def test_plug_in_is_the_weighted_mean_of_the_transformed_outcome():
     )
 
 
-@pytest.mark.parametrize("name", ["itr_huber", "itr_logistic", "saturating_regression"])
+@pytest.mark.parametrize("name", ["itr_huber", "itr_logistic", "itr_saturating", "saturating_regression"])
 def test_robust_rules_against_scipy(name):
     records = make_records(120, 3)
     n, gamma, weights, k = 120, 0.05, make_weights(records), 0.8
@@ -92,11 +92,12 @@ def test_robust_rules_against_scipy(name):
         return np.abs(records.y) * np.logaddexp(0, -margin)
 
     def saturating(theta):
-        size = np.abs(records.y - records.X @ theta)
+        response = records.y if name == "saturating_regression" else 2 * side * records.y
+        size = np.abs(response - records.X @ theta)
         return k * size + k**2 * np.expm1(-size / k)
 
-    loss = {"itr_huber": huber, "itr_logistic": logistic, "saturating_regression": saturating}[name]
-    settings = {"itr_huber": {"threshold": k}, "saturating_regression": {"slope": k}}.get(name, {})
+    loss = {"itr_huber": huber, "itr_logistic": logistic}.get(name, saturating)
+    settings = {"itr_huber": {"threshold": k}, "itr_logistic": {}}.get(name, {"slope": k})
 
     def objective(theta):
         return float(weights @ loss(theta) + n * gamma / 2 * theta @ theta + noise @ theta)

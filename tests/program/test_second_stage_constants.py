@@ -47,7 +47,7 @@ def _slopes(name: str, s: Array, threshold: float | None) -> tuple[Array, Array]
         return np.where(np.abs(s) <= threshold, 2 * s, 2 * threshold * np.sign(s)), 2.0 * (
             np.abs(s) < threshold
         )
-    if name == "saturating_regression":
+    if name in ("saturating_regression", "itr_saturating"):
         assert threshold is not None
         return threshold * np.sign(s) * -np.expm1(-np.abs(s) / threshold), np.exp(-np.abs(s) / threshold)
     assert name == "itr_logistic"
@@ -140,7 +140,8 @@ def test_derived_constants_cover_what_a_search_finds(name, theta_set, domain):
 @pytest.mark.parametrize("threshold", [0.05, 0.7, 3.0, 50.0])
 @pytest.mark.parametrize("theta_set", [L2Ball(1.7), L1Ball(0.1), WholeSpace()], ids=str)
 @pytest.mark.parametrize(
-    ("name", "setting"), [("itr_huber", "threshold"), ("saturating_regression", "slope")]
+    ("name", "setting"),
+    [("itr_huber", "threshold"), ("saturating_regression", "slope"), ("itr_saturating", "slope")],
 )
 def test_the_radius_holds_at_any_threshold(name, setting, theta_set, threshold):
     domain = DOMAINS["plain"]

@@ -13,6 +13,8 @@ from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateTwoS
 from dp2erm_cvx.display import as_html, grid, heading
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.noise_range import planned_range
+from dp2erm_cvx.release.effect_caveats import capped_share
+from dp2erm_cvx.release.nuisances import Nuisance
 
 DOMAIN = Domain(1.5, 2.0, outcome_center=1.0, ranges={"<u>": (-1.0, 1.0), "[v]": (-1.0, 1.0)})
 
@@ -83,6 +85,31 @@ def test_sentences_about_an_effect_are_short(effect, estimand, propensity):
         sentences = [sentence for block in told for sentence in re.split(r"(?<=[.])\s", block)]
         assert max(len(sentence.split()) for sentence in sentences) <= 45
         assert ("may exceed" in release.summary()) == (noise == "not negligible")
+        counted = noise != "negligible" or propensity == 0.5
+        assert ("does not count what the cap" in " ".join(release.summary().split())) != counted
+    poor = replace(release, capped=0.2)
+    assert "20 % have a released propensity beyond the cap" in " ".join(poor.summary().split())
+
+
+def test_the_capped_share_is_that_of_even_covariates():
+    rng = np.random.default_rng(0)
+    for k in (1, 2, 7):
+        x = rng.standard_normal((100_000, k))
+        x *= (2.0 * rng.random(100_000) ** (1 / k) / np.linalg.norm(x, axis=1))[:, None]
+        logit = rng.standard_normal(k + 1)
+        e = 1 / (1 + np.exp(-(logit[0] + x @ logit[1:])))
+        released = [Nuisance("propensity", "log odds of treatment", ("",) * (k + 1), tuple(logit))]
+        for estimand, cut in (("ate", (e < 0.25) | (e > 0.75)), ("att", e > 0.75), ("overlap", e > 2)):
+            found = capped_share(estimand, 4.0, 2.0, released, 100)
+            assert found == pytest.approx(np.mean(cut), abs=0.01)
+    flat = [Nuisance("propensity", "log odds of treatment", ("", ""), (0.3, 0.0))]
+    assert capped_share("ate", 4.0, 2.0, flat, 100) == 0.0
+    counted = [Nuisance("propensity", "treated records", ("number",), (7.0,))]
+    assert [capped_share(kind, 10.0, 1.0, counted, 100) for kind in ("ate", "att")] == [1.0, 0.0]
+    cells = [Nuisance("cells", "records", ("", ""), (30.0, 10.0))]
+    cells.append(Nuisance("cells", "treated share", ("", ""), (0.02, 0.5)))
+    assert capped_share("ate", 10.0, 1.0, cells, 40) == 0.75
+    assert capped_share("ate", 10.0, 1.0, [], 40) == 0.0
 
 
 def test_an_effect_is_one_row(effect):
@@ -137,6 +164,8 @@ def test_a_frame_needs_pandas(effect, monkeypatch):
         (lambda plain: plain.update(estimand="late"), "estimand"),
         (lambda plain: plain.update(risks=[0.1]), "risks"),
         (lambda plain: plain.update(nuisance_noise="none"), "nuisance_noise"),
+        (lambda plain: plain.update(nuisance_noise="negligible", capped=0.2), "nuisance_noise"),
+        (lambda plain: plain.update(capped=-0.1), "capped"),
         (lambda plain: plain["interval"].update(low=1e6), "interval"),
         (lambda plain: plain["steps"][-1].update(scale=0.0), "scale"),
         (lambda plain: plain["steps"].pop(), "score"),

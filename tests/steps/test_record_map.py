@@ -32,7 +32,7 @@ def raw(seed: int):
 def maps():
     for rows in Rows:
         yield OutcomeRows(rows)
-        yield OutcomeRows(rows, (Term(rows, "center"), Term(Rows.POOLED, (0.3, 1.0, -2.0, 0.1))))
+        yield OutcomeRows(rows, (Term(rows, "center"), Term(Rows.POOLED, (0.3, 1.0, -2.0, 0.1))), 2.7)
     yield WithConstant()
 
 
@@ -69,6 +69,17 @@ def test_rows_are_those_of_their_names(rows):
     }[rows]
     assert np.array_equal(rows.of(x, a), np.array(known, dtype=float))
     assert len(rows.names(("u", "v"))) == len(known[0])
+
+
+@pytest.mark.parametrize("rows", list(Rows))
+def test_a_coefficient_on_scaled_rows_predicts_the_same_on_plain_ones(rows):
+    rng = np.random.default_rng(0)
+    mapped = OutcomeRows(rows, scale=0.3)
+    x, a = rng.normal(size=(N, K)), rng.integers(0, 2, N)
+    theta = rng.normal(size=len(rows.names(tuple("abc"))))
+    plain = rows.predict(mapped.unscaled(theta, K), x, a)
+    assert np.allclose(rows.predict(theta, 0.3 * x, a), plain, rtol=1e-12, atol=1e-12)
+    assert not np.allclose(rows.predict(theta, x, a), plain)
 
 
 @pytest.mark.parametrize("rows", list(Rows))

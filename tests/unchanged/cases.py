@@ -109,6 +109,7 @@ SETTINGS: Mapping[str, list[dict[str, Any]]] = {
     "itr_logistic": _SETS,
     "regression": _SETS,
     "saturating_regression": [*_SETS, {"slope": 0.05}],
+    "itr_saturating": [{}, {"slope": 0.05}],
     "arm_means": _SETS,
     "plug_in_ate": _SETS,
 }

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from dp2erm_cvx.audit.density.law import NOWHERE, Law, Peak, log_ratio
+from dp2erm_cvx.audit.density.ascent import NOWHERE, Peak
+from dp2erm_cvx.audit.density.law import ReleaseLaw, log_ratio, regular
 from dp2erm_cvx.domain import Array
 
 
@@ -40,17 +41,17 @@ class LossSample:
     theta_peak: Peak
 
 
-def sampled_losses(one: Law, other: Law, draws: int, rng: np.random.Generator) -> LossSample:
+def sampled_losses(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.random.Generator) -> LossSample:
     """Outputs of ``one``, and the log of its density over that of ``other`` there."""
-    places = [one.place(u) for u in one.outputs(draws, rng)]
-    ratio = np.array([log_ratio(one, other, place) for place in places])
-    error = np.array([one.error(place) + other.error(place) for place in places])
-    regular = np.array([place.regular for place in places], dtype=np.float64)
-    inside = np.where(regular > 0, ratio, -np.inf)
-    best, best_inside = int(np.argmax(ratio)), int(np.argmax(inside))
-    peak = Peak(float(ratio[best]), float(error[best]), places[best])
-    theta_peak = Peak(float(inside[best_inside]), float(error[best_inside]), places[best_inside])
-    return LossSample(ratio, error, regular, peak, theta_peak if regular.any() else NOWHERE)
+    outputs = [one.draw(rng) for _ in range(draws)]
+    ratio = np.array([log_ratio(one, other, drawn) for drawn in outputs])
+    error = np.array([one.error(drawn) + other.error(drawn) for drawn in outputs])
+    inside = np.array([regular(drawn) for drawn in outputs], dtype=np.float64)
+    within = np.where(inside > 0, ratio, -np.inf)
+    best, best_inside = int(np.argmax(ratio)), int(np.argmax(within))
+    peak = Peak(float(ratio[best]), float(error[best]), outputs[best])
+    theta_peak = Peak(float(within[best_inside]), float(error[best_inside]), outputs[best_inside])
+    return LossSample(ratio, error, inside, peak, theta_peak if inside.any() else NOWHERE)
 
 
 def hockey_stick(found: LossSample, epsilon: float, confidence: float) -> HockeyStick:

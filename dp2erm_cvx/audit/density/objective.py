@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp2erm_cvx.audit.density.law import Law, Place
+from dp2erm_cvx.audit.density.law import Law, Place, tail
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
@@ -45,13 +45,46 @@ class Coordinates:
         return Place(theta, (u - theta) / self.step, slope)
 
 
+#: What an objective may be: the sum of a loss of margins, the squared one among them, with an elastic net.
+Objective = LeastSquaresModel | MarginModel
+
+
+@dataclass(frozen=True)
+class WeightsError:
+    """A bound on ``||w_hat - w||_1`` of the computed weights, and the objective at weights 1."""
+
+    bound: float
+    unit: Objective
+
+    def effect(self, theta: Array) -> tuple[float, float]:
+        """Bounds on what it does to the gradient at theta, in norm, and to the Hessian, in trace norm.
+
+        An error e in l1 moves a weighted sum by at most e times the largest term at weight 1.
+        """
+        model = self.unit
+        if isinstance(model, LeastSquaresModel):
+            steep, bent = 2 * np.abs(model.X @ theta - model.z), np.full(model.n, 2.0)
+        else:
+            s = model.margins(theta)
+            steep = model.multipliers * np.abs(model.loss.slope(s))
+            bent = model.multipliers * model.loss.curvature(s)
+        norms = model.row_norms
+        return self.bound * float(np.max(norms * steep)), self.bound * float(np.max(norms**2 * bent))
+
+
 @dataclass(frozen=True, eq=False)
 class ObjectiveLaw(Law):
-    """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no noise."""
+    """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no noise.
 
-    model: LeastSquaresModel | MarginModel
+    ``weights`` bounds the error of its weights, None where they are exact. What is released is the minimizer
+    times the public ``unscaled`` (p,): its density is the same but for a constant.
+    """
+
+    model: Objective
     calibration: Calibration
     coordinates: Coordinates
+    unscaled: Array
+    weights: WeightsError | None = None
 
     @property
     def dimension(self) -> int:
@@ -59,7 +92,7 @@ class ObjectiveLaw(Law):
 
     @property
     def pure(self) -> bool:
-        return self.calibration.noise is Noise.GAMMA
+        return self.calibration.noise is not Noise.GAUSSIAN
 
     @property
     def units(self) -> Array:
@@ -72,6 +105,9 @@ class ObjectiveLaw(Law):
 
     def gradient(self, theta: Array) -> Array:
         """Gradient of Phi, (p,)."""
+        if self.model.self_concordance == 0.0:  # a quadratic
+            gradient: Array = self.hessian(theta) @ theta + self._origin
+            return gradient
         return self.model.gradient(theta)
 
     def hessian(self, theta: Array) -> Array:
@@ -82,38 +118,44 @@ class ObjectiveLaw(Law):
         """The noise b (p,) that makes the pair the output."""
         return -self.gradient(place.theta) - place.multiplier
 
+    def _length(self, place: Place) -> float:
+        """The norm of the noise that its density falls with."""
+        return float(np.linalg.norm(self.noise(place)))
+
     def _jacobian(self, place: Place) -> Array:
         rest = np.eye(self.dimension) - place.slope
         jacobian: Array = self.hessian(place.theta) @ place.slope + rest / self.coordinates.step
         return jacobian
 
-    def _log_volume(self, place: Place) -> float:
-        return float(np.linalg.slogdet(self._jacobian(place))[1])
-
     def place(self, u: Array) -> Place:
         """The pair (theta, v) at ``u`` (p,)."""
         return self.coordinates.place(u)
 
+    def released(self, place: Place) -> Array:
+        return place.theta * self.unscaled
+
     def log_density(self, place: Place) -> float:
-        length = float(np.linalg.norm(self.noise(place))) / self.calibration.scale
-        return self._log_volume(place) - (length if self.pure else length**2 / 2)
+        sizes = self._length(place) / self.calibration.scale
+        volume = float(np.linalg.slogdet(self._jacobian(place))[1])
+        return volume - (sizes if self.pure else sizes**2 / 2)
 
     def error(self, place: Place) -> float:
-        """Bound on the error of :meth:`log_density` from rounding, to first order."""
-        theta = place.theta
-        sizes = np.abs(self.hessian(theta)) @ np.abs(theta) + np.abs(self._origin) + np.abs(place.multiplier)
+        """Bound on the error of :meth:`log_density`: of the weights, and of rounding to first order.
+
+        The log determinant moves by at most the trace norm of an error of the Hessian over its smallest
+        eigenvalue, whatever Pi is.
+        """
+        theta, hessian = place.theta, self.hessian(place.theta)
+        sizes = np.abs(hessian) @ np.abs(theta) + np.abs(self._origin) + np.abs(place.multiplier)
         moved = 2 * self.model.rounding(theta) + 16 * self.dimension * UNIT * float(np.linalg.norm(sizes))
         # v is a difference: it loses what theta is larger than s v
         moved += 8 * UNIT * float(np.linalg.norm(theta)) / self.coordinates.step
-        condition = float(np.linalg.cond(self._jacobian(place)))
-        return self._tail(place, moved) + 64 * self.dimension * UNIT * condition
-
-    def _tail(self, place: Place, moved: float) -> float:
-        """How far the log density of the noise changes where the noise moves by ``moved``."""
-        scale = self.calibration.scale
-        if self.pure:
-            return moved / scale
-        return moved / scale * (float(np.linalg.norm(self.noise(place))) + moved) / scale
+        volume = 64 * self.dimension * UNIT * float(np.linalg.cond(self._jacobian(place)))
+        if self.weights is not None:
+            steep, bent = self.weights.effect(theta)
+            moved += steep
+            volume += bent / float(np.linalg.eigvalsh(hessian)[0])
+        return tail(moved, self._length(place), self.calibration.scale, pure=self.pure) + volume
 
     def at_noise(self, noise: Array) -> Array:
         """Coordinates u (p,) of the output for the noise ``b`` (p,); raises CertificateError."""
@@ -126,8 +168,8 @@ class ObjectiveLaw(Law):
             raise CertificateError("density audit: the output of a drawn noise could not be solved for")
         return u
 
-    def outputs(self, size: int, rng: np.random.Generator) -> list[Array]:
-        return [self.at_noise(b) for b in simulate_noise(self.calibration, size, rng)]
+    def draw(self, rng: np.random.Generator) -> Place:
+        return self.place(self.at_noise(simulate_noise(self.calibration, 1, rng)[0]))
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
         """Typical outputs, those of no noise, those far out, and what they lead to.
@@ -139,7 +181,7 @@ class ObjectiveLaw(Law):
         zero, step = np.zeros(self.dimension), self.coordinates.step
         found = [law.at_noise(zero) for law in (self, other)]
         for law in (self, other):
-            found += law.outputs((count + 1) // 2, rng)
+            found += [law.at_noise(b) for b in simulate_noise(self.calibration, (count + 1) // 2, rng)]
         reach = self.calibration.scale * step * self.dimension
         found += [
             reach * 10.0 ** rng.uniform(-1, 3) * direction / np.linalg.norm(direction)
@@ -154,44 +196,3 @@ class ObjectiveLaw(Law):
             for factor in (0.0, 1.0, 100.0):
                 found.append(u + step * (b - factor * apart))
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class SquaredLaw(ObjectiveLaw):
-    """The same for a squared loss with computed weights. ``weights_error`` bounds ``||w_hat - w||_1``."""
-
-    model: LeastSquaresModel
-    weights_error: float
-
-    @cached_property
-    def _curvature(self) -> Array:
-        return self.model.hessian(np.zeros(self.dimension))
-
-    @cached_property
-    def _lowest(self) -> float:
-        return float(np.linalg.eigvalsh(self._curvature)[0])
-
-    @cached_property
-    def _inner_volume(self) -> float:
-        return float(np.linalg.slogdet(self._curvature)[1])
-
-    def gradient(self, theta: Array) -> Array:
-        gradient: Array = self._curvature @ theta + self._origin
-        return gradient
-
-    def hessian(self, theta: Array) -> Array:
-        return self._curvature
-
-    def _log_volume(self, place: Place) -> float:
-        return self._inner_volume if place.regular else super()._log_volume(place)
-
-    def error(self, place: Place) -> float:
-        """Bound on the error of the log density: of the computed weights too.
-
-        An error e of the weights in l1 moves the gradient by at most ``e max ||grad l||`` and the Hessian by
-        ``2 e max ||x||^2`` in trace norm, hence the log determinant by that over its smallest eigenvalue.
-        """
-        model = self.model
-        steepest = float(np.max(2 * model.row_norms * np.abs(model.X @ place.theta - model.z)))
-        bent = 2 * self.weights_error * float(np.max(model.row_norms)) ** 2 / self._lowest
-        return super().error(place) + self._tail(place, self.weights_error * steepest) + bent

@@ -1,73 +1,87 @@
-"""The density of a mean that is released with Laplace noise (Theorem 8)."""
+"""The density of numbers that are released with noise added to them (Theorems 8, 10 and 12)."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.density.law import Law, Place
+from dp2erm_cvx.audit.density.law import Law, Place, tail
 from dp2erm_cvx.audit.density.objective import UNIT
-from dp2erm_cvx.calibration import OutputCalibration
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 
 
 @dataclass(frozen=True, eq=False)
-class MeanLaw(Law):
-    """Laplace noise around the weighted mean T: log density ``-|theta - T| / scale``, before a projection.
+class ShiftLaw(Law):
+    """Independent noise on every number of ``center`` (m,): discrete Laplace or Gaussian where ``whole``.
 
-    ``weights_error`` bounds ``||w_hat - w||_1``.
+    Log density ``-||u - center||_1 / scale``, or minus half the squared distance in scales. Whole numbers
+    with Gaussian noise are rounded after the noise: the density is of both, and a later step sees theta.
+
+    Parameters
+    ----------
+    moved : bound on the error of the computed center, in the l1 norm
+    last : whether no later step depends on the numbers; under Laplace noise the worst of all outputs is then
+        the center itself, whatever else is released, and the law has no coordinates
     """
 
-    model: LeastSquaresModel
-    calibration: OutputCalibration
-    weights_error: float
+    center: Array
+    scale: float
+    noise: Noise
+    moved: float
+    whole: bool
+    last: bool
 
     @property
     def dimension(self) -> int:
-        return 1
+        return 0 if self.last and self.pure else len(self.center)
 
     @property
     def pure(self) -> bool:
-        return True
+        return self.noise is Noise.GAMMA
 
     @property
     def units(self) -> Array:
-        return np.array([self.calibration.scale])
-
-    @property
-    def center(self) -> float:
-        """T, in units of theta."""
-        model = self.model
-        return math.fsum(model.weights * model.z) / math.fsum(model.weights)
+        return np.full(self.dimension, self.scale)
 
     def place(self, u: Array) -> Place:
-        """The output is u itself, and has no multiplier."""
-        return Place(u, np.zeros(1), np.eye(1))
+        """The output nearest to ``u``, with what rounding takes off Gaussian noise as its multiplier."""
+        if self.dimension == 0:
+            u = self.center
+        theta = np.rint(u) if self.whole else u
+        rounded = u - theta if self.whole and not self.pure else np.zeros(len(u))
+        return Place(theta, rounded, np.eye(len(u)))
+
+    def _distance(self, place: Place) -> float:
+        apart = place.theta + place.multiplier - self.center
+        return float(np.sum(np.abs(apart)) if self.pure else np.linalg.norm(apart))
 
     def log_density(self, place: Place) -> float:
-        return -abs(float(place.theta[0]) - self.center) / self.calibration.scale
+        sizes = self._distance(place) / self.scale
+        return -sizes if self.pure else -(sizes**2) / 2
 
     def error(self, place: Place) -> float:
-        """Bound on the error of the log density.
+        rounding = 8 * UNIT * float(np.sum(np.abs(self.center)) + np.sum(np.abs(place.theta)))
+        return tail(self.moved + rounding, self._distance(place), self.scale, pure=self.pure)
 
-        An error e of the weights in l1, whose sum is n for all, moves T by at most ``e max |z| / n``.
-        """
-        model = self.model
-        largest = float(np.max(np.abs(model.z)))
-        moved = self.weights_error * largest / model.n + 8 * UNIT * (largest + abs(float(place.theta[0])))
-        return moved / self.calibration.scale
-
-    def outputs(self, size: int, rng: np.random.Generator) -> list[Array]:
-        noise = simulate_noise(self.calibration.law, size, rng)
-        return [b + self.center for b in noise]
+    def draw(self, rng: np.random.Generator) -> Place:
+        size = len(self.center)
+        if not self.pure:
+            noise = rng.normal(scale=self.scale, size=size)
+        elif self.whole:
+            one, other = np.floor(rng.exponential(self.scale, (2, size)))
+            noise = one - other
+        else:
+            noise = rng.laplace(scale=self.scale, size=size)
+        u = self.center + noise
+        theta = np.rint(u) if self.whole else u
+        return Place(theta, u - theta, np.eye(size))
 
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
-        """The two means, between which the ratio turns, and points beyond both."""
-        assert isinstance(other, MeanLaw)
-        ends = sorted((self.center, other.center))
-        beyond = self.calibration.scale
-        return [np.array([theta]) for theta in (*ends, ends[0] - beyond, ends[1] + beyond)]
+        """The two centers, between which the ratio turns, and points beyond both."""
+        assert isinstance(other, ShiftLaw)
+        if self.dimension == 0:
+            return [np.zeros(0)]
+        beyond = self.scale * rng.standard_normal((count, len(self.center)))
+        return [self.center, other.center, *(self.center + beyond), *(other.center + beyond)]

@@ -11,18 +11,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density
+from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density, audited_laws
 from dp2erm_cvx.audit.density.hockey_stick import sampled_losses
 from dp2erm_cvx.audit.density.law import log_ratio
-from dp2erm_cvx.audit.density.laws import laws
 from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker, load_search, save_search
 from dp2erm_cvx.audit.density.replay import DENSITY, audited_model, audited_weights
 from dp2erm_cvx.audit.pair_file import Columns, SavedPair
 from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.errors import CertificateError
-from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import run_tasks
-from dp2erm_cvx.plan import TwoStagePlan
+from dp2erm_cvx.plan import Plan
 
 #: Pairs that are looked at before one of them is audited; best pairs that are kept and refined.
 _SCREENED, _KEPT = 8, 6
@@ -45,7 +44,7 @@ class PairSearch:
     lose. A search without a violation is no proof: the worst pair may be another.
     """
 
-    model: PrivateTwoStageERM
+    model: PrivateEstimator
     first: Columns
     second: Columns
     audit: DensityAudit
@@ -73,7 +72,7 @@ class PairSearch:
 
 
 def search_pairs(
-    model: PrivateTwoStageERM,
+    model: PrivateEstimator,
     n_samples: int,
     n_features: int,
     *,
@@ -89,6 +88,8 @@ def search_pairs(
 
     Parameters
     ----------
+    model
+        An estimator of a rule or an effect, with all covariates.
     n_features
         Raw covariates, without an intercept.
     search
@@ -99,7 +100,7 @@ def search_pairs(
     """
     search = SearchPlan(evaluations=100) if search is None else search
     plan = model.plan(n_samples, n_features)
-    steps = _Steps(model, plan, Maker(model.domain, n_samples, n_features), search.seed)
+    steps = _Steps(model, plan, Maker(plan.study.universe.domain, n_samples, n_features), search.seed)
     path = None if search.checkpoint is None else Path(search.checkpoint)
     label = json.dumps([audited_model(model), n_samples, n_features, search.seed], default=float)
     if path is not None and path.exists():
@@ -132,7 +133,7 @@ class _Step:
 class _Steps:
     """Its state is the step, the counts and the best pairs: every step has a generator of its own."""
 
-    def __init__(self, model: PrivateTwoStageERM, plan: TwoStagePlan, maker: Maker, seed: int) -> None:
+    def __init__(self, model: PrivateEstimator, plan: Plan, maker: Maker, seed: int) -> None:
         self.model, self.plan, self.maker, self.seed = model, plan, maker, seed
         self.step = 0
         self.counts = np.zeros(2, dtype=np.int64)  # screened, failed
@@ -208,16 +209,16 @@ class _Steps:
         NaN where a solution was not certified.
         """
         try:
-            datasets = [self.model.dataset_from(*raw) for raw in pair.raw(self.model.domain)]
-            one, other = laws(self.model, self.plan, datasets)
+            _, (one, other) = audited_laws(self.plan, pair.raw(self.model.domain))
             ways = ((one, other), (other, one))
             if not one.pure:
                 return max(float(np.quantile(sampled_losses(*way, _LOOK, rng).ratio, 0.95)) for way in ways)
             points = one.starts(other, 1, rng) + other.starts(one, 1, rng)
             points = points[:: 1 + len(points) // _POINTS]
-            places = [one.place(u) for u in points]
             ratios = [
-                log_ratio(a, b, place) - a.error(place) - b.error(place) for a, b in ways for place in places
+                log_ratio(a, b, met) - a.error(met) - b.error(met)
+                for a, b in ways
+                for met in map(a.place, points)
             ]
         except CertificateError:
             return math.nan

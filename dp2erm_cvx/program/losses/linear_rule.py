@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError
@@ -75,6 +75,12 @@ class LinearStage(PenalizedSecondStage):
         # row by row: in a matrix product the rounding of a row may depend on where it stands
         rowwise: Array = np.sum(self.covariates(domain, domain.features(X)) * theta, axis=1)
         return rowwise
+
+    def choices(self, theta: Array, domain: Domain, X: Array) -> NDArray[np.int64]:
+        own = type(self)
+        if own.effect is LinearStage.effect and own.covariates is LinearStage.covariates:
+            return (self.effect(theta, domain, X) > 0).astype(np.int64)  # row by row already
+        return super().choices(theta, domain, X)
 
 
 def squared_gradient_radius(curvature: float, slope: float) -> float:

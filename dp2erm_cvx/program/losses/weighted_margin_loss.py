@@ -101,7 +101,7 @@ class WeightedMarginLoss(PenalizedSecondStage):
         return Instance(self, lambda: data, model, ridge)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
-        """The radius where Newton's method stops (``radius_at_floor``).
+        """The radius where Newton's method stops (``radius_at_floor``); weights may add up to less than n.
 
         None over an unbounded Theta, where a loss with flat tails may take more steps than a solve is given,
         for a loss whose Hessian jumps where gamma is below about a millionth of its curvature, and for a

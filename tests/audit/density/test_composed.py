@@ -8,8 +8,7 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.density.composed import JointPlace
-from dp2erm_cvx.audit.density.laws import laws
+from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
@@ -53,14 +52,15 @@ def test_loss_of_a_mean_is_its_shift_over_the_scale(first, kind):
     assert found.loss == pytest.approx(expected, abs=2e-6)
     assert found.theta_loss == found.loss <= found.epsilon <= 1.0
     assert found.numerical_error < 1e-6
-    assert found.coefficient == ()
+    assert list(found.outputs) == ["theta"]
 
 
 def test_the_law_of_a_mean_is_that_of_the_fit():
     pair = neighbors(np.random.default_rng(7), N)
     model = release(EntropyBalancing(), calibration="output", seed=1).fit(*pair[0])
-    law, _ = laws(model, model.plan(N, 2), [model.dataset_from(*data) for data in pair])
-    assert law.center == pytest.approx(model.private_workings_.theta.value[0], rel=1e-9)
+    _, (law, _) = audited_laws(model, pair)
+    center = law.given["theta"]({}).center
+    np.testing.assert_allclose(center, model.private_workings_.theta.value, rtol=1e-9)
 
 
 # a private first stage
@@ -100,7 +100,9 @@ def test_the_joint_loss_is_that_of_the_closed_form(kind):
         return one - other
 
     side = 1 if found.direction == "first over second" else -1
-    assert found.loss == pytest.approx(side * loss(*found.coefficient, *found.point), abs=1e-8)
+    assert found.loss == pytest.approx(
+        side * loss(*found.outputs["propensity"], *found.outputs["theta"]), abs=1e-8
+    )
     grid = [t for k in range(-3, 3) for t in (10.0**k, -(10.0**k), 3 * 10.0**k, -3 * 10.0**k)]
     assert max(abs(loss(lam, theta)) for lam in grid for theta in grid) <= found.loss + 1e-6
     assert found.loss <= found.epsilon <= 1.0
@@ -112,14 +114,14 @@ def test_the_joint_loss_is_that_of_the_closed_form(kind):
 def test_the_joint_density_integrates_to_one():
     pair = neighbors(np.random.default_rng(5), N, 1)
     model = release(LINE)
-    law, _ = laws(model, model.plan(N, 1), [model.dataset_from(*data) for data in pair])
+    plan, (law, _) = audited_laws(model, pair)
     axes = [np.linspace(-18 * unit, 16 * unit, 121) for unit in law.units]
     total = sum(
         math.exp(law.log_density(law.place(np.array([lam, theta])))) for lam in axes[0] for theta in axes[1]
     )
     total *= math.prod(axis[1] - axis[0] for axis in axes)
     assert total == pytest.approx(
-        4 * law.first.calibration.scale * model.plan(N, 1).theta.calibration.scale, rel=0.02
+        4 * plan.propensity.calibration.scale * plan.theta.calibration.scale, rel=0.02
     )
 
 
@@ -129,15 +131,15 @@ def test_the_joint_law_is_that_of_the_fit(second):
     pair = neighbors(np.random.default_rng(7), N)
     for seed in range(3):
         model = release(first, second, seed=seed, arithmetic="assumed").fit(*pair[0])
-        law, _ = laws(model, model.plan(N, 2), [model.dataset_from(*data) for data in pair])
+        _, (law, _) = audited_laws(model, pair)
         workings = model.private_workings_
-        u = law.first.at_noise(workings.propensity.noise)
-        coefficient = law.first.place(u).theta
+        propensity = law.given["propensity"]({})
+        u = propensity.at_noise(workings.propensity.noise)
+        coefficient = propensity.place(u).theta
         np.testing.assert_allclose(coefficient, workings.weights.point, rtol=1e-6, atol=1e-8)
-        given = law.second(coefficient).at_noise(workings.noise)
-        place = law.place(np.concatenate([u, given]))
-        assert isinstance(place, JointPlace)
-        np.testing.assert_allclose(place.theta, model.theta_, rtol=1e-6, atol=1e-7)
+        given = law.given["theta"]({"propensity": coefficient}).at_noise(workings.noise)
+        outputs = law.place(np.concatenate([u, given]))
+        np.testing.assert_allclose(outputs["theta"].theta, model.theta_, rtol=1e-6, atol=1e-7)
 
 
 def test_the_joint_law_nearly_spends_the_budget():
@@ -151,7 +153,7 @@ def test_gaussian_noise_in_either_stage_is_sampled():
         found = audit_density(release(LINE, delta=0.05, **settings), *pair, draws=100)
         assert found.hockey_stick.low <= found.delta <= 0.05
         assert not found.exceeds
-        assert len(found.coefficient) == 1
+        assert len(found.outputs["propensity"]) == 1
 
 
 # two hundred complete releases

@@ -6,7 +6,7 @@ from scipy import special
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, stability
 from dp2erm_cvx.audit import audit_density
-from dp2erm_cvx.audit.density.laws import laws
+from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.problems.overlap_private import PrivateOverlap
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.tilting_private import PrivateTilting
@@ -74,7 +74,7 @@ def test_the_joint_law_is_that_of_the_formula(scheme):
     assert size == (2 if scheme == "overlap" else 6)
     for kind in KINDS:
         pair = kind(rng, N, 2)
-        one, other = laws(model, plan, [model.dataset_from(*data) for data in pair])
+        _, (one, other) = audited_laws(model, pair)
         for _ in range(5):
             lam = rng.normal(size=size)
             lam *= rng.uniform(0, first.radius) / np.linalg.norm(lam)
@@ -92,7 +92,7 @@ def test_no_pair_loses_more_than_epsilon(scheme, kind):
     pair = kind(np.random.default_rng(6), N, 2)
     found = audit_density(release(SCHEMES[scheme][0]), *pair, starts=1)
     assert found.loss <= found.epsilon <= 1.0
-    assert len(found.coefficient) == (2 if scheme == "overlap" else 6)
+    assert len(found.outputs["propensity"]) == (2 if scheme == "overlap" else 6)
     assert not found.exceeds
 
 

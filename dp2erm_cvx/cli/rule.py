@@ -1,0 +1,75 @@
+"""``dp2erm rule``: one private treatment rule, from a data file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number, data_options
+from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
+from dp2erm_cvx.cli.screen import advance, progress
+
+# \b keeps click from filling the lines
+_EXAMPLE = """\b
+Example:
+dp2erm rule trial.csv --treatment a --outcome y --domain domain.toml \\
+    --outcome-scale 8 --epsilon 1 --output rule.json
+dp2erm predict rule.json patients.csv
+"""
+
+
+@click.command("rule", short_help="A private treatment rule.", epilog=_EXAMPLE)
+@click.argument("data", metavar="DATA.csv|.parquet")
+@data_options
+@click.option(
+    "--outcome-scale",
+    type=Number(),
+    help="Public guess of the outcome's standard deviation [a third of its bound: noisier].",
+)
+@click.option(
+    "--expect",
+    multiple=True,
+    metavar="FACT",
+    help="'main effect' where covariates move the outcome, 'confounding' where they decide on the treatment; "
+    "repeatable.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="In place of the public rule of use, such as propensity=0.5 for a randomized trial, or "
+    "center_share=none; repeatable.",
+)
+@budget_options
+@release_options
+def rule_command(data: str, **options: Any) -> None:
+    """Release a linear rule that says whom to treat, fitted to DATA.
+
+    Where the budget leaves room, a regression of the outcome and a propensity are released first, and
+    corrected for. What is declared is public, and must be stated without looking at the data. Records outside
+    the domain are clipped.
+    """
+    check_files(data, options)
+    with progress("reading the data", total=2) as bar:
+        from dp2erm_cvx.cli.options import names
+        from dp2erm_cvx.cli.reading import effect_settings, read_data, read_domain
+        from dp2erm_cvx.estimators import PrivateRule
+
+        # everything that is declared is judged before the data are read
+        ordered = Ordered.from_options(options)
+        domain = read_domain(options)
+        model = PrivateRule(
+            domain,
+            ordered.budget,
+            outcome_scale=options["outcome_scale"],
+            expected=options["expect"],
+            settings=effect_settings(options["settings"]),
+            **ordered.arguments(),
+        )
+        model.check(domain.columns or names(options["covariates"]))
+        dataset = read_data(data, options, domain)
+        advance(bar, "solving")
+        ordered.fit(model, dataset)
+    ordered.show(model, model.release_)

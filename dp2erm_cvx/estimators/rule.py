@@ -1,0 +1,162 @@
+"""A private treatment rule: a center and a propensity where they pay, then a linear rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.plan import NUMERICAL_SHARE, RulePlan, RuleStudy, make_plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.release.rule import effects, recommend
+from dp2erm_cvx.release.rule_release import make_rule
+from dp2erm_cvx.solve import Solver
+from dp2erm_cvx.universe import Universe
+
+
+class PrivateRule(PrivateEstimator):
+    """A differentially private linear treatment rule.
+
+    Where records, epsilon and covariates leave room, a regression of the outcome on the covariates is
+    released first and subtracted, and a propensity by which records are matched. A public rule of use decides
+    before the data are read. The rule is fitted by a loss of bounded slope, whose whole epsilon buys noise
+    (Theorems 10, 13, 15 and 20).
+
+    Parameters
+    ----------
+    domain
+        The public universe of records.
+    budget
+        (epsilon, delta) of this release.
+    outcome_scale
+        Public guess of the standard deviation of the outcome, in its units, which both losses follow; None: a
+        third of its bound, noisier where that is generous.
+    expected
+        What is expected of the population in advance, whatever its size: "main effect" where covariates move
+        the outcome beside the effect, "confounding" where they decide on the treatment.
+    settings
+        What replaces the public rule of use, by the names of :class:`~dp2erm_cvx.plan.RuleSettings`: such as
+        ``{"propensity": 0.5}`` for a randomized trial, or ``{"center_share": None}`` for no center.
+    noise
+        "gamma" (pure) or "gaussian" (needs delta > 0).
+    solver, seed, arithmetic, numerical_share, ledger, dataset
+        As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`.
+
+    Attributes
+    ----------
+    release_ : RuleRelease, the only thing to publish
+    theta_ : (p,), of the constant and the scaled covariates
+    receipt_ : Receipt of the ledger, None without one
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dp2erm_cvx import Budget, Domain, PrivateRule
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (4000, 2))
+    >>> a = rng.binomial(1, 1 / (1 + np.exp(-X[:, 0])))
+    >>> y = 2 * X[:, 0] + a * X[:, 1] + 0.5 * rng.standard_normal(4000)
+    >>> domain = Domain(covariate_bound=1.5, outcome_bound=8.0)
+    >>> model = PrivateRule(domain, Budget(2.0), outcome_scale=1.0).fit(X, a, y)
+    >>> bool(np.mean(model.predict(X) == (X[:, 1] > 0)) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        budget: Budget,
+        *,
+        outcome_scale: float | None = None,
+        expected: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
+        noise: str = "gamma",
+        solver: str | Solver = "first_certified",
+        seed: int | None = None,
+        arithmetic: str = "auto",
+        numerical_share: float = NUMERICAL_SHARE,
+        ledger: Ledger | None = None,
+        dataset: str | None = None,
+    ) -> None:
+        self.domain = domain
+        self.budget = budget
+        self.outcome_scale = outcome_scale
+        self.expected = expected
+        self.settings = settings
+        self.noise = noise
+        self.solver = solver
+        self.seed = seed
+        self.arithmetic = arithmetic
+        self.numerical_share = numerical_share
+        self.ledger = ledger
+        self.dataset = dataset
+
+    #: Nothing here has weights whose tolerance a bound counts.
+    tolerance = TOLERANCE
+
+    def plan(self, n_samples: int, n_features: int) -> RulePlan:
+        """The calibrated steps, from public quantities alone.
+
+        Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
+        """
+        return make_plan(self._study(n_samples, n_features))
+
+    def check(self, columns: Sequence[str] | None = None) -> None:
+        """Judge what is declared, before any data are read, and with any number of records.
+
+        ``columns`` name the covariates of the data where that is known. Raises DeclarationError or
+        SolverError as a fit does.
+        """
+        domain, stated = self.declared()[0], (self.settings or {}).get("propensity")
+        known = columns or domain.columns or domain.ranges
+        # of coefficients nobody knows yet how many there have to be
+        number = len(stated) - 1 if isinstance(stated, list | tuple) else 1
+        self._study(2, number if known is None else len(known))
+
+    def _study(self, n_samples: int, n_features: int) -> RuleStudy:
+        domain, budget = self.declared()
+        self.execution()
+        return RuleStudy(
+            Universe(domain, n_samples, n_features),
+            budget,
+            outcome_scale=self.outcome_scale,
+            expected=self.expected,  # type: ignore[arg-type]
+            declared=dict(self.settings or {}),
+            noise=self.noise,
+            arithmetic=self.arithmetic,
+            numerical_share=self.numerical_share,
+        )
+
+    def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateRule:
+        """Release the rule from X (n, k), a (n,) in {0, 1} and y (n,).
+
+        Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
+        """
+        data = self.dataset_from(X, a, y)
+        plan = make_plan(self._study(*data.X.shape))
+        self.receipt_ = self._charge(plan, "treatment rule")
+        execution = self.execution()
+        self.release_ = make_rule(plan, plan.run(data, execution), data.columns, execution)
+        self.theta_ = np.array(self.release_.theta)
+        self.n_features_in_, self.feature_names_in_ = data.X.shape[1], np.array(data.columns, dtype=object)
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome.
+
+        Covariates are scaled and clipped as in the fit; those of a data frame are found by name. Raises
+        DataError on a missing column or a wrong shape.
+        """
+        check_is_fitted(self)
+        return effects(self.release_, X)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
+        check_is_fitted(self)
+        return recommend(self.release_, X)

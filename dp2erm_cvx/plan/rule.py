@@ -1,0 +1,161 @@
+"""What is declared about a private rule before any record is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.calibration import Noise, calibrator
+from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.plan.pipeline import (
+    LONGEST,
+    NUMERICAL_SHARE,
+    Pipeline,
+    logistic_propensity,
+    shares_in_turn,
+)
+from dp2erm_cvx.plan.rule_plan import RulePlan
+from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import one_of, public_fraction, public_size
+from dp2erm_cvx.steps import (
+    Center,
+    Factors,
+    OutcomeRows,
+    Propensity,
+    Rows,
+    RuleFit,
+    RuleNuisances,
+    RuleRows,
+    RuleValue,
+    Step,
+    StepPlan,
+    Term,
+    ValueScore,
+)
+from dp2erm_cvx.universe import Universe
+
+#: Norm bound that both regressions scale covariates to, so that their declared units do not matter; a larger
+#: one would cost where the mean outcome is far from its public center.
+RULE_NORM = 1.6
+
+
+@dataclass(frozen=True)
+class RuleStudy(Pipeline[RulePlan]):
+    """Perhaps a center and a propensity, then a rule fitted to what they leave (Theorems 10, 13 and 20).
+
+    A declared ``value_share`` pays for what the rule is worth (Theorem 12).
+
+    Parameters
+    ----------
+    universe, budget
+        The datasets that the guarantee is about, and (epsilon, delta).
+    outcome_scale
+        Public guess of the standard deviation of the outcome, in its units, which both losses follow. Without
+        one they follow the outcome bound, for more noise where that is generous.
+    expected
+        What is expected of the population in advance: "main effect", "confounding", or both.
+    declared
+        Settings that replace those of the public rule, by the names of
+        :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.
+    noise
+        "gamma" (pure) or "gaussian".
+    arithmetic, numerical_share
+        Whether that share of each step covers its numerical error.
+
+    Raises DeclarationError for an invalid argument.
+    """
+
+    universe: Universe
+    budget: Budget
+    outcome_scale: float | None = None
+    expected: tuple[str, ...] = ()
+    declared: Mapping[str, Any] = field(default_factory=dict)
+    noise: Noise | str = Noise.GAMMA
+    arithmetic: Arithmetic | str = Arithmetic.ASSUMED
+    numerical_share: float = NUMERICAL_SHARE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        put = object.__setattr__
+        put(self, "noise", one_of("noise", self.noise, Noise))
+        public_fraction("numerical_share", self.numerical_share)
+        if self.outcome_scale is not None:
+            put(self, "outcome_scale", public_size("outcome_scale", self.outcome_scale))
+        if isinstance(self.expected, str):
+            raise DeclarationError(f"expected = {self.expected!r}: must be a list")
+        put(self, "expected", tuple(self.expected))
+        list(self.steps(None))  # what is declared is judged here, not where it is used
+
+    @property
+    def scale(self) -> float:
+        """The guess of the outcome's standard deviation in force."""
+        return self.universe.domain.outcome_bound / 3.0 if self.outcome_scale is None else self.outcome_scale
+
+    @property
+    def settings(self) -> RuleSettings:
+        """The settings in force: those of the public rule, with what is declared in their place."""
+        known = [one.name for one in fields(RuleSettings)]
+        for name in self.declared:
+            if name not in known:
+                raise DeclarationError(f"{name}: is no setting of a rule; known: {', '.join(known)}")
+        kept = 1.0 - public_fraction("value_share", self.declared.get("value_share") or 1e-300)
+        left = Budget(kept * self.budget.epsilon, self.budget.delta)
+        found = rule_of_use(self.universe, left, self.outcome_scale, self.expected)
+        if found.center_share is not None and self.declared.get("propensity", "logistic") != "logistic":
+            found = replace(found, center_share=0.4)  # what a propensity would have taken
+        found = replace(found, **self.declared)
+        coefficients = found.propensity
+        if isinstance(coefficients, tuple) and len(coefficients) != self.universe.n_features + 1:
+            raise DeclarationError(
+                f"propensity: {self.universe.n_features + 1} public coefficients are needed, of the constant "
+                "and of every scaled covariate"
+            )
+        return found
+
+    def steps(self, numerical_share: float | None) -> Iterator[Step]:
+        """Perhaps a center, perhaps a propensity, then the rule."""
+        settings = self.settings
+        common = (calibrator("sharp"), self.noise, None, 0.0, numerical_share)
+        scale = RULE_NORM / self.universe.domain.features_bound
+        center: tuple[Term, ...] = ()
+        steps: list[Any] = []
+        if settings.center_share is not None:
+            program = self._stage("saturating_regression", settings.center_slope)
+            rows = OutcomeRows(Rows.POOLED, scale=scale)
+            steps.append(Center(None, program, *common, rows, settings.center_share))
+            center = (Term(Rows.POOLED, Center.name),)
+        if settings.propensity == "logistic":
+            steps.append(logistic_propensity(self, settings, numerical_share))
+        yield from shares_in_turn(steps)
+        factors = self._factors(settings)
+        rule = RuleRows(Rows.POOLED, center, scale, factors)
+        yield RuleFit(None, self._stage("itr_saturating", settings.slope), *common, rule)
+        if settings.value_share is not None and factors is not None:
+            nuisances = RuleNuisances(center, Propensity.name, log_odds=factors.log_odds)
+            score = ValueScore(nuisances, settings.cap, settings.residual_bound, settings.score_bound)
+            yield RuleValue(score, self.noise, numerical_share is not None, settings.value_share)
+
+    def _factors(self, settings: RuleSettings) -> Factors | None:
+        stated = settings.propensity
+        if stated is None:
+            return None
+        source: str | tuple[float, ...]
+        if isinstance(stated, float):
+            source = (math.log(stated) - math.log1p(-stated), *([0.0] * self.universe.n_features))
+        else:
+            source = "propensity" if isinstance(stated, str) else stated
+        return Factors(settings.balance, Term(Rows.POOLED, source), settings.cap)
+
+    def _stage(self, name: str, slope: float) -> Any:
+        # no theorem needs the ball; within it every solve is certified to a public radius
+        ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
+        return registry.build(registry.second_stages(), name, slope=slope, theta_set=ball)
+
+    def planned(self, steps: Sequence[StepPlan]) -> RulePlan:
+        return RulePlan(self, tuple(steps))

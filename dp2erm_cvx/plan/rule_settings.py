@@ -1,0 +1,140 @@
+"""How a rule is learned where nothing is declared: a public rule in n, epsilon and the covariates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
+from dp2erm_cvx.steps import Balance
+from dp2erm_cvx.universe import Universe
+
+#: n epsilon per column from which a center pays, whatever is expected.
+CENTER_FROM = 50.0
+#: The same for a propensity.
+PROPENSITY_FROM = 150.0
+#: What may be expected of the population in advance.
+EXPECTATIONS = ("main effect", "confounding")
+
+
+@dataclass(frozen=True)
+class RuleSettings:
+    """Everything that a private rule is calibrated from, beside the universe and the budget.
+
+    Attributes
+    ----------
+    center_share
+        Share of the budget for a regression of the outcome on covariates, without arms; None for none.
+    propensity
+        "logistic", None for factors 1, the public probability of treatment, or public coefficients of its log
+        odds on (1, x).
+    propensity_share
+        Share of the budget for a logistic propensity; another takes none. The rule has the rest.
+    balance
+        What its records count by the propensity: "matching", "overlap" or "inverse".
+    cap
+        F: of inverse propensities, and of those that a value is estimated by.
+    center_slope, slope
+        c of the saturating losses of the center and of the rule, in units of the outcome. Twice the first for
+        the second keeps the sign of the effect at any noise of the outcome (Theorem 20).
+    radius
+        Largest margin of the logistic propensity.
+    split
+        Share of the propensity's epsilon that pays for its noise.
+    value_share
+        Share of the whole budget for what the rule is worth, None for no value; the other shares are of the
+        rest.
+    residual_bound, score_bound
+        M_r and B of the value, see :class:`~dp2erm_cvx.steps.EffectScore`.
+
+    Raises DeclarationError for an invalid value.
+    """
+
+    center_share: float | None
+    propensity: str | float | tuple[float, ...] | None
+    propensity_share: float
+    balance: Balance | str
+    cap: float
+    center_slope: float
+    slope: float
+    radius: float
+    split: float
+    residual_bound: float
+    score_bound: float
+    value_share: float | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "balance", one_of("balance", self.balance, Balance))
+        for name in ("center_slope", "slope", "radius", "residual_bound", "score_bound"):
+            put(self, name, public_size(name, getattr(self, name)))
+        put(self, "cap", public_number("cap", self.cap, at_least=2.0))
+        self._check_propensity()
+        optional = [name for name in ("center_share", "value_share") if getattr(self, name) is not None]
+        for name in ("split", "propensity_share", *optional):
+            put(self, name, public_fraction(name, getattr(self, name)))
+        if not self.spent < 1.0:
+            raise DeclarationError("center_share and propensity_share leave nothing to the rule")
+        if self.value_share is not None and self.propensity is None:
+            raise DeclarationError("value_share: a value needs a propensity, released or public")
+
+    def _check_propensity(self) -> None:
+        stated = self.propensity
+        if isinstance(stated, list | tuple):
+            known = tuple(public_number("propensity", value) for value in stated)
+            object.__setattr__(self, "propensity", known)
+        elif isinstance(stated, str) and stated != "logistic":
+            raise DeclarationError(
+                f"propensity = {stated!r}: must be logistic, a public probability, public coefficients of "
+                "its log odds, or none"
+            )
+        elif stated is not None and stated != "logistic":
+            object.__setattr__(self, "propensity", public_fraction("propensity", stated))
+
+    @property
+    def spent(self) -> float:
+        """Of what a value leaves: the share that the rule does not have."""
+        center = 0.0 if self.center_share is None else self.center_share
+        return center + (self.propensity_share if self.propensity == "logistic" else 0.0)
+
+
+def rule_of_use(
+    universe: Universe, budget: Budget, outcome_scale: float | None, expected: Collection[str] = ()
+) -> RuleSettings:
+    """The default settings, from public quantities alone.
+
+    With k records times epsilon per column, the constant counted: below ``CENTER_FROM`` nothing but the rule,
+    unless a main effect or confounding is expected; then a center; from ``PROPENSITY_FROM`` on a propensity
+    as well, with matching factors. The study of rules says what this gains and what it costs.
+
+    Parameters
+    ----------
+    universe, budget
+        Datasets and what may be spent on them.
+    outcome_scale
+        Public guess of the standard deviation of the outcome, in its units; None: a third of its bound.
+    expected
+        Of ``EXPECTATIONS``. Raises DeclarationError for others.
+    """
+    for fact in expected:
+        if fact not in EXPECTATIONS:
+            raise DeclarationError(f"expected = {fact!r}: must be one of {', '.join(EXPECTATIONS)}")
+    scale = universe.domain.outcome_bound / 3.0 if outcome_scale is None else outcome_scale
+    total = universe.n_samples * budget.epsilon / (universe.n_features + 1)
+    both = total >= PROPENSITY_FROM
+    centered = both or total >= CENTER_FROM or bool(expected)
+    return RuleSettings(
+        center_share=(0.3 if both else 0.4) if centered else None,
+        propensity="logistic" if both else None,
+        propensity_share=0.15,
+        balance=Balance.MATCHING,
+        cap=10.0,
+        center_slope=0.35 * scale,
+        slope=0.7 * scale,
+        radius=3.3,
+        split=0.85,
+        residual_bound=min(4.0 * scale, 2.0 * universe.domain.outcome_bound),
+        score_bound=8.0 * scale,
+    )

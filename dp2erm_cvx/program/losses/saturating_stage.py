@@ -1,0 +1,98 @@
+"""Second stages that are linear, with a loss without curvature at full slope."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, Self
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
+from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.program.first_stage import resolved
+from dp2erm_cvx.program.losses.certified_margins import RowBounds
+from dp2erm_cvx.program.losses.linear_rule import LinearStage, squared_gradient_radius
+from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
+from dp2erm_cvx.program.losses.weighted_margin_loss import MarginRows, WeightedMarginLoss
+from dp2erm_cvx.public import public_size
+from dp2erm_cvx.universe import Universe
+
+
+@dataclass(frozen=True)
+class SaturatingStage(LinearStage, WeightedMarginLoss):
+    """``phi(<x, theta> - z)`` by the extremal loss, z the :meth:`response` of a record, over R^p by default.
+
+    Parameters
+    ----------
+    slope
+        S, in units of the response; 1 to 1.5 times the usual size of a residual serves well. Default: half of
+        the largest response, too large where the bound on the outcome is generous.
+    """
+
+    slope: float | None = None
+
+    cone: ClassVar[str] = "exponential (and second-order over an l2 ball)"
+    theorem: ClassVar[str] = (
+        "Theorem 15: slope S, curvature 1 - |phi'|/S; Theorems 1 and 2: zeta_c <= M S, trace M^2"
+    )
+    defaults = MappingProxyType(
+        {**LinearStage.defaults, "theta_set": "R^p", "slope": "half of the bound on z"}
+    )
+    default_kind = WholeSpace()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.slope is not None:
+            object.__setattr__(self, "slope", public_size("slope", self.slope))
+
+    @abc.abstractmethod
+    def response(self, records: Records) -> Array:
+        """Z (n,)."""
+
+    @abc.abstractmethod
+    def response_bound(self, domain: Domain) -> float:
+        """Bound on ``|z|``."""
+
+    def default_set(self, domain: Domain) -> ConvexSet:
+        return WholeSpace()
+
+    def resolve(self, domain: Domain) -> Self:
+        S = self.response_bound(domain) / 2 if self.slope is None else self.slope
+        return dataclasses.replace(super().resolve(domain), slope=S)
+
+    @property
+    def loss(self) -> ExtremalLoss:
+        return ExtremalLoss(resolved("slope", self.slope))
+
+    def rows(self, records: Records) -> MarginRows:
+        X = self.covariates(records.domain, records.X)
+        return MarginRows(X, self.response(records), np.ones(len(X)))
+
+    def row_bounds(self, universe: Universe) -> RowBounds:
+        return RowBounds(self.size(universe)[1], self.response_bound(universe.domain), 1.0)
+
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        z = self.response_bound(universe.domain)
+        p, M, size = self.size(universe)
+        loss = self.resolve(universe.domain).loss
+        # gradients are phi'(<x, theta> - z) x, and |phi'(s)| <= |s|: each is one of half the squared loss at
+        # a response between z and <x, theta>
+        steepest = M * loss.largest_slope(z + M * size)
+        squared = squared_gradient_radius(2 * M**2 * size, 2 * M * max(z, M * size)) / 2
+        return LossConstants(
+            n_parameters=p,
+            gradient_radius=min(squared, steepest),
+            hessian_trace=M**2,
+            strong_convexity=self.regularizer.strong_convexity,
+            theta_bound=size if math.isfinite(size) else None,
+            # phi(z) <= S |z| at theta = 0 bounds gamma/2 ||theta||^2
+            outcome_bound=math.sqrt(loss.full_slope * z),
+            gradient_bound=steepest,
+            saturation=loss.saturation(M),
+            is_margin=True,
+        )

@@ -1,0 +1,188 @@
+"""Exact densities where theta minimizes a sum of margin losses: closed forms, worst cases, planted errors."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy import special
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.audit.density.audit import audited_laws
+from dp2erm_cvx.audit.density.law import Place
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.itr_huber import HuberRule
+from dp2erm_cvx.problems.itr_logistic import LogisticRule
+from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
+from dp2erm_cvx.program import HuberLoss
+from dp2erm_cvx.program.losses.saturating_loss import LogCoshLoss
+from dp2erm_cvx.saturation import CurvatureShape, Saturation
+from dp2erm_cvx.solve import solve
+from tests.audit.bugs import less
+from tests.audit.pairs import aligned, heavy, lone, neighbors
+from tests.plan.changed import changed
+
+pytestmark = pytest.mark.usefixtures("short_ascents")
+N = 6
+DOMAIN = Domain(1.0, 1.0)
+RADIUS, T, S = 0.8, 0.5, 0.3
+KINDS = (neighbors, aligned, lone, heavy)
+
+
+@dataclass(frozen=True)
+class LogCoshRegression(SaturatingRegression):
+    name = "log_cosh_regression"
+
+    @property
+    def loss(self):
+        return LogCoshLoss(self.slope)
+
+
+#: The program, and z, o, c, phi' and phi'' of ``c phi(<z, theta> - o)``, written down once more.
+LOSSES = {
+    "huber": (
+        HuberRule(L2Ball(RADIUS), threshold=T),
+        lambda x, a, y: (x, 2 * (2 * a - 1) * y, np.ones(N)),
+        lambda s: 2 * np.clip(s, -T, T),
+        lambda s: 2.0 * (np.abs(s) < T),
+    ),
+    "logistic": (
+        LogisticRule(L2Ball(RADIUS)),
+        lambda x, a, y: (np.sign(y) * (2 * a - 1) * x, np.zeros(N), np.abs(y)),
+        lambda s: -special.expit(-s),
+        lambda s: special.expit(s) * special.expit(-s),
+    ),
+    "extremal": (
+        SaturatingRegression(L2Ball(RADIUS), slope=S),
+        lambda x, a, y: (x, y, np.ones(N)),
+        lambda s: S * np.sign(s) * (1 - np.exp(-np.abs(s) / S)),
+        lambda s: np.exp(-np.abs(s) / S),
+    ),
+    "log-cosh": (
+        LogCoshRegression(L2Ball(RADIUS), slope=S),
+        lambda x, a, y: (x, y, np.ones(N)),
+        lambda s: S * np.tanh(s / S),
+        lambda s: 1 / np.cosh(s / S) ** 2,
+    ),
+}
+
+
+def release(second, budget=Budget(1.0), first="uniform", **settings):  # noqa: B008
+    return PrivateTwoStageERM(DOMAIN, budget, first, second, arithmetic="assumed", **settings)
+
+
+def solved(data):
+    return solve(EntropyBalancing().instance(DOMAIN.records(*data)), tolerance=1e-6).value
+
+
+@pytest.mark.parametrize("first", ["uniform", "entropy_balancing"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_density_is_that_of_the_noise_times_the_curvature(loss, first):
+    second, rows, slope, curvature = LOSSES[loss]
+    for seed, kind in enumerate(KINDS):
+        rng = np.random.default_rng(seed)
+        pair = kind(rng, N, 1)
+        plan, laws = audited_laws(release(second, first=first), pair)
+        one, other = (law.given["theta"]({}) for law in laws)
+        scale, ridge = plan.theta.calibration.scale, N * plan.theta.calibration.gamma
+
+        def expected(weights, data, theta, v):
+            z, o, c = rows(data[0][:, 0], *data[1:])
+            margins = z * theta - o
+            pull = np.sum(weights * c * slope(margins) * z) + ridge * theta  # noqa: B023
+            bend = np.sum(weights * c * curvature(margins) * z**2) + ridge  # noqa: B023
+            # on the boundary theta stays, and its multiplier alone moves
+            return (0.0 if v else math.log(bend)) - abs(pull + v) / scale  # noqa: B023
+
+        weights = [np.ones(N) if first == "uniform" else solved(data) for data in pair]
+        for theta, v in [(t, 0.0) for t in rng.uniform(-RADIUS, RADIUS, 5)] + [
+            (RADIUS, 0.3),
+            (-RADIUS, -7.0),
+        ]:
+            place = Place(np.array([theta]), np.array([v]), np.eye(1) * (v == 0.0))
+            found = one.log_density(place) - other.log_density(place)
+            right = expected(weights[0], pair[0], theta, v) - expected(weights[1], pair[1], theta, v)
+            assert found == pytest.approx(right, abs=2e-7)
+
+
+@pytest.mark.parametrize("loss", ["huber", "logistic", "extremal"])
+def test_the_law_is_that_of_the_fit(loss):
+    pair = neighbors(np.random.default_rng(7), N)
+    for seed in range(2):
+        model = release(LOSSES[loss][0], first="entropy_balancing", seed=seed).fit(*pair[0])
+        _, (law, _) = audited_laws(model, pair)
+        theta = law.given["theta"]({})
+        place = theta.place(theta.at_noise(model.private_workings_.noise))
+        np.testing.assert_allclose(place.theta, model.theta_, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_pair_loses_more_than_epsilon(loss):
+    for seed, kind in enumerate((neighbors, lone)):
+        model = release(LOSSES[loss][0], first=("uniform", "entropy_balancing")[seed])
+        found = audit_density(model, *kind(np.random.default_rng(1 + seed), N, 1 + seed), starts=1)
+        assert found.loss <= found.epsilon <= 1.0
+        assert found.numerical_error < 1e-6
+        assert not found.exceeds
+
+
+def lone_record(y, other_y):
+    """Every other record is 0, so that the gradients and curvatures of the first are all there are."""
+    X, a = np.zeros((N, 1)), np.zeros(N, dtype=int)
+    X[0] = 1.0
+    return tuple((X, a, np.append(value, np.zeros(N - 1))) for value in (y, other_y))
+
+
+def test_a_saturating_loss_spends_all_of_epsilon():
+    """Theorem 15 is attained: by two full slopes, and by a full slope against a full curvature."""
+    model = release(SaturatingRegression(slope=0.1))
+    for other in (-1.0, 1.0):
+        pair = lone_record(-other if other < 0 else 0.0, other)
+        found = audit_density(model, *pair, starts=4)
+        assert 0.9 < found.theta_loss <= found.epsilon <= 1.0
+    assert audit_density(model, *lone_record(1.0, -1.0), starts=4).loss > 0.99
+
+
+def test_a_third_of_gamma_is_caught():
+    model = release(SaturatingRegression(slope=0.1))
+    plan = model.plan(N, 1)
+    weak = changed(plan, calibration=less(plan.theta.calibration, gamma=1 / 3))
+    assert audit_density(weak, *lone_record(0.0, 1.0), starts=1).theta_exceeds
+
+
+@dataclass(frozen=True)
+class HuberTakenForSaturating(HuberLoss):
+    """Its curvature is as large where its slope is full."""
+
+    @property
+    def full_slope(self):
+        return 2 * self.threshold
+
+    def saturation(self, row_norm):
+        return Saturation(self.full_slope, 2.0, row_norm, CurvatureShape.LINEAR)
+
+
+@dataclass(frozen=True)
+class TakenForSaturating(SaturatingRegression):
+    name = "taken_for_saturating"
+
+    @property
+    def loss(self):
+        return HuberTakenForSaturating(self.slope)
+
+
+def test_a_loss_that_keeps_its_curvature_is_caught():
+    found = audit_density(release(TakenForSaturating(slope=0.1)), *lone_record(0.9, -1.0), starts=4)
+    assert found.theta_exceeds
+    assert found.theta_loss > 1.2
+
+
+def test_gaussian_noise_of_a_margin_loss_is_sampled():
+    model = release(SaturatingRegression(slope=0.1), Budget(1.0, 0.05), noise="gaussian")
+    pair = lone_record(1.0, -1.0)
+    assert not audit_density(model, *pair, draws=150).exceeds
+    plan = model.plan(N, 1)
+    weak = changed(plan, calibration=less(plan.theta.calibration, scale=0.2))
+    assert audit_density(weak, *pair, draws=150).exceeds

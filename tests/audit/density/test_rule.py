@@ -1,0 +1,162 @@
+"""Exact densities of a composed rule: center, propensity, rule; one covariate and a constant, with flips."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateRule
+from dp2erm_cvx.audit import audit_density
+from dp2erm_cvx.audit.density import ascent, law
+from dp2erm_cvx.audit.density.audit import audited_laws
+from dp2erm_cvx.audit.density.law import log_ratio
+from dp2erm_cvx.plan import make_plan
+from dp2erm_cvx.steps import Balance, RuleRows
+from tests.audit.bugs import less
+from tests.plan.changed import changed
+
+N = 8
+DOMAIN = Domain(covariate_bound=1.0, outcome_bound=1.0)
+
+
+@pytest.fixture(autouse=True)
+def few_evaluations(monkeypatch):
+    monkeypatch.setattr(law, "_FOLLOWING", 2)
+    monkeypatch.setattr(ascent, "ASCENTS", 1)
+    monkeypatch.setattr(ascent, "_EVALUATIONS", 20)
+
+
+def planned(center=0.4, propensity=None, balance="matching", epsilon=1.0, **others):
+    """``propensity`` is its share, None for factors 1."""
+    settings = {"center_share": center, "propensity": None, "balance": balance, "cap": 5.0, **others}
+    if propensity is not None:
+        settings |= {"propensity": "logistic", "propensity_share": propensity}
+    declared = {"outcome_scale": 0.05, "settings": settings, "arithmetic": "assumed"}
+    return PrivateRule(DOMAIN, Budget(epsilon), **declared).plan(N, 1)
+
+
+def records(a=1, y=1.0, others=1):
+    """All covariates and outcomes are at their ends; the first record has this arm and outcome."""
+    arms = np.where(np.arange(N) == 0, a, others)
+    return np.ones((N, 1)), arms, np.where(np.arange(N) == 0, y, 1.0)
+
+
+#: One outcome turns from one end to the other, where everybody else pulls to the first.
+OPPOSED = records(), records(y=-1.0)
+FLIP = records(), records(a=0)
+
+
+def loss_at_zero(plan, pair):
+    """The log ratio where every step releases 0."""
+    one, other = audited_laws(plan, pair)[1]
+    return abs(log_ratio(one, other, one.place(np.zeros(one.dimension))))
+
+
+def test_center_and_rule_spend_all_of_epsilon():
+    plan = planned()
+    assert [step.name for step in plan.steps] == ["center", "rule"]
+    assert 0.999 < loss_at_zero(plan, OPPOSED) <= 1.0
+    assert 0.99 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
+
+
+def test_center_propensity_and_rule_spend_nearly_all():
+    plan = planned(0.3, 0.1)
+    assert [step.name for step in plan.steps] == ["center", "propensity", "rule"]
+    # a factor of 1, and full slopes in center and rule
+    assert 0.89 < loss_at_zero(plan, OPPOSED) <= 1.0
+    assert 0.89 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
+
+
+def test_a_record_that_flips_spends_what_it_may():
+    """The rule and the propensity see a flip; the center does not, unless the outcome turns as well."""
+    plan = planned(0.1, 0.2)
+    assert 0.75 < loss_at_zero(plan, FLIP) <= 1.0
+    assert 0.75 < audit_density(plan, *FLIP, starts=1).loss <= 1.0
+
+
+def test_a_value_moves_by_its_share_at_most():
+    """Both gains and their second moment, whatever was released: a record may change which one it adds to."""
+    value = planned(0.2, 0.2, value_share=0.5, score_bound=0.5).value
+    rng, worst = np.random.default_rng(5), 0.0
+    for _ in range(300):
+        released = {name: rng.normal(size=2) * 10 ** rng.uniform(-2, 1) for name in ("center", "rule")}
+        released["propensity"] = rng.uniform(-1, 1, 2)
+        x, a, y = rng.choice([-1.0, 1.0], (2, 1)), rng.integers(0, 2, 2), rng.choice([-1.0, 0.0, 1.0], 2)
+        others = np.zeros((N - 1, 1)), np.zeros(N - 1), np.zeros(N - 1)
+        pair = [
+            DOMAIN.records(
+                *(np.concatenate([one[i : i + 1], rest]) for one, rest in zip((x, a, y), others, strict=True))
+            )
+            for i in (0, 1)
+        ]
+        sums = [value.exact_sums(data, released) for data in pair]
+        worst = max(worst, sum(abs(s - t) for s, t in zip(*sums, strict=True)))
+    assert 0.49 < worst / value.calibration.integers.scale <= 0.5
+
+
+@pytest.mark.parametrize(("balance", "epsilon"), list(zip(Balance, (0.1, 5.0, 5.0), strict=True)))
+def test_every_balance_keeps_the_budget(balance, epsilon):
+    pair = records(a=1, others=0), records(a=0, y=-1.0, others=0)
+    found = audit_density(planned(0.2, 0.2, balance, epsilon), *pair, starts=1)
+    assert 0.3 * epsilon < found.loss <= found.epsilon <= epsilon
+
+
+def test_a_public_propensity_keeps_the_budget():
+    study = planned(0.3, balance="inverse").study
+    plan = make_plan(dataclasses.replace(study, declared={**study.declared, "propensity": (1.0, 2.0)}))
+    assert [step.name for step in plan.steps] == ["center", "rule"]
+    assert plan.rule.map.factored
+    found = audit_density(plan, *OPPOSED, starts=1)
+    assert 0.3 < found.loss <= found.epsilon
+
+
+# planted errors
+
+
+class Normalized(RuleRows):
+    """Its factors are divided by their mean."""
+
+    def factors(self, records, released):
+        found = super().factors(records, released)
+        return N * found / max(found.sum(), 1e-300)
+
+
+class Uncapped(RuleRows):
+    """Inverse propensities of up to F where noise and gamma are those of factors of at most 1."""
+
+    def factors(self, records, released):
+        return self.balance.cap * super().factors(records, released)
+
+
+class CenteredByTheData(RuleRows):
+    """The mean of all outcomes is taken off, which moves every record with one."""
+
+    def records(self, records, released):
+        y = np.clip(records.y - records.y.mean(), -1.0, 1.0)
+        return super().records(dataclasses.replace(records, y=y), released)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "pair"),
+    [
+        ((0.05, 0.05), Normalized, FLIP),
+        ((0.05, 0.05, "inverse"), Uncapped, OPPOSED),
+        ((0.4,), CenteredByTheData, (records(y=1.0), records(y=-1.0))),
+    ],
+    ids=["normalized", "inverse without its cap", "centered by the data"],
+)
+def test_planted_errors_are_caught(settings, kind, pair):
+    plan = planned(*settings)
+    fields = {field.name: getattr(plan.rule.map, field.name) for field in dataclasses.fields(RuleRows)}
+    wrong = changed(plan, "rule", map=kind(**fields))
+    assert audit_density(wrong, *pair, starts=1).exceeds
+
+
+def test_a_third_of_gamma_is_caught():
+    """A record without a slope, whose curvature appears, for one with full slope and none."""
+    plan = planned(None, 0.05)
+    wrong = changed(plan, "rule", calibration=less(plan.rule.calibration, gamma=1 / 3))
+    pair = records(y=0.0), records()
+    assert loss_at_zero(wrong, pair) > 1.2
+    assert 0.8 < loss_at_zero(plan, pair) <= 1.0
+    assert audit_density(wrong, *pair, starts=1).exceeds

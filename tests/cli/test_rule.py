@@ -1,0 +1,103 @@
+"""A rule on the command line: one summary, checks before the data, recommendations from the file alone."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx import Budget, Ledger, RuleRelease
+from dp2erm_cvx.cli import reading
+from tests.command_line import COLUMNS, EFFECT, replaced, run, write_files
+
+RULE = ["rule", *EFFECT[1:]]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)  # a screen of another width fills its lines otherwise
+    write_files()
+    return tmp_path
+
+
+def test_json_spells_out_what_may_be_relied_on():
+    result = run(*RULE, "--json", "--output", "rule.json")
+    plain = json.loads(result.stdout)
+    assert RuleRelease.from_json(result.stdout) == RuleRelease.from_json(Path("rule.json").read_bytes())
+    assert list(plain)[:3] == ["private", "standing", "theta"]
+    assert plain["private"] is True
+    assert plain["columns"] == list(COLUMNS)
+    assert sum(step["epsilon"] for step in plain["steps"]) == pytest.approx(1.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("more", "said", "steps"),
+    [
+        (["--epsilon", "0.5"], "half of the records are treated", ["rule"]),
+        (["--epsilon", "1"], "the released center is right", ["center", "rule"]),
+        (["--epsilon", "50"], "or the released propensity, is right", ["center", "propensity", "rule"]),
+        (["--set", "propensity=0.5", "--treatment-cost", "1"], "public probability", ["center", "rule"]),
+        (["--epsilon", "0.5", "--expect", "main effect"], "the released center", ["center", "rule"]),
+        (["--set", "center_share=none"], "half of the records", ["rule"]),
+        (["--noise", "gaussian", "--delta", "1e-6", "--outcome-scale", "3"], "center", ["center", "rule"]),
+    ],
+)
+def test_the_text_says_what_the_rule_is_and_is_not(more, said, steps):
+    words = [*replaced("--epsilon", more[1], RULE), *more[2:]] if more[0] == "--epsilon" else [*RULE, *more]
+    result = run(*words, "--seed", "1", "--output", "rule.json")
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stdout.split())
+    release = RuleRelease.from_json(Path("rule.json").read_bytes())
+    assert [step.step for step in release.steps] == steps
+    for phrase in ("Treat where", "in units of the outcome", "of the decisions", "public guesses", said,
+                   "200 records", "is an assumption", "Not covered", "opposite directions"):  # fmt: skip
+        assert phrase in text, phrase
+    assert ("net of the treatment cost" in text) == ("--treatment-cost" in more)
+    assert ("NOISE DOMINATES" in text) == (release.flipped_share >= 0.25)
+    # a summary knows the file alone: no number of it was not released
+    assert "\n".join(line.rstrip() for line in result.stdout.splitlines()) == release.summary()
+    assert run("show", "rule.json").stdout == result.stdout
+
+
+def test_recommendations_follow_from_the_file():
+    run(*RULE, "--output", "rule.json")
+    found = run("predict", "rule.json", "data.csv")
+    assert found.exit_code == 0, found.output
+    rows = list(csv.DictReader(io.StringIO(found.stdout)))
+    assert len(rows) == 200
+    assert all(int(row["treatment"]) == (float(row["effect"]) > 0) for row in rows)
+
+
+def test_declarations_are_judged_before_the_data_and_the_ledger(monkeypatch):
+    Ledger("book.db").declare("trial", Budget(5.0))
+    book = ["--ledger", "book.db", "--dataset", "trial"]
+
+    def read(*_):
+        raise AssertionError("the data were read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "read_data", read)
+        for flag, value in (
+            ("--outcome-scale", "-1"),
+            ("--expect", "skewness"),
+            ("--set", "cap=1"),
+            ("--set", "nope=1"),
+            ("--set", "propensity=2"),
+            ("--epsilon", "nan"),
+            ("--noise", "laplace"),
+            ("--solver", "nope"),
+            ("--seed", "-3"),
+        ):
+            result = run(*replaced(flag, value, RULE), *book)
+            assert result.exit_code == 2, (flag, result.output)
+    assert Ledger("book.db").account("trial").spent.epsilon == 0.0
+    assert "charged to 'trial'" in run(*RULE, *book).stderr
+    assert Ledger("book.db").account("trial").spent.epsilon == pytest.approx(1.0)
+
+
+def test_a_seed_is_told_and_charges_nothing():
+    one, other = (run(*RULE, "--json", "--seed", "5") for _ in range(2))
+    assert one.stdout == other.stdout
+    assert "NOT PRIVATE" in one.stderr

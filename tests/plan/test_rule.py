@@ -1,0 +1,143 @@
+"""What is declared about a rule, how its budget is divided, and what its plan predicts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.plan import RuleStudy, make_plan, rule_of_use
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.steps import Balance, CenterPlan, PropensityPlan
+from dp2erm_cvx.universe import Universe
+
+DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
+RICH, MIDDLE, POOR = (Universe(DOMAIN, n, 3) for n in (1000, 300, 100))
+
+
+def study(universe=RICH, epsilon=1.0, delta=0.0, **changes):
+    return RuleStudy(universe, Budget(epsilon, delta), outcome_scale=1.0, **changes)
+
+
+def names(declared):
+    return [step.name for step in make_plan(declared).steps]
+
+
+def test_the_public_rule_of_use():
+    assert names(study(RICH)) == ["center", "propensity", "rule"]
+    assert names(study(MIDDLE)) == ["center", "rule"]
+    assert names(study(POOR)) == ["rule"]
+    for fact in ("main effect", "confounding"):
+        assert names(study(POOR, expected=(fact,))) == ["center", "rule"]
+    assert names(study(RICH, declared={"propensity": 0.5})) == ["center", "rule"]
+    assert names(study(RICH, declared={"center_share": None, "propensity": None})) == ["rule"]
+    # n epsilon per column is what counts, the constant among the columns
+    assert rule_of_use(Universe(DOMAIN, 1200, 7), Budget(1.0), 1.0).propensity == "logistic"
+    assert rule_of_use(Universe(DOMAIN, 1200, 7), Budget(0.99), 1.0).propensity is None
+
+
+@pytest.mark.parametrize("universe", [RICH, MIDDLE, POOR], ids=["rich", "middle", "poor"])
+@pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
+@pytest.mark.parametrize(("noise", "delta"), [("gamma", 0.0), ("gaussian", 1e-6)])
+@pytest.mark.parametrize("balance", Balance)
+def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, delta, balance):
+    declared = study(
+        universe, 1.0, delta, noise=noise, arithmetic=arithmetic, declared={"balance": str(balance)}
+    )
+    plan = make_plan(declared)
+    spent = [step.guarantee for step in plan.steps]
+    assert 1.0 - 1e-9 < sum(part.epsilon for part in spent) <= 1.0
+    assert sum(part.delta for part in spent) <= delta
+    assert plan.guarantee == Budget(1.0, delta)
+    assert plan.counted is (arithmetic == "counted")
+    assert plan.proven
+    assert plan.certified_by_design
+    assert [step.bound.V for step in plan.steps] == [2.0] * len(plan.steps)
+    shares = {step.name: step.guarantee.epsilon for step in plan.steps}
+    settings = declared.settings
+    if "center" in shares:
+        assert shares["center"] == pytest.approx(settings.center_share, rel=1e-9)
+    if "propensity" in shares:
+        assert shares["propensity"] == pytest.approx(settings.propensity_share, rel=1e-9)
+    assert shares["rule"] == pytest.approx(1.0 - settings.spent, rel=1e-9)
+
+
+def test_every_step_is_calibrated_as_the_theorem_says():
+    """1/beta = 2 M c / eps and gamma = 2 M^2 / (n eps), M with the constant, whatever factors there are."""
+    plan = make_plan(study())
+    M = math.hypot(1.0, 1.6)  # covariates are scaled to a norm of 1.6, whatever was declared
+    for step, share, c in ((plan.steps[0], 0.3, 0.35), (plan.rule, 0.55, 0.7)):
+        assert isinstance(step, CenterPlan)
+        assert step.universe.domain.covariate_bound == pytest.approx(M)
+        assert step.calibration.theorem.startswith("Theorem 15")
+        assert step.calibration.scale == pytest.approx(2 * M * c / share)
+        assert step.calibration.gamma == pytest.approx(2 * M**2 / (1000 * share))
+    propensity = plan.step("propensity")
+    assert isinstance(propensity, PropensityPlan)
+    assert propensity.first.radius * math.hypot(1.0, 1.5) == pytest.approx(3.3)
+    assert plan.rule.map.factored
+    assert plan.rule.bound.theorem.startswith("Theorem 13")
+    assert not make_plan(study(MIDDLE)).rule.map.factored
+    inverse = make_plan(study(declared={"balance": "inverse", "cap": 20.0}))
+    assert inverse.rule.calibration == plan.rule.calibration
+
+
+@pytest.mark.parametrize(
+    ("declared", "complaint"),
+    [
+        ({"shares": 1}, "is no setting"),
+        ({"balance": "nearest"}, "balance"),
+        ({"cap": 1.0}, "cap"),
+        ({"propensity": 1.0}, "propensity"),
+        ({"propensity": "forest"}, "propensity"),
+        ({"propensity": (0.1, 0.2)}, "4 public coefficients"),
+        ({"propensity": (0.1, 0.2, 0.3, math.inf)}, "propensity"),
+        ({"center_share": 0.9, "propensity_share": 0.2}, "leave nothing"),
+        ({"center_share": 0.0}, "center_share"),
+        ({"slope": math.nan}, "slope"),
+        ({"split": 1.0}, "split"),
+    ],
+)
+def test_what_is_no_setting_is_refused(declared, complaint):
+    with pytest.raises(DeclarationError, match=complaint):
+        study(declared=declared)
+
+
+@pytest.mark.parametrize("expected", ["confounding", ("skewness",)])
+def test_what_may_not_be_expected_is_refused(expected):
+    with pytest.raises(DeclarationError, match="expected"):
+        study(expected=expected)
+
+
+def test_gaussian_noise_needs_a_delta():
+    with pytest.raises(CalibrationError, match="delta"):
+        make_plan(study(noise="gaussian"))
+
+
+def test_flipped_decisions_grow_with_the_noise_and_shrink_with_the_effect():
+    theta = np.array([0.1, 1.0, -1.0, 0.5])
+    shares = [make_plan(study(epsilon=epsilon)).flipped_share(theta) for epsilon in (0.1, 1.0, 10.0, 100.0)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 0.1
+    assert shares[-1] < 0.02
+    plan = make_plan(study())
+    assert plan.flipped_share(0.0 * theta) == 0.5
+    assert plan.flipped_share(3 * theta) < plan.flipped_share(theta)
+    assert make_plan(study(MIDDLE)).noise_effect > plan.noise_effect
+
+
+def test_the_predicted_flips_are_those_of_noise_that_is_drawn():
+    """Of a rule with a known size, at the public covariates and guesses that the prediction is about."""
+    plan = make_plan(study(epsilon=3.0))
+    moved, rows = plan._moved(), plan._rows()
+    true = np.array([0.05, 0.8, -0.8, 0.4])
+    effects = rows @ true
+    flips, predicted = [], []
+    calibration_theta = np.linalg.lstsq(rows, moved[:100].T, rcond=None)[0].T
+    for noise in calibration_theta:
+        flips.append(np.mean((effects + rows @ noise > 0) != (effects > 0)))
+        predicted.append(plan.flipped_share(true + noise))
+    assert np.mean(predicted) == pytest.approx(np.mean(flips), abs=0.05)
