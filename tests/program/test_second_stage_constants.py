@@ -148,8 +148,7 @@ def test_the_radius_holds_at_any_threshold(name, setting, theta_set, threshold):
     program = PROGRAMS[name](theta_set=theta_set, **{setting: threshold})
     declared = program.constants(Universe(domain, 100, P))
     size = theta_set if math.isfinite(theta_set.norm_bound(P)) else L2Ball(400.0)
-    searched = PROGRAMS[name](theta_set=size, **{setting: threshold})
-    half, trace, _ = _search(searched, domain, seed=4, rounds=ROUNDS // 2)
+    half, trace, _ = _search(PROGRAMS[name](theta_set=size, **{setting: threshold}), domain, seed=4)
     assert 0.5 * declared.gradient_radius <= half <= declared.gradient_radius * (1 + 1e-12)
     # what curves most pulls least, where the search for the largest pull seldom goes
     assert 0.7 * declared.hessian_trace <= trace <= declared.hessian_trace * (1 + 1e-12)

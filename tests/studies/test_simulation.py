@@ -27,17 +27,17 @@ def declared(variant="quick", **fields):
     return load_design(SimulationDesign, design_path("simulation"), variant, **fields)
 
 
-def two_of_each():
-    return declared(replicates=2, epsilons=[0.1, 5.0])
+def two_replicates():
+    return declared(replicates=2)
 
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    return run(SimulationStudy(), two_of_each(), tmp_path_factory.mktemp("simulation"))
+    return run(SimulationStudy(), two_replicates(), tmp_path_factory.mktemp("simulation"))
 
 
 def test_every_place_of_the_design_has_a_row(quick):
-    design = two_of_each()
+    design = two_replicates()
     private = len(design.schemes) * len(design.families) * len(design.noises) * len(design.epsilons)
     private += len(design.methods) * len(design.noises) * len(design.epsilons)
     each = private + len(design.schemes) + 2
@@ -244,7 +244,7 @@ def test_every_fit_states_the_effective_sample_size(quick):
 
 
 def test_constants_in_force_are_listed_in_units_of_theta_with_the_split(quick):
-    design = two_of_each()
+    design = two_replicates()
     study, tuned = SimulationStudy(), {"covariate_bound": 0.5, "outcome_bound": 1.0, "theta_radius": 1.5}
     as_declared = {"settings": {}, "constants": {}}
     shared = {part_label(part): as_declared for part in study.parts(design)}
