@@ -100,6 +100,8 @@ def test_errors_and_coverage_of_a_table():
     assert (drawn["bias"], drawn["rmse"], drawn["samples"]) == (0.0, 0.5, 2)
     assert (drawn["covers_effect"], drawn["covers_score"], drawn["negligible"]) == (0.5, 0.5, 0.5)
     assert np.isnan(real["covers_effect"])
+    (alone,) = effect_errors(pd.DataFrame([{**rows[-1], "negligible": True}])).to_dict("records")
+    assert np.isnan(alone["covers_score"])
 
 
 def test_settings_are_scaled_and_none_is_a_setting():
