@@ -175,6 +175,8 @@ class LossConstants:
     ``(z - <x, theta>)^2`` states bounds on ||x|| (``covariate_bound``) and on z (``response_bound``) and
     whether ``x = 1`` (``is_mean``), where its unconstrained minimizer is a weighted mean. ``saturation`` is
     that of a loss of a margin, with weights as its only factors; None where Theorem 15 is not to be used.
+    ``is_margin`` says that the gradients of a record are multiples of one vector of its own, whatever theta,
+    which Theorem 16 needs beside the ``gradient_bound``.
     """
 
     n_parameters: int
@@ -188,6 +190,7 @@ class LossConstants:
     response_bound: float | None = None
     is_mean: bool = False
     saturation: Saturation | None = None
+    is_margin: bool = False
 
     def factored(self) -> LossConstants:
         """Those of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).

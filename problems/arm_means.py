@@ -63,6 +63,7 @@ class ArmMeans(WeightedLeastSquares):
             gradient_bound=2 * (largest + domain.outcome_bound),
             covariate_bound=1.0,
             response_bound=domain.outcome_bound,
+            is_margin=True,
         )
 
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

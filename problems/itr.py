@@ -60,4 +60,5 @@ class TreatmentRule(LinearStage, WeightedLeastSquares):
             gradient_bound=2 * M**2 * size + 4 * M * domain.outcome_bound,
             covariate_bound=M,
             response_bound=2 * domain.outcome_bound,
+            is_margin=True,
         )

@@ -7,8 +7,7 @@ with z_i = 2 (2 a_i - 1) y_i and H(r) = r^2 up to |r| = threshold, 2 threshold |
 gradient is at most 2 M threshold whatever Theta is, which a squared loss needs a small Theta for.
 """
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Self
 
@@ -66,7 +65,7 @@ class HuberRule(LinearStage, WeightedMarginLoss):
 
     def resolve(self, domain: Domain) -> Self:
         k = domain.outcome_bound if self.threshold is None else self.threshold
-        return dataclasses.replace(super().resolve(domain), threshold=k)
+        return replace(super().resolve(domain), threshold=k)
 
     @property
     def loss(self) -> HuberLoss:
@@ -96,4 +95,5 @@ class HuberRule(LinearStage, WeightedMarginLoss):
             # H(z) <= z^2 at theta = 0, so that gamma/2 ||theta||^2 <= 4 M'^2
             outcome_bound=2 * domain.outcome_bound,
             gradient_bound=2 * M * min(k, 2 * domain.outcome_bound + M * size),
+            is_margin=True,
         )

@@ -72,4 +72,5 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
             # the loss at theta = 0 is at most M' log 2, so that gamma/2 ||theta||^2 is
             outcome_bound=math.sqrt(y * math.log(2.0)),
             gradient_bound=y * M,
+            is_margin=True,
         )

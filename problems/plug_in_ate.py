@@ -60,6 +60,7 @@ class PlugInATE(WeightedLeastSquares):
             covariate_bound=1.0,
             response_bound=2 * domain.outcome_bound,
             is_mean=True,
+            is_margin=True,
         )
 
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

@@ -55,4 +55,5 @@ class Regression(LinearStage, WeightedLeastSquares):
             gradient_bound=2 * M**2 * size + 2 * M * domain.outcome_bound,
             covariate_bound=M,
             response_bound=domain.outcome_bound,
+            is_margin=True,
         )

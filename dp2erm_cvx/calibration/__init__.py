@@ -1,6 +1,6 @@
 """From a stability bound to a noise calibration: pure functions of public quantities.
 
-``sharp`` holds Theorem 1 (pure) and Theorem 2 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8,
+``sharp`` holds Theorem 1 (pure), 2 and 16 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8,
 ``saturating`` Theorem 15 and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says
 where it applies; ``registry`` lists them and ranks those that are valid. ``score``, ``arms``, ``treated``
 and ``overlap`` are the private means of Theorem 12, ``ranges`` the private quantiles of columns whose range
@@ -12,6 +12,7 @@ from dp2erm_cvx.calibration.calibrator import Calibrator, Objective
 from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, Perturbed
 from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.integers import IntegerNoise, calibrate_integers
+from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration, margin_delta, margin_divergence
 from dp2erm_cvx.calibration.output import calibrate_output
 from dp2erm_cvx.calibration.overlap import OverlapNoise, calibrate_overlap
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
@@ -34,6 +35,7 @@ __all__ = [
     "Calibrator",
     "GridNoise",
     "IntegerNoise",
+    "MarginCalibration",
     "Noise",
     "Objective",
     "OutputCalibration",
@@ -61,6 +63,8 @@ __all__ = [
     "calibrate_treated",
     "calibrate_value",
     "calibrator",
+    "margin_delta",
+    "margin_divergence",
     "noise_tail",
     "predicted_error",
     "privacy_loss",

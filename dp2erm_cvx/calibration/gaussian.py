@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,8 +56,7 @@ def gaussian_delta(ratio: ArrayLike, epsilon: ArrayLike, n_parameters: int, cell
 def private_ratio(epsilon: ArrayLike, n_parameters: int, delta: float, cells: int = CELLS) -> Array:
     """A ratio ``s`` whose :func:`gaussian_delta` at ``epsilon`` > 0 was evaluated as at most ``delta``.
 
-    Bisection to about 1e-6 relative, elementwise; the private end of the bracket is returned, so the
-    result is safe whether or not the evaluated bound is monotone.
+    Bisection to about 1e-6 relative, elementwise (:func:`private_end`).
     """
     eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
 
@@ -65,7 +65,15 @@ def private_ratio(epsilon: ArrayLike, n_parameters: int, delta: float, cells: in
 
     # Gaussian concentration, P(chi_p >= sqrt(p) + u) <= exp(-u^2/2), makes this start private up to rounding.
     u = math.sqrt(n_parameters) + math.sqrt(-2.0 * math.log(delta))
-    low = 2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps))
+    found = private_end(2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps)), private)
+    return np.asarray(found.reshape(np.shape(epsilon)), dtype=np.float64)
+
+
+def private_end(low: Array, private: Callable[[Array], NDArray[np.bool_]]) -> Array:
+    """The private end of a bracket of 1e-6 relative around where ``private`` ends, from a start near it.
+
+    Safe whether or not what decides is monotone: every ratio returned was itself found private.
+    """
     while not (inside := private(low)).all():
         low = np.where(inside, low, low / 2.0)
     high = 2.0 * low
@@ -76,7 +84,7 @@ def private_ratio(epsilon: ArrayLike, n_parameters: int, delta: float, cells: in
         middle = np.sqrt(low) * np.sqrt(high)
         inside = private(middle)
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return np.asarray(low.reshape(np.shape(epsilon)), dtype=np.float64)
+    return low
 
 
 def _grid(start: Array, n_parameters: int, cells: int) -> tuple[Array, Array]:

@@ -1,52 +1,93 @@
-"""Theorem 15: pure noise for losses without curvature at full slope, the whole epsilon in the noise."""
+"""Theorems 15 (pure) and 16: losses without curvature at full slope, the whole epsilon in the noise."""
 
 from __future__ import annotations
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
 from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range
 from dp2erm_cvx.calibration.curvature import GAMMA_FLOOR, MARGIN
+from dp2erm_cvx.calibration.margin_gaussian import (
+    MARGIN_THEOREM,
+    MarginCalibration,
+    curvature_left,
+    margin_delta,
+    private_margin_ratio,
+)
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Budget, LossConstants
-from dp2erm_cvx.public import public_number, whole_number
+from dp2erm_cvx.public import one_of, public_number, whole_number
 from dp2erm_cvx.saturation import Saturation
 
 
-def calibrate_saturating(objective: Objective, budget: Budget) -> Calibration:
-    """Calibrate gamma noise to a loss of a margin that saturates (Theorem 15).
+def calibrate_saturating(
+    objective: Objective, budget: Budget, noise: Noise | str = Noise.GAMMA
+) -> Calibration:
+    """Calibrate noise to a loss of a margin that saturates.
 
-    With the slope S, the curvature kappa, the row norm M and the shape h of the loss: ``scale = M S V /
-    epsilon``, and gamma is the smallest with ``a u + k h(u) <= a`` for all u in [0, 1], where ``a = epsilon /
-    V`` and ``k = kappa M^2 / (n (gamma + mu_R))``. That is ``gamma + mu_R >= -h'(1) kappa M^2 V / (n
-    epsilon)``, and gamma is at least ``1e-8`` of the bound on trace Hess l. The guarantee is (epsilon, 0)
-    also where the budget allows a positive delta.
+    With the slope S, the curvature kappa, the row norm M and the shape h of the loss, and ``k = kappa M^2 /
+    (n (gamma + mu_R))``:
 
-    Every rounding goes to more noise. ``split`` is 1: none of epsilon is set aside for the Jacobian.
+    - gamma noise, Theorem 15: ``scale = M S V / epsilon``, and gamma is the smallest with ``a u + k h(u) <=
+      a`` for all u in [0, 1], where ``a = epsilon / V``. The guarantee is (epsilon, 0) also where the budget
+      allows a positive delta;
+    - Gaussian noise, Theorem 16: the smallest scale for the whole epsilon, and the smallest gamma with ``K =
+      -h'(1) k V`` at most the t of that theorem, a little less than epsilon.
+
+    That is ``gamma + mu_R >= -h'(1) kappa M^2 V / (n epsilon)``, t in place of epsilon for Gaussian noise,
+    and gamma is at least ``1e-8`` of the bound on trace Hess l. Every rounding goes to more noise. ``split``
+    is 1: none of epsilon is set aside for the Jacobian.
 
     Raises CalibrationError where the loss is no such loss, the bound does not cover what is declared or a
     quantity is out of floating-point range; DeclarationError for an invalid constant.
     """
+    kind = one_of("noise", noise, Noise)
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     found = _saturation(objective.name, loss)
     check_loss(loss)
-    refuse_uncovered(bound, objective.relation, budget, Noise.GAMMA)
+    refuse_uncovered(bound, objective.relation, budget, kind)
     epsilon = budget.epsilon
     sensitivity = found.row_norm * found.slope * bound.V
+    ratio = left = epsilon
+    if kind is Noise.GAUSSIAN:
+        ratio = float(private_margin_ratio(epsilon, budget.delta))
+        left = curvature_left(ratio, epsilon)
     # the scale is rounded up, which lowers a: gamma by more
-    curvature = found.shape.steepness * found.curvature * found.row_norm**2 / n * (bound.V / epsilon)
+    curvature = found.shape.steepness * found.curvature * found.row_norm**2 / n * (bound.V / left)
     needed = curvature * (1.0 + 4.0 * MARGIN) - loss.strong_convexity
     setting = f"epsilon = {epsilon:g}, V = {bound.V:g}, slope = {found.slope:g}, M = {found.row_norm:g}"
-    return Calibration(
-        noise=Noise.GAMMA,
-        scale=in_range("noise scale", sensitivity / epsilon * (1.0 + MARGIN), setting),
+    calibration = Calibration(
+        noise=kind,
+        scale=in_range("noise scale", sensitivity / ratio * (1.0 + MARGIN), setting),
         gamma=in_range("gamma", max(needed, GAMMA_FLOOR * loss.hessian_trace), setting),
         split=1.0,
         n_parameters=loss.n_parameters,
         V=bound.V,
         sensitivity=sensitivity,
         epsilon=epsilon,
-        delta=0.0,
+        delta=budget.delta if kind is Noise.GAUSSIAN else 0.0,
         theorem="Theorem 15 (saturating loss)",
     )
+    if kind is Noise.GAMMA:
+        return calibration
+    whole = vars(calibration) | {"theorem": f"{MARGIN_THEOREM} of a saturating loss"}
+    return MarginCalibration(**whole, jacobian=0.0, curvature=_share(calibration, loss, n))
+
+
+def _share(calibration: Calibration, loss: LossConstants, n: int) -> float:
+    """``K = -h'(1) k V``, rounded up: ``k V h(u)`` is at most ``K (1 - u)``."""
+    found = _saturation("the loss", loss)
+    curvature = n * (calibration.gamma + loss.strong_convexity)
+    share = found.shape.steepness * found.curvature * found.row_norm**2 * calibration.V / curvature
+    return share * (1.0 + MARGIN)
+
+
+def saturating_delta(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
+    """Upper bound on the delta at ``epsilon`` that Theorem 16 gives for Gaussian noise as it stands.
+
+    Whatever calibrated it. Raises CalibrationError where the loss does not saturate.
+    """
+    found = _saturation("the loss", loss)
+    ratio = found.row_norm * found.slope * calibration.V / calibration.scale
+    return float(margin_delta(max(ratio, 1e-300), epsilon, _share(calibration, loss, n_samples)))
 
 
 def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples: int) -> float:
@@ -75,9 +116,9 @@ def _saturation(name: str, loss: LossConstants) -> Saturation:
 
 
 class Saturating(Calibrator):
-    """Theorem 15: the linear term of an objective whose loss saturates, in gamma noise."""
+    """Theorems 15 and 16: the linear term of an objective whose loss saturates."""
 
-    laws = (Noise.GAMMA,)
+    laws = (Noise.GAMMA, Noise.GAUSSIAN)
 
     def applies(self, objective: Objective) -> None:
         _saturation(objective.name, objective.loss)
@@ -85,4 +126,4 @@ class Saturating(Calibrator):
     def calibrate(
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> Calibration:
-        return calibrate_saturating(objective, budget)
+        return calibrate_saturating(objective, budget, noise)

@@ -1,4 +1,4 @@
-"""Theorems 1 (pure) and 2 (approximate): smallest noise that a budget allows, and the default split."""
+"""Theorems 1 (pure), 2 and 16 (approximate): smallest noise that a budget allows, and the default split."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
 from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range, mean_norm
 from dp2erm_cvx.calibration.curvature import GAMMA_FLOOR, MARGIN, jacobian_loss, required_gamma
-from dp2erm_cvx.calibration.gaussian import gaussian_delta, private_ratio
-from dp2erm_cvx.calibration.saturating import calibrate_saturating, saturating_epsilon
+from dp2erm_cvx.calibration.gaussian import CELLS, gaussian_delta, private_ratio
+from dp2erm_cvx.calibration.margin_gaussian import (
+    MARGIN_THEOREM,
+    MarginCalibration,
+    margin_delta,
+    private_margin_ratio,
+)
+from dp2erm_cvx.calibration.saturating import calibrate_saturating, saturating_delta, saturating_epsilon
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.public import one_of, public_number, whole_number
+
+Array = NDArray[np.float64]
 
 _THEOREM = {Noise.GAMMA: "Theorem 1 (pure)", Noise.GAUSSIAN: "Theorem 2 (approximate)"}
 
@@ -34,7 +43,9 @@ def calibrate(
       also where the budget allows a positive delta;
     - Gaussian noise, Theorem 2 (approximate): the smallest ``scale`` sigma with
       ``E[(1 - exp(q epsilon - s chi_p - s^2/2))_+] <= delta``, ``s = zeta_c V / sigma``;
-    - both: ``gamma + mu_R >= lam V / (2 p n (exp((1 - q) epsilon / p) - 1))``, and gamma at least
+    - for a loss of a margin Theorem 16 where its sigma is smaller: one normal variable in place of chi_p,
+      ``s = G V / sigma`` with G the ``gradient_bound``;
+    - all: ``gamma + mu_R >= lam V / (2 p n (exp((1 - q) epsilon / p) - 1))``, and gamma at least
       ``1e-8`` of the bound on trace Hess l.
 
     Every rounding goes to more noise. Without ``split`` the share is chosen from public quantities by
@@ -55,34 +66,54 @@ def calibrate(
             raise DeclarationError(f"split = {split!r}: must be from 1e-9 to 1 - 1e-9")
 
     gamma = required_gamma(bound.V, loss, objective.n_samples, (1.0 - q) * budget.epsilon)
-    sensitivity = loss.gradient_radius * bound.V
-    share = q * budget.epsilon
-    ratio = share if kind is Noise.GAMMA else float(private_ratio(share, loss.n_parameters, budget.delta))
-    scale = sensitivity / ratio * (1.0 + MARGIN) if ratio > 0.0 else math.inf
+    scales, line = _scales(objective, budget, kind, (q * budget.epsilon,))
     setting = (
         f"epsilon = {budget.epsilon:g}, split = {q:g}, V = {bound.V:g}, "
         f"gradient_radius = {loss.gradient_radius:g}, hessian_trace = {loss.hessian_trace:g}"
     )
-    return Calibration(
+    found = Calibration(
         noise=kind,
-        scale=in_range("noise scale", scale, setting),
+        scale=in_range("noise scale", float(scales[0]) * (1.0 + MARGIN), setting),
         gamma=in_range("gamma", gamma, setting),
         split=q,
         n_parameters=loss.n_parameters,
         V=bound.V,
-        sensitivity=sensitivity,
+        sensitivity=loss.gradient_radius * bound.V,
         epsilon=budget.epsilon,
         delta=budget.delta if kind is Noise.GAUSSIAN else 0.0,
         theorem=_THEOREM[kind],
     )
+    if not line[0]:
+        return found
+    assert loss.gradient_bound is not None
+    facts = vars(found) | {"sensitivity": loss.gradient_bound * bound.V, "theorem": MARGIN_THEOREM}
+    spent = jacobian_loss(bound.V, loss, objective.n_samples, found.gamma)
+    return MarginCalibration(**facts, jacobian=spent, curvature=0.0)
+
+
+def _scales(
+    objective: Objective, budget: Budget, kind: Noise, shares: tuple[float, ...], cells: int = CELLS
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Smallest scale where a share of epsilon pays for the noise, and whether Theorem 16 gives it."""
+    loss, V = objective.loss, objective.bound.V
+    with np.errstate(divide="ignore", over="ignore"):
+        if kind is Noise.GAMMA:
+            return loss.gradient_radius * V / np.array(shares), np.zeros(len(shares), dtype=bool)
+        scales = loss.gradient_radius * V / np.array(_ratios(shares, loss.n_parameters, budget.delta, cells))
+        if not loss.is_margin:
+            return scales, np.zeros(len(shares), dtype=bool)
+        if loss.gradient_bound is None:
+            raise DeclarationError(f"{objective.name}: a loss of a margin states its gradient_bound")
+        other = loss.gradient_bound * V / np.array(_margin_ratios(shares, budget.delta))
+    return np.minimum(scales, other), other < scales
 
 
 def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
     """Upper bound on the delta at ``epsilon`` that a given scale and gamma guarantee.
 
-    Evaluates Theorem 1 (and 15, where the loss saturates) or Theorem 2 at the calibration as it stands,
-    whatever search found it: 0 for gamma noise from its pure epsilon on, ``1 - exp(epsilon - pure epsilon)``
-    below.
+    Evaluates Theorem 1 (and 15, where the loss saturates) or Theorems 2 and 16 at the calibration as it
+    stands, whatever search found it: 0 for gamma noise from its pure epsilon on,
+    ``1 - exp(epsilon - pure epsilon)`` below.
     Raises DeclarationError for an ``epsilon`` that is not a finite number of at least 0.
     """
     level = public_number("epsilon", epsilon, at_least=0.0)
@@ -94,13 +125,20 @@ def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, 
         if loss.saturation is not None:
             beyond = max(beyond, level - saturating_epsilon(calibration, loss, n))
         return max(0.0, -math.expm1(min(0.0, beyond)))
-    return float(gaussian_delta(ratio, left, loss.n_parameters))
+    deltas = [float(gaussian_delta(ratio, left, loss.n_parameters))]
+    if loss.is_margin and loss.gradient_bound is not None:
+        line = max(loss.gradient_bound * calibration.V / calibration.scale, 1e-300)
+        deltas.append(float(margin_delta(line, left)))
+    if loss.saturation is not None:
+        deltas.append(saturating_delta(calibration, loss, n, level))
+    return min(deltas)
 
 
 class Sharp(Calibrator):
-    """Theorems 1 and 2: noise as a linear term of an objective whose gradient is bounded.
+    """Theorems 1, 2 and 16: noise as a linear term of an objective whose gradient is bounded.
 
-    Theorem 15 in place of Theorem 1 where the loss saturates, no split is declared and the noise is less.
+    Theorem 15 in place of Theorem 1, and Theorem 16 without a split, where the loss saturates, no split is
+    declared and the noise is less.
     """
 
     laws = (Noise.GAMMA, Noise.GAUSSIAN)
@@ -113,9 +151,10 @@ class Sharp(Calibrator):
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> Calibration:
         found = calibrate(objective, budget, noise=noise, split=split)
-        if objective.loss.saturation is None or split is not None or found.noise is not Noise.GAMMA:
+        if objective.loss.saturation is None or split is not None:
             return found
-        return min(found, calibrate_saturating(objective, budget), key=lambda one: one.expected_noise)
+        other = calibrate_saturating(objective, budget, noise)
+        return min(found, other, key=lambda one: one.expected_noise)
 
 
 #: The public grid of shares of epsilon that may pay for the noise.
@@ -131,35 +170,36 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     """
     V, loss, n_samples = objective.bound.V, objective.loss, objective.n_samples
     epsilon = budget.epsilon
-    candidates, p = list(GRID), loss.n_parameters
+    candidates = list(GRID)
     slack = jacobian_loss(V, loss, n_samples, GAMMA_FLOOR * loss.hessian_trace) / epsilon
     if slack < 1.0:
         candidates.append(1.0 - max(slack, 1e-6))
     shares = tuple(q * epsilon for q in candidates)
-    if noise is Noise.GAMMA:
-        ratio = shares
-    else:
-        ratio = _ratios(shares[: len(GRID)], p, budget.delta) + _ratios(shares[len(GRID) :], p, budget.delta)
-    sensitivity = loss.gradient_radius * V
-    unit = mean_norm(noise, p)
+    # the shares of the grid are the same for every bound
+    parts = [part for part in (shares[: len(GRID)], shares[len(GRID) :]) if part]
+    scales = np.concatenate([_scales(objective, budget, noise, part, cells=64)[0] for part in parts])
+    unit = mean_norm(noise, loss.n_parameters)
 
-    def predicted(share: float, ratio: float) -> float:
+    def predicted(share: float, scale: float) -> float:
         # in logarithms: the square would overflow long before the calibration does
         gamma = required_gamma(V, loss, n_samples, (1.0 - share) * epsilon)
-        if not (math.isfinite(gamma) and ratio > 0.0):
+        if not (math.isfinite(gamma) and math.isfinite(scale)):
             return math.inf
         curvature = gamma + loss.strong_convexity
         theta = loss.theta_bound or loss.outcome_bound * math.sqrt(2.0 / curvature)
-        error = unit * sensitivity / n_samples / ratio + gamma * theta
+        error = unit * scale / n_samples + gamma * theta
         return 2.0 * math.log(error) - math.log(loss.strong_convexity + 2.0 * gamma)
 
-    costs = [predicted(share, s) for share, s in zip(candidates, ratio, strict=True)]
+    costs = [predicted(share, float(scale)) for share, scale in zip(candidates, scales, strict=True)]
     return candidates[int(np.argmin(costs))]
 
 
 @lru_cache(maxsize=64)
-def _ratios(shares: tuple[float, ...], n_parameters: int, delta: float) -> tuple[float, ...]:
-    """What predictions need of :func:`private_ratio`: those of the grid are the same for every bound."""
-    if not shares:
-        return ()
-    return tuple(private_ratio(np.array(shares), n_parameters, delta, cells=64).tolist())
+def _ratios(shares: tuple[float, ...], n_parameters: int, delta: float, cells: int) -> tuple[float, ...]:
+    """What calibrations need of :func:`private_ratio`."""
+    return tuple(private_ratio(np.array(shares), n_parameters, delta, cells).tolist())
+
+
+@lru_cache(maxsize=64)
+def _margin_ratios(shares: tuple[float, ...], delta: float) -> tuple[float, ...]:
+    return tuple(private_margin_ratio(np.array(shares), delta).tolist())

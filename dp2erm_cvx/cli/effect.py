@@ -8,7 +8,7 @@ import click
 
 from dp2erm_cvx.cli.options import Number, data_options, names
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
-from dp2erm_cvx.cli.screen import advance, progress, write_text
+from dp2erm_cvx.cli.screen import advance, progress
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -75,7 +75,7 @@ def effect_command(data: str, **options: Any) -> None:
     check_files(data, options)
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx.cli.private_ranges import read_ranges
-        from dp2erm_cvx.cli.reading import effect_settings, read_data, read_domain, with_names
+        from dp2erm_cvx.cli.reading import effect_settings, read_data, read_domain
         from dp2erm_cvx.estimators import PrivateEffect
 
         # everything that is declared is judged before the data are read
@@ -96,7 +96,5 @@ def effect_command(data: str, **options: Any) -> None:
         model.check(domain.columns or names(options["covariates"]))
         dataset = read_data(data, options, domain)
         advance(bar, "solving")
-        model.fit(with_names(dataset), dataset.a, dataset.y)
-        if options["output"]:
-            write_text(options["output"], model.release_.to_json() + "\n")
+        ordered.fit(model, dataset)
     ordered.show(model, model.release_)

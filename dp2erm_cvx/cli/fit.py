@@ -8,10 +8,10 @@ import click
 
 from dp2erm_cvx.cli.options import Number, data_options, second_stage_options, setting_options
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
-from dp2erm_cvx.cli.screen import advance, progress, write_text
+from dp2erm_cvx.cli.screen import advance, progress
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.estimators import PrivateWorkings
+    from dp2erm_cvx.estimators import PrivateTwoStageERM, PrivateWorkings
 
 
 # \b keeps click from filling the lines
@@ -56,8 +56,12 @@ def fit_command(data: str, **options: Any) -> None:
     outcome is centered and clipped to the outcome bound.
     """
     check_files(data, options, options["love_plot"])
+    if options["love_plot"]:
+        from dp2erm_cvx.plotting.figure import check_figure
+
+        check_figure(options["love_plot"])
     with progress("reading the data", total=2) as bar:
-        from dp2erm_cvx.cli.reading import first_stage, read_data, read_domain, second_stage, with_names
+        from dp2erm_cvx.cli.reading import first_stage, read_data, read_domain, second_stage
         from dp2erm_cvx.estimators import PrivateTwoStageERM
 
         # everything that is declared is judged before the data are read
@@ -75,16 +79,16 @@ def fit_command(data: str, **options: Any) -> None:
             **{name: options[name] for name in ("calibration", "split", "value_share", "value_statistic")},
             **ordered.arguments(),
         )
-        model.fit(with_names(dataset), dataset.a, dataset.y)
-        workings = model.private_workings_
-        if options["output"]:
-            write_text(options["output"], model.release_.to_json() + "\n")
-        if options["love_plot"]:
-            from dp2erm_cvx.plotting import love_plot
-
-            love_plot(workings.balance(), options["love_plot"])
-    _for_the_data_holder(workings, options)
+        ordered.fit(model, dataset, lambda: _draw(model, options["love_plot"]))
+    _for_the_data_holder(model.private_workings_, options)
     ordered.show(model, model.release_)
+
+
+def _draw(model: PrivateTwoStageERM, path: str | None) -> None:
+    if path is not None:
+        from dp2erm_cvx.plotting import love_plot
+
+        love_plot(model.private_workings_.balance(), path)
 
 
 def _for_the_data_holder(workings: PrivateWorkings, options: dict[str, Any]) -> None:

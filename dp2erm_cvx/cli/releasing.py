@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dp2erm_cvx.cli.options import Number, apply
-from dp2erm_cvx.cli.screen import console, writable
+from dp2erm_cvx.cli.screen import console, reserved, writable
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.estimators.fitting import PrivateEstimator
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.release.record import BaseRelease
@@ -42,6 +45,7 @@ release_options = apply(
         "--json", "as_json", is_flag=True, help="Print the release as JSON and nothing else on stdout."
     ),
     click.option("--output", metavar="FILE", help="Write the release as JSON."),
+    click.option("--force", is_flag=True, help="Overwrite files that exist."),
     click.option(
         "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
     ),
@@ -61,6 +65,9 @@ def check_files(data: str, options: dict[str, Any], *others: str | None) -> None
     writable(output, data, options["domain"], book)
     for other in others:
         writable(other, data, options["domain"], output, book)
+    for path in (output, *others):
+        if path is not None and not options["force"] and os.path.lexists(path):
+            raise DeclarationError(f"{path}: exists: choose another file, or --force")
     seed = options["seed"]
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")
@@ -100,10 +107,40 @@ class Ordered:
             found |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
         return found
 
+    def fit(self, model: Any, dataset: Dataset, write_others: Callable[[], None] = lambda: None) -> None:
+        """Fit the model and write what was ordered: what a charge has paid for is never lost.
+
+        The output is opened before anything is spent. Whatever fails afterwards, the release goes to stdout
+        and the charge to stderr.
+        """
+        from dp2erm_cvx.cli.reading import with_names
+
+        output, release = self.options["output"], None
+        try:
+            with reserved(output) as file:
+                model.fit(with_names(dataset), dataset.a, dataset.y)
+                release = model.release_
+                if file is not None:
+                    file.write(release.to_json() + "\n")
+            write_others()
+        except BaseException as error:
+            if getattr(model, "receipt_", None) is not None:
+                self._tell_charge(model)
+                if release is None:
+                    click.echo("nothing was released, and the charge stays", err=True)
+            if release is not None:
+                click.echo(release.to_json())
+            if release is not None and isinstance(error, OSError):
+                raise DeclarationError(f"{output}: cannot be written: {error.strerror or error}") from None
+            raise
+
+    def _tell_charge(self, model: Any) -> None:
+        click.echo(f"charged to {self.options['dataset']!r}: {model.receipt_}", err=True)
+
     def show(self, model: PrivateEstimator, release: BaseRelease) -> None:
         """Notes on stderr, then the release as JSON or in words."""
         if self.charged:
-            click.echo(f"charged to {self.options['dataset']!r}: {model.receipt_}", err=True)
+            self._tell_charge(model)
         elif self.options["ledger"] is not None:
             click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
         if self.budget.delta and not release.guarantee.delta:

@@ -7,9 +7,9 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -97,6 +97,32 @@ def writable(path: str | None, *inputs: str | None) -> None:
         raise DeclarationError(f"{path}: is used by this command already: choose another file")
     if not fine:
         raise DeclarationError(f"{path}: cannot be written: choose a file in a folder that exists")
+
+
+@contextmanager
+def reserved(path: str | None) -> Iterator[TextIO | None]:
+    """A file, open for what the block will have to write; one that it made is gone if nothing was.
+
+    Raises DeclarationError in one line where it cannot be opened.
+    """
+    if path is None:
+        yield None
+        return
+    existed = os.path.lexists(path)
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(Path(path).open("r+" if existed else "x", encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            told = getattr(error, "strerror", None) or error
+            raise DeclarationError(f"{path}: cannot be written: {told}") from None
+        try:
+            yield file
+            file.truncate()
+            file.flush()
+        except BaseException:
+            if not existed:
+                Path(path).unlink(missing_ok=True)
+            raise
 
 
 def write_text(path: str | Path, text: str) -> None:

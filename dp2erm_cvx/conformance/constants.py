@@ -9,7 +9,12 @@ import numpy as np
 
 from dp2erm_cvx.audit.search import remembered
 from dp2erm_cvx.conformance import samples
-from dp2erm_cvx.conformance.loss_constants import loss_constants, norm, undeclared_curvature
+from dp2erm_cvx.conformance.loss_constants import (
+    loss_constants,
+    norm,
+    turning_gradient,
+    undeclared_curvature,
+)
 from dp2erm_cvx.conformance.margins import wrong_loss, wrong_margin
 from dp2erm_cvx.conformance.objective import smooth_of
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
@@ -127,7 +132,9 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
         if wrong := wrong_loss(program.loss, min(reach, 30.0)):
             return wrong
     if isinstance(program, SecondStage | PrivateFirstStage):
-        return undeclared_curvature(program, domain, subject.seed)
+        return undeclared_curvature(program, domain, subject.seed) or turning_gradient(
+            program, domain, subject.seed
+        )
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Whether a program says what it is, is declared as CVXPY can re-solve it, and has one feasible set."""
+"""Whether a program says what it is, and is declared as CVXPY can re-solve it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dp2erm_cvx.conformance.margins import overflow
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors, standard_records
 from dp2erm_cvx.conformance.subject import Subject, check_named
-from dp2erm_cvx.errors import InfeasibleError, ProgramError
-from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, WeightedMarginLoss
+from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.program import FirstStage, Kind, WeightedMarginLoss
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 
@@ -87,10 +87,11 @@ def _constants_of_records(subject: Subject) -> bool:
         found.append([np.asarray(one.value) for one in compiled.problem.constants()])
     shapes = [[one.shape for one in constants] for constants in found]
     # other shapes where a record brings or takes a variable of its own
-    return shapes[0] == shapes[1] and not all(map(_equal, *found))
+    return shapes[0] == shapes[1] and not all(map(equal_data, *found))
 
 
-def _equal(one: object, other: object) -> bool:
+def equal_data(one: object, other: object) -> bool:
+    """Whether two leaves hold the same numbers."""
     first, second = np.asarray(one), np.asarray(other)
     return first.shape == second.shape and bool(np.all(np.asarray(first == second)))
 
@@ -105,57 +106,3 @@ def _overflow(subject: Subject) -> str:
         bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
         return overflow(program.loss, bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p))
     return ""
-
-
-@check_named("fixed feasible set")
-def fixed_set(subject: Subject) -> Judgment:
-    """Leaves of the constraints compared between neighbors, and the set of one with that of the other."""
-    program = subject.program
-    kind = program.kind if isinstance(program, FirstStage) else None
-    moved: set[str] = set()
-    for first, second in neighbors(6, 40, subject.seed):
-        try:
-            here, there = subject.bind(first), subject.bind(second)
-        except InfeasibleError:
-            continue  # which the check of feasibility judges
-        moved |= _moved_leaves(here, there)
-        if not moved and _leaves_the_set(here, there):
-            moved.add("the set of the model")
-    extra = sorted(moved - program.moving)
-    if extra and not (program.moving and extra == ["the set of the model"]):
-        text = f"{', '.join(extra)} in the constraints differs between neighbors"
-        if kind is Kind.DIRECT:
-            return noted(f"{text}: {kind.proved}")
-        if kind is None:
-            return failed(f"{text}: Theorems 1 and 2 need one Theta for all datasets")
-        return failed(f"{text}: no theorem of kind {kind.value!r} covers that; declare 'direct'")
-    return _allowed(program, ", ".join(sorted(moved & program.moving)))
-
-
-def _allowed(program: Program, leaves: str) -> Judgment:
-    if not leaves:
-        return passed("the same for all neighbors tried")
-    # what may move is stated by a class of the library, whose theorem is proved for it, or by the author
-    stated = next(base for base in type(program).__mro__ if "moving" in vars(base))
-    if stated.__module__.startswith("dp2erm_cvx."):
-        return passed(f"{leaves} may differ under {program.theorem}")
-    return noted(
-        f"{leaves} in the constraints differs between neighbors: that {program.theorem} allows it is its "
-        "author's word"
-    )
-
-
-def _moved_leaves(here: Instance, there: Instance) -> set[str]:
-    compiled = Compiled(here.program.declare, here.data)
-    leaves = {p.name() for c in compiled.declaration.constraints.values() for p in c.parameters()}
-    moved = {name for name in leaves if not _equal(here.data[name], there.data[name])}
-    shapes = {v.shape for v in compiled.declaration.variables.values()}
-    other = Compiled(there.program.declare, there.data).declaration.variables.values()
-    return moved | (set() if shapes == {v.shape for v in other} else {"weights"})
-
-
-def _leaves_the_set(here: Instance, there: Instance) -> bool:
-    if here.model is None or there.model is None or here.model.dimension != there.model.dimension:
-        return False
-    point = here.model.penalty.set.project(here.model.start())
-    return bool(np.max(np.abs(there.model.penalty.set.project(point) - point)) > 1e-9)

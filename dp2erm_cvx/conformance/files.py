@@ -26,6 +26,10 @@ TEMPLATES = {
 }
 
 
+#: Of the names of modules that are executed files.
+_PREFIX = "dp2erm_checked_"
+
+
 def program_template(name: str, kind: str) -> str:
     """Text of a file that declares a program called ``name``.
 
@@ -78,13 +82,25 @@ def programs_of_file(path: str | Path) -> list[type[Program]]:
     raise ProgramError(f"{path}: holds no program: define a class based on one of dp2erm_cvx.program")
 
 
+def executed_anew(cls: type[Program]) -> type[Program] | None:
+    """The same class from its file, executed once more; None for a class of the library."""
+    module = sys.modules[cls.__module__]
+    if not cls.__module__.startswith(_PREFIX) or module.__file__ is None:
+        return None
+    try:
+        found: type[Program] = getattr(_executed(Path(module.__file__)), cls.__name__)
+    finally:
+        sys.modules[cls.__module__] = module  # where its dataclasses look themselves up
+    return found
+
+
 def _executed(path: Path) -> ModuleType:
     # a name of its own for every version, because a dataclass looks itself up among the modules
     try:
         source = path.read_bytes()
     except OSError as error:
         raise ProgramError(f"{path}: cannot be read: {error.strerror or error}") from None
-    name = f"dp2erm_checked_{path.stem}_{hashlib.sha256(source).hexdigest()[:12]}"
+    name = f"{_PREFIX}{path.stem}_{hashlib.sha256(source).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ProgramError(f"{path}: is no Python file")

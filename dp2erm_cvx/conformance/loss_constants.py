@@ -168,6 +168,25 @@ def undeclared_curvature(program: _Perturbed, domain: Domain, seed: int) -> str:
     return ""
 
 
+def turning_gradient(program: _Perturbed, domain: Domain, seed: int) -> str:
+    """What is wrong about a declared ``is_margin``, or nothing: gradients of one record at several theta."""
+    if not program.loss_constants(samples.check_universe(domain)).is_margin:
+        return ""
+    for records in _lonely(domain, seed):
+        n = records.n_samples
+        if n > 1 and isinstance(program, PrivateFirstStage):
+            continue  # it weighs all records alike
+        model = _model(program, records)
+        found = [(model.gradient(theta) - model.ridge * theta) / n for theta in points_of(model, seed)]
+        longest = max(found, key=norm)
+        size = norm(longest)
+        for gradient in found if size else []:
+            beside = norm(gradient - longest * float(gradient @ longest) / size**2)
+            if not beside <= _ROUNDING * (size + model.smoothness / n):
+                return "is_margin is declared, and gradients of one record are not all in one direction"
+    return ""
+
+
 def _lonely(domain: Domain, seed: int) -> Iterator[Records]:
     """Datasets whose first record will have all weight."""
     region = record_domain(samples.N_FEATURES, domain.features_bound, domain.outcome_bound)

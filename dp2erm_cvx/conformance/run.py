@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.conformance.bounds import bound_of_theorem, movement, short_audit
+from dp2erm_cvx.conformance.constancy import fixed_set, public_numbers
 from dp2erm_cvx.conformance.constants import constants
-from dp2erm_cvx.conformance.declaration import declaration, fixed_set, kind, statement
+from dp2erm_cvx.conformance.declaration import declaration, kind, statement
 from dp2erm_cvx.conformance.objective import model_and_declaration, strong_convexity
 from dp2erm_cvx.conformance.other_settings import other_settings
 from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus, ConformanceReport
@@ -26,6 +27,7 @@ _FIRST: tuple[Check, ...] = (
     balance,
     model_and_declaration,
     fixed_set,
+    public_numbers,
     own_record,
     constants,
     bound_of_theorem,
@@ -37,6 +39,7 @@ _SECOND: tuple[Check, ...] = (
     *_BOTH,
     model_and_declaration,
     fixed_set,
+    public_numbers,
     perturbation,
     contributions,
     unconstrained,

@@ -85,12 +85,14 @@ def edge_records() -> dict[str, Records]:
 def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, Records]]:
     """Pairs that differ in record 0, with and without a flip; each arm keeps the floor in both.
 
-    Clusters at few places with unequal arms, and a record that moves across the ball.
+    Clusters at few places with unequal arms, and a record that moves across the ball. In every third pair the
+    other records are well inside, and the changed one alone becomes the longest or the shortest, and that of
+    the largest or the smallest outcome.
     """
     rng = np.random.default_rng([seed, 7])
     domain = check_domain(n_samples)
     floor = int(domain.arm_floor or 0)
-    for _ in range(count):
+    for index in range(count):
         ends = rng.choice([-3.0, -1.0, 0.0, 1.0, 3.0], (n_samples + 1, N_FEATURES))
         X = ends * rng.choice([1.0, rng.uniform()], ends.shape)
         if rng.random() < 0.5:  # two places only
@@ -99,6 +101,10 @@ def neighbors(count: int, n_samples: int, seed: int) -> Iterator[tuple[Records, 
         a[1 : 1 + floor], a[1 + floor : 1 + 2 * floor] = 0, 1
         X[0] *= -1.0 if rng.random() < 0.5 else 1.0
         y = rng.normal(size=n_samples + 1)
+        if index % 3 == 1:
+            X, y = 0.2 * X + 0.1, 0.2 * y
+            X[n_samples] *= 1e3 if index % 2 else 0.0
+            y[n_samples] = 1e3 * (1 - 2 * (index % 2))
         other = np.r_[n_samples, 1:n_samples]
         yield domain.records(X[:-1], a[:-1], y[:-1]), domain.records(X[other], a[other], y[other])
 
@@ -150,13 +156,20 @@ class Square:
         return (*self.here, *self.there)
 
 
+#: Of the other records that differ, of all before they do, and of the record that changes.
+_SPREADS = ((1.0, 1.0, 1.0), (3.0, 1.0, 1.0), (0.0, 1.0, 1.0), (3.0, 0.3, 50.0), (0.0, 0.3, 0.0))
+
+
 def squares(*, same_arms: bool, seed: int = 0) -> Iterator[Square]:
-    """Ordinary others, others at the edge, and others that are all alike; with their arms kept or not."""
+    """Ordinary others, others at the edge, and others that are all alike; with their arms kept or not.
+
+    Then a record that alone becomes the longest, or the shortest, where the others are well inside.
+    """
     universe = check_domain(SIZE)
     rng = np.random.default_rng([seed, 13])
-    for spread in (1.0, 3.0, 0.0):
-        raw = rng.uniform(-1, 1, (SIZE, N_FEATURES)), np.arange(SIZE) % 2, rng.normal(size=SIZE)
-        changed = _replaced(raw, [CHANGED], rng, 1.0, same_arms)
+    for spread, size, jump in _SPREADS:
+        raw = size * rng.uniform(-1, 1, (SIZE, N_FEATURES)), np.arange(SIZE) % 2, rng.normal(size=SIZE)
+        changed = _replaced(raw, [CHANGED], rng, jump, same_arms)
         others = _replaced(raw, _OTHERS, rng, spread, same_arms)
         again = tuple(values.copy() for values in others)
         for whole, new in zip(again, changed, strict=True):

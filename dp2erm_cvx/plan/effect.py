@@ -170,12 +170,10 @@ class EffectStudy(Pipeline[EffectPlan]):
             first = settings.first_fit * settings.center_share
             regressions = [(Center, first), (Refit, settings.center_share - first)]
         steps: list[Any] = []
-        # pure noise has no split here; the default one of Gaussian noise would follow the size of the ball
-        split = settings.split if self.noise == Noise.GAUSSIAN else None
         law, scale = calibrator("sharp"), NORM / self.universe.domain.features_bound
         for kind, share in regressions:
             mapped = OutcomeRows(rows, tuple(terms), scale)
-            steps.append(kind(None, program, law, self.noise, split, 0.0, numerical_share, mapped, share))
+            steps.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, mapped, share))
             terms.append(Term(rows, kind.name))
         if settings.propensity == "constant":
             steps.append(TreatmentRate(settings.propensity_share, self.noise, numerical_share is not None))

@@ -41,7 +41,7 @@ class EffectSettings:
     radius
         Largest margin of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
     split
-        Share of the propensity's epsilon that pays for its noise; of a Gaussian center's as well.
+        Share of the propensity's epsilon that pays for its noise.
     center_share, propensity_share
         Shares of the budget; the score has the rest. A public propensity takes none.
     cap, residual_bound, score_bound

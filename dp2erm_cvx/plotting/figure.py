@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ COLORS = ("#222222", BLUE, "#6aa3d8", ORANGE, "#d9a066", "#3a7d44", "#7a4fa3")
 WIDTH = 7.7
 #: A letter of a small legend, and what stands beside its words in a column, in inches.
 _LETTER, _BESIDE = 0.066, 0.6
+_MISSING = "figures need matplotlib: pip install 'dp2erm-cvx[plots]'"
 #: What to leave out so that the same figure is the same file.
 _DATED: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
@@ -30,8 +32,16 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise DeclarationError("figures need matplotlib: pip install 'dp2erm-cvx[plots]'") from None
+        raise DeclarationError(_MISSING) from None
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def check_figure(path: str | Path) -> None:
+    """Raise DeclarationError where a figure could not be drawn, or not be saved as such a file."""
+    if find_spec("matplotlib") is None:
+        raise DeclarationError(_MISSING)
+    if Path(path).suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise DeclarationError(f"{path}: figures are .png, .svg or .pdf")
 
 
 def save(figure: Figure, path: str | Path) -> None:

@@ -12,11 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, OutputCalibration, calibrate_grid
+from dp2erm_cvx.calibration import (
+    Calibration,
+    GridNoise,
+    MarginCalibration,
+    Noise,
+    OutputCalibration,
+    RenyiCalibration,
+    calibrate_grid,
+)
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.mechanism import draw, draw_within, perturb_on_grid
-from dp2erm_cvx.privacy import Budget, LossConstants
+from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve
 
 #: Error of the sampled noise, relative to its scale, before it is rounded to doubles.
 SAMPLING_ERROR = 2.0**-60
@@ -96,6 +104,14 @@ def spent_by(calibration: Calibration, precision: Precision | None) -> Budget:
     hidden = precision.grid.epsilon
     delta = calibration.delta * math.exp(hidden) if calibration.delta else 0.0
     return Budget(calibration.epsilon + 2 * hidden, delta)
+
+
+def curve_of(calibration: Calibration | OutputCalibration, precision: Precision | None) -> RenyiCurve | None:
+    """Renyi divergences of a perturbed objective with its grid, where a theorem states them."""
+    if not isinstance(calibration, RenyiCalibration | MarginCalibration):
+        return None
+    curve = calibration.curve()
+    return curve if precision is None else curve.shifted(precision.grid.epsilon)
 
 
 def _finite(tolerance: float) -> float:

@@ -8,11 +8,19 @@ from typing import ClassVar
 
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrate, predicted_error
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, StabilityBound
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.steps.precision import coefficient_bound, noise_bound, on_grid, precision, sample, spent_by
+from dp2erm_cvx.steps.precision import (
+    coefficient_bound,
+    curve_of,
+    noise_bound,
+    on_grid,
+    precision,
+    sample,
+    spent_by,
+)
 from dp2erm_cvx.steps.record_map import RecordMap
 from dp2erm_cvx.steps.solving import covers, released_minimizer, rests_on_gap, to_grid
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide, reserve
@@ -100,6 +108,11 @@ class PropensityPlan(StepPlan):
     def guarantee(self) -> Budget:
         """What the coefficient spends, its arithmetic included."""
         return spent_by(self.calibration, self.precision)
+
+    @property
+    def curve(self) -> RenyiCurve | None:
+        """The curve of Theorem 16, its arithmetic included."""
+        return curve_of(self.calibration, self.precision)
 
     @property
     def perturbed(self) -> Perturbed:

@@ -26,6 +26,7 @@ from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.steps.precision import (
     Precision,
+    curve_of,
     noise_bound,
     on_grid,
     output_precision,
@@ -170,11 +171,8 @@ class ThetaPlan(StepPlan):
 
     @property
     def curve(self) -> RenyiCurve | None:
-        """The curve of Theorem 7, its arithmetic included."""
-        if not isinstance(self.calibration, RenyiCalibration):
-            return None
-        curve = self.calibration.curve()
-        return curve if self.precision is None else curve.shifted(self.precision.grid.epsilon)
+        """The curve of Theorem 7 or 16, its arithmetic included."""
+        return curve_of(self.calibration, self.precision)
 
     @property
     def certified_by_design(self) -> bool:

@@ -139,8 +139,8 @@ def test_what_is_declared_otherwise_stays():
     free = objective_of(loss_of())
     split = calibrator("sharp").calibrate(free, Budget(1.0), "gamma", 0.5)
     assert split == calibrate(free, Budget(1.0), split=0.5)
-    gaussian = calibrator("sharp").calibrate(free, Budget(1.0, 1e-6), "gaussian")
-    assert gaussian == calibrate(free, Budget(1.0, 1e-6), noise="gaussian")
+    gaussian = calibrator("sharp").calibrate(free, Budget(1.0, 1e-6), "gaussian", 0.5)
+    assert gaussian == calibrate(free, Budget(1.0, 1e-6), noise="gaussian", split=0.5)
     plain = objective_of(dataclasses.replace(free.loss, saturation=None))
     assert calibrator("sharp").calibrate(plain, Budget(1.0), "gamma") == calibrate(plain, Budget(1.0))
     assert not calibrator("saturating").splits
@@ -148,7 +148,7 @@ def test_what_is_declared_otherwise_stays():
 
 def test_it_is_ranked_with_the_others():
     found = rank(objective_of(loss_of()), Budget(1.0))
-    assert {one.name for one in found.valid} == {"sharp-gamma", "saturating"}
+    assert {one.name for one in found.valid} == {"sharp-gamma", "saturating-gamma"}
 
 
 def test_refusals():

@@ -50,7 +50,7 @@ def test_the_text_is_the_summary_of_the_file(folder, estimand, monkeypatch):
     shown = "\n".join(line.rstrip() for line in run(*words).stdout.splitlines())
     # a summary knows the file alone: no number of it was not released
     assert shown == EffectRelease.from_json(Path("effect.json").read_bytes()).summary()
-    assert run("show", "effect.json").stdout == run(*words).stdout
+    assert run("show", "effect.json").stdout == run(*words, "--force").stdout
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,11 @@ OTHERS = {
         {"gradient_diameter": lambda self, domain: self.row_bound(domain) * 2.0},
         "gradient_radius",
     ),
+    "a linear term as part of the margin": (
+        PrivateTilting,
+        {"loss_constants": restated(PrivateTilting, "loss_constants", is_margin=lambda _: True)},
+        "is_margin is declared",
+    ),
     "the diameter for the radius, the wrong way": (
         PrivateOverlap,
         {"gradient_diameter": lambda self, domain: PrivateOverlap.gradient_diameter(self, domain) / 2},
@@ -128,7 +133,12 @@ OTHERS = {
         },
         "a coefficient may be",
     ),
-    "shorter rows": (PrivateTilting, {"linear_bound": lambda self, domain: 0.0}, "linear_bound"),
+    "shorter rows": (
+        PrivateTilting,
+        {"linear_bound": lambda self, domain: 0.5 * PrivateTilting.linear_bound(self, domain)},
+        "linear_bound",
+    ),
+    "no rows": (PrivateTilting, {"linear_bound": lambda self, domain: 0.0}, "is_margin is declared"),
 }
 
 

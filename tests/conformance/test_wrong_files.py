@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dp2erm_cvx.conformance import CheckStatus, checks_of
-from dp2erm_cvx.conformance.declaration import fixed_set
+from dp2erm_cvx.conformance.constancy import fixed_set, public_numbers
 from tests.conformance.own_file import BEFORE, changed, outcomes_of, program_of
 
 _KERNEL = "    @property\n    def kernel(self"
@@ -229,6 +229,67 @@ WRONG = {
         {"declaration"},
     ),
 }
+
+
+#: What a careless author reads off the data, where often one record alone decides it.
+EXTREMES = {
+    "the longest row": "np.max(np.linalg.norm(records.X, axis=1))",
+    "the shortest row": "np.min(np.linalg.norm(records.covariates, axis=1)) + 0.1",
+    "the largest outcome": "np.max(np.abs(records.y)) + 0.1",
+}
+
+
+def _bound_otherwise(settings: str) -> str:
+    return (
+        "    def instance(self, records):\n        import dataclasses\n\n"
+        f"        size, own = float({{size}}), self.resolve(records.domain)\n"
+        f"        other = dataclasses.replace(own, {settings})\n"
+        "        return super(type(self), other).instance(records)\n\n"
+    )
+
+
+#: By what depends on an extreme: the template, before what the method is put, the method, and the check.
+DEPENDENT = {
+    "ridge": ("exponential", BEFORE, _bound_otherwise("ridge=own.ridge * size"), "public numbers"),
+    "ridge of many": (
+        "exponential",
+        BEFORE,
+        _bound_otherwise("ridge=own.ridge * (size if len(records.y) > 500 else 1.0)"),
+        "public numbers",
+    ),
+    "radius": ("exponential", BEFORE, _bound_otherwise("radius=0.3 * size"), "fixed feasible set"),
+    "rows": (
+        "exponential",
+        BEFORE,
+        "    def rows(self, records):\n        return super().rows(records) / (3.0 + {size})\n\n",
+        "own record",
+    ),
+    "quadratic ridge": ("quadratic", _KERNEL, _bound_otherwise("ridge=own.ridge * size"), "public numbers"),
+    "offset": ("loss", "        o = 2.0 *", "        o = 2.0 / (3.0 + {size}) *", "own record"),
+}
+
+
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize("case", DEPENDENT)
+def test_what_one_extreme_record_decides_is_found(case, extreme, tmp_path):
+    kind, place, method, expected = DEPENDENT[case]
+    new = method.format(size=EXTREMES[extreme]) + ("" if case == "offset" else place)
+    text = changed(kind, (place, new))
+    if "import numpy" not in text:
+        text = text.replace("from dataclasses", "import numpy as np\nfrom dataclasses", 1)
+    cls = program_of(tmp_path / "mine.py", text)
+    (check,) = [one for one in checks_of(cls) if one.name == expected]
+    assert all(outcome.status is CheckStatus.FAILED for outcome in outcomes_of(check, cls))
+
+
+def test_what_a_file_keeps_of_the_first_dataset_is_found(tmp_path):
+    rows = (
+        "    def rows(self, records):\n        Z = super().rows(records)\n"
+        "        SCALE.append(min(1.0, np.abs(Z).mean()))\n        return SCALE[0] * Z\n\n"
+    )
+    text = changed("exponential", (BEFORE, rows + BEFORE), ("@dataclass", "SCALE = []\n\n\n@dataclass"))
+    found = outcomes_of(public_numbers, program_of(tmp_path / "mine.py", text))
+    assert all("the dataset before it" in outcome.detail for outcome in found)
 
 
 @pytest.mark.parametrize("case", WRONG)

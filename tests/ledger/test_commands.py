@@ -57,6 +57,76 @@ def test_commands(folder: Path) -> None:
         assert row in [line.split() for line in shown.splitlines()]
 
 
+CHARGED = ["--ledger", "b.db", "--dataset", "trial"]
+
+
+def spent() -> float:
+    (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
+    return float(account["spent"]["epsilon"])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--output", "old.json"], "old.json: exists: choose another file, or --force"),
+        (["--love-plot", "old.png"], "old.png: exists"),
+        (["--love-plot", "plot.txt"], "plot.txt: figures are .png, .svg or .pdf"),
+        (["--output", "no/where.json"], "cannot be written"),
+    ],
+)
+def test_what_could_not_be_written_is_not_charged(folder: Path, words: list[str], told: str) -> None:
+    run("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "9")
+    for name in ("old.json", "old.png"):
+        Path(name).write_text("kept")
+    refused = run(*FIT, *CHARGED, *words)
+    assert refused.exit_code == 2
+    assert told in refused.stderr
+    assert (spent(), Path("old.json").read_text()) == (0.0, "kept")
+
+
+def test_a_missing_extra_is_named_before_the_charge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "9")
+    monkeypatch.setattr("dp2erm_cvx.plotting.figure.find_spec", lambda name: None)
+    refused = run(*FIT, *CHARGED, "--love-plot", "love.png")
+    assert (refused.exit_code, spent()) == (2, 0.0)
+    assert "dp2erm-cvx[plots]" in refused.stderr
+
+
+def test_a_release_that_cannot_be_written_is_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "9")
+    # every write to it fails as on a full disk
+    full = run(*FIT, *CHARGED, "--output", "/dev/full", "--force")
+    assert full.exit_code == 2
+    assert json.loads(full.stdout)["private"] is True
+    assert "charged to 'trial'" in full.stderr
+    assert "/dev/full: cannot be written: No space left" in full.stderr
+
+    def broken(*known: object) -> None:
+        raise RuntimeError("no figure today")
+
+    monkeypatch.setattr("dp2erm_cvx.plotting.love_plot", broken)
+    lost = run(*FIT, *CHARGED, "--love-plot", "love.png")
+    assert lost.exit_code == 70
+    assert json.loads(lost.stdout)["private"] is True
+    assert "charged to 'trial'" in lost.stderr
+    assert spent() == 2.0
+
+
+def test_a_charge_without_a_release_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "9")
+    monkeypatch.setattr("dp2erm_cvx.plan.plan.Plan.run", lambda *known: 1 / 0)
+    failed = run(*FIT, *CHARGED, "--output", "new.json")
+    assert (failed.exit_code, failed.stdout, spent()) == (70, "", 1.0)
+    assert "nothing was released, and the charge stays" in failed.stderr
+    assert not Path("new.json").exists()
+
+
+def test_force_overwrites(folder: Path) -> None:
+    Path("old.json").write_text("x" * 100_000)
+    assert run(*FIT, "--output", "old.json", "--force").exit_code == 0
+    assert json.loads(Path("old.json").read_text())["private"] is True
+
+
 def test_renyi_composition_is_shown(folder: Path) -> None:
     declare = ["ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "3", "--declare-delta", "1e-5"]
     assert run(*declare, "--composition", "renyi").exit_code == 0

@@ -43,11 +43,45 @@ def spent_delta(calibration, loss, n, bound, domain):
             a = mpmath.mpf(loss.saturation.row_norm) * mpmath.mpf(loss.saturation.slope) / scale
             k = mpmath.mpf(loss.saturation.row_norm) ** 2 / (n * curvature)
             return mpmath.mpf(0) if V / 2 * (a + max(a, k)) <= epsilon else 1
+        if calibration.theorem.endswith("of a saturating loss"):
+            reach = mpmath.mpf(loss.saturation.row_norm) * mpmath.mpf(loss.saturation.slope) * V / scale
+            return margin_delta(
+                reach, epsilon, mpmath.mpf(loss.saturation.row_norm) ** 2 * V / (n * curvature)
+            )
         left = epsilon - p * mpmath.log1p(mpmath.mpf(loss.hessian_trace) * V / (2 * p * n * curvature))
         ratio = mpmath.mpf(loss.gradient_radius) * V / scale
         if calibration.noise is Noise.GAMMA:
             return mpmath.mpf(0) if ratio <= left else 1
+        if calibration.theorem.startswith("Theorem 16"):
+            return margin_delta(mpmath.mpf(loss.gradient_bound) * V / scale, left, 0)
         return exact_gaussian_delta(ratio, left, p)
+
+
+def margin_delta_at(s, left, K):
+    """The bound of Theorem 16 as a function of x, and of K once more."""
+
+    def excess(level):
+        c = (level - s * s / 2) / s
+        tail = mpmath.erfc(c / mpmath.sqrt(2)) / 2
+        return 2 * s * (mpmath.npdf(c) - c * tail) if c > 0 else s * (mpmath.sqrt(2 / mpmath.pi) - c)
+
+    def bound(x, K=K):
+        t = left + x + 1 - mpmath.exp(x)
+        if t < 0:
+            return mpmath.mpf(1)
+        return mpmath.exp(-x) * (max(K - t, 0) + excess(max(K, t)) + excess(t)) / 2
+
+    return bound
+
+
+def margin_delta(s, left, K):
+    """The same at about its best x."""
+    bound = margin_delta_at(s, left, K)
+    middle = width = mpmath.sqrt(left)
+    for _ in range(8):  # a search on finer and finer grids
+        middle = min((middle + width * k / 10 for k in range(-10, 11)), key=bound)
+        width /= 5
+    return bound(middle)
 
 
 def renyi_delta(calibration, loss, n, V):

@@ -98,6 +98,8 @@ def test_gaussian_noise_of_a_center_does_not_follow_the_outcome_bound():
         make_plan(study(where, 1.0, 1e-6, noise="gaussian")).steps[0].calibration for where in (RICH, wide)
     )
     assert other.scale == one.scale
+    assert one.theorem.startswith("Theorem 16")
+    assert one.split == 1.0
 
 
 def test_gaussian_noise_needs_a_delta():

@@ -37,6 +37,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "auto": {"budget": APPROXIMATE, "calibration": "auto"},
 }
 SEEDED = sorted(name for name in FILES if name.rpartition("_")[2] in ("assumed", "counted"))
+#: The same fit takes less noise today: Theorem 16 in place of Theorem 2.
+LESS_NOISE = ("propensity_gaussian",)
 
 
 def fitted(name: str) -> Release:
@@ -64,6 +66,8 @@ def test_every_variant_has_a_file() -> None:
 
 @pytest.mark.parametrize("name", SEEDED)
 def test_a_file_of_schema_2_is_read_as_the_same_fit_states_it(name) -> None:
+    if name.rpartition("_")[0] in LESS_NOISE:
+        pytest.skip("is calibrated by another theorem today")
     if name.endswith("counted") and not secure_available():
         pytest.skip("needs the extra secure")
     old, new = Release.from_json(FILES[name]), fitted(name)

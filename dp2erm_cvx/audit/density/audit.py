@@ -164,7 +164,7 @@ def audit_density(
     return DensityAudit(
         loss=peak.ratio,
         direction=direction,
-        outputs={name: tuple(map(float, place.theta)) for name, place in peak.outputs.items()},
+        outputs={name: tuple(map(float, found)) for name, found in one.released(peak.outputs).items()},
         multipliers={name: tuple(map(float, place.multiplier)) for name, place in peak.outputs.items()},
         # theta alone loses no more than theta and its multiplier, beyond the errors of both
         theta_loss=min(theta_peak.ratio, peak.ratio),

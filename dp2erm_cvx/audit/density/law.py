@@ -52,6 +52,10 @@ class Law(abc.ABC):
     def place(self, u: Array) -> Place:
         """The output at ``u``."""
 
+    def released(self, place: Place) -> Array:
+        """What later steps are given."""
+        return place.theta
+
     @abc.abstractmethod
     def log_density(self, place: Place) -> float:
         """Log density of the output, less a constant that is the same for every dataset."""
@@ -77,8 +81,8 @@ def tail(moved: float, length: float, scale: float, *, pure: bool) -> float:
 #: What every step released, by name.
 Outputs = Mapping[str, Place]
 
-#: Starts of the second, the third and any later step that follow each one of the step before.
-_FOLLOWING = (25, 2, 1)
+#: Starts of a second step that follow each one of the first; fewer where there are more steps.
+_FOLLOWING = 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +98,14 @@ class ReleaseLaw:
         """The law of every step given the outputs before, with its own."""
         released: dict[str, Array] = {}
         for name, law in self.given.items():
-            yield law(released), outputs[name]
-            released[name] = outputs[name].theta
+            found = law(released)
+            yield found, outputs[name]
+            released[name] = found.released(outputs[name])
+
+    def released(self, outputs: Outputs) -> dict[str, Array]:
+        """What every step released, by name."""
+        found = zip(outputs, self.laws(outputs), strict=True)
+        return {name: law.released(place) for name, (law, place) in found}
 
     @cached_property
     def _unperturbed(self) -> list[Law]:
@@ -103,7 +113,7 @@ class ReleaseLaw:
         released: dict[str, Array] = {}
         for name, law in self.given.items():
             found.append(law(released))
-            released[name] = found[-1].place(np.zeros(found[-1].dimension)).theta
+            released[name] = found[-1].released(found[-1].place(np.zeros(found[-1].dimension)))
         return found
 
     @property
@@ -128,7 +138,7 @@ class ReleaseLaw:
         for name, given in self.given.items():
             law = given(released)
             found[name], u = law.place(u[: law.dimension]), u[law.dimension :]
-            released[name] = found[name].theta
+            released[name] = law.released(found[name])
         return found
 
     def log_density(self, outputs: Outputs) -> float:
@@ -143,9 +153,10 @@ class ReleaseLaw:
         """Random outputs of all steps."""
         found: dict[str, Place] = {}
         released: dict[str, Array] = {}
-        for name, law in self.given.items():
-            found[name] = law(released).draw(rng)
-            released[name] = found[name].theta
+        for name, given in self.given.items():
+            law = given(released)
+            found[name] = law.draw(rng)
+            released[name] = law.released(found[name])
         return found
 
     def starts(self, other: ReleaseLaw, count: int, rng: np.random.Generator) -> list[Array]:
@@ -153,15 +164,15 @@ class ReleaseLaw:
         found: list[tuple[Array, dict[str, Array]]] = [(np.zeros(0), {})]
         for depth, (name, given) in enumerate(self.given.items()):
             longer, known, points = [], None, list[Array]()
+            most = max(1, _FOLLOWING // max(1, len(self.given) - 1) ** depth) if depth else None
             for u, released in found:
                 law = given(released)
                 if law is not known:  # many do not depend on what was released
                     points = law.starts(other.given[name](released), 1 if depth else count, rng)
                 known = law
-                most = _FOLLOWING[min(depth, len(_FOLLOWING)) - 1] if depth else len(points)
-                for index in rng.permutation(len(points))[:most] if depth else range(len(points)):
-                    point = points[index]
-                    longer.append((np.append(u, point), {**released, name: law.place(point).theta}))
+                for index in rng.permutation(len(points))[:most]:
+                    output = law.released(law.place(points[index]))
+                    longer.append((np.append(u, points[index]), {**released, name: output}))
             found = longer
         return [u for u, _ in found]
 

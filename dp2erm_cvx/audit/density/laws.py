@@ -167,7 +167,12 @@ def _minimizers(
     # one step for both datasets, of the size at which theta and its multiplier weigh the same
     size = 1.0 / math.sqrt(models[0][0].smoothness * models[1][0].smoothness)
     coordinates = Coordinates(models[0][0].penalty, size)
-    first, second = (ObjectiveLaw(model, calibration, coordinates, error) for model, error in models)
+    unscaled = np.ones(calibration.n_parameters)
+    if isinstance(step, CenterPlan):
+        unscaled = step.map.unscaled(unscaled, one.records.covariates.shape[1])
+    first, second = (
+        ObjectiveLaw(model, calibration, coordinates, unscaled, error) for model, error in models
+    )
     return first, second
 
 
@@ -181,8 +186,8 @@ def _bound(
         records = records if step.map is None else step.map.records(records, released)
         free = step.first.perturbed(records, calibration.gamma, np.zeros(calibration.n_parameters))
         return _objective(free), None
-    weights, error = np.ones(records.n_samples), 0.0
     if isinstance(step, CenterPlan):
+        weights, error = step.map.factors(records, released), 0.0
         records = step.map.records(records, released)
     else:
         weights, error = side.weights(released)

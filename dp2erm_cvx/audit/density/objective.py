@@ -76,12 +76,14 @@ class WeightsError:
 class ObjectiveLaw(Law):
     """The law of the minimizer of ``model`` with noise of this ``calibration``; the model holds no noise.
 
-    ``weights`` bounds the error of its weights, None where they are exact.
+    ``weights`` bounds the error of its weights, None where they are exact. What is released is the minimizer
+    times the public ``unscaled`` (p,): its density is the same but for a constant.
     """
 
     model: Objective
     calibration: Calibration
     coordinates: Coordinates
+    unscaled: Array
     weights: WeightsError | None = None
 
     @property
@@ -128,6 +130,9 @@ class ObjectiveLaw(Law):
     def place(self, u: Array) -> Place:
         """The pair (theta, v) at ``u`` (p,)."""
         return self.coordinates.place(u)
+
+    def released(self, place: Place) -> Array:
+        return place.theta * self.unscaled
 
     def log_density(self, place: Place) -> float:
         sizes = self._length(place) / self.calibration.scale

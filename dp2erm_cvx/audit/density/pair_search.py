@@ -19,9 +19,9 @@ from dp2erm_cvx.audit.density.replay import DENSITY, audited_model, audited_weig
 from dp2erm_cvx.audit.pair_file import Columns, SavedPair
 from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.errors import CertificateError
-from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import run_tasks
-from dp2erm_cvx.plan import TwoStagePlan
+from dp2erm_cvx.plan import Plan
 
 #: Pairs that are looked at before one of them is audited; best pairs that are kept and refined.
 _SCREENED, _KEPT = 8, 6
@@ -44,7 +44,7 @@ class PairSearch:
     lose. A search without a violation is no proof: the worst pair may be another.
     """
 
-    model: PrivateTwoStageERM
+    model: PrivateEstimator
     first: Columns
     second: Columns
     audit: DensityAudit
@@ -72,7 +72,7 @@ class PairSearch:
 
 
 def search_pairs(
-    model: PrivateTwoStageERM,
+    model: PrivateEstimator,
     n_samples: int,
     n_features: int,
     *,
@@ -98,7 +98,7 @@ def search_pairs(
     """
     search = SearchPlan(evaluations=100) if search is None else search
     plan = model.plan(n_samples, n_features)
-    steps = _Steps(model, plan, Maker(model.domain, n_samples, n_features), search.seed)
+    steps = _Steps(model, plan, Maker(plan.study.universe.domain, n_samples, n_features), search.seed)
     path = None if search.checkpoint is None else Path(search.checkpoint)
     label = json.dumps([audited_model(model), n_samples, n_features, search.seed], default=float)
     if path is not None and path.exists():
@@ -131,7 +131,7 @@ class _Step:
 class _Steps:
     """Its state is the step, the counts and the best pairs: every step has a generator of its own."""
 
-    def __init__(self, model: PrivateTwoStageERM, plan: TwoStagePlan, maker: Maker, seed: int) -> None:
+    def __init__(self, model: PrivateEstimator, plan: Plan, maker: Maker, seed: int) -> None:
         self.model, self.plan, self.maker, self.seed = model, plan, maker, seed
         self.step = 0
         self.counts = np.zeros(2, dtype=np.int64)  # screened, failed

@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from dp2erm_cvx import registry
 from dp2erm_cvx.audit.density.audit import DensityAudit, audit_density
 from dp2erm_cvx.audit.pair_file import SavedPair
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
+from dp2erm_cvx.estimators.fitting import PrivateEstimator
+from dp2erm_cvx.program import Program
+from dp2erm_cvx.release.effect import EffectRelease
 
 #: The name of this audit in a file.
 DENSITY = "density"
 
 
-def audited_model(model: PrivateTwoStageERM) -> dict[str, Any]:
+#: Parameters of an estimator that do not change the law of what it releases.
+_HOW = frozenset({"solver", "seed", "level", "ledger", "dataset"})
+
+
+def audited_model(model: PrivateEstimator) -> dict[str, Any]:
     """What a density audit depends on, in plain JSON types."""
-    second = model.resolved_second_stage()
-    return {
-        "first_stage": audited_weights(model),
-        "second_stage": {"name": second.name, "settings": second.settings()},
-        "domain": model.domain.to_dict(),
-        "budget": asdict(model.budget),
-        **{name: getattr(model, name) for name in ("calibration", "noise", "split", "tolerance")},
-        **{name: getattr(model, name) for name in ("arithmetic", "numerical_share", "value_share")},
-    }
+    facts = model.get_params(deep=False)
+    if isinstance(model, PrivateTwoStageERM):
+        facts["first_stage"], facts["second_stage"] = (
+            model.resolved_first_stage(),
+            model.resolved_second_stage(),
+        )
+    return {name: _plain(value) for name, value in facts.items() if name not in _HOW}
 
 
-def audited_weights(model: PrivateTwoStageERM) -> dict[str, Any]:
-    """The first stage of ``model``, in plain JSON types."""
-    first = model.resolved_first_stage()
-    return {"name": first.name, "settings": first.settings()}
+def audited_weights(model: PrivateEstimator) -> dict[str, Any]:
+    """The first stage of ``model``, in plain JSON types; weights are 1 where it has none."""
+    if isinstance(model, PrivateTwoStageERM):
+        return dict(_plain(model.resolved_first_stage()))
+    return dict(_plain(registry.build(registry.first_stages(), "uniform")))
 
 
-def replay_pair(path: str | Path, model: PrivateTwoStageERM) -> tuple[DensityAudit, float | None]:
+def _plain(value: Any) -> Any:
+    if isinstance(value, Program):
+        return {"name": value.name, "settings": value.settings()}
+    if isinstance(value, Domain):
+        return value.to_dict()
+    if isinstance(value, EffectRelease):
+        value = value.center
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def replay_pair(path: str | Path, model: PrivateEstimator) -> tuple[DensityAudit, float | None]:
     """Audit a saved pair once more: the audit, and the loss that was saved with it.
 
     The settings are those of the saved audit. Another ``solver`` of the model checks the weights that the

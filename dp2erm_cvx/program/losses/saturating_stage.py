@@ -94,4 +94,5 @@ class SaturatingStage(LinearStage, WeightedMarginLoss):
             outcome_bound=math.sqrt(loss.full_slope * z),
             gradient_bound=steepest,
             saturation=loss.saturation(M),
+            is_margin=True,
         )

@@ -172,6 +172,8 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
             strong_convexity=self.mu,
             theta_bound=length,
             outcome_bound=1.0,
+            gradient_bound=None if pull else bound * self.loss.largest_slope(bound * ball),
+            is_margin=not pull,
         )
 
     def bound(self, universe: Universe) -> StabilityBound:

@@ -1,166 +1,305 @@
-"""The exact loss of a composed effect release: center, propensity, score, in one covariate with flips."""
+"""Exact densities of a composed effect release: center, refit, propensity and score, with flips."""
 
-from __future__ import annotations
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from scipy import special
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges
+from dp2erm_cvx.audit import SearchPlan, audit_density, replay_pair, search_pairs
+from dp2erm_cvx.audit.density import ascent, law
+from dp2erm_cvx.audit.density.audit import audited_laws
+from dp2erm_cvx.audit.density.law import log_ratio
 from dp2erm_cvx.domain import cleaned
-from dp2erm_cvx.steps import CenterPlan, PropensityPlan
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
+from dp2erm_cvx.steps import AverageScore, Execution
+from tests.audit.bugs import less
+from tests.audit.pairs import lone, neighbors
+from tests.plan.changed import changed
 
 N = 8
 DOMAIN = Domain(covariate_bound=1.0, outcome_bound=1.0)
+SCALE = 0.3
 
 
-def planned(center=0.5, propensity=0.2):
-    settings = {"first_fit": None, "rows": "common", "propensity": "logistic", "score_bound": 2.0}
-    settings |= {"center_share": center, "propensity_share": propensity, "cap": 4.0}
-    model = PrivateEffect(DOMAIN, Budget(1.0), residual_scale=0.3, effect_center=0.0, settings=settings)
-    return model.plan(N, 1)
+@pytest.fixture(autouse=True)
+def few_evaluations(request, monkeypatch):
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(law, "_FOLLOWING", 2)
+        monkeypatch.setattr(ascent, "ASCENTS", 1)
+        monkeypatch.setattr(ascent, "_EVALUATIONS", 20)
 
 
-def smooth(step, records, released):
-    """The smooth part of n times the objective without noise, inside of every set."""
-    mapped = step.map.records(records, released)
-    if isinstance(step, PropensityPlan):
-        return step.first.perturbed(mapped, step.calibration.gamma, np.zeros(2)).model
-    assert isinstance(step, CenterPlan)
-    return step.program.instance(mapped, np.ones(N), gamma=step.calibration.gamma).model
-
-
-def log_density(step, records, released, factor=1.0):
-    """Of what the step released, less a constant: log det of the Hessian, less the norm of its noise.
-
-    ``factor`` is what a wrong normalization multiplies the sum of losses with.
-    """
-    model, theta = smooth(step, records, released), released[step.name]
-    ridge = N * step.calibration.gamma
-    gradient = factor * (model.gradient(theta) - ridge * theta) + ridge * theta
-    hessian = factor * (model.hessian(theta) - ridge * np.eye(len(theta))) + ridge * np.eye(len(theta))
-    return np.linalg.slogdet(hessian)[1] - np.linalg.norm(gradient) / step.calibration.scale
-
-
-def right_sums(score, records, released, noise):
-    return score.sums(records, released, noise)
-
-
-def total_loss(plan, pair, released, sums=right_sums, factor=lambda records: 1.0):
-    """Log ratio of the densities at these outputs, and in the worst output of the score."""
-    loss = 0.0
-    for step in plan.steps[:-1]:
-        one, other = (
-            log_density(step, data, released, factor(data) if step.name == "center" else 1.0) for data in pair
-        )
-        loss += one - other
-    noise = plan.score.calibration
-    both = [sums(plan.score.score, data, released, noise) for data in pair]
-    return loss + sum(abs(a - b) for a, b in zip(*both, strict=True)) / noise.integers.scale
-
-
-def draw_pair(rng):
-    """Neighbors whose one differing record may flip, often at the ends of the domain."""
-
-    def one(size):
-        ends = rng.choice([-1.0, 0.0, 1.0], (2, size)), rng.uniform(-1, 1, (2, size))
-        x, y = ends[int(rng.integers(2))]
-        return x, rng.integers(0, 2, size), y
-
-    x, a, y = one(N) if rng.integers(2) else (np.zeros(N), np.zeros(N, dtype=int), np.zeros(N))
-    other = x.copy(), a.copy(), y.copy()
-    for data in ((x, a, y), other):
-        for column, value in zip(data, one(1), strict=True):
-            column[0] = value[0]
-    return [DOMAIN.records(X[:, None], arm, outcome) for X, arm, outcome in ((x, a, y), other)]
-
-
-def draw_output(rng, plan):
-    size = 10.0 ** rng.uniform(-1, 1.5)
-    center = np.clip(size * rng.standard_normal(3), -11.0, 11.0)
-    lam = rng.standard_normal(2)
-    lam *= min(1.0, 0.99 * plan.step("propensity").first.radius / np.linalg.norm(lam)) * rng.choice([0.1, 1])
-    return {"center": center, "propensity": lam}
-
-
-def searched(plan, count, seed=0, enough=np.inf, **changes):
-    rng = np.random.default_rng(seed)
-    best = (-np.inf, None, None)
-    for _ in range(count):
-        if best[0] > enough:
-            break
-        pair = draw_pair(rng)
-        for _ in range(4):
-            released = draw_output(rng, plan)
-            loss = abs(total_loss(plan, pair, released, **changes))
-            if loss > best[0]:
-                best = loss, pair, released
-    return best
-
-
-@pytest.mark.parametrize("shares", [(0.5, 0.2), (0.05, 0.05), (0.9, 0.05)])
-def test_no_pair_loses_more_than_epsilon_and_some_nearly_all(shares):
-    plan = planned(*shares)
-    loss, _, _ = searched(plan, 80)
-    assert loss <= 1.0
-    assert loss > 0.8 if shares == (0.05, 0.05) else loss > 0.5
-
-
-def unclipped(score, records, released, noise, e=None, residual=None):
-    """A score whose noise was calibrated to its clips, and which nothing clips in the end."""
-    m_0, m_1, _ = score.regressions(records, released)
-    e = score.propensity(records, released) if e is None else e
-    m, treated = np.where(records.a == 1, m_1, m_0), records.a == 1
-    r = score.residual(records, m) if residual is None else residual(records.y - m)
-    whole = np.rint(np.where(treated, r / e, -r / (1 - e)) / noise.step).astype(int)
-    return 2 * noise.largest * int(whole.sum()), int(np.sum(whole**2))
-
-
-def clip_before_subtraction(score, records, released, noise):
-    # m, which nothing bounds, is taken off the clipped outcome
-    x, ones = records.covariates, np.ones(N)
-    m = np.where(
-        records.a == 1,
-        score.nuisances.outcome(x, ones, released),
-        score.nuisances.outcome(x, 0 * ones, released),
-    )
-    y = cleaned(records.y, score.residual_bound)
-    return unclipped(score, records, released, noise, residual=lambda _: y - m)
-
-
-def standardized_by_the_data(score, records, released, noise):
-    return unclipped(
-        score, records, released, noise, residual=lambda r: 0.5 * r / max(float(np.std(records.y)), 1e-6)
+def effect(shares=(0.5, 0.2), budget=Budget(1.0), estimand="ate", **settings):  # noqa: B008
+    shares = {"center_share": shares[0], "propensity_share": shares[1]}
+    fixed = {"first_fit": None, "rows": "common", "propensity": "logistic", "score_bound": 2.0, "cap": 4.0}
+    return PrivateEffect(
+        DOMAIN,
+        budget,
+        estimand=estimand,
+        residual_scale=SCALE,
+        effect_center=0.0 if estimand != "risks" else None,
+        settings=fixed | shares | settings,
+        noise="gaussian" if budget.delta else "gamma",
+        arithmetic="assumed",
     )
 
 
-def second_moment_at_half_its_scale(score, records, released, noise):
-    first, second = score.sums(records, released, noise)
-    return first, 2 * second
+def changed_record(first, second, rest=(0.0, 0, 0.0)):
+    """Datasets of one covariate whose first record (x, a, y) is the one or the other."""
+    pair = []
+    for record in (first, second):
+        x, a, y = (np.array([own, *[other] * (N - 1)]) for own, other in zip(record, rest, strict=True))
+        pair.append((x[:, None].astype(float), a.astype(int), y.astype(float)))
+    return tuple(pair)
 
 
-def factor_without_cap(score, records, released, noise):
-    e = score.nuisances.propensity(records.covariates, released)
-    return unclipped(score, records, released, noise, e=e)
+# the density
 
 
-def center_of_one_arm(records):
-    return N / max(int(records.a.sum()), 1)
+def minimizer(gradient_rows, pulls, bends, ridge, theta, scale):
+    """Log density of the minimizer: noise that balances the gradient, and the determinant of the Hessian."""
+    gradient = gradient_rows.T @ pulls + ridge * theta
+    hessian = (gradient_rows.T * bends) @ gradient_rows + ridge * np.eye(len(theta))
+    return np.linalg.slogdet(hessian)[1] - np.linalg.norm(gradient) / scale
+
+
+def rows_of(data):
+    """An intercept per arm, and the covariate at three times its bound of 1."""
+    X, a, _ = data
+    return np.column_stack([1 - a, a, 3 * X])
+
+
+def regression(data, theta, calibration, less_by=0.0):
+    rows, y = rows_of(data), data[2]
+    s = rows @ theta - np.clip(y - less_by, -4.0 if np.any(less_by) else -1.0, 4.0)
+    pull, bend = SCALE * np.sign(s) * (1 - np.exp(-np.abs(s) / SCALE)), np.exp(-np.abs(s) / SCALE)
+    return minimizer(rows, pull, bend, N * calibration.gamma, theta, calibration.scale)
+
+
+def logistic(data, lam, calibration):
+    X, a, _ = data
+    rows = (2 * a - 1)[:, None] * np.column_stack([np.ones(N), X])
+    p = special.expit(-rows @ lam)
+    return minimizer(rows, -p, p * (1 - p), N * calibration.gamma, lam, calibration.scale)
+
+
+def score_integers(data, theta, lam, noise, residual_bound):
+    X, a, y = data
+    m_0, m_1 = (np.clip(arm + 3 * X[:, 0] * theta[2], -1, 1) for arm in theta[:2])
+    e = np.clip(special.expit(lam[0] + X[:, 0] * lam[1]), 0.25, 0.75)
+    r = np.clip(y - np.where(a == 1, m_1, m_0), -residual_bound, residual_bound)
+    base = np.clip(m_1 - m_0, -2.0, 2.0)
+    room = 2.0 - np.abs(base)
+    k = np.rint((base + np.clip(np.where(a == 1, r / e, -r / (1 - e)), -room, room)) / noise.step).astype(int)
+    return np.array([2 * noise.largest * int(k.sum()), int(np.sum(k * k))])
+
+
+def test_the_density_is_that_of_the_formulas():
+    rng = np.random.default_rng(0)
+    model = effect(first_fit=0.4)
+    plan = model.plan(N, 1)
+    for kind in (neighbors, lone):
+        pair = kind(rng, N, 1)
+        one, other = audited_laws(model, pair)[1]
+        for size in (0.1, 1.0, 5.0):
+            center, refit = size * rng.normal(size=(2, 3))
+            lam = rng.uniform(-0.9, 0.9, 2)
+            # inside of every set the coordinates are what is released; the integers take none
+            found = log_ratio(one, other, one.place(np.concatenate([center, refit, lam])))
+            right, sums = [], []
+            for data in pair:
+                right.append(
+                    regression(data, center, plan.step("center").calibration)
+                    + regression(data, refit, plan.step("refit").calibration, rows_of(data) @ center)
+                    + logistic(data, lam, plan.step("propensity").calibration)
+                )
+                bound = plan.score.score.residual_bound
+                sums.append(score_integers(data, center + refit, lam, plan.score.calibration, bound))
+            scale = plan.score.calibration.integers.scale
+            expected = right[0] - right[1] + np.abs(sums[0] - sums[1]).sum() / scale
+            assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_law_is_that_of_the_fit():
+    pair = neighbors(np.random.default_rng(3), N, 1)
+    plan, data = effect(first_fit=0.4).prepared(*pair[0])
+    found = plan.run(data, Execution("newton", 1e-6, seed=1))
+    _, (release, _) = audited_laws(plan, pair)
+    for name in ("center", "refit", "propensity"):
+        step, one = found.steps[name], release.given[name](found.released)
+        theta = one.released(one.place(one.at_noise(step.noise)))
+        np.testing.assert_allclose(theta, step.released, rtol=1e-6, atol=1e-7)
+
+
+# releases as they are
+
+#: A flip that moves everything.
+FLIP = changed_record((1.0, 1, 1.0), (1.0, 0, 1.0), rest=(-1.0, 0, -1.0))
+#: The same with the other outcome, beside records that say nothing.
+MOVED = changed_record((1.0, 1, 1.0), (1.0, 0, -1.0))
+
+
+@pytest.mark.parametrize(("shares", "least"), [((0.5, 0.2), 0.5), ((0.05, 0.05), 0.9), ((0.9, 0.05), 0.5)])
+def test_no_pair_loses_more_than_epsilon_and_some_nearly_all(shares, least):
+    model = effect(shares)
+    losses = []
+    for pair in (FLIP, MOVED):
+        found = audit_density(model, *pair, starts=1)
+        assert list(found.outputs) == ["center", "propensity", "score"]
+        assert found.loss <= found.epsilon <= 1.0
+        assert found.numerical_error < 1e-9
+        losses.append(found.loss)
+    assert max(losses) > least
 
 
 @pytest.mark.parametrize(
-    ("shares", "changes"),
+    "settings",
     [
-        ((0.5, 0.2), {"sums": clip_before_subtraction}),
-        ((0.5, 0.2), {"sums": standardized_by_the_data}),
-        ((0.01, 0.01), {"sums": second_moment_at_half_its_scale}),
-        ((0.5, 0.2), {"sums": factor_without_cap}),
-        ((0.5, 0.2), {"factor": center_of_one_arm}),
+        {"estimand": "att"},
+        {"estimand": "overlap"},
+        {"estimand": "risks"},
+        {"propensity": "constant"},
+        {"propensity": 0.5},
+        {"rows": "mix", "first_fit": 0.3, "propensity": 0.5},
+        {"rows": None, "cells": {0: [0.0]}, "propensity": "cells"},
     ],
-    ids=["clip", "standardized", "second moment", "cap", "one arm"],
+    ids=str,
 )
-def test_planted_errors_are_caught(shares, changes):
-    plan = planned(*shares)
-    loss, pair, released = searched(plan, 300, seed=1, enough=1.0, **changes)
-    assert loss > 1.0
-    # on the same pair, at the same output, the release as it is keeps its budget
-    assert abs(total_loss(plan, pair, released)) <= 1.0
+def test_every_kind_of_effect_is_audited(settings):
+    found = audit_density(effect(**settings), *FLIP, starts=1)
+    assert 0.2 < found.loss <= found.epsilon <= 1.0
+
+
+def test_a_study_and_a_plan_are_audited_like_the_estimator():
+    model = effect()
+    plan = model.plan(N, 1)
+    audits = [audit_density(one, *FLIP, starts=1) for one in (model, plan.study)]
+    assert audits[0] == audits[1]
+    with pytest.raises(DataError, match="8 records of 1 covariate"):
+        audit_density(plan, *neighbors(np.random.default_rng(0), N, 2))
+
+
+def test_private_ranges_are_refused():
+    model = PrivateEffect(PrivateRanges(), Budget(1000.0), seed=1)
+    with pytest.raises(DeclarationError, match="ranges"):
+        audit_density(model, *FLIP)
+
+
+def test_gaussian_noise_is_sampled():
+    budget = Budget(1.0, 0.05)
+    found = audit_density(effect(budget=budget, propensity=0.5), *FLIP, draws=100)
+    assert found.hockey_stick.low <= found.delta <= 0.05
+    assert not found.exceeds
+    plan = effect(budget=budget, propensity=0.5).plan(N, 1)
+    noise = plan.score.calibration
+    weak = replace(noise, integers=less(noise.integers, scale=0.1))
+    assert audit_density(changed(plan, "score", calibration=weak), *FLIP, draws=100).exceeds
+
+
+@pytest.mark.slow
+def test_searched_pairs_keep_epsilon_and_are_replayed(tmp_path):
+    model = effect((0.05, 0.05))
+    found = search_pairs(model, N, 1, search=SearchPlan(4), starts=1)
+    assert 0.9 < found.audit.loss <= 1.0
+    found.save(tmp_path / "worst")
+    again, loss = replay_pair(tmp_path / "worst", model)
+    assert again.loss == loss
+    with pytest.raises(DeclarationError, match="settings differs"):
+        replay_pair(tmp_path / "worst", effect((0.1, 0.05)))
+
+
+# planted errors
+
+
+class Unclipped(AverageScore):
+    """Its noise is that of a clipped score, and nothing clips it in the end."""
+
+    def residuals(self, records, m):
+        return cleaned(records.y - m, self.residual_bound)
+
+    def means(self, records, released):
+        m_0, m_1, _ = self.regressions(records, released)
+        return np.where(records.a == 1, m_1, m_0)
+
+    def sums(self, records, released, noise):
+        r, e = self.residuals(records, self.means(records, released)), self.propensity(records, released)
+        k = np.rint(np.where(records.a == 1, r / e, -r / (1 - e)) / noise.step).astype(int)
+        return 2 * noise.largest * int(k.sum()), int(np.sum(k**2))
+
+
+class ClipBeforeSubtraction(Unclipped):
+    """What nothing bounds, m, is taken off the clipped outcome."""
+
+    def means(self, records, released):
+        return self.nuisances.outcome(records.covariates, records.a, released)
+
+    def residuals(self, records, m):
+        return cleaned(records.y, self.residual_bound) - m
+
+
+class StandardizedByTheData(Unclipped):
+    def residuals(self, records, m):
+        return 0.5 * (records.y - m) / max(float(np.std(records.y)), 1e-6)
+
+
+class FactorWithoutCap(Unclipped):
+    def propensity(self, records, released):
+        return self.nuisances.propensity(records.covariates, released)
+
+
+class SecondMomentAtHalfItsScale(AverageScore):
+    def sums(self, records, released, noise):
+        first, second = super().sums(records, released, noise)
+        return first, 2 * second
+
+
+class DividedByTheArm(SaturatingRegression):
+    """Its losses are summed over the number of treated records, in place of n."""
+
+    def instance(self, records, weights, *, gamma, noise=None):
+        heavier = weights * (N / max(int(records.a.sum()), 1))
+        return super().instance(records, heavier, gamma=gamma, noise=noise)
+
+
+def as_a(kind, one):
+    return kind(**{field.name: getattr(one, field.name) for field in fields(one)})
+
+
+def scored_by(kind):
+    return lambda plan: changed(plan, "score", score=as_a(kind, plan.score.score))
+
+
+def center_of_one_arm(plan):
+    return changed(plan, "center", second=as_a(DividedByTheArm, plan.step("center").second))
+
+
+def refit_for_free(plan):
+    """Either fit takes the noise of a release that is all there is."""
+    whole = effect((0.9, 0.05)).plan(N, 1).step("center").calibration
+    return changed(changed(plan, "center", calibration=whole), "refit", calibration=whole)
+
+
+PLANTED = {
+    "clip before subtraction": (scored_by(ClipBeforeSubtraction), {}, MOVED),
+    "standardized by the data": (scored_by(StandardizedByTheData), {}, MOVED),
+    "second moment": (
+        scored_by(SecondMomentAtHalfItsScale),
+        {"shares": (0.01, 0.01)},
+        changed_record((1.0, 1, 1.0), (1.0, 0, 0.5)),
+    ),
+    "factor without cap": (scored_by(FactorWithoutCap), {}, MOVED),
+    "center of one arm": (center_of_one_arm, {}, MOVED),
+    "refit for free": (refit_for_free, {"shares": (0.9, 0.05), "first_fit": 0.5, "propensity": 0.5}, MOVED),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_errors_are_caught(name):
+    wrong, settings, pair = PLANTED[name]
+    plan = effect(**settings).plan(N, 1)
+    found = audit_density(wrong(plan), *pair, starts=1)
+    assert found.exceeds, found
+    assert found.epsilon <= 1.0
