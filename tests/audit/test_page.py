@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "audits.md"
 
 def test_the_examples_run(capsys):
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names = {}
     for source in blocks:
         exec(compile(source, str(PAGE), "exec"), names)
