@@ -10,6 +10,7 @@ is not declared.
 from dp2erm_cvx.calibration.arms import ArmNoise, calibrate_arms
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective
 from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, Perturbed
+from dp2erm_cvx.calibration.contrasts import ContrastNoise, calibrate_contrasts
 from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.integers import IntegerNoise, calibrate_integers
 from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration, margin_delta, margin_divergence
@@ -33,6 +34,7 @@ __all__ = [
     "ArmNoise",
     "Calibration",
     "Calibrator",
+    "ContrastNoise",
     "GridNoise",
     "IntegerNoise",
     "MarginCalibration",
@@ -51,6 +53,7 @@ __all__ = [
     "TreatedNoise",
     "calibrate",
     "calibrate_arms",
+    "calibrate_contrasts",
     "calibrate_grid",
     "calibrate_integers",
     "calibrate_output",

@@ -69,8 +69,7 @@ def effect_command(data: str, **options: Any) -> None:
     """Release the average effect of the treatment in DATA, doubly robust, with an interval.
 
     An outcome regression and a propensity are released first; then the mean of one score per record. What is
-    declared is public, and must be stated without looking at the data. Records outside the domain are
-    clipped.
+    declared is public, stated without looking at the data. Records outside the domain are clipped.
     """
     check_files(data, options)
     with progress("reading the data", total=2) as bar:

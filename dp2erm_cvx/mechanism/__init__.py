@@ -11,13 +11,14 @@ from dp2erm_cvx.mechanism.floating import draw, simulate_noise
 from dp2erm_cvx.mechanism.grid import perturb_on_grid
 from dp2erm_cvx.mechanism.integers import perturb_integers
 from dp2erm_cvx.mechanism.quantile import quantile_scores
-from dp2erm_cvx.mechanism.score import arm_sums, overlap_sums, score_sums, treated_sums
+from dp2erm_cvx.mechanism.score import arm_sums, contrast_sums, overlap_sums, score_sums, treated_sums
 from dp2erm_cvx.mechanism.secure import secure_available
 from dp2erm_cvx.mechanism.selection import private_choice, random_source, repeatable_choice
 
 __all__ = [
     "Draw",
     "arm_sums",
+    "contrast_sums",
     "draw",
     "draw_within",
     "overlap_sums",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.calibration import ArmNoise, OverlapNoise, ScoreNoise, TreatedNoise
+from dp2erm_cvx.calibration import ArmNoise, ContrastNoise, OverlapNoise, ScoreNoise, TreatedNoise
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.calibration.overlap import SHARE_BITS
 from dp2erm_cvx.errors import DeclarationError
@@ -23,6 +23,17 @@ def score_sums(score: ArrayLike, noise: ScoreNoise) -> tuple[int, ...]:
     """
     k = _steps(score, noise, noise.largest)
     return _totals(noise, k, k * k)
+
+
+def contrast_sums(score: ArrayLike, first: ArrayLike, noise: ContrastNoise) -> tuple[int, ...]:
+    """The three integers of :class:`~dp2erm_cvx.calibration.ContrastNoise`. Not private.
+
+    ``score`` (n,) is in units of the outcome; ``first`` (n,) says which records add to the first mean.
+
+    Raises DeclarationError where a length is not n.
+    """
+    k, flags = _steps(score, noise, noise.largest), _flags(first, noise)
+    return _totals(noise, np.where(flags, k, 0), np.where(flags, 0, k), k * k)
 
 
 def arm_sums(score_1: ArrayLike, score_0: ArrayLike, treated: ArrayLike, noise: ArmNoise) -> tuple[int, ...]:

@@ -13,7 +13,13 @@ from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan.effect_plan import EffectPlan
 from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
-from dp2erm_cvx.plan.pipeline import LONGEST, NUMERICAL_SHARE, Pipeline, logistic_propensity, shares_in_turn
+from dp2erm_cvx.plan.pipeline import (
+    LONGEST,
+    NUMERICAL_SHARE,
+    Pipeline,
+    logistic_propensity,
+    shares_in_turn,
+)
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program import SecondStage

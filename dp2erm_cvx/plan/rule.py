@@ -12,7 +12,13 @@ from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.plan.pipeline import LONGEST, NUMERICAL_SHARE, Pipeline, logistic_propensity, shares_in_turn
+from dp2erm_cvx.plan.pipeline import (
+    LONGEST,
+    NUMERICAL_SHARE,
+    Pipeline,
+    logistic_propensity,
+    shares_in_turn,
+)
 from dp2erm_cvx.plan.rule_plan import RulePlan
 from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
 from dp2erm_cvx.privacy import Budget
@@ -21,19 +27,29 @@ from dp2erm_cvx.steps import (
     Center,
     Factors,
     OutcomeRows,
+    Propensity,
     Rows,
     RuleFit,
+    RuleNuisances,
     RuleRows,
+    RuleValue,
     Step,
     StepPlan,
     Term,
+    ValueScore,
 )
 from dp2erm_cvx.universe import Universe
+
+#: Norm bound that both regressions scale covariates to, so that their declared units do not matter; a larger
+#: one would cost where the mean outcome is far from its public center.
+RULE_NORM = 1.6
 
 
 @dataclass(frozen=True)
 class RuleStudy(Pipeline[RulePlan]):
     """Perhaps a center and a propensity, then a rule fitted to what they leave (Theorems 10, 13 and 20).
+
+    A declared ``value_share`` pays for what the rule is worth (Theorem 12).
 
     Parameters
     ----------
@@ -88,7 +104,9 @@ class RuleStudy(Pipeline[RulePlan]):
         for name in self.declared:
             if name not in known:
                 raise DeclarationError(f"{name}: is no setting of a rule; known: {', '.join(known)}")
-        found = rule_of_use(self.universe, self.budget, self.outcome_scale, self.expected)
+        kept = 1.0 - public_fraction("value_share", self.declared.get("value_share") or 1e-300)
+        left = Budget(kept * self.budget.epsilon, self.budget.delta)
+        found = rule_of_use(self.universe, left, self.outcome_scale, self.expected)
         if found.center_share is not None and self.declared.get("propensity", "logistic") != "logistic":
             found = replace(found, center_share=0.4)  # what a propensity would have taken
         found = replace(found, **self.declared)
@@ -103,20 +121,25 @@ class RuleStudy(Pipeline[RulePlan]):
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """Perhaps a center, perhaps a propensity, then the rule."""
         settings = self.settings
-        # pure noise has no split here; the default one of Gaussian noise would follow the size of the ball
-        split = settings.split if self.noise == Noise.GAUSSIAN else None
-        common = (calibrator("sharp"), self.noise, split, 0.0, numerical_share)
+        common = (calibrator("sharp"), self.noise, None, 0.0, numerical_share)
+        scale = RULE_NORM / self.universe.domain.features_bound
         center: tuple[Term, ...] = ()
         steps: list[Any] = []
         if settings.center_share is not None:
             program = self._stage("saturating_regression", settings.center_slope)
-            steps.append(Center(None, program, *common, OutcomeRows(Rows.POOLED), settings.center_share))
+            rows = OutcomeRows(Rows.POOLED, scale=scale)
+            steps.append(Center(None, program, *common, rows, settings.center_share))
             center = (Term(Rows.POOLED, Center.name),)
         if settings.propensity == "logistic":
             steps.append(logistic_propensity(self, settings, numerical_share))
         yield from shares_in_turn(steps)
-        rows = RuleRows(Rows.POOLED, center, balance=self._factors(settings))
-        yield RuleFit(None, self._stage("itr_saturating", settings.slope), *common, rows)
+        factors = self._factors(settings)
+        rule = RuleRows(Rows.POOLED, center, scale, factors)
+        yield RuleFit(None, self._stage("itr_saturating", settings.slope), *common, rule)
+        if settings.value_share is not None and factors is not None:
+            nuisances = RuleNuisances(center, Propensity.name, log_odds=factors.log_odds)
+            score = ValueScore(nuisances, settings.cap, settings.residual_bound, settings.score_bound)
+            yield RuleValue(score, self.noise, numerical_share is not None, settings.value_share)
 
     def _factors(self, settings: RuleSettings) -> Factors | None:
         stated = settings.propensity

@@ -15,7 +15,8 @@ from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.noise_range import reference_spread
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.steps import RuleFitPlan
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.steps import RuleFitPlan, RuleValuePlan
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.rule import RuleStudy
@@ -28,16 +29,25 @@ _POINTS, _DRAWS = 512, 512
 
 @dataclass(frozen=True)
 class RulePlan(Plan):
-    """The planned steps of a rule's ``study``: the rule is the last of them."""
+    """The planned steps of a rule's ``study``: the rule, perhaps nuisances before it and its value after."""
 
     study: RuleStudy
 
     @property
     def rule(self) -> RuleFitPlan:
         """The step that releases the rule."""
-        found = self.steps[-1]
-        assert isinstance(found, RuleFitPlan)
-        return found
+        return next(step for step in self.steps if isinstance(step, RuleFitPlan))
+
+    @property
+    def bound(self) -> StabilityBound:
+        """That of the factors of the rule."""
+        return self.rule.bound
+
+    @property
+    def value(self) -> RuleValuePlan | None:
+        """The step that releases what the rule is worth; None where no share was declared for it."""
+        found = self.step(RuleValuePlan.name)
+        return found if isinstance(found, RuleValuePlan) else None
 
     @property
     def mass(self) -> float:
@@ -51,8 +61,7 @@ class RulePlan(Plan):
         Predicted for covariates of a public spread, residuals of the public guess ``outcome_scale``, and the
         public guess ``mass``: no bound. What noise does to a center or a propensity is not in it.
         """
-        moved = self._moved()
-        return float(np.sqrt(np.mean(moved**2)))
+        return float(np.sqrt(np.mean(self._moved() ** 2)))
 
     def flipped_share(self, theta: ArrayLike) -> float:
         """Share of the decisions of a released ``theta`` (p,) that the noise in it is predicted to flip.
@@ -69,16 +78,16 @@ class RulePlan(Plan):
         # on either side of the boundary records are flipped as often
         return float(np.mean((true + moved > 0) != (true > 0)))
 
-    def _rows(self) -> Array:
-        """Rows (m, p) of public covariates."""
+    def _rows(self, scale: float = 1.0) -> Array:
+        """Rows (m, p) of public covariates, ``scale`` times those of the domain."""
         universe = self.study.universe
         drawn = np.random.default_rng(universe.n_features).standard_normal((_POINTS, universe.n_features))
         x = clip_norm(reference_spread(universe) * drawn, universe.domain.features_bound)
-        return self.rule.map.rows.of(x, np.zeros(_POINTS))
+        return self.rule.map.rows.of(scale * x, np.zeros(_POINTS))
 
     def _moved(self) -> Array:
         """What draws of the noise do to the effect at public covariates, (draws, m)."""
-        calibration, rows = self.rule.calibration, self._rows()
+        calibration, rows = self.rule.calibration, self._rows(self.rule.map.scale)
         assert isinstance(calibration, Calibration)
         # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
         left = self.study.scale * (math.sqrt(0.5) if self.rule.map.after else 1.0)

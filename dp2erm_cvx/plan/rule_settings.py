@@ -35,14 +35,19 @@ class RuleSettings:
     balance
         What its records count by the propensity: "matching", "overlap" or "inverse".
     cap
-        F, of inverse propensities alone.
+        F: of inverse propensities, and of those that a value is estimated by.
     center_slope, slope
         c of the saturating losses of the center and of the rule, in units of the outcome. Twice the first for
         the second keeps the sign of the effect at any noise of the outcome (Theorem 20).
     radius
         Largest margin of the logistic propensity.
     split
-        Share of the propensity's epsilon that pays for its noise; of everything's under Gaussian noise.
+        Share of the propensity's epsilon that pays for its noise.
+    value_share
+        Share of the whole budget for what the rule is worth, None for no value; the other shares are of the
+        rest.
+    residual_bound, score_bound
+        M_r and B of the value, see :class:`~dp2erm_cvx.steps.EffectScore`.
 
     Raises DeclarationError for an invalid value.
     """
@@ -56,19 +61,24 @@ class RuleSettings:
     slope: float
     radius: float
     split: float
+    residual_bound: float
+    score_bound: float
+    value_share: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "balance", one_of("balance", self.balance, Balance))
-        for name in ("center_slope", "slope", "radius"):
+        for name in ("center_slope", "slope", "radius", "residual_bound", "score_bound"):
             put(self, name, public_size(name, getattr(self, name)))
         put(self, "cap", public_number("cap", self.cap, at_least=2.0))
         self._check_propensity()
-        shares = ["split", "propensity_share"] + ([] if self.center_share is None else ["center_share"])
-        for name in shares:
+        optional = [name for name in ("center_share", "value_share") if getattr(self, name) is not None]
+        for name in ("split", "propensity_share", *optional):
             put(self, name, public_fraction(name, getattr(self, name)))
         if not self.spent < 1.0:
             raise DeclarationError("center_share and propensity_share leave nothing to the rule")
+        if self.value_share is not None and self.propensity is None:
+            raise DeclarationError("value_share: a value needs a propensity, released or public")
 
     def _check_propensity(self) -> None:
         stated = self.propensity
@@ -85,7 +95,7 @@ class RuleSettings:
 
     @property
     def spent(self) -> float:
-        """The share of the budget that the rule does not have."""
+        """Of what a value leaves: the share that the rule does not have."""
         center = 0.0 if self.center_share is None else self.center_share
         return center + (self.propensity_share if self.propensity == "logistic" else 0.0)
 
@@ -116,13 +126,15 @@ def rule_of_use(
     both = total >= PROPENSITY_FROM
     centered = both or total >= CENTER_FROM or bool(expected)
     return RuleSettings(
-        center_share=(0.35 if both else 0.4) if centered else None,
+        center_share=(0.3 if both else 0.4) if centered else None,
         propensity="logistic" if both else None,
         propensity_share=0.15,
         balance=Balance.MATCHING,
         cap=10.0,
-        center_slope=0.4 * scale,
-        slope=0.8 * scale,
+        center_slope=0.35 * scale,
+        slope=0.7 * scale,
         radius=3.3,
-        split=0.7,
+        split=0.85,
+        residual_bound=min(4.0 * scale, 2.0 * universe.domain.outcome_bound),
+        score_bound=8.0 * scale,
     )

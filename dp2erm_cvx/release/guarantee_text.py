@@ -20,6 +20,7 @@ _RELEASED = {
     "propensity": "propensity of treatment",
     "cells": "counts and outcomes by cell and arm",
     "rule": "treatment rule",
+    "value": "what the rule gains",
     "score": "sums of the score and its square",
 }
 

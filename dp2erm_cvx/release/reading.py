@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.record import (
@@ -124,13 +124,16 @@ def check_spent(release: BaseRelease) -> None:
 
 
 def _hides(step: StepStatement) -> bool:
-    """False where pure noise loses more than epsilon for certain: the sensitivity, in scales."""
+    """False where pure noise loses more than epsilon for certain: what it must hide, in scales."""
     covered = step.numerical
     if covered is not None and not (covered.scale > 0.0 and 0.0 < covered.epsilon <= step.epsilon):
         return False
-    if step.noise is Noise.GAUSSIAN or step.sensitivity is None:
-        return True
-    return 0.0 <= step.sensitivity <= step.epsilon * step.scale * _ROUNDING
+    moved = step.sensitivity
+    if step.perturbed is not Perturbed.OUTPUT:
+        moved = None if step.gradient_radius is None else step.gradient_radius * step.stability
+    return (
+        step.noise is Noise.GAUSSIAN or moved is None or 0.0 <= moved <= step.epsilon * step.scale * _ROUNDING
+    )
 
 
 def _refused(constant: str) -> Any:

@@ -7,23 +7,42 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dp2erm_cvx.calibration import ContrastNoise
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.plan import PlanResult, RulePlan, RuleSettings
 from dp2erm_cvx.plan.rule_settings import EXPECTATIONS
 from dp2erm_cvx.public import public_size
+from dp2erm_cvx.release.effect import EffectInterval
+from dp2erm_cvx.release.interval import score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.rule_text import rule_blocks
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
-from dp2erm_cvx.steps import Execution, Rows
+from dp2erm_cvx.steps import Execution, Rows, RuleValuePlan
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
 
 #: The public guesses among the settings of a release, beside those that the rule is calibrated from.
+#: What the value of a rule is compared with.
+_OTHERS = ("treating nobody", "treating everybody")
 _GUESSES = ("outcome_scale", "expected", "mass")
+
+
+@dataclass(frozen=True)
+class RuleGain:
+    """The value of the rule less that of treating as ``over`` says, in units of the net outcome.
+
+    ``interval`` is for the mean of the score at the released nuisances, with the rule taken as given.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
+
+    over: str
+    estimate: float
+    interval: EffectInterval
 
 
 @dataclass(frozen=True)
@@ -35,7 +54,9 @@ class RuleRelease(BaseRelease):
     the treatment cost. ``nuisances`` are the released center and propensity. ``noise_effect`` is what noise
     is predicted to do to the effect of one record, root mean square, and ``flipped_share`` what share of
     decisions it is predicted to flip: from theta, public guesses and a public covariate spread alone.
-    ``settings`` hold the public settings and guesses, such as the ``mass`` of the factors over n.
+    ``settings`` hold the public settings and guesses, such as the ``mass`` of the factors over n. ``gains``
+    say what the rule is worth, and ``released`` are the integers that noise was added to for them, where a
+    share of the budget was declared for that.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -52,6 +73,8 @@ class RuleRelease(BaseRelease):
     nuisances: tuple[Nuisance, ...]
     settings: dict[str, Any]
     domain: dict[str, Any]
+    gains: tuple[RuleGain, ...] = ()
+    released: tuple[int, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def effects_at(self, X: Array) -> Array:
@@ -67,6 +90,7 @@ class RuleRelease(BaseRelease):
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta."""
         told = {"noise_effect": self.noise_effect, "flipped_share": self.flipped_share, **self.cost()}
+        told |= {f"gain over {gain.over}": gain.estimate for gain in self.gains}
         pairs = zip(self.parameters, self.theta, strict=True)
         return [{"parameter": name, "value": value, **told} for name, value in pairs]
 
@@ -82,6 +106,9 @@ def make_rule(
     """State what the run of a plan released."""
     study, released = plan.study, result.released
     theta = tuple(float(value) for value in released[plan.rule.name])
+    sums: tuple[int, ...] = ()
+    if plan.value is not None:
+        sums = tuple(int(number) for number in released[plan.value.name])
     guesses = (study.scale, list(study.expected), plan.mass)
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):
@@ -95,9 +122,25 @@ def make_rule(
         n_samples=study.universe.n_samples,
         guarantee=state_guarantee(plan, result, execution),
         steps=state_steps(plan),
-        nuisances=tuple(state_coefficient(step, released[step.name], columns) for step in plan.steps[:-1]),
+        nuisances=tuple(
+            state_coefficient(step, released[step.name], columns)
+            for step in plan.steps
+            if step not in (plan.rule, plan.value)
+        ),
         settings={**settings, **dict(zip(_GUESSES, guesses, strict=True))},
         domain=study.universe.domain.to_dict(),
+        gains=() if plan.value is None else _gains(plan.value, sums),
+        released=sums,
+    )
+
+
+def _gains(step: RuleValuePlan, sums: tuple[int, ...]) -> tuple[RuleGain, ...]:
+    """Both from one release: each mean with the second moment of both, which is at least its own."""
+    noise = step.calibration
+    assert isinstance(noise, ContrastNoise)
+    found = (score_interval(noise.alone, (mean, sums[2]), 0.0) for mean in sums[:2])
+    return tuple(
+        RuleGain(over, one.estimate, EffectInterval.of(one)) for over, one in zip(_OTHERS, found, strict=True)
     )
 
 
@@ -105,6 +148,12 @@ def _check(release: RuleRelease) -> None:
     check_guarantee(release)
     check_spent(release)
     names = [step.step for step in release.steps]
+    gains = [gain.over for gain in release.gains]
+    if (names[-1:] == ["value"]) != (gains == [*_OTHERS] and len(release.released) == 3) or (
+        names[-1:] != ["value"] and (gains or release.released)
+    ):
+        raise DeclarationError("release JSON: gains: stand with a step of the value, or not at all")
+    names = names[:-1] if names[-1:] == ["value"] else names
     if names[-1:] != ["rule"] or [part.step for part in release.nuisances] != names[:-1]:
         raise DeclarationError(
             "release JSON: steps: the last of them releases the rule, and every other one a nuisance"

@@ -33,6 +33,7 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
         table.add_row(name, f"{value:+.4g}")
     yield table
     yield from _reliable(release)
+    yield from _worth(release)
     yield ""
     yield _whom(release)
     yield _rests_on(release)
@@ -60,6 +61,20 @@ def _reliable(release: RuleRelease) -> Iterator[str]:
     )
     if release.flipped_share >= LITTLE:
         yield "NOISE DOMINATES: this rule says little about the data."
+
+
+def _worth(release: RuleRelease) -> Iterator[Block]:
+    if not release.gains:
+        return
+    table = grid("value of the rule over", "gain", "95 % interval")
+    for gain in release.gains:
+        low, high = gain.interval.low, gain.interval.high
+        table.add_row(gain.over, f"{gain.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}")
+    yield table
+    yield (
+        "The intervals count sampling and noise, at the released center and propensity, and take the rule as "
+        "given: fitted to the same records, it looks a little better than it is."
+    )
 
 
 def _whom(release: RuleRelease) -> str:

@@ -10,15 +10,22 @@ from dp2erm_cvx.steps.cell_nuisances import CellNuisances
 from dp2erm_cvx.steps.cell_sums import CellSums, CellSumsPlan
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan, RuleFit, RuleFitPlan
 from dp2erm_cvx.steps.factors import Balance, Factors, RuleRows
-from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan
-from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
+from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan, RuleValue, RuleValuePlan
+from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances, RuleNuisances
 from dp2erm_cvx.steps.number import SumsPlan, TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.partition import Partition, declared_partition
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.ranges import ColumnRanges, ColumnRangesPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
-from dp2erm_cvx.steps.score import AverageScore, EffectScore, OverlapScore, RiskScores, TreatedScore
+from dp2erm_cvx.steps.score import (
+    AverageScore,
+    EffectScore,
+    OverlapScore,
+    RiskScores,
+    TreatedScore,
+    ValueScore,
+)
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
@@ -56,7 +63,10 @@ __all__ = [
     "Rows",
     "RuleFit",
     "RuleFitPlan",
+    "RuleNuisances",
     "RuleRows",
+    "RuleValue",
+    "RuleValuePlan",
     "Step",
     "StepPlan",
     "StepResult",
@@ -69,6 +79,7 @@ __all__ = [
     "TreatmentRatePlan",
     "Value",
     "ValuePlan",
+    "ValueScore",
     "WeightsPlan",
     "WithConstant",
     "declared_partition",

@@ -12,7 +12,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.number import SumsPlan
 from dp2erm_cvx.steps.score import EffectScore
-from dp2erm_cvx.steps.step import Step, StepPlan
+from dp2erm_cvx.steps.step import Step, StepPlan, divide
 from dp2erm_cvx.universe import Universe
 
 
@@ -31,7 +31,30 @@ class MeanScore(Step):
         """Calibrate the noise to the bounds of the score, whatever the nuisances turn out to be."""
         noise = self.score.calibrate(universe.n_samples, budget, self.noise)
         score = replace(self.score, nuisances=self.score.nuisances.planned(earlier))
-        return MeanScorePlan(universe, noise, None, None, self.exact, score)
+        return self.planned(universe, noise, None, None, self.exact, score)
+
+    @property
+    def planned(self) -> type[MeanScorePlan]:
+        """What it becomes when it is calibrated."""
+        return MeanScorePlan
+
+
+@dataclass(frozen=True)
+class RuleValue(MeanScore):
+    """What a released rule is worth, from a ``share`` of the budget."""
+
+    name: ClassVar[str] = "value"
+    takes_rest: ClassVar[bool] = False
+
+    share: float = 0.1
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        """Pure noise leaves delta to the others."""
+        return divide(budget, self.share, self.noise)
+
+    @property
+    def planned(self) -> type[MeanScorePlan]:
+        return RuleValuePlan
 
 
 @dataclass(frozen=True)
@@ -56,3 +79,9 @@ class MeanScorePlan(SumsPlan):
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """Those of the score."""
         return self.score.sums(records, released, self.calibration)
+
+
+class RuleValuePlan(MeanScorePlan):
+    """That of a rule's value."""
+
+    name: ClassVar[str] = "value"

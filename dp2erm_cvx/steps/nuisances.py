@@ -56,3 +56,27 @@ class LinearNuisances(Nuisances):
         if self.constant:
             return np.full(len(x), float(released[self.treated][0]) / len(x))
         return np.asarray(expit(Rows.POOLED.predict(released[self.treated], x, np.zeros(len(x)))))
+
+
+@dataclass(frozen=True)
+class RuleNuisances(LinearNuisances):
+    """Both regressions by a pooled center and the effect that a ``rule`` estimates, with a propensity e.
+
+    ``m_a(x) = m(x) + (a - e(x)) <(1, x), theta>``, of which m is the mean over arms and theta the difference.
+    """
+
+    log_odds: Term = Term(Rows.POOLED, "propensity")
+    rule: str = "rule"
+
+    def effect(self, x: Array, released: Mapping[str, Array]) -> Array:
+        """What the released rule estimates (n,), row by row."""
+        return Rows.POOLED.predict(released[self.rule], x, 0.0)
+
+    def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
+        center = super().outcome(x, a, released)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: Array = center + (a - self.propensity(x, released)) * self.effect(x, released)
+        return found
+
+    def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
+        return np.asarray(expit(self.log_odds.predict(x, np.zeros(len(x)), released)))

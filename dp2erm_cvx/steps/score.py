@@ -12,21 +12,23 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import (
     ArmNoise,
+    ContrastNoise,
     Noise,
     OverlapNoise,
     ScoreNoise,
     TreatedNoise,
     calibrate_arms,
+    calibrate_contrasts,
     calibrate_overlap,
     calibrate_score,
     calibrate_treated,
 )
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
-from dp2erm_cvx.mechanism import arm_sums, overlap_sums, score_sums, treated_sums
+from dp2erm_cvx.mechanism import arm_sums, contrast_sums, overlap_sums, score_sums, treated_sums
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, public_size
-from dp2erm_cvx.steps.nuisances import Nuisances
+from dp2erm_cvx.steps.nuisances import Nuisances, RuleNuisances
 from dp2erm_cvx.universe import Universe
 
 Released = Mapping[str, Array]
@@ -214,3 +216,26 @@ class RiskScores(EffectScore):
         score_1 = self.clipped(m_1, np.where(treated, r / e, 0.0))
         score_0 = self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
         return arm_sums(score_1, score_0, records.a, noise)
+
+
+@dataclass(frozen=True)
+class ValueScore(AverageScore):
+    """Gains of a released rule over treating nobody and over treating everybody, per record.
+
+    The score of the average effect, without a center, counts for the first where the rule treats, and its
+    negative for the second where it does not. Every record adds to one of the two.
+    """
+
+    estimand: ClassVar[str] = "value"
+    law: ClassVar[type[GridSums]] = ContrastNoise
+
+    nuisances: RuleNuisances
+    center: float | None = 0.0
+
+    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ContrastNoise:  # type: ignore[override]
+        return calibrate_contrasts(self.bound, n_samples, budget, noise)
+
+    def sums(self, records: Records, released: Released, noise: ContrastNoise) -> tuple[int, ...]:  # type: ignore[override]
+        treats = self.nuisances.effect(records.covariates, released) > 0
+        score = self.of(records, released)
+        return contrast_sums(np.where(treats, score, -score), treats, noise)

@@ -97,6 +97,11 @@ class Confounded(Experiment[ConfoundedDesign]):
                         rng = cell.rng(f"{center}/{name}/{family}/{noise}")
                         found = trial.private_rows(rule, family, noise, rng)
                         rows += [{**head, **row} for row in found]
+            for name in design.methods:
+                for noise in design.noises:
+                    rng = cell.rng(f"{center}/{name}/{noise}")
+                    found = trial.method_rows(name, constants.outcome_center, noise, rng)
+                    rows += [{"center": center, **row} for row in found]
         return rows
 
     def summary_table(
@@ -117,7 +122,7 @@ class Confounded(Experiment[ConfoundedDesign]):
                 & (found["family"] == "non-private")
                 & (found["n"] == max(design.n_samples))
             ]
-            at_last = with_interval(float(plain["accuracy"].iloc[0]), float("nan"))
+            at_last = with_interval(float(plain["accuracy"].iloc[0]), float("nan")) if len(plain) else ""
             lines.append([*map(str, place), *(known.get(n, "") for n in design.n_samples), at_last])
         headers = ["center", "scheme", "calibration", f"noise, epsilon {epsilon:g}"]
         return [*headers, *(f"n = {n:,}" for n in design.n_samples), "without privacy"], lines

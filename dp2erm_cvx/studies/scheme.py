@@ -9,9 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.plan import RuleStudy
+from dp2erm_cvx.privacy import Budget, Neighboring
 from dp2erm_cvx.program import FirstStage, Kernel, L1Ball, SecondStage
 from dp2erm_cvx.studies.engine import Design
+from dp2erm_cvx.universe import Universe
 
 
 class Constants(BaseModel):
@@ -117,8 +119,42 @@ class Tuning(BaseModel):
     constants: list[dict[str, Any]] = []
 
 
+class RuleMethod(BaseModel):
+    """What a data holder declares about a private rule, see :class:`~dp2erm_cvx.estimators.PrivateRule`.
+
+    The covariate bound is that without an intercept; the outcome center is that of the constants beside it.
+    The setting "none" stands for None, which TOML does not have.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    covariate_bound: float = Field(gt=0)
+    outcome_bound: float = Field(gt=0)
+    outcome_scale: float | None = None
+    expected: tuple[str, ...] = ()
+    settings: dict[str, Any] = {}
+
+    def domain(self, outcome_center: float) -> Domain:
+        """The public domain."""
+        return Domain(self.covariate_bound, self.outcome_bound, outcome_center=outcome_center)
+
+    def study(self, domain: Domain, shape: tuple[int, ...], budget: Budget, noise: str) -> RuleStudy:
+        """What is planned for covariates of this shape, in exact arithmetic. Raises DeclarationError."""
+        return RuleStudy(
+            Universe(domain, *shape),
+            budget,
+            outcome_scale=self.outcome_scale,
+            expected=self.expected,
+            declared={name: None if value == "none" else value for name, value in self.settings.items()},
+            noise=noise,
+        )
+
+
 class RulesDesign(Design):
-    """What studies of rules share. ``draws`` of the noise are averaged within a replicate."""
+    """What studies of rules share. ``draws`` of the noise are averaged within a replicate.
+
+    ``methods`` are rules by the default pipeline, beside those by weighting ``schemes``.
+    """
 
     replicates: int = Field(ge=1)
     draws: int = Field(ge=1)
@@ -126,6 +162,7 @@ class RulesDesign(Design):
     noises: list[str]
     families: list[str]
     schemes: dict[str, StudyScheme]
+    methods: dict[str, RuleMethod] = Field(default={})
 
 
 class StudyDesign(RulesDesign):

@@ -71,11 +71,12 @@ class SimulationStudy(Experiment[SimulationDesign]):
         found = means(table, ["scenario", "scheme", "noise", "family", "epsilon"], ["accuracy"])
         at = found[found["epsilon"] == epsilon]
         lines = []
+        families = [*design.families, *(["pipeline"] if design.methods else [])]
         for place, group in at.groupby(["scenario", "scheme", "noise"], sort=False):
             shown = map(with_interval, group["accuracy"].tolist(), group["accuracy_half"].tolist())
             known = dict(zip(group["family"], shown, strict=True))
-            lines.append([*map(str, place), *(known.get(family, "") for family in design.families)])
-        return ["scenario", "scheme", f"noise, epsilon {epsilon:g}", *design.families], lines
+            lines.append([*map(str, place), *(known.get(family, "") for family in families)])
+        return ["scenario", "scheme", f"noise, epsilon {epsilon:g}", *families], lines
 
     def listings(
         self, design: SimulationDesign, table: pd.DataFrame, shared: Mapping[str, Any]

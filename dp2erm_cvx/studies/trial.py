@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.datasets import Simulation
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.estimators import TOLERANCE
+from dp2erm_cvx.plan import make_plan
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.steps import Execution, Rows
 from dp2erm_cvx.studies.engine import Part, Row, StudyCell, part_label
 from dp2erm_cvx.studies.listing import InForce
 from dp2erm_cvx.studies.plans import PLAIN, Fitted, Refused, Weights, draw_thetas, plan_rule, without_noise
@@ -53,6 +57,8 @@ class Trial:
 
     def __init__(self, design: RulesDesign, train: Simulation, test: Simulation) -> None:
         self.design, self.train, self.test = design, train, test
+        # of rules that bring their own decisions, so that no constants matter
+        self.judge = Judge(test, Constants(covariate_bound=1.0, outcome_bound=1.0))
         self._weights: dict[tuple[Constants, bool], Weights] = {}
 
     def private_rows(self, rule: Rule, family: str, noise: str, rng: np.random.Generator) -> Iterator[Row]:
@@ -68,6 +74,37 @@ class Trial:
             kept = planned.note == "neighbors keep their treatment"
             found = draw_thetas(planned, self._solved(rule.constants, kept), self.design.draws, rng)
             yield {**head, **_judged(found, judge), **planned.facts()}
+
+    def method_rows(
+        self, name: str, outcome_center: float, noise: str, rng: np.random.Generator
+    ) -> Iterator[Row]:
+        """The same by one whole run of the default pipeline for every epsilon."""
+        data, method = self.train.dataset, self.design.methods[name]
+        domain = method.domain(outcome_center)
+        rows = Rows.POOLED.of(domain.features(self.test.dataset.X), 0.0)
+        for epsilon in self.design.epsilons:
+            head: Row = {"scheme": name, "family": "pipeline", "noise": noise, "epsilon": epsilon}
+            budget = budget_of(epsilon, noise, data.n_samples)
+            try:
+                plan = make_plan(method.study(domain, data.X.shape, budget, noise))
+            except (CalibrationError, DeclarationError) as error:
+                yield {**head, "status": "refused", "reason": str(error)}
+                continue
+            found = plan.run(data, Execution("first_certified", TOLERANCE, int(rng.integers(2**62))))
+            theta = found.released[plan.rule.name]
+            calibration = plan.rule.calibration
+            yield {
+                **head,
+                "status": "done",
+                **self.judge.rules((rows @ theta > 0)[None]),
+                "certified": found.certified,
+                "predicted_flips": plan.flipped_share(theta),
+                "V": plan.bound.V,
+                "gamma": getattr(calibration, "gamma", 0.0),
+                "scale": calibration.scale,
+                "theorem": plan.theorem,
+                "note": ", ".join(step.name for step in plan.steps),
+            }
 
     def plain_row(self, rule: Rule) -> Row:
         """The same two stages without privacy."""
@@ -115,7 +152,8 @@ def all_rows(
 ) -> list[Row]:
     """Every scheme, family, noise and budget on one dataset; constant rules and no privacy beside.
 
-    ``choices`` has those of :func:`~dp2erm_cvx.studies.trial.choose` for ``part``.
+    Rules by the default pipeline as well. ``choices`` has those of
+    :func:`~dp2erm_cvx.studies.trial.choose` for ``part``.
     """
     rows: list[Row] = []
     trial = Trial(design, train, test)
@@ -128,11 +166,13 @@ def all_rows(
         # settings that a small noise asks for would make every scheme weights of 1
         rule = design.chosen(choices[f"{part}/{name}/{PLAIN}"], name)
         rows.append({"scheme": name, **trial.plain_row(rule)})
+    for name in design.methods:
+        for noise in design.noises:
+            rows += trial.method_rows(name, 0.0, noise, cell.rng(f"{name}/{noise}"))
     everyone = np.ones((1, test.dataset.n_samples), dtype=bool)
-    judge = Judge(test, rule.constants)
     for label, treated in (("treat all", everyone), ("treat none", ~everyone)):
         head: Row = {"scheme": label, "family": "constant rule", "noise": "none"}
-        rows.append({**head, "epsilon": float("inf"), "status": "done", **judge.rules(treated)})
+        rows.append({**head, "epsilon": float("inf"), "status": "done", **trial.judge.rules(treated)})
     return rows
 
 

@@ -7,7 +7,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import Noise, ScoreNoise, calibrate_integers, calibrate_score
+from dp2erm_cvx.calibration import (
+    ContrastNoise,
+    Noise,
+    ScoreNoise,
+    calibrate_contrasts,
+    calibrate_integers,
+    calibrate_score,
+)
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 
@@ -35,6 +42,28 @@ def test_the_second_moment_is_free(largest):
     for weight, order in ((noise.multipliers[1], 1), (by_two.multipliers[1], 2)):
         found = movement(contributions(largest, lambda k, w=weight: w * k * k), order)
         assert found == 4 * largest**2
+
+
+@pytest.mark.parametrize("largest", [1, 2, 3, 8, 37])
+def test_two_means_of_which_a_record_adds_to_one_cost_what_one_does(largest):
+    k = np.arange(-largest, largest + 1)
+    for budget, kind, order in ((LAPLACE, "gamma", 1), (GAUSSIAN, "gaussian", 2)):
+        noise = ContrastNoise(0, largest, 2, calibrate_integers(4 * largest**2, budget, kind))
+        first, second, square = noise.multipliers
+        nothing = np.zeros_like(k)
+        one = np.stack([first * k, nothing, square * k * k], axis=1)
+        other = np.stack([nothing, second * k, square * k * k], axis=1)
+        assert movement(np.concatenate([one, other]), order) == 4 * largest**2
+        assert noise.alone.scales == (noise.scales[0], noise.scales[2])
+        # a record that adds to both is not covered
+        both = np.stack([first * k, second * k, square * k * k], axis=1)
+        assert movement(both, order) > 4 * largest**2
+
+
+def test_the_noise_of_two_means_is_that_of_one():
+    for budget, kind in ((LAPLACE, "gamma"), (GAUSSIAN, "gaussian")):
+        two, one = (law(3.0, 500, budget, kind) for law in (calibrate_contrasts, calibrate_score))
+        assert (two.integers, two.largest, two.step) == (one.integers, one.largest, one.step)
 
 
 @pytest.mark.parametrize(

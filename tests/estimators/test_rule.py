@@ -208,3 +208,41 @@ def test_steps_are_those_of_the_settings():
     plain["settings"]["propensity"] = None if plain["settings"]["propensity"] == "logistic" else "logistic"
     with pytest.raises(DeclarationError, match="settings"):
         RuleRelease.from_json(json.dumps(plain))
+
+
+def test_a_share_of_the_budget_says_what_the_rule_is_worth():
+    X, a, y = table(4000)
+    fitted = model(settings={"value_share": 0.2}).fit(X, a, y)
+    release = fitted.release_
+    assert [step.step for step in release.steps] == ["center", "propensity", "rule", "value"]
+    assert sum(step.epsilon for step in release.steps) == pytest.approx(2.0)
+    treats = fitted.predict(X)
+    truths = np.mean(treats * X["v"]), np.mean((treats - 1) * X["v"])
+    assert [gain.over for gain in release.gains] == ["treating nobody", "treating everybody"]
+    for gain, truth in zip(release.gains, truths, strict=True):
+        assert gain.interval.low < truth < gain.interval.high
+        assert gain.interval.low < gain.estimate < gain.interval.high
+    assert RuleRelease.from_json(release.to_json()) == release
+    assert "treating everybody" in release.summary()
+    with pytest.raises(DeclarationError, match="gains"):
+        RuleRelease.from_json(json.dumps(json.loads(release.to_json()) | {"gains": []}))
+
+
+@pytest.mark.parametrize("settings", [{"propensity": None}, {"center_share": 0.5, "value_share": 1.0}])
+def test_a_value_needs_a_propensity_and_a_share(settings):
+    with pytest.raises(DeclarationError, match="value"):
+        model(settings={"value_share": 0.2} | settings).fit(*table(50))
+
+
+@pytest.mark.slow
+def test_intervals_of_gains_cover_them():
+    hits = []
+    for seed in range(60):
+        X, a, y = table(2000, seed + 100)
+        fitted = model(seed=seed, settings={"value_share": 0.2}).fit(X, a, y)
+        everyone = table(40_000, 9)[0]
+        treats = fitted.predict(everyone)
+        truths = np.mean(treats * everyone["v"]), np.mean((treats - 1) * everyone["v"])
+        intervals = [gain.interval for gain in fitted.release_.gains]
+        hits += [one.low <= truth <= one.high for one, truth in zip(intervals, truths, strict=True)]
+    assert np.mean(hits) > 0.9

@@ -70,8 +70,8 @@ def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, del
 def test_every_step_is_calibrated_as_the_theorem_says():
     """1/beta = 2 M c / eps and gamma = 2 M^2 / (n eps), M with the constant, whatever factors there are."""
     plan = make_plan(study())
-    M = math.hypot(1.0, 1.5)
-    for step, share, c in ((plan.steps[0], 0.35, 0.4), (plan.rule, 0.5, 0.8)):
+    M = math.hypot(1.0, 1.6)  # covariates are scaled to a norm of 1.6, whatever was declared
+    for step, share, c in ((plan.steps[0], 0.3, 0.35), (plan.rule, 0.55, 0.7)):
         assert isinstance(step, CenterPlan)
         assert step.universe.domain.covariate_bound == pytest.approx(M)
         assert step.calibration.theorem.startswith("Theorem 15")
@@ -79,7 +79,7 @@ def test_every_step_is_calibrated_as_the_theorem_says():
         assert step.calibration.gamma == pytest.approx(2 * M**2 / (1000 * share))
     propensity = plan.step("propensity")
     assert isinstance(propensity, PropensityPlan)
-    assert propensity.first.radius * M == pytest.approx(3.3)
+    assert propensity.first.radius * math.hypot(1.0, 1.5) == pytest.approx(3.3)
     assert plan.rule.map.factored
     assert plan.rule.bound.theorem.startswith("Theorem 13")
     assert not make_plan(study(MIDDLE)).rule.map.factored

@@ -149,7 +149,7 @@ def seeds_a_release(source: str) -> bool:
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     return any(
         isinstance(call.func, ast.Name)
-        and call.func.id in ("PrivateTwoStageERM", "PrivateEffect")
+        and call.func.id in ("PrivateTwoStageERM", "PrivateEffect", "PrivateRule")
         and any(word.arg == "seed" for word in call.keywords)
         for call in calls
     )

@@ -29,7 +29,8 @@ def test_every_scheme_is_there_with_and_without_the_center(tmp_path):
     table = run(Confounded(), design, tmp_path)
     assert set(table["center"]) == {"none", "at 3"}
     assert (table["status"] == "done").all()
-    assert table["effective_share"].between(0.05, 1.0 + 1e-9).all()
+    weighted = table[table["family"] != "pipeline"]
+    assert weighted["effective_share"].between(0.05, 1.0 + 1e-9).all()
     found = means(table, ["center", "scheme", "family"], ["accuracy"]).set_index(
         ["center", "scheme", "family"]
     )
@@ -38,7 +39,7 @@ def test_every_scheme_is_there_with_and_without_the_center(tmp_path):
     assert plain["at 3", "w = 1"] > plain["none", "w = 1"]
     headers, lines = Confounded().summary_table(design, table)
     assert len(headers) == len(lines[0])
-    assert len(lines) == 2 * 8
+    assert len(lines) == 2 * (8 + 4)
 
 
 def test_weighting_pays_under_privacy_with_enough_records(tmp_path):
@@ -54,3 +55,14 @@ def test_weighting_pays_under_privacy_with_enough_records(tmp_path):
     found = means(table, ["scheme", "family"], ["accuracy"]).set_index(["scheme", "family"])
     weighted, plain = found.loc[names[1], "composition-sharp"], found.loc[names[0], "sharp"]
     assert weighted["accuracy"] - weighted["accuracy_half"] > plain["accuracy"] + plain["accuracy_half"]
+
+
+def test_the_default_pipeline_needs_a_tenth_of_the_records(tmp_path):
+    small = {"n_samples": [1000], "replicates": 6, "schemes": {}, "families": []}
+    design = declared(**small)
+    table = run(Confounded(), design, tmp_path)
+    found = means(table, ["center", "scheme"], ["accuracy"]).set_index(["center", "scheme"])["accuracy"]
+    for center in design.centers:
+        assert found[center, "pipeline"] > 0.82
+        assert found[center, "pipeline, center"] > 0.82
+        assert found[center, "pipeline, rule alone"] < 0.75

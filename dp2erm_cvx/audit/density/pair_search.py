@@ -88,6 +88,8 @@ def search_pairs(
 
     Parameters
     ----------
+    model
+        An estimator of a rule or an effect, with all covariates.
     n_features
         Raw covariates, without an intercept.
     search

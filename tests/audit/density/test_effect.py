@@ -202,7 +202,7 @@ def test_gaussian_noise_is_sampled():
 @pytest.mark.slow
 def test_searched_pairs_keep_epsilon_and_are_replayed(tmp_path):
     model = effect((0.05, 0.05))
-    found = search_pairs(model, N, 1, search=SearchPlan(4), starts=1)
+    found = search_pairs(model, N, 1, search=SearchPlan(2), starts=1)
     assert 0.9 < found.audit.loss <= 1.0
     found.save(tmp_path / "worst")
     again, loss = replay_pair(tmp_path / "worst", model)

@@ -74,6 +74,26 @@ def test_a_record_that_flips_spends_what_it_may():
     assert 0.75 < audit_density(plan, *FLIP, starts=1).loss <= 1.0
 
 
+def test_a_value_moves_by_its_share_at_most():
+    """Both gains and their second moment, whatever was released: a record may change which one it adds to."""
+    value = planned(0.2, 0.2, value_share=0.5, score_bound=0.5).value
+    rng, worst = np.random.default_rng(5), 0.0
+    for _ in range(300):
+        released = {name: rng.normal(size=2) * 10 ** rng.uniform(-2, 1) for name in ("center", "rule")}
+        released["propensity"] = rng.uniform(-1, 1, 2)
+        x, a, y = rng.choice([-1.0, 1.0], (2, 1)), rng.integers(0, 2, 2), rng.choice([-1.0, 0.0, 1.0], 2)
+        others = np.zeros((N - 1, 1)), np.zeros(N - 1), np.zeros(N - 1)
+        pair = [
+            DOMAIN.records(
+                *(np.concatenate([one[i : i + 1], rest]) for one, rest in zip((x, a, y), others, strict=True))
+            )
+            for i in (0, 1)
+        ]
+        sums = [value.exact_sums(data, released) for data in pair]
+        worst = max(worst, sum(abs(s - t) for s, t in zip(*sums, strict=True)))
+    assert 0.49 < worst / value.calibration.integers.scale <= 0.5
+
+
 @pytest.mark.parametrize(("balance", "epsilon"), list(zip(Balance, (0.1, 5.0, 5.0), strict=True)))
 def test_every_balance_keeps_the_budget(balance, epsilon):
     pair = records(a=1, others=0), records(a=0, y=-1.0, others=0)
