@@ -8,7 +8,6 @@ Objective perturbation makes lam private; given lam, each weight depends on its 
 normalization only, so the second stage needs no more than a bound on the largest weight.
 """
 
-import math
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -27,17 +26,18 @@ class PrivateLogistic(PrivateSeparable):
     ridge
         Of the propensity coefficient; default M^2/100.
     radius
-        Bound on ``||lam||``. At least one of radius and trim must be finite.
+        Bound on ``||lam||``, ``inf`` for none; default 3.3/M: a propensity from 0.036 to 0.964, for a third
+        less noise than without a ball. At least one of radius and trim must be finite.
     trim
         Above 1: public cap F on 1/propensity.
     """
 
-    radius: float = math.inf
     trim: float = 10.0
 
     name = "ipw_private"
     formula = "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2 + b'lam;  w_i ~ min(1+exp(-z_i'lam), F)"
-    defaults = MappingProxyType({"ridge": "M^2/100"})
+    defaults = MappingProxyType({"ridge": "M^2/100", "radius": "3.3/M"})
+    default_margin = 3.3
     citation = "Chaudhuri, Monteleoni & Sarwate (2011)"
 
     def __post_init__(self) -> None:
@@ -50,4 +50,4 @@ class PrivateLogistic(PrivateSeparable):
 
     def gradient_diameter(self, domain: Domain) -> float:
         M = domain.covariate_bound
-        return M * stability.gradient_diameter(min(M * self.radius, 1e300))
+        return M * stability.gradient_diameter(min(M * self.ball(domain), 1e300))

@@ -8,6 +8,7 @@ recommending against a treatment that did well (or for one that did badly). <x, 
 effect: its sign is the recommendation. The gradient is bounded whatever Theta is.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -72,5 +73,6 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
             # the loss at theta = 0 is at most M' log 2, so that gamma/2 ||theta||^2 is
             outcome_bound=math.sqrt(y * math.log(2.0)),
             gradient_bound=y * M,
+            saturation=dataclasses.replace(self.loss.saturation(M), slope=y, curvature=y / 4, ball=M * size),
             is_margin=True,
         )

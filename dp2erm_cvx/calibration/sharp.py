@@ -18,8 +18,13 @@ from dp2erm_cvx.calibration.margin_gaussian import (
     margin_delta,
     private_margin_ratio,
 )
-from dp2erm_cvx.calibration.saturating import calibrate_saturating, saturating_delta, saturating_epsilon
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.calibration.saturating import (
+    ball_gamma,
+    calibrate_saturating,
+    saturating_delta,
+    saturating_epsilon,
+)
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.public import one_of, public_number, whole_number
 
@@ -111,7 +116,7 @@ def _scales(
 def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
     """Upper bound on the delta at ``epsilon`` that a given scale and gamma guarantee.
 
-    Evaluates Theorem 1 (and 15, where the loss saturates) or Theorems 2 and 16 at the calibration as it
+    Evaluates Theorem 1 (and 15 or 19, where the loss saturates) or Theorems 2 and 16 at the calibration as it
     stands, whatever search found it: 0 for gamma noise from its pure epsilon on,
     ``1 - exp(epsilon - pure epsilon)`` below.
     Raises DeclarationError for an ``epsilon`` that is not a finite number of at least 0.
@@ -138,7 +143,7 @@ class Sharp(Calibrator):
     """Theorems 1, 2 and 16: noise as a linear term of an objective whose gradient is bounded.
 
     Theorem 15 in place of Theorem 1, and Theorem 16 without a split, where the loss saturates, no split is
-    declared and the noise is less.
+    declared and the noise is less. In a ball Theorem 19 at the gamma of Theorem 1, where its noise is less.
     """
 
     laws = (Noise.GAMMA, Noise.GAUSSIAN)
@@ -151,12 +156,20 @@ class Sharp(Calibrator):
         self, objective: Objective, budget: Budget, noise: Noise | str, split: float | None = None
     ) -> Calibration:
         found = calibrate(objective, budget, noise=noise, split=split)
-        if objective.loss.saturation is None or split is not None:
+        saturation = objective.loss.saturation
+        in_a_ball = saturation is not None and math.isfinite(saturation.ball) and found.noise is Noise.GAMMA
+        if saturation is None or (split is not None and not in_a_ball):
             return found
-        other = calibrate_saturating(objective, budget, noise)
+        try:
+            # at one gamma the smaller noise is the better one
+            other = calibrate_saturating(objective, budget, noise, found.gamma if in_a_ball else None)
+        except CalibrationError:
+            return found  # no noise of Theorem 19 at so small a gamma
         return min(found, other, key=lambda one: one.expected_noise)
 
 
+#: Share of epsilon that pays for the noise where Theta is unbounded and none is declared.
+UNBOUNDED_SPLIT = 0.85
 #: The public grid of shares of epsilon that may pay for the noise.
 GRID = tuple(k / 100 for k in range(1, 100))
 
@@ -164,30 +177,33 @@ GRID = tuple(k / 100 for k in range(1, 100))
 def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     """The q that minimizes the predicted excess ``(E||b||/n + gamma a)^2 / (2 (rho + 2 gamma))``.
 
-    ``a`` is ``theta_bound``, or ``M' sqrt(2 / (gamma + mu_R))`` where Theta is unbounded, and rho is the
-    strong convexity that is public, ``mu_R``. Candidates are ``GRID`` and the share beyond which gamma would
-    leave its floor: below it a smaller share buys nothing.
+    ``a`` is ``theta_bound`` and rho is the strong convexity that is public, ``mu_R``. Candidates are ``GRID``
+    and the share beyond which gamma would leave its floor: below it a smaller share buys nothing. That share
+    and ``UNBOUNDED_SPLIT``, the larger one, where Theta is unbounded; the share of the gamma of Theorem 19
+    for a logistic loss in a ball. There the prediction, which knows no curvature but gamma, would shrink
+    theta to nothing.
     """
     V, loss, n_samples = objective.bound.V, objective.loss, objective.n_samples
     epsilon = budget.epsilon
-    candidates = list(GRID)
-    slack = jacobian_loss(V, loss, n_samples, GAMMA_FLOOR * loss.hessian_trace) / epsilon
-    if slack < 1.0:
-        candidates.append(1.0 - max(slack, 1e-6))
+    slack = max(jacobian_loss(V, loss, n_samples, GAMMA_FLOOR * loss.hessian_trace) / epsilon, 1e-6)
+    if loss.saturation is not None and math.isfinite(loss.saturation.ball):
+        spent = jacobian_loss(V, loss, n_samples, ball_gamma(objective, budget)) / epsilon
+        return min(max(1.0 - spent, GRID[0]), 1.0 - 1e-6)
+    if loss.theta_bound is None:
+        return max(UNBOUNDED_SPLIT, 1.0 - slack)
+    candidates = [*GRID, 1.0 - slack] if slack < 1.0 else list(GRID)
     shares = tuple(q * epsilon for q in candidates)
     # the shares of the grid are the same for every bound
     parts = [part for part in (shares[: len(GRID)], shares[len(GRID) :]) if part]
     scales = np.concatenate([_scales(objective, budget, noise, part, cells=64)[0] for part in parts])
-    unit = mean_norm(noise, loss.n_parameters)
+    unit, theta_bound = mean_norm(noise, loss.n_parameters), loss.theta_bound
 
     def predicted(share: float, scale: float) -> float:
         # in logarithms: the square would overflow long before the calibration does
         gamma = required_gamma(V, loss, n_samples, (1.0 - share) * epsilon)
         if not (math.isfinite(gamma) and math.isfinite(scale)):
             return math.inf
-        curvature = gamma + loss.strong_convexity
-        theta = loss.theta_bound or loss.outcome_bound * math.sqrt(2.0 / curvature)
-        error = unit * scale / n_samples + gamma * theta
+        error = unit * scale / n_samples + gamma * theta_bound
         return 2.0 * math.log(error) - math.log(loss.strong_convexity + 2.0 * gamma)
 
     costs = [predicted(share, float(scale)) for share, scale in zip(candidates, scales, strict=True)]

@@ -63,7 +63,9 @@ def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: 
             parameters,
             gradient,
             # the norm of a sum of gradients is no record's own, a difference of two sums is
-            declared if own or n == 1 else dataclasses.replace(declared, gradient_bound=None),
+            declared
+            if own or n == 1
+            else dataclasses.replace(declared, gradient_bound=None, saturation=None),
             hessian_trace=trace,
             evaluations=max(int(share * evaluations), 20),
             seed=seed,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
@@ -89,7 +90,8 @@ def logistic_propensity(study: Any, settings: LogisticSettings, numerical_share:
         program,
         study.noise,
         numerical_share=numerical_share,
-        split=settings.split,
+        # Gaussian noise needs no split here
+        split=settings.split if study.noise == Noise.GAMMA else None,
         map=WithConstant(),
         share=settings.propensity_share,
     )

@@ -5,6 +5,7 @@ They search the public domain and can refute a constant; they never prove one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -135,13 +136,14 @@ def check_second_stage(
     evaluations: int = 2000,
     seed: int = 0,
 ) -> Report:
-    """Search for violations of the loss constants that Theorems 1, 2 and 15 consume.
+    """Search for violations of the loss constants that Theorems 1, 2, 15 and 19 consume.
 
     ``gradient(theta, record)`` is (p,), over ``parameters``, which is Theta; without ``hessian_trace`` the
     divergence of the gradient by central differences stands in for it. Findings: ``gradient_radius`` (half
     the distance of two gradients at one theta), ``hessian_trace``, and, where declared, ``gradient_bound``,
-    ``theta_bound``, and of a ``saturation`` the full slope and what the curvature has beyond its shape, above
-    1. Raises DeclarationError for an invalid number.
+    ``theta_bound``, and of a ``saturation`` the full slope, what the curvature has beyond its shape, above
+    1, and in a ball the sum that Theorem 19 bounds, as part of it. Raises DeclarationError for an invalid
+    number.
     """
     search = Search(evaluations, seed)
 
@@ -178,6 +180,15 @@ def check_second_stage(
 
         search.add("saturation", 1.0, beyond, (parameters, records), slack)
         search.add("full slope", full, lambda theta, d: _norm(gradient(theta, d)), (parameters, records))
+    if found is not None and math.isfinite(found.ball):
+        share = 0.1
+        a = found.steepest(1.0, share) / full
+
+        def together(theta: Array, record: Array, other: Array) -> float:
+            apart = _norm(gradient(theta, record) - gradient(theta, other))
+            return a * apart + share * trace(theta, record) / steep
+
+        search.add("ball", 1.0, together, (parameters, records, records), slack)
     if declared.theta_bound is not None:
         search.add("theta_bound", declared.theta_bound, _norm, (parameters,))
     return search.report()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrate, predicted_error
+from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrator, predicted_error
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
@@ -69,7 +69,8 @@ class Propensity(Step):
         if self.numerical_share is not None:
             budget, epsilon = reserve(budget, self.numerical_share)
         objective = Objective(uniform_weights(n), loss, n, universe.domain.relation, first.name)
-        calibration = calibrate(objective, budget, noise=self.noise, split=self.split)
+        calibration = calibrator("sharp").calibrate(objective, budget, self.noise, self.split)
+        assert isinstance(calibration, Calibration)
         covered = None
         if self.numerical_share is not None:
             radius = first.certified_radius(universe, calibration.gamma, noise_bound(calibration))

@@ -1,5 +1,6 @@
 """The default split against a direct minimization of the predicted error."""
 
+import dataclasses
 import math
 
 import pytest
@@ -13,16 +14,14 @@ BOUND = StabilityBound(V=6.0, theorem="a test", assumptions=(), relations=frozen
 
 def predicted(loss, n, calibration):
     gamma, rho = calibration.gamma, loss.strong_convexity
-    theta = loss.theta_bound or loss.outcome_bound * math.sqrt(2 / (gamma + rho))
-    return (calibration.expected_noise / n + gamma * theta) ** 2 / (2 * (rho + 2 * gamma))
+    return (calibration.expected_noise / n + gamma * loss.theta_bound) ** 2 / (2 * (rho + 2 * gamma))
 
 
 @pytest.mark.parametrize("noise", Noise)
-@pytest.mark.parametrize("theta_bound", [2.0, None])
 @pytest.mark.parametrize("strong_convexity", [0.0, 0.3])
 @pytest.mark.parametrize(("n", "epsilon"), [(400, 1.0), (10_000, 0.1), (50, 20.0)])
-def test_default_is_the_best_share_of_the_grid(noise, theta_bound, strong_convexity, n, epsilon):
-    loss = LossConstants(5, 10.0, 2.0, strong_convexity, theta_bound, 1.0)
+def test_default_is_the_best_share_of_the_grid(noise, strong_convexity, n, epsilon):
+    loss = LossConstants(5, 10.0, 2.0, strong_convexity, 2.0, 1.0)
     budget = Budget(epsilon, 1e-5)
     chosen = calibrate(Objective(BOUND, loss, n), budget, noise=noise)
     costs = [
@@ -40,6 +39,18 @@ def test_a_ridge_that_suffices_leaves_epsilon_to_the_noise():
     assert calibration.gamma == pytest.approx(1e-8 * 2.0, rel=1e-3)
     assert calibration.split == pytest.approx(1 - jacobian, abs=1e-6)
     assert calibration.split > 0.9999 * (1 - jacobian) > 0.999
+
+
+@pytest.mark.parametrize("noise", Noise)
+def test_over_all_coefficients_a_share_is_left_to_the_curvature(noise):
+    loss = LossConstants(5, 10.0, 2.0, 0.0, None, 1.0)
+    found = calibrate(Objective(BOUND, loss, 400), Budget(1.0, 1e-5), noise=noise)
+    assert found.split == 0.85
+    ridged = calibrate(
+        Objective(BOUND, dataclasses.replace(loss, strong_convexity=1.0), 400), Budget(1.0, 1e-5)
+    )
+    jacobian = 5 * math.log1p(2.0 * 6.0 / (2 * 5 * 400 * 1.0))
+    assert ridged.split == pytest.approx(1 - jacobian, abs=1e-6)
 
 
 def test_split_is_respected():

@@ -91,6 +91,11 @@ PLANTED = {
         "gradient_radius",
     ),
     "a tenth of the trace": (loss(hessian_trace=lambda t: t / 10), constants, "hessian_trace"),
+    "a ball of half the size": (
+        loss(saturation=lambda found: dataclasses.replace(found, ball=found.ball / 2)),
+        constants,
+        "ball is declared 1",
+    ),
     "twice the ridge": (loss(strong_convexity=lambda mu: 2 * mu), constants, "strong_convexity (mu_R)"),
     "rows longer where there are other records": (
         {"perturbed_model": longer_beside_others},

@@ -41,13 +41,15 @@ def spent_delta(calibration, loss, n, bound, domain):
         if calibration.theorem.startswith("Theorem 15"):
             # a u + k (1 - u) is largest at an end
             a = mpmath.mpf(loss.saturation.row_norm) * mpmath.mpf(loss.saturation.slope) / scale
-            k = mpmath.mpf(loss.saturation.row_norm) ** 2 / (n * curvature)
+            k = steep(loss.saturation) / (n * curvature)
             return mpmath.mpf(0) if V / 2 * (a + max(a, k)) <= epsilon else 1
         if calibration.theorem.endswith("of a saturating loss"):
             reach = mpmath.mpf(loss.saturation.row_norm) * mpmath.mpf(loss.saturation.slope) * V / scale
             return margin_delta(
                 reach, epsilon, mpmath.mpf(loss.saturation.row_norm) ** 2 * V / (n * curvature)
             )
+        if calibration.theorem.startswith("Theorem 19"):
+            return mpmath.mpf(0) if ball_loss(calibration, loss, n, V) <= epsilon else 1
         left = epsilon - p * mpmath.log1p(mpmath.mpf(loss.hessian_trace) * V / (2 * p * n * curvature))
         ratio = mpmath.mpf(loss.gradient_radius) * V / scale
         if calibration.noise is Noise.GAMMA:
@@ -55,6 +57,23 @@ def spent_delta(calibration, loss, n, bound, domain):
         if calibration.theorem.startswith("Theorem 16"):
             return margin_delta(mpmath.mpf(loss.gradient_bound) * V / scale, left, 0)
         return exact_gaussian_delta(ratio, left, p)
+
+
+def steep(found):
+    """``-h'(1) kappa M^2``; ``a u + k h(u)`` is then largest at an end, as ``a`` is at least this part."""
+    return found.shape.steepness * mpmath.mpf(found.curvature) * mpmath.mpf(found.row_norm) ** 2
+
+
+def ball_loss(calibration, loss, n, V):
+    """The supremum of Theorem 19 on a grid of angles, which bounds it from below."""
+    found = loss.saturation
+    a = found.row_norm * found.slope / calibration.scale
+    bend = 4 * found.curvature * found.row_norm**2 / (n * (calibration.gamma + loss.strong_convexity))
+    angles = np.linspace(-np.pi / 2, np.pi / 2, 801)
+    u = 1 / (1 + np.exp(-found.ball * np.sin(angles)))
+    inner = np.cos(angles[:, None] + angles)
+    apart = np.sqrt(np.maximum(u[:, None] ** 2 + u**2 + 2 * u[:, None] * u * inner, 0.0))
+    return mpmath.mpf(float(np.max(a * apart + (bend * u * (1 - u))[:, None]))) * V / 2
 
 
 def margin_delta_at(s, left, K):

@@ -185,7 +185,11 @@ def planned(first=None, second=None, domain=None, budget=None, **changes):
         ({"second": ArmMeans(), "calibration": "output"}, CalibrationError, "use plug_in_ate"),
         ({"split": 0.5, "calibration": "renyi"}, DeclarationError, "split = 0.5"),
         ({"split": 0.5, "calibration": "auto"}, DeclarationError, "split = 0.5"),
-        ({"first": PrivateLogistic(trim=math.inf)}, CalibrationError, "finite radius or trim"),
+        (
+            {"first": PrivateLogistic(radius=math.inf, trim=math.inf)},
+            CalibrationError,
+            "finite radius or trim",
+        ),
         ({"calibration": "best"}, DeclarationError, "must be one of"),
         ({"noise": "laplace"}, DeclarationError, "noise"),
         ({"tolerance": -0.1}, DeclarationError, "tolerance"),

@@ -19,6 +19,7 @@ from dp2erm_cvx.model.certified_radius import checked_perturbation
 from dp2erm_cvx.privacy import LossConstants, StabilityBound
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import PrivateFirstStage
+from dp2erm_cvx.program.losses.margin_loss import LogisticLoss
 from dp2erm_cvx.program.losses.margin_model import MarginModel, weights_given_coefficient
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
@@ -165,6 +166,9 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
             length = ball
         else:
             length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
+        saturation = None if pull else self.loss.saturation(bound)
+        if saturation is not None and isinstance(self.loss, LogisticLoss):
+            saturation = dataclasses.replace(saturation, ball=bound * ball)
         return LossConstants(
             n_parameters=self._size(universe),
             gradient_radius=self.gradient_diameter(universe.domain) / 2,
@@ -173,6 +177,7 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
             theta_bound=length,
             outcome_bound=1.0,
             gradient_bound=None if pull else bound * self.loss.largest_slope(bound * ball),
+            saturation=saturation,
             is_margin=not pull,
         )
 
