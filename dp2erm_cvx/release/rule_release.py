@@ -148,11 +148,7 @@ def _check(release: RuleRelease) -> None:
     check_guarantee(release)
     check_spent(release)
     names = [step.step for step in release.steps]
-    gains = [gain.over for gain in release.gains]
-    if (names[-1:] == ["value"]) != (gains == [*_OTHERS] and len(release.released) == 3) or (
-        names[-1:] != ["value"] and (gains or release.released)
-    ):
-        raise DeclarationError("release JSON: gains: stand with a step of the value, or not at all")
+    _check_gains(release, names)
     names = names[:-1] if names[-1:] == ["value"] else names
     if names[-1:] != ["rule"] or [part.step for part in release.nuisances] != names[:-1]:
         raise DeclarationError(
@@ -183,3 +179,14 @@ def _check(release: RuleRelease) -> None:
     # every effect is at most the l1 norm of theta times the largest covariate
     if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
         raise DeclarationError("release JSON: theta is too large for finite effects")
+
+
+def _check_gains(release: RuleRelease, steps: list[str]) -> None:
+    """Refuse gains that no step has paid for, or that their intervals do not hold."""
+    stated = [gain.over for gain in release.gains], len(release.released)
+    if stated != (([*_OTHERS], 3) if steps[-1:] == ["value"] else ([], 0)):
+        raise DeclarationError("release JSON: gains: stand with a step of the value, or not at all")
+    for gain in release.gains:
+        low, high = gain.interval.low, gain.interval.high
+        if low is None or high is None or not low <= gain.estimate <= high:
+            raise DeclarationError("release JSON: gains: an interval does not hold its estimate")

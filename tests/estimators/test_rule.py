@@ -224,8 +224,11 @@ def test_a_share_of_the_budget_says_what_the_rule_is_worth():
         assert gain.interval.low < gain.estimate < gain.interval.high
     assert RuleRelease.from_json(release.to_json()) == release
     assert "treating everybody" in release.summary()
-    with pytest.raises(DeclarationError, match="gains"):
-        RuleRelease.from_json(json.dumps(json.loads(release.to_json()) | {"gains": []}))
+    plain = json.loads(release.to_json())
+    half_open = [gain | {"interval": gain["interval"] | {"high": None}} for gain in plain["gains"]]
+    for gains in ([], half_open, plain["gains"][:1]):
+        with pytest.raises(DeclarationError, match="gains"):
+            RuleRelease.from_json(json.dumps(plain | {"gains": gains}))
 
 
 @pytest.mark.parametrize("settings", [{"propensity": None}, {"center_share": 0.5, "value_share": 1.0}])
