@@ -165,6 +165,11 @@ def cases() -> list[tuple[str, dict[str, Any]]]:
     return [(name, settings) for name in programs() for settings in SETTINGS[name]]
 
 
+def lies_between(settings: Mapping[str, Any]) -> bool:
+    """Whether a set is paired with one of two penalties, where other settings pair it with none and both."""
+    return settings.get("theta_set") is not None and settings.get("regularizer") in _NETS[1:3]
+
+
 def build(name: str, settings: Mapping[str, Any]) -> Program:
     """A program by name."""
     return programs()[name](**settings)

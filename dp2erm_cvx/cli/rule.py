@@ -40,7 +40,7 @@ dp2erm predict rule.json patients.csv
     multiple=True,
     metavar="NAME=VALUE",
     help="In place of the public rule of use, such as propensity=0.5 for a randomized trial, or "
-    "center_share=none; repeatable.",
+    "value_share=0.2 to release what the rule is worth; repeatable.",
 )
 @budget_options
 @release_options

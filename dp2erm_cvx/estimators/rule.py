@@ -42,7 +42,8 @@ class PrivateRule(PrivateEstimator):
         the outcome beside the effect, "confounding" where they decide on the treatment.
     settings
         What replaces the public rule of use, by the names of :class:`~dp2erm_cvx.plan.RuleSettings`: such as
-        ``{"propensity": 0.5}`` for a randomized trial, or ``{"center_share": None}`` for no center.
+        ``{"propensity": 0.5}`` for a randomized trial, ``{"center_share": None}`` for no center, or
+        ``{"value_share": 0.2}`` to release what the rule is worth, with intervals.
     noise
         "gamma" (pure) or "gaussian" (needs delta > 0).
     solver, seed, arithmetic, numerical_share, ledger, dataset

@@ -148,18 +148,12 @@ def _check(release: RuleRelease) -> None:
     check_guarantee(release)
     check_spent(release)
     names = [step.step for step in release.steps]
-    gains = [gain.over for gain in release.gains]
-    if (names[-1:] == ["value"]) != (gains == [*_OTHERS] and len(release.released) == 3) or (
-        names[-1:] != ["value"] and (gains or release.released)
-    ):
-        raise DeclarationError("release JSON: gains: stand with a step of the value, or not at all")
+    _check_gains(release, names)
     names = names[:-1] if names[-1:] == ["value"] else names
     if names[-1:] != ["rule"] or [part.step for part in release.nuisances] != names[:-1]:
         raise DeclarationError(
             "release JSON: steps: the last of them releases the rule, and every other one a nuisance"
         )
-    if len(set(names)) < len(names) or not set(names) <= {"center", "propensity", "rule"}:
-        raise DeclarationError("release JSON: steps: a step stands twice, or is none of a rule")
     if release.n_samples < 2 or not release.columns:
         raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
     expected = Rows.POOLED.names(release.columns)
@@ -172,13 +166,27 @@ def _check(release: RuleRelease) -> None:
     try:
         domain, settings = Domain.from_dict(release.domain), dict(release.settings)
         guesses = {name: settings.pop(name) for name in _GUESSES}
-        RuleSettings(**settings)
+        declared = RuleSettings(**settings)
         for name in ("outcome_scale", "mass"):
             public_size(name, guesses[name])
         if not set(guesses["expected"]) <= set(EXPECTATIONS):
             raise DeclarationError("expected: is none of a rule")
     except (Dp2ermError, TypeError, KeyError, AttributeError) as error:
         raise DeclarationError(f"release JSON: domain or settings: {error}") from None
+    stated = {"center": declared.center_share is not None, "propensity": declared.propensity == "logistic"}
+    if names != [*(name for name in stated if stated[name]), "rule"]:
+        raise DeclarationError("release JSON: steps: are not those of the settings")
     # every effect is at most the l1 norm of theta times the largest covariate
     if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
         raise DeclarationError("release JSON: theta is too large for finite effects")
+
+
+def _check_gains(release: RuleRelease, steps: list[str]) -> None:
+    """Refuse gains that no step has paid for, or that their intervals do not hold."""
+    stated = [gain.over for gain in release.gains], len(release.released)
+    if stated != (([*_OTHERS], 3) if steps[-1:] == ["value"] else ([], 0)):
+        raise DeclarationError("release JSON: gains: stand with a step of the value, or not at all")
+    for gain in release.gains:
+        low, high = gain.interval.low, gain.interval.high
+        if low is None or high is None or not low <= gain.estimate <= high:
+            raise DeclarationError("release JSON: gains: an interval does not hold its estimate")

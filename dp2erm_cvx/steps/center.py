@@ -43,7 +43,7 @@ class Center(Theta):
         resolved = replace(self, second=self.second.resolve(mapped.domain))
         found = Theta.plan(resolved, mapped, budget, {})
         known = {field.name: getattr(found, field.name) for field in fields(found)}
-        known["reason"] = f"regressions of an effect take calibration = {self.calibrator.name!r}"
+        known["reason"] = f"regressions on mapped records take calibration = {self.calibrator.name!r}"
         return self.planned(**known, map=self.map)
 
     @property

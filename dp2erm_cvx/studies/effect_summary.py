@@ -22,6 +22,8 @@ def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     ``negligible`` is the share of releases that call the noise of their nuisances so.
     """
     done = table[table["status"] == "done"]
+    if "score_mean" not in done:  # of real records alone
+        done = done.assign(score_mean=np.nan)
     off = done["estimate"] - done["effect"]
     # of real records the noise alone is drawn anew, and an interval is about more
     drawn = done["low"].notna() & (done["n"] > 0)

@@ -84,12 +84,15 @@ def pure_loss(first, second):
     return max(np.abs(np.log(atoms / atoms_new)).max(), np.abs(np.log(density / density_new)).max())
 
 
-def line_loss(calibration, count=400):
+def line_loss(calibration, count=400, enough=math.inf):
+    """Largest loss found; the first above ``enough`` will do."""
     rng = np.random.default_rng(42)
     worst = 0.0
     for first, second in line_pairs(rng, count):
         assert coupled_variation(first[1], second[1], 0) <= trial_bound(N).V * (1 + 1e-12)
         worst = max(worst, pure_loss(line_law(first, calibration), line_law(second, calibration)))
+        if worst > enough:
+            break
     return worst
 
 
@@ -100,7 +103,7 @@ def test_the_law_sums_to_one():
         assert atoms.sum() + density.sum() / 400 == pytest.approx(1.0, abs=0.02)
 
 
-@pytest.mark.parametrize("split", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("split", [0.2, pytest.param(0.5, marks=pytest.mark.slow), 0.9])
 def test_pure_guarantee_in_one_dimension(split):
     calibration = calibrate(Objective(trial_bound(N), LINE, N), Budget(EPSILON), split=split)
     worst = line_loss(calibration)
@@ -122,7 +125,7 @@ def planted(loss):
 
 def test_planted_bugs_break_the_budget_in_one_dimension():
     for wrong in planted(LINE):
-        assert line_loss(wrong) > EPSILON
+        assert line_loss(wrong, enough=EPSILON) > EPSILON
 
 
 # Two parameters: arm means (z - theta_a)^2 over the box |theta_k| <= 1, |z| <= 1.

@@ -48,14 +48,16 @@ def grid(calibration):
     return np.sinh(np.linspace(-reach, reach, 3001))
 
 
-def divergence(calibration, count=150):
-    """Largest delta at EPSILON found, both directions of every pair."""
+def divergence(calibration, count=150, enough=math.inf):
+    """Largest delta at EPSILON found, both directions of every pair; the first above ``enough`` will do."""
     theta = grid(calibration)
     worst = 0.0
     for first, second in pairs(np.random.default_rng(3), count):
         p, q = (np.exp(log_density(*data, theta, calibration)) for data in (first, second))
         for one, other in ((p, q), (q, p)):
             worst = max(worst, np.trapezoid(np.maximum(one - math.exp(EPSILON) * other, 0.0), theta))
+        if worst > enough:
+            break
     return worst
 
 
@@ -70,12 +72,10 @@ def test_the_density_integrates_to_one():
 @pytest.mark.parametrize("split", [0.3, 0.95])
 def test_approximate_guarantee(split):
     calibration = calibrate(Objective(BOUND, LOSS, N), Budget(EPSILON, DELTA), noise="gaussian", split=split)
-    assert divergence(calibration) <= DELTA
-
-
-def test_the_worst_pair_comes_near_the_budget():
-    calibration = calibrate(Objective(BOUND, LOSS, N), Budget(EPSILON, DELTA), noise="gaussian", split=0.95)
-    assert divergence(calibration) > 0.25 * DELTA
+    found = divergence(calibration)
+    assert found <= DELTA
+    # the worst pair comes near the budget where hardly any of it is kept for the curvature
+    assert found > 0.25 * DELTA or split == 0.3
 
 
 @pytest.mark.parametrize("bug", ["half the noise", "hardly any gamma", "V over sqrt(n)"])
@@ -88,4 +88,4 @@ def test_planted_bugs_break_the_budget(bug):
         "hardly any gamma": dataclasses.replace(right, gamma=right.gamma * 1e-3),
         "V over sqrt(n)": calibrate(Objective(small, LOSS, N), budget, noise="gaussian", split=0.8),
     }
-    assert divergence(wrong[bug]) > DELTA
+    assert divergence(wrong[bug], enough=DELTA) > DELTA

@@ -44,12 +44,11 @@ def test_planted_bugs_are_exceeded(bug):
         f = -math.log1p(tau) - math.log(gone) / (2 * (order - 1))
         return order * S * S / (2 * scale**2 * h) + (0.0 if bug == "no curvature cost" else 2 * f)
 
-    exceeded = sum(
+    assert any(
         exact_divergence(first, second, order, gamma, scale)
         > planted(loss, order, V, len(first.w), scale, gamma) * (1 + 1e-6) + 1e-9
         for loss, first, second, order, V, gamma, scale in attacks(4000)
     )
-    assert exceeded > 0
 
 
 def test_the_size_of_theta_counts_in_the_movement_of_the_gradient():
@@ -72,7 +71,10 @@ def test_the_size_of_theta_counts_in_the_movement_of_the_gradient():
 
 
 def worst_delta(epsilon, gamma_factor, weaken=1.0):
-    """Largest exact delta over one-dimensional pairs at the calibration of each pair's own V, over delta."""
+    """Largest exact delta over one-dimensional pairs at the calibration of each pair's own V, over delta.
+
+    With less noise than was calibrated, the first pair above 1 will do.
+    """
     worst, delta = 0.0, 1 / 400
     for loss, first, second, V in one_dimensional_pairs(150):
         n = len(first.w)
@@ -81,6 +83,8 @@ def worst_delta(epsilon, gamma_factor, weaken=1.0):
         scale = calibration.scale * weaken
         for pair in ((first, second), (second, first)):
             worst = max(worst, hockey_stick(*pair, epsilon, gamma, scale) / delta)
+        if weaken < 1.0 < worst:
+            break
     return worst
 
 

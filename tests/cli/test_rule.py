@@ -41,6 +41,11 @@ def test_json_spells_out_what_may_be_relied_on():
         (["--set", "propensity=0.5", "--treatment-cost", "1"], "public probability", ["center", "rule"]),
         (["--epsilon", "0.5", "--expect", "main effect"], "the released center", ["center", "rule"]),
         (["--set", "center_share=none"], "half of the records", ["rule"]),
+        (
+            ["--set", "propensity=0.5", "--set", "value_share=0.2"],
+            "treating everybody",
+            ["rule", "value"],
+        ),
         (["--noise", "gaussian", "--delta", "1e-6", "--outcome-scale", "3"], "center", ["center", "rule"]),
     ],
 )

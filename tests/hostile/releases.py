@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateTwoStageERM, Release
+from dp2erm_cvx import (
+    Budget,
+    Domain,
+    EffectRelease,
+    PrivateEffect,
+    PrivateRule,
+    PrivateTwoStageERM,
+    Release,
+    RuleRelease,
+)
 from tests.hostile.command import NO_NUMBER, run
 from tests.hostile.outcome import Failure, Outcome, strict_json
 from tests.hostile.values import Generator, happens, pick
@@ -40,6 +49,11 @@ def _good(number: int) -> dict[str, Any]:
             PrivateEffect(domain, Budget(1.0)).fit(X, a, y).release_.to_json()
         )
         return effect
+    if number == 4:
+        settings = {"propensity": 0.5, "value_share": 0.3, "center_share": 0.3}
+        rule = PrivateRule(domain, Budget(1.0), settings=settings).fit(X, a, y)
+        found: dict[str, Any] = json.loads(rule.release_.to_json())
+        return found
     second = ("itr", "arm_means", "plug_in_ate")[number]
     model = PrivateTwoStageERM(domain, Budget(1.0), "ipw_private", second, seed=1 if number == 2 else None)
     plain: dict[str, Any] = json.loads(model.fit(X, a, y).release_.to_json())
@@ -53,7 +67,7 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def good(number: int) -> dict[str, Any]:
-    """A release of each second stage, and of an effect, as plain JSON; ``number`` 2 is seeded."""
+    """A release of each second stage, of an effect and of a rule, as plain JSON; ``number`` 2 is seeded."""
     return copy.deepcopy(_good(number))
 
 
@@ -90,7 +104,7 @@ def mutated(rng: Generator, plain: dict[str, Any]) -> dict[str, Any]:
 def text(rng: Generator) -> bytes:
     if happens(rng, 0.05):
         return pick(rng, RAW)
-    plain = good(int(rng.integers(4)))
+    plain = good(int(rng.integers(5)))
     for _ in range(int(pick(rng, (0, 1, 1, 1, 2, 3)))):
         plain = mutated(rng, plain)
     written = json.dumps(plain)
@@ -117,8 +131,9 @@ def case(rng: Generator) -> Outcome:
 
 def read_back(data: bytes | str) -> Outcome:
     """An accepted release states finite numbers and a budget, and survives its own JSON."""
-    effect = (b'"estimand"' in data) if isinstance(data, bytes) else '"estimand"' in data
-    release = (EffectRelease if effect else Release).from_json(data)
+    told = data.decode("utf-8", errors="replace") if isinstance(data, bytes) else data
+    effect, rule = '"estimand"' in told, '"flipped_share"' in told
+    release: Any = (EffectRelease if effect else RuleRelease if rule else Release).from_json(data)
     guarantee = release.guarantee
     sound = guarantee.epsilon > 0 and 0 <= guarantee.delta < 1 and release.n_samples >= 2
     if not (sound and np.all(np.isfinite(release.estimate if effect else release.theta))):

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 
 
-@pytest.mark.parametrize("kills", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [25, pytest.param(1000, marks=pytest.mark.slow)])
 def test_kill_at_random_points(kills: int, tmp_path: Path) -> None:
     path, shown = tmp_path / "ledger.db", tmp_path / "shown"
     shown.mkdir()

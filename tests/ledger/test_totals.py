@@ -9,6 +9,7 @@ import pytest
 from dp2erm_cvx import Budget, Neighboring
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
+from tests.ledger.charging import charge_until_refused
 from tests.ledger.model import DATA, model
 
 
@@ -96,15 +97,6 @@ def test_a_total_is_declared_once(ledger: Ledger) -> None:
             ledger.declare("trial", total, **others)
     with pytest.raises(DeclarationError, match="composition"):
         ledger.declare("other", Budget(1.0), composition="advanced")
-
-
-def charge_until_refused(path: str, found: "multiprocessing.Queue") -> None:
-    numbers = []
-    try:
-        while True:
-            numbers.append(Ledger(path).charge("trial", Budget(0.01)).number)
-    except LedgerError:
-        found.put(numbers)
 
 
 def test_four_processes_share_one_total(ledger: Ledger) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit
 
 Array = NDArray[np.float64]
@@ -104,20 +103,19 @@ def log_total(s: Array, count: Array) -> float:
 def minimize_in_ball(objective: Callable[[float], Smooth], ridge: float, radius: float, dim: int) -> Array:
     """Exact minimizer over a norm ball: where the ball binds, its multiplier is one more ridge."""
     lam = newton(objective(ridge), np.zeros(dim))
-    if np.linalg.norm(lam) <= radius:
-        return lam
-    found = {0.0: lam}
-
-    def excess(extra: float) -> float:
-        nearest = min(found, key=lambda known: abs(known - extra))
-        found[extra] = newton(objective(ridge + extra), found[nearest])
-        return float(np.linalg.norm(found[extra])) - radius
-
-    high = 1.0
-    while excess(high) > 0:
-        high *= 4
-    extra = brentq(excess, 0.0, high, xtol=1e-14, rtol=1e-12)
-    return newton(objective(ridge + extra), found[high])
+    low, extra, high = 0.0, 0.0, math.inf
+    size = float(np.linalg.norm(lam))
+    while size > radius * (1 + 1e-12) or (extra > 0.0 and size < radius * (1 - 1e-12)):
+        low, high = (extra, high) if size > radius else (low, extra)
+        # Newton's step on 1 / ||lam||, which is linear in the extra ridge where the loss is quadratic
+        shrinks = lam @ np.linalg.solve(objective(ridge + extra)(lam)[2], lam) / size**2
+        trial = extra + (size / radius - 1) / shrinks
+        extra = trial if low < trial < high else (low + high) / 2 if high < math.inf else 4 * extra + 1
+        if extra in (low, high):  # no double is nearer
+            break
+        lam = newton(objective(ridge + extra), lam)
+        size = float(np.linalg.norm(lam))
+    return lam
 
 
 def newton(smooth: Smooth, lam: Array) -> Array:

@@ -165,10 +165,10 @@ FAMILIES = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_extreme_numbers_give_finite_bounds(family):
     with np.errstate(all="raise", under="ignore"):
-        for n in (2, 400, 10**7):
-            for ridge in (1e-300, 1e-12, 1.0, 1e6, 1e300):
+        for n in (2, 10**7):
+            for ridge in (1e-300, 1e-12, 1.0, 1e300):
                 for radius in (1e-6, 1e3, math.inf):
-                    for bound in (1e-150, 1e-3, 1.0, 1e12, 1e300):
+                    for bound in (1e-150, 1.0, 1e300):
                         stated = FAMILIES[family](n, bound, ridge, radius)
                         assert isinstance(stated, StabilityBound)
                         assert 2.0 <= stated.V <= 2 * n
@@ -177,7 +177,7 @@ def test_extreme_numbers_give_finite_bounds(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("n", [2, pytest.param(4, marks=pytest.mark.slow), 400, 10**6])
+@pytest.mark.parametrize("n", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 400)), 10**6])
 def test_more_ridge_or_less_radius_never_costs_stability(family, n):
     for radius in (0.5, 2.0, math.inf):
         along = [FAMILIES[family](n, 1.0, ridge, radius).V for ridge in np.geomspace(1e-4, 1e3, 8)]

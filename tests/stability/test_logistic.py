@@ -103,7 +103,7 @@ def test_a_cap_never_costs_stability_and_at_the_extremes_changes_nothing():
         for ridge in (0.003, 0.1, 1.0):
             for radius in (2.0, INF):
                 free = ipw_logistic(n, 1.0, ridge, radius)
-                along = [ipw_logistic(n, 1.0, ridge, radius, F).V for F in np.geomspace(1.001, 1e6, 15)]
+                along = [ipw_logistic(n, 1.0, ridge, radius, F).V for F in np.geomspace(1.001, 1e6, 7)]
                 assert all(b >= a * (1 - 2e-4) for a, b in pairwise(along))
                 assert along[-1] <= free.V * (1 + 1e-9)
                 # a cap below every weight makes them all equal

@@ -44,12 +44,12 @@ SEPARABLE = [
 CONSTANTS = ("gradient_diameter", "log_weight_diameter", "log_weight_range")
 
 
-def check(name, settings, M, share=1.0):
-    """What a search says about a share of each declared constant."""
+def check(name, settings, M):
+    """What a search says about each declared constant."""
     domain = Domain(M, 1.0)
     program = first_stages()[name](**settings).resolve(domain)
     constants = program.constants(domain)
-    declared = {constant: share * getattr(constants, constant) for constant in CONSTANTS}
+    declared = {constant: getattr(constants, constant) for constant in CONSTANTS}
     width = program.n_rows(Universe(domain, 100, 2))
 
     @remembered
@@ -70,7 +70,7 @@ def check(name, settings, M, share=1.0):
         stability.ball(width, constants.radius),
         stability.SeparableScheme(gradient, log_weight),
         declared,
-        evaluations=800,
+        evaluations=500,
     )
 
 
@@ -79,13 +79,8 @@ def test_constants_of_separable_schemes_cover_what_a_search_finds(name, settings
     report = check(name, settings, M)
     assert not report.violations
     for constant in CONSTANTS:
+        # so 0.7 of a constant, or less, would be caught
         assert report[constant].ratio > 0.7, constant
-
-
-@pytest.mark.parametrize(("name", "settings", "M"), [SEPARABLE[1], SEPARABLE[4]])
-def test_half_of_a_constant_would_be_caught(name, settings, M):
-    """Each constant has a search of its own, so half of all of them is half of each."""
-    assert {finding.constant for finding in check(name, settings, M, 0.5).violations} == set(CONSTANTS)
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3, 1.0, 1.2, 3.0, 8.0])
@@ -261,9 +256,20 @@ def label(row):
     return f"{row.scheme}, {row.n}, {row.setting}"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=label)
+#: Ridges between two others of the same scheme.
+BETWEEN = {"ridge 0.1", "ridge 1", "ridge 2", "Gaussian, ridge 1"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=pytest.mark.slow) if row.setting in BETWEEN and row.n == 400 else row
+        for row in ROWS
+    ],
+    ids=label,
+)
 def test_movements_from_structured_starts_stay_within_the_bound(row):
-    result = small(row).search(400, seed=3)
+    result = small(row).search(300, seed=3)
     assert not result.violations
     assert result.verdict("sharp").ratio > 0.04
 
@@ -292,7 +298,7 @@ def test_movements_of_the_table_stay_within_the_bound(row):
     ids=lambda row: row.scheme,
 )
 def test_half_of_a_bound_would_be_caught(row):
-    assert small(row).search(1000, share=0.5).violations
+    assert small(row).search(500, share=0.5).violations
 
 
 def test_the_table_of_the_page_is_about_these_rows():

@@ -74,6 +74,14 @@ def test_the_score_mean_is_what_fresh_records_find(epsilon, monkeypatch):
     assert row["score_mean"] == pytest.approx(np.mean(means), abs=4 * error)
 
 
+def test_the_score_mean_of_cells_rests_on_what_was_released():
+    data = drawn_data("regions", 3000, np.random.default_rng(2))
+    method = EffectMethod(residual_scale=0.1, settings={"cells": {"x1": 4, "x2": 4}})
+    row = private_row(data, method, 20.0, np.random.default_rng(3))
+    assert row["low"] < row["score_mean"] < row["high"]
+    assert abs(row["estimate"] - row["score_mean"]) < 0.02
+
+
 def test_a_run_has_a_line_for_every_method(tmp_path):
     design = load_design(EffectsDesign, design_path("effects"), "quick")
     table = run(EffectsStudy(), design, tmp_path)
@@ -100,6 +108,8 @@ def test_errors_and_coverage_of_a_table():
     assert (drawn["bias"], drawn["rmse"], drawn["samples"]) == (0.0, 0.5, 2)
     assert (drawn["covers_effect"], drawn["covers_score"], drawn["negligible"]) == (0.5, 0.5, 0.5)
     assert np.isnan(real["covers_effect"])
+    (alone,) = effect_errors(pd.DataFrame([{**rows[-1], "negligible": True}])).to_dict("records")
+    assert np.isnan(alone["covers_score"])
 
 
 def test_settings_are_scaled_and_none_is_a_setting():

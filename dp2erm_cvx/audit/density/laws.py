@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,16 +89,21 @@ class _Side:
         return found.value, found.certificate.output_radius
 
 
-class _Watched(dict[str, Array]):
+class _Watched(Mapping[str, Array]):
     """What was released; whatever is read of it is noted in ``read``."""
 
     def __init__(self, released: _Released, read: set[str]) -> None:
-        super().__init__(released)
-        self.read = read
+        self._released, self._read = released, read
 
     def __getitem__(self, name: str) -> Array:
-        self.read.add(name)
-        return super().__getitem__(name)
+        self._read.add(name)
+        return self._released[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._released)
+
+    def __len__(self) -> int:
+        return len(self._released)
 
 
 class _Remembered:

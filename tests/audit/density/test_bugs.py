@@ -145,7 +145,8 @@ def test_planted_bugs_are_caught_after_a_private_first_stage_with_every_seed(bug
     assert sum(audit.exceeds for audit in audits(COMPOSED[bug], range(20))) >= 19
 
 
-@pytest.mark.parametrize("bug", COMPOSED)
+# without their bugs the first two are the same release
+@pytest.mark.parametrize("bug", [name for name in COMPOSED if name != "bound ignored"])
 def test_without_the_bug_the_same_pair_keeps_the_budget(bug):
     model, kind = COMPOSED[bug]
     sound = PrivateTwoStageERM(**model.get_params(deep=False))

@@ -86,7 +86,9 @@ def log_density(data, plan, lam, theta):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [neighbors, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (aligned, lone)), heavy]
+)
 def test_the_joint_loss_is_that_of_the_closed_form(kind):
     pair = kind(np.random.default_rng(2), N, 1)
     model = release(LINE)
@@ -182,7 +184,7 @@ def check(seeds):
 
 
 def test_a_few_complete_releases():
-    assert max(check(range(6))) > 0.2
+    assert max(check(range(5))) > 0.2
 
 
 @pytest.mark.slow

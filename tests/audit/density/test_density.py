@@ -154,12 +154,14 @@ def test_the_law_is_that_of_the_fit(second):
 @pytest.mark.parametrize("second", SECOND, ids=repr)
 @pytest.mark.parametrize("first", FIRST, ids=lambda stage: stage.name)
 def test_pure_releases_keep_epsilon(first, second):
-    for seed, kind in enumerate((neighbors, lone)):
-        found = audit_density(release(first, second), *kind(np.random.default_rng(seed)), starts=2)
-        assert found.theta_loss <= found.loss <= 1.0
-        assert found.numerical_error < 1e-6
-        assert not found.exceeds
-        assert not found.theta_exceeds
+    # either kind of pair meets every first and every second stage
+    seed = (FIRST.index(first) + SECOND.index(second)) % 2
+    kind = (neighbors, lone)[seed]
+    found = audit_density(release(first, second), *kind(np.random.default_rng(seed)), starts=2)
+    assert found.theta_loss <= found.loss <= 1.0
+    assert found.numerical_error < 1e-6
+    assert not found.exceeds
+    assert not found.theta_exceeds
 
 
 def test_the_worst_pair_comes_near_epsilon():
@@ -171,8 +173,8 @@ def test_the_worst_pair_comes_near_epsilon():
     ("first", "second"),
     [
         (FIRST[0], SECOND[0]),
-        (FIRST[0], SECOND[2]),
-        (FIRST[0], SECOND[4]),
+        pytest.param(FIRST[0], SECOND[2], marks=pytest.mark.slow),
+        pytest.param(FIRST[0], SECOND[4], marks=pytest.mark.slow),
         (FIRST[1], SECOND[1]),
         (FIRST[2], SECOND[5]),
     ],
@@ -180,7 +182,7 @@ def test_the_worst_pair_comes_near_epsilon():
 )
 def test_gaussian_releases_keep_delta(first, second):
     model = release(first, second, APPROXIMATE, noise="gaussian")
-    found = audit_density(model, *aligned(np.random.default_rng(1)), draws=800)
+    found = audit_density(model, *aligned(np.random.default_rng(1)), draws=500)
     stick = found.hockey_stick
     assert 0.0 <= stick.low <= stick.estimate <= stick.high <= 0.05
     assert found.noise is Noise.GAUSSIAN

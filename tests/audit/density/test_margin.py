@@ -174,7 +174,7 @@ class TakenForSaturating(SaturatingRegression):
 
 
 def test_a_loss_that_keeps_its_curvature_is_caught():
-    found = audit_density(release(TakenForSaturating(slope=0.1)), *lone_record(0.9, -1.0), starts=4)
+    found = audit_density(release(TakenForSaturating(slope=0.4)), *lone_record(0.9, -1.0), starts=4)
     assert found.theta_exceeds
     assert found.theta_loss > 1.2
 

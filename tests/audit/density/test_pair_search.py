@@ -16,6 +16,7 @@ from dp2erm_cvx.program import WholeSpace
 from tests.audit.bugs import AThirdOfThePropensityNoise, HalfTheNoise, HardlyAnyGamma
 from tests.audit.pairs import aligned
 
+pytestmark = pytest.mark.usefixtures("short_ascents")
 MEAN = PlugInATE(WholeSpace())
 
 
@@ -127,8 +128,8 @@ def test_gaussian_noise_is_searched_by_its_delta():
         domain, budget = Domain(1.0, 1.0), Budget(1.0, 0.05)
         return cls(domain, budget, "uniform", "plug_in_ate", noise="gaussian", arithmetic="assumed")
 
-    found = search_pairs(model(HalfTheNoise), 3, 1, search=SearchPlan(1), draws=600)
-    assert found.audit.hockey_stick.draws == 600
+    found = search_pairs(model(HalfTheNoise), 3, 1, search=SearchPlan(1), draws=300)
+    assert found.audit.hockey_stick.draws == 300
     assert found.exceeds
 
 

@@ -144,6 +144,15 @@ def test_planted_bugs_exceed_epsilon(name):
     pair = kind(np.random.default_rng(8), N, 2)
     found = audit_density(release(first), *pair, starts=1)
     assert found.exceeds, found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if kind is heavy else pytest.mark.slow) for name, (_, kind) in BUGS.items()],
+)
+def test_without_the_bug_the_same_pair_keeps_epsilon(name):
+    first, kind = BUGS[name]
+    pair = kind(np.random.default_rng(8), N, 2)
     right = next(one for one in (OVERLAP, TILTING) if isinstance(first, type(one)))
     settings = {field: getattr(first, field) for field in ("share", "ridge", "radius")}
     if right is TILTING:

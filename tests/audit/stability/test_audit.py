@@ -180,7 +180,6 @@ def test_a_stop_changes_nothing(source, tmp_path, monkeypatch):
         )
 
     whole = audited_with()
-    assert facts(whole) == facts(audited_with())
     path = tmp_path / "state.json"
 
     def stop_after(share):
