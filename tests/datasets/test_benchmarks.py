@@ -21,8 +21,8 @@ def loaded(name):
     [
         ("401k", (9275, 6), 3637, 18.86),
         ("nsw-psid", (2675, 7), 185, -15.20),
-        ("acic-1", (4802, 79), 858, 3.58),
-        ("acic-hinges-1", (4802, 119), 858, 3.58),
+        ("acic-1", (4802, 55), 858, 3.58),
+        ("acic-hinges-1", (4802, 95), 858, 3.58),
     ],
 )
 def test_benchmarks_are_what_is_known_of_them(name, shape, treated, naive):
