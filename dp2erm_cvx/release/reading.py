@@ -7,10 +7,17 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Release, release_adapter
+from dp2erm_cvx.release.record import (
+    SCHEMA_VERSION,
+    BaseRelease,
+    Release,
+    Standing,
+    StepStatement,
+    release_adapter,
+)
 from dp2erm_cvx.release.schema_2 import upgraded
 
 #: Parts of a budget add up to at most the whole, but for the rounding of their sum.
@@ -104,12 +111,29 @@ def check_spent(release: BaseRelease) -> None:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: scale or gamma of no noise")
         if step.noise is Noise.GAUSSIAN and not step.delta:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: Gaussian noise is not pure")
+        if release.standing is not Standing.UNPROVEN and not _hides(step):
+            raise DeclarationError(
+                f"release JSON: steps: {_line(step.step)}: too little noise for its epsilon"
+            )
     for whole, parts in (
         (release.guarantee.epsilon, [step.epsilon for step in release.steps]),
         (release.guarantee.delta, [step.delta for step in release.steps]),
     ):
         if math.fsum(parts) > whole * _ROUNDING:
             raise DeclarationError("release JSON: steps: they spend more than the guarantee states")
+
+
+def _hides(step: StepStatement) -> bool:
+    """False where pure noise loses more than epsilon for certain: what it must hide, in scales."""
+    covered = step.numerical
+    if covered is not None and not (covered.scale > 0.0 and 0.0 < covered.epsilon <= step.epsilon):
+        return False
+    moved = step.sensitivity
+    if step.perturbed is not Perturbed.OUTPUT:
+        moved = None if step.gradient_radius is None else step.gradient_radius * step.stability
+    return (
+        step.noise is Noise.GAUSSIAN or moved is None or 0.0 <= moved <= step.epsilon * step.scale * _ROUNDING
+    )
 
 
 def _refused(constant: str) -> Any:

@@ -154,8 +154,6 @@ def _check(release: RuleRelease) -> None:
         raise DeclarationError(
             "release JSON: steps: the last of them releases the rule, and every other one a nuisance"
         )
-    if len(set(names)) < len(names) or not set(names) <= {"center", "propensity", "rule"}:
-        raise DeclarationError("release JSON: steps: a step stands twice, or is none of a rule")
     if release.n_samples < 2 or not release.columns:
         raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
     expected = Rows.POOLED.names(release.columns)
@@ -168,13 +166,16 @@ def _check(release: RuleRelease) -> None:
     try:
         domain, settings = Domain.from_dict(release.domain), dict(release.settings)
         guesses = {name: settings.pop(name) for name in _GUESSES}
-        RuleSettings(**settings)
+        declared = RuleSettings(**settings)
         for name in ("outcome_scale", "mass"):
             public_size(name, guesses[name])
         if not set(guesses["expected"]) <= set(EXPECTATIONS):
             raise DeclarationError("expected: is none of a rule")
     except (Dp2ermError, TypeError, KeyError, AttributeError) as error:
         raise DeclarationError(f"release JSON: domain or settings: {error}") from None
+    stated = {"center": declared.center_share is not None, "propensity": declared.propensity == "logistic"}
+    if names != [*(name for name in stated if stated[name]), "rule"]:
+        raise DeclarationError("release JSON: steps: are not those of the settings")
     # every effect is at most the l1 norm of theta times the largest covariate
     if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
         raise DeclarationError("release JSON: theta is too large for finite effects")

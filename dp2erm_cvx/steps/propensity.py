@@ -71,20 +71,22 @@ class Propensity(Step):
         objective = Objective(uniform_weights(n), loss, n, universe.domain.relation, first.name)
         calibration = calibrator("sharp").calibrate(objective, budget, self.noise, self.split)
         assert isinstance(calibration, Calibration)
+        radius = first.certified_radius(universe, calibration.gamma, noise_bound(calibration))
         covered = None
-        if self.numerical_share is not None:
-            radius = first.certified_radius(universe, calibration.gamma, noise_bound(calibration))
-            if radius is not None:
-                curvature = n * (calibration.gamma + loss.strong_convexity)
-                covered = precision(calibration, curvature, radius, epsilon)
+        if self.numerical_share is not None and radius is not None:
+            curvature = n * (calibration.gamma + loss.strong_convexity)
+            covered = precision(calibration, curvature, radius, epsilon)
         norm = coefficient_bound(calibration, loss, n, None if covered is None else covered.grid)
         weights = plan_weights(first, universe, self.tolerance, self.family, norm)
-        return PropensityPlan(universe, calibration, covered, loss, first, weights, self.map)
+        return PropensityPlan(universe, calibration, covered, loss, first, weights, self.map, radius)
 
 
 @dataclass(frozen=True)
 class PropensityPlan(StepPlan):
-    """The calibrated coefficient; ``weights`` are those at it, which the later steps use."""
+    """The calibrated coefficient; ``weights`` are those at it, which the later steps use.
+
+    ``radius`` is what the coefficient is certified to on every dataset; None where that is not known.
+    """
 
     name: ClassVar[str] = "propensity"
     weighted: ClassVar[bool] = False
@@ -94,6 +96,7 @@ class PropensityPlan(StepPlan):
     first: PrivateFirstStage
     weights: WeightsPlan
     map: RecordMap | None = None
+    radius: float | None = None
 
     @property
     def bound(self) -> StabilityBound:
@@ -131,8 +134,8 @@ class PropensityPlan(StepPlan):
 
     @property
     def certified_by_design(self) -> bool:
-        """Whether the weights at the coefficient are certified on every dataset, or need not be."""
-        return self.weights.known
+        """Whether the coefficient of mapped records is certified on every dataset, or the weights at it."""
+        return self.weights.known if self.map is None else self.radius is not None
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the coefficient (p,)."""
@@ -140,11 +143,14 @@ class PropensityPlan(StepPlan):
         drawn = sample(self.calibration, self.precision, execution.label("propensity"))
         instance = self.first.perturbed(records, self.calibration.gamma, drawn.noise)
         if self.precision is None:
+            # of mapped records the coefficient itself is published, whatever V covers
+            if self.map is not None:
+                solution = released_minimizer(instance, execution, self.radius)
+                by_gap = rests_on_gap(solution)
+                return StepResult(solution.point, solution.certified, by_gap, solution, drawn.noise)
             # as the exact minimizer, which weights within the tolerance of its own stand for
             solution = released_minimizer(instance, execution, None)
-            judged = to_grid(solution)
-            # of mapped records the coefficient itself is published, whatever V covers
-            needed = self.map is not None or not self.weights.covers_all
+            judged, needed = to_grid(solution), not self.weights.covers_all
             return StepResult(
                 solution.point,
                 judged.certified or not needed,

@@ -1,10 +1,9 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dp2erm_cvx.cli import main
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from tests.command_line import EFFECT, FIT, replaced, run, write_files
 
@@ -166,7 +165,6 @@ def test_interrupt_ends_with_130(folder, monkeypatch):
 
 
 def test_a_stream_without_unicode_is_no_error(folder):
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-c", "from dp2erm_cvx.cli import main; main()", *FIT]
-    done = subprocess.run(command, capture_output=True, env=environment, check=True)
-    assert b"theta" in done.stdout
+    done = CliRunner(charset="ascii").invoke(main, FIT)
+    assert done.exit_code == 0, done.output
+    assert b"theta" in done.stdout_bytes

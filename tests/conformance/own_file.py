@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.conformance import ConformanceReport, check_program, program_template, programs_of_file
 from dp2erm_cvx.conformance.outcome import CheckOutcome
 from dp2erm_cvx.conformance.run import outcome_of
@@ -31,9 +32,9 @@ def program_of(path: Path, text: str) -> Any:
     return cls
 
 
-def reports_of(path: Path, text: str) -> list[ConformanceReport]:
+def reports_of(path: Path, text: str, search: SearchPlan = FEW) -> list[ConformanceReport]:
     """A whole run at each example."""
-    return list(check_program(program_of(path, text), search=FEW))
+    return list(check_program(program_of(path, text), search=search))
 
 
 def outcomes_of(check: Check, cls: Any) -> list[CheckOutcome]:

@@ -11,9 +11,10 @@ from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus
 from dp2erm_cvx.conformance.subject import Check, Subject
 from dp2erm_cvx.program import Program
 
-#: Limits of searches in full, and of those that have to show that they run, or that find what is far off.
+#: Limits of searches in full, of those that find what is far off, and of those that have to run.
 FULL = SearchPlan(20_000)
 FEW = SearchPlan(150)
+LEAST = SearchPlan(60)
 
 
 def derived(base: type, **members: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from dp2erm_cvx.conformance import CheckStatus, check_program, checks_of
 from dp2erm_cvx.program import Kind
 from dp2erm_cvx.registry import first_stages, programs
-from tests.conformance.planted import FEW, judged
+from tests.conformance.planted import LEAST, judged
 
 
 @pytest.mark.parametrize("name", programs())
@@ -17,7 +17,7 @@ def test_every_registered_program_passes_the_checks_of_its_kind(name):
     cls = programs()[name]
     for settings in cls.examples:
         for check in checks_of(cls):
-            outcome = judged(check, cls(**settings), FEW)
+            outcome = judged(check, cls(**settings), LEAST)
             assert outcome.status is not CheckStatus.FAILED, (settings, outcome)
 
 

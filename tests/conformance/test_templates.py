@@ -13,11 +13,12 @@ from dp2erm_cvx.conformance.solutions import balance
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import solve
 from tests.conformance.own_file import changed, outcomes_of, program_of, reports_of
+from tests.conformance.planted import LEAST
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
 def test_templates_conform_as_they_are(kind, tmp_path):
-    for report in reports_of(tmp_path / "mine.py", program_template("mine", kind)):
+    for report in reports_of(tmp_path / "mine.py", program_template("mine", kind), LEAST):
         assert report.passed, str(report)
         assert json.loads(json.dumps(report.to_dict())) == report.to_dict()
         assert report.program == "mine"
@@ -49,7 +50,7 @@ def test_weights_that_depend_on_the_arm_are_expressible(tmp_path):
         ("log_weight_range=M * r", "log_weight_range=2 * M * r"),
         ("\n    def constants(", _ODDS[1:]),
     )
-    for report in reports_of(tmp_path / "mine.py", text):
+    for report in reports_of(tmp_path / "mine.py", text, LEAST):
         assert report.passed, str(report)
     cls = program_of(tmp_path / "mine.py", text)
     assert issubclass(cls, FirstStage)

@@ -183,6 +183,33 @@ def test_what_no_release_states_is_refused(change, complaint):
         RuleRelease.from_json(json.dumps(plain | change))
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda step: step.update(scale=step["scale"] / 4), "too little noise"),
+        (lambda step: step.update(epsilon=step["epsilon"] / 4), "too little noise"),
+        (lambda step: step["numerical"].update(scale=-1.0), "too little noise"),
+        (lambda step: step["numerical"].update(epsilon=50.0), "too little noise"),
+        (lambda step: step.update(step="center"), "steps"),
+    ],
+)
+def test_noise_that_no_release_has_is_refused(change, complaint):
+    """What a file says of its noise must not contradict its epsilon, nor its steps the settings."""
+    fitted = PrivateRule(Domain(1.5, 4.0), Budget(1.0), arithmetic="counted", seed=1)
+    plain = json.loads(fitted.fit(*table(60)).release_.to_json())
+    assert RuleRelease.from_json(json.dumps(plain)).to_json() == json.dumps(plain, indent=2)
+    change(plain["steps"][-1])
+    with pytest.raises(DeclarationError, match=complaint):
+        RuleRelease.from_json(json.dumps(plain))
+
+
+def test_steps_are_those_of_the_settings():
+    plain = json.loads(model().fit(*table(300)).release_.to_json())
+    plain["settings"]["propensity"] = None if plain["settings"]["propensity"] == "logistic" else "logistic"
+    with pytest.raises(DeclarationError, match="settings"):
+        RuleRelease.from_json(json.dumps(plain))
+
+
 def test_a_share_of_the_budget_says_what_the_rule_is_worth():
     X, a, y = table(4000)
     fitted = model(settings={"value_share": 0.2}).fit(X, a, y)

@@ -41,8 +41,8 @@ def complain(found: Count) -> None:
     assert names["release, conditional on certification"] == 0, found.shown
 
 
-@pytest.mark.parametrize(("kind", "number"), [("arrays", 500), ("tables", 200), ("domains", 150),
-                                              ("releases", 200), ("flags", 150)])  # fmt: skip
+@pytest.mark.parametrize(("kind", "number"), [("arrays", 300), ("tables", 120), ("domains", 100),
+                                              ("releases", 120), ("flags", 80)])  # fmt: skip
 def test_seeded_cases(kind: str, number: int) -> None:
     found = count((kind, k) for k in range(number))
     assert not found.failures(), found.failures()

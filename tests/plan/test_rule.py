@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.plan import RuleStudy, make_plan, rule_of_use
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps import Balance, CenterPlan, PropensityPlan
+from dp2erm_cvx.steps import Balance, CenterPlan, Execution, PropensityPlan
 from dp2erm_cvx.universe import Universe
+from tests.plan.changed import changed
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
 RICH, MIDDLE, POOR = (Universe(DOMAIN, n, 3) for n in (1000, 300, 100))
@@ -141,3 +143,18 @@ def test_the_predicted_flips_are_those_of_noise_that_is_drawn():
         flips.append(np.mean((effects + rows @ noise > 0) != (effects > 0)))
         predicted.append(plan.flipped_share(true + noise))
     assert np.mean(predicted) == pytest.approx(np.mean(flips), abs=0.05)
+
+
+def test_the_released_propensity_is_certified_to_a_public_radius():
+    """Not to a tolerance relative to what the data make of it, whether or not arithmetic is counted."""
+    data, execution = Dataset.from_arrays(np.zeros((8, 1)), np.ones(8), np.ones(8)), Execution("newton", 1e-6)
+    declared = {"propensity": "logistic", "center_share": None}
+    plan = make_plan(study(Universe(DOMAIN, 8, 1), epsilon=1e4, declared=declared))
+    found = plan.step("propensity").radius
+    assert found is not None
+    assert found > 1e-5  # more than a relative tolerance would ask for
+    assert plan.certified_by_design
+    assert plan.run(data, execution).steps["propensity"].solution.within == found
+    # a radius that nothing reaches is missed, and one that is not known certifies nothing by design
+    assert not changed(plan, "propensity", radius=1e-60).run(data, execution).certified
+    assert not changed(plan, "propensity", radius=None).certified_by_design

@@ -15,7 +15,7 @@ SLOPES = (1e-3, 0.7, 1.0, 40.0)
 
 
 def margins(S):
-    sizes = np.concatenate([[0.0], np.geomspace(1e-12, 1e6, 80), np.linspace(0.1, 40, 60)])
+    sizes = np.concatenate([[0.0], np.geomspace(1e-12, 1e6, 50), np.linspace(0.1, 40, 40)])
     return S * np.concatenate([sizes, -sizes])
 
 
@@ -39,7 +39,7 @@ def test_values_and_errors(kind, S):
         np.testing.assert_allclose(loss.value(s), value.astype(float), rtol=1e-12, atol=1e-15 * S**2)
         for relative in (0.0, 1e-15, 1e-9, 1e-3, 1.0, 50.0):
             error = relative * S * np.ones(len(s))
-            for sign in (1.0, -1.0):
+            for sign in (1.0, -1.0) if relative else (1.0,):
                 # where the loss is, and where it is taken to be
                 off = [mpmath.mpf(one) + sign * mpmath.mpf(error[0]) for one in s]
                 moved = np.array([exact(kind, S, one) for one in off])

@@ -58,7 +58,11 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "n", "budget", "kind"), SETTINGS)
+#: The middle of the three sizes and budgets is left to the longer study.
+ENDS = [row for row in SETTINGS if row[1] != 2000]
+
+
+@pytest.mark.parametrize(("name", "n", "budget", "kind"), ENDS)
 def test_interval_covers_the_mean(name, n, budget, kind):
     covered, enough, _ = study(name, n, budget, kind, 400, seed=1)
     # three standard errors below 0.95; the bound of the deviation misses 1 in 200 at most

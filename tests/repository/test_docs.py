@@ -241,7 +241,7 @@ def test_the_added_loss_conforms(tmp_path):
     path = tmp_path / "hinge_rule.py"
     path.write_text(added(path.name), encoding="utf-8")
     (cls,) = programs_of_file(path)
-    for report in check_program(cls, search=SearchPlan(100)):
+    for report in check_program(cls, search=SearchPlan(60)):
         assert report.passed, str(report)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import statistics
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 from dp2erm_cvx import program
@@ -15,8 +16,13 @@ SOURCES = {
     for folder in ("dp2erm_cvx", "problems")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
-TREES = {path: ast.parse(text) for path, text in SOURCES.items()}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every file, parsed by whoever asks: not while tests are collected, which every worker does."""
+    return {path: ast.parse(text) for path, text in SOURCES.items()}
 
 
 def test_files() -> None:
@@ -33,7 +39,7 @@ def test_what_a_scheme_file_imports_fits_on_a_page() -> None:
 
 def test_a_public_name_has_one_home() -> None:
     homes = defaultdict(list)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in tree.body:
             if isinstance(node, (ast.ClassDef, *FUNCTIONS)) and not node.name.startswith("_"):
                 homes[node.name].append(str(path))
@@ -43,7 +49,7 @@ def test_a_public_name_has_one_home() -> None:
 def test_few_functions_take_seven_arguments() -> None:
     wide = [
         f"{path}:{node.lineno} {node.name}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, FUNCTIONS)
         and len(node.args.posonlyargs) + len(node.args.args) + len(node.args.kwonlyargs) >= 7

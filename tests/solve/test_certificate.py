@@ -208,16 +208,17 @@ def test_duality_gap_covers_the_objective(case):
         assert gap + 1e-13 * size * (1 + found.model.smoothness) >= 0.5 * found.model.ridge * distance**2
 
 
-def _planted(monkeypatch, wrong: Any) -> list[tuple[float, float]]:
-    """What the check of this file reports with a wrong ``certificate._distance``."""
+def _reported() -> bool:
+    """Whether the check of this file reports any case."""
+    return any(uncovered(found, points(found, solvers=False)) for found in map(reference, range(len(CASES))))
+
+
+def _planted(monkeypatch, wrong: Any) -> bool:
+    """Whether a wrong ``certificate._distance`` is reported."""
     certificates = sys.modules["dp2erm_cvx.solve.certificate"]
     right = certificates._distance
     monkeypatch.setattr(certificates, "_distance", lambda *arguments: wrong(right, *arguments))
-    reported = []
-    for case in range(len(CASES)):
-        found = reference(case)
-        reported += uncovered(found, points(found, solvers=False))
-    return reported
+    return _reported()
 
 
 def test_a_strong_convexity_a_hundred_times_too_large_is_caught(monkeypatch):
@@ -237,12 +238,9 @@ def test_a_declared_ridge_a_hundred_times_too_large_is_caught(monkeypatch):
 
 
 def test_a_missing_rounding_term_is_caught(monkeypatch):
-    reported = []
-    for case in range(len(CASES)):
-        found = reference(case)
-        monkeypatch.setattr(type(found.model), "rounding", lambda self, v: 0.0)
-        reported += uncovered(found, points(found, solvers=False))
-    assert reported
+    for kind in {type(reference(case).model) for case in range(len(CASES))}:
+        monkeypatch.setattr(kind, "rounding", lambda self, v: 0.0)
+    assert _reported()
 
 
 def test_a_local_metric_that_is_too_steep_is_caught(monkeypatch):
@@ -254,11 +252,7 @@ def test_a_local_metric_that_is_too_steep_is_caught(monkeypatch):
         return local and dataclasses.replace(local, energy=local.energy / 100)
 
     monkeypatch.setattr(certificates, "_local_error", wrong)
-    reported = []
-    for case in range(len(CASES)):
-        found = reference(case)
-        reported += uncovered(found, points(found, solvers=False))
-    assert reported
+    assert _reported()
 
 
 def test_a_missing_rounding_term_of_the_output_is_caught(monkeypatch):
@@ -268,7 +262,7 @@ def test_a_missing_rounding_term_of_the_output_is_caught(monkeypatch):
 
 
 @pytest.mark.parametrize("theta_set", [None, L1Ball(0.5), L2Ball(0.4), Box(0.2), WholeSpace()], ids=str)
-@pytest.mark.parametrize(("l1", "l2"), [(0.2, 0.0), (0.1, 0.3)])
+@pytest.mark.parametrize(("l1", "l2"), [pytest.param(0.2, 0.0, marks=pytest.mark.slow), (0.1, 0.3)])
 def test_gap_certificate_of_a_user_regularizer_covers_the_distance(theta_set, l1, l2):
     """The same regularizer, once as an expression that only a gap can judge and once in its prox form."""
     import cvxpy as cp

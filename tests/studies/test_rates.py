@@ -26,7 +26,7 @@ def test_a_slope_and_its_interval():
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    design = load_design(RatesDesign, design_path("rates"), "quick", draws=40, replicates=4)
+    design = load_design(RatesDesign, design_path("rates"), "quick", draws=40, replicates=2)
     return run(Rates(), design, tmp_path_factory.mktemp("rates"))
 
 

@@ -207,7 +207,7 @@ def leaks(make):
     def mechanism(x, rng):
         return make(int(x and rng.random() < 0.4), rng)
 
-    return audit(mechanism, epsilon=1.0)
+    return audit(mechanism, epsilon=1.0, runs=400)
 
 
 def refusing(bit, rng):
@@ -392,13 +392,13 @@ def audited(model, kind, runs):
 @pytest.mark.parametrize(
     ("name", "runs"),
     [
-        ("half the noise, output", 500),
+        ("half the noise, output", 350),
         pytest.param("hardly any gamma, arm means", 800, marks=pytest.mark.slow),
     ],
 )
 def test_planted_bugs_are_caught_in_complete_releases(name, runs):
     sound, bug, kind = RELEASES[name]
-    assert not audited(sound, kind, 300).exceeds
+    assert not audited(sound, kind, 200).exceeds
     wrong = bug(**sound.get_params(deep=False))
     assert audited(wrong, kind, runs).exceeds
 
@@ -423,7 +423,7 @@ def test_assumed_arithmetic_leaks_where_counted_arithmetic_does_not():
             thetas(release(MEAN, 1.0, arithmetic=arithmetic, calibration="output")),
             *pair,
             epsilon=1.0,
-            attack=Attack(runs=500),
+            attack=Attack(runs=400),
         )
         for arithmetic in ("assumed", "counted")
     }
