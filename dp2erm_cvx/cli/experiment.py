@@ -81,8 +81,7 @@ def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any
     from dp2erm_cvx.studies.engine import Listing
 
     screen = console()
-    headers, lines = chosen.summary_table(declared, table)
-    first = Listing("", headers, lines, chosen.text_columns)
+    first = Listing("", *chosen.summary_table(declared, table), chosen.text_columns)
     text = []
     for listing in (first, *chosen.listings(declared, table, shared)):
         if listing.title:
@@ -95,7 +94,6 @@ def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any
         rule = ["---"] * len(listing.headers)
         text += ["| " + " | ".join(line) + " |" for line in (listing.headers, rule, *listing.lines)]
     write_text(folder / "summary.md", "\n".join(text) + "\n")
-    drawn = figures_of(chosen.name, table, folder)
     screen.print(f"{len(table):,} rows: {folder / 'results.parquet'}; this table: {folder / 'summary.md'}")
-    for path in drawn:
+    for path in figures_of(chosen.name, table, folder):
         screen.print(f"Figure: {path}")

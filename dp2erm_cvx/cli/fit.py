@@ -33,11 +33,7 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @setting_options
 @second_stage_options
 @budget_options
-@click.option(
-    "--calibration",
-    default="sharp",
-    help="sharp, paper, paper-corrected, renyi, output or auto.",
-)
+@click.option("--calibration", default="sharp", help="sharp, paper, paper-corrected, renyi, output or auto.")
 @click.option("--split", type=Number(), help="Share of epsilon that pays for the noise [chosen publicly].")
 @click.option(
     "--value-share",
