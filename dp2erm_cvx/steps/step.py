@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -31,6 +32,7 @@ from dp2erm_cvx.universe import Universe
 
 # keeps parts of a budget from adding up to more than the whole by a rounding
 _ROUND_DOWN = 1.0 - 1e-12
+_ULP = 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,9 @@ def reserve(budget: Budget, share: float) -> tuple[Budget, float]:
     left = (budget.epsilon - 2.0 * epsilon) * _ROUND_DOWN
     # the last factor also pays for Gaussian noise beyond its bound, of probability below exp(-1800)
     # where exp(-epsilon) is 0 no delta is left, and Gaussian noise is refused by name
-    return Budget(left, budget.delta * math.exp(-epsilon) * _ROUND_DOWN), epsilon
+    delta = budget.delta * math.exp(-epsilon) * _ROUND_DOWN
+    # a subnormal number has no digits left to round down, and no noise is calibrated to one
+    return Budget(left, delta if delta >= sys.float_info.min / _ULP else 0.0), epsilon
 
 
 def set_aside(name: str, budget: Budget, share: float) -> tuple[Budget, Budget]:

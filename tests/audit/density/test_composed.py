@@ -66,7 +66,7 @@ def test_the_law_of_a_mean_is_that_of_the_fit():
 # a private first stage
 
 
-LINE = PrivateLogistic(share=0.4, ridge=0.05, trim=2.5)
+LINE = PrivateLogistic(share=0.4, ridge=0.05, trim=2.5, radius=math.inf)
 
 
 def log_density(data, plan, lam, theta):
