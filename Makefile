@@ -23,7 +23,8 @@ demo: $(VENV)/.demo
 	$(BIN)/dp2erm demo
 
 # One process of tests per core, so the linear algebra of each keeps to one thread.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+# Bytecode is kept, because many tests start the command in a process of its own.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test: $(VENV)/.dev
 	$(PYTEST)

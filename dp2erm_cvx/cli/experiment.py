@@ -81,7 +81,8 @@ def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any
     from dp2erm_cvx.studies.engine import Listing
 
     screen = console()
-    first = Listing("", *chosen.summary_table(declared, table), chosen.text_columns)
+    headers, lines = chosen.summary_table(declared, table)
+    first = Listing("", headers, lines, chosen.text_columns)
     text = []
     for listing in (first, *chosen.listings(declared, table, shared)):
         if listing.title:
