@@ -17,7 +17,7 @@ from tests.plan.changed import changed
 
 N, EPSILON, TRIM = 4, 1.0, 2.5
 DOMAIN = Domain(1.0, 1.0)
-FIRST = PrivateLogistic(share=0.4, ridge=0.05, trim=TRIM)
+FIRST = PrivateLogistic(share=0.4, ridge=0.05, radius=np.inf, trim=TRIM)
 SECOND = PlugInATE(theta_set=WholeSpace())
 PLAN = make_plan(Study(FIRST, SECOND, Universe(DOMAIN, N, 1), Budget(EPSILON)))
 # the middle of the laws, where the weights move, and their far tails, where pure noise is nearly spent
