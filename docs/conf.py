@@ -44,7 +44,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     # foreign types: their inventories are on the network, and the pages are built without it
     ("py:.*", r"(annotated_types|collections|cvxpy|importlib|numpy|pathlib|random|types)\..*"),
-    ("py:class", r"ArrayLike|Axes|Figure|Measurement|Path|pd\..*"),
+    ("py:class", r"ArrayLike|Axes|Figure|Measurement|NDArray|Path|(np|pd)\..*"),
     # type variables; literals whose values the text gives; the bound of a field
     ("py:class", r"(dp2erm_cvx\..*\.)?(D|Member|P_co|Pair|Stage|_T)"),
     ("py:class", r"ArmMass|Block|Scaling|Statistic|TypeAliasForwardRef"),

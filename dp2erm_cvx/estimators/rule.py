@@ -127,7 +127,7 @@ class PrivateRule(PrivateEstimator):
             Universe(domain, n_samples, n_features),
             budget,
             outcome_scale=self.outcome_scale,
-            expected=self.expected,  # type: ignore[arg-type]
+            expected=self.expected,
             declared=dict(self.settings or {}),
             noise=self.noise,
             arithmetic=self.arithmetic,

@@ -74,7 +74,7 @@ class RuleStudy(Pipeline[RulePlan]):
     universe: Universe
     budget: Budget
     outcome_scale: float | None = None
-    expected: tuple[str, ...] = ()
+    expected: Sequence[str] = ()
     declared: Mapping[str, Any] = field(default_factory=dict)
     noise: Noise | str = Noise.GAMMA
     arithmetic: Arithmetic | str = Arithmetic.ASSUMED
