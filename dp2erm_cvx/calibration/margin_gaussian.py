@@ -74,7 +74,10 @@ def margin_delta(ratio: ArrayLike, epsilon: ArrayLike, curvature: float = 0.0) -
 
 
 def private_margin_ratio(epsilon: ArrayLike, delta: float) -> Array:
-    """A ratio ``s`` whose :func:`margin_delta` at ``epsilon`` > 0 was evaluated as at most ``delta``."""
+    """A ratio ``s`` that was found to be private at ``epsilon`` > 0 and ``delta``.
+
+    That is, :func:`~dp2erm_cvx.calibration.margin_delta` was evaluated there as at most delta.
+    """
     eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64))
     u = 1.0 + math.sqrt(-2.0 * math.log(delta))
     start = 2.0 * eps / (u + np.sqrt(u * u + 2.0 * eps))
