@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Number, apply
-from dp2erm_cvx.cli.screen import console, reserved, writable
+from dp2erm_cvx.cli.screen import console, reserved, unwritable, writable
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Ordered:
             if release is not None:
                 click.echo(release.to_json())
             if release is not None and isinstance(error, OSError):
-                raise DeclarationError(f"{output}: cannot be written: {error.strerror or error}") from None
+                raise unwritable(output, error) from None
             raise
 
     def _tell_charge(self, model: Any) -> None:

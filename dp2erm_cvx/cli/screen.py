@@ -113,8 +113,7 @@ def reserved(path: str | None) -> Iterator[TextIO | None]:
         try:
             file = stack.enter_context(Path(path).open("r+" if existed else "x", encoding="utf-8"))
         except (OSError, ValueError) as error:
-            told = getattr(error, "strerror", None) or error
-            raise DeclarationError(f"{path}: cannot be written: {told}") from None
+            raise unwritable(path, error) from None
         try:
             yield file
             file.truncate()
@@ -130,5 +129,9 @@ def write_text(path: str | Path, text: str) -> None:
     try:
         Path(path).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
-        told = getattr(error, "strerror", None) or error
-        raise DeclarationError(f"{path}: cannot be written: {told}") from None
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: str | Path, error: Exception) -> DeclarationError:
+    """What a file that could not be written is told by, in one line."""
+    return DeclarationError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")

@@ -140,7 +140,7 @@ class PrivateRule(PrivateEstimator):
         Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
         """
         data = self.dataset_from(X, a, y)
-        plan = make_plan(self._study(*data.X.shape))
+        plan = self.plan(*data.X.shape)
         self.receipt_ = self._charge(plan, "treatment rule")
         execution = self.execution()
         self.release_ = make_rule(plan, plan.run(data, execution), data.columns, execution)

@@ -25,9 +25,9 @@ from dp2erm_cvx.steps import Execution, Rows, RuleValuePlan
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
 
-#: The public guesses among the settings of a release, beside those that the rule is calibrated from.
 #: What the value of a rule is compared with.
 _OTHERS = ("treating nobody", "treating everybody")
+#: The public guesses among the settings of a release, beside those that the rule is calibrated from.
 _GUESSES = ("outcome_scale", "expected", "mass")
 
 
