@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
+from dp2erm_cvx.domain import clip_norm
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.release import StepStatement, json_schema
@@ -49,6 +50,8 @@ def fitted(name: str) -> Release:
     domain = Domain(1.0, 1.0, ranges={"u": (-2.0, 2.0), "v": (-2.0, 2.0)}, intercept=0.1)
     variant, _, arithmetic = name.rpartition("_")
     settings = {"budget": Budget(1.0), "seed": 3, "arithmetic": arithmetic, **VARIANTS[variant]}
+    # that version shrank the vector alone: what lies inside of the ball is not clipped by column either
+    X = 2.0 * clip_norm(X / 2.0, domain.features_bound)
     return PrivateTwoStageERM(domain, settings.pop("budget"), **settings).fit(X, a, y).release_
 
 
