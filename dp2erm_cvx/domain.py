@@ -99,8 +99,8 @@ class Domain:
     treatment_cost
         Public cost of treatment in units of the outcome. The net outcome is ``y - cost * a``.
     ranges
-        One public ``(low, high)`` per covariate, which maps it linearly onto [-1, 1]. A mapping also names
-        the columns. Without ranges the covariates are taken as they are.
+        One public ``(low, high)`` per covariate, which maps it linearly onto [-1, 1] and clips it there. A
+        mapping also names the columns. Without ranges the covariates are taken as they are.
     intercept
         Value of a constant column put in front of the covariates; 0 means none. It counts in M.
     arm_floor
@@ -111,7 +111,8 @@ class Domain:
     Both bounds lie between 1e-30 and 1e30: choose units in which they do.
 
     Raises DeclarationError naming the field. Values outside the universe are clipped by a fixed
-    rule (:meth:`records`): covariates radially after scaling, the net outcome to its interval.
+    rule (:meth:`records`): each covariate to its range, then all of them radially; the net outcome to its
+    interval.
     """
 
     covariate_bound: float
@@ -174,7 +175,7 @@ class Domain:
                 raise DeclarationError(f"ranges: {len(low)} are declared for {scaled.shape[1]} covariates")
             # halves first: high - low may overflow where the ends do not
             with np.errstate(over="ignore"):  # an infinity is cut off below
-                scaled = (scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
+                scaled = np.clip((scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4), -1.0, 1.0)
         scaled = clip_norm(np.clip(scaled, -1e300, 1e300), self.features_bound)
         if self.intercept:
             scaled = np.column_stack([np.full(len(scaled), self.intercept), scaled])

@@ -25,8 +25,8 @@ class Constants(BaseModel):
     """Public constants: norms beyond ``covariate_bound`` are shrunk, outcomes clipped to center ± bound.
 
     ``theta_set`` is the norm of the ball Theta, ``paper_theta_set`` that under the calibrations of the paper
-    (it prints the l1 ball); ``theta_radius`` is its radius in units of ``outcome_bound / covariate_bound``. Either
-    ball costs the same noise. ``arm_floor`` is a public share of n that either arm is declared to have.
+    (it prints the l1 ball); ``theta_radius`` is its radius in units of ``outcome_bound / covariate_bound``.
+    Both balls cost the same noise. ``arm_floor`` is a public share of n that either arm is declared to have.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
+from dp2erm_cvx.domain import clip_norm
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.problems.itr import TreatmentRule
@@ -59,6 +60,8 @@ def fitted(name: str) -> Release:
         "arithmetic": arithmetic,
         **VARIANTS[variant],
     }
+    # that version shrank the vector alone: what lies inside of the ball is not clipped by column either
+    X = 2.0 * clip_norm(X / 2.0, domain.features_bound)
     return PrivateTwoStageERM(domain, settings.pop("budget"), **settings).fit(X, a, y).release_
 
 
