@@ -24,6 +24,29 @@ def test_the_scenario_is_what_it_says():
     assert np.array_equal(drawn.optimal_rule, (data.X[:, 2] > data.X[:, 1]).astype(int))
 
 
+def test_populations_of_the_robustness_variant(tmp_path):
+    design = load_design(
+        ConfoundedDesign, design_path("confounded"), "robustness", replicates=1, n_samples=[1000], n_test=500
+    )
+    rng = np.random.default_rng(3)
+    for name, skewness in (("skewed alike", (2.0, 2.0)), ("skewed oppositely", (-2.0, 2.0))):
+        changed = {**design.strength.model_dump(), **design.populations[name]}
+        drawn = type(design.strength).model_validate(changed).draw(200_000, rng)
+        a = drawn.dataset.a
+        noise = drawn.dataset.y - drawn.main_effect - (a - 0.5) * drawn.contrast
+        for arm, expected in enumerate(skewness):
+            own = noise[a == arm]
+            assert abs(own.mean()) < 0.02
+            assert own.std() == pytest.approx(1.0, abs=0.02)
+            assert np.mean(own**3) == pytest.approx(expected, abs=0.25)
+    table = run(Confounded(), design, tmp_path)
+    assert set(table["population"]) == set(design.populations)
+    assert (table["status"] == "done").all()
+    headers, lines = Confounded().summary_table(design, table)
+    assert headers[0] == "population"
+    assert len(lines) == len(design.populations) * len(design.methods)
+
+
 def test_every_scheme_is_there_with_and_without_the_center(tmp_path):
     design = declared(n_samples=[400, 1000])
     table = run(Confounded(), design, tmp_path)
