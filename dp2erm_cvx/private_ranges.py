@@ -99,7 +99,7 @@ class PrivateRanges:
         """The public domain of the normalized records of this many covariates, whatever is released."""
         bound = math.sqrt(n_features) if self.covariate_bound is None else self.covariate_bound
         center, half = _middle(self.outcome) if self.public_outcome else (0.0, 1.0)
-        return Domain(bound, half, outcome_center=center, relation=self.relation)
+        return Domain(bound, half, outcome_center=center, relation=self.relation, coordinate_bound=1.0)
 
     def outcome_unit(self, released: Array) -> float:
         """What an effect on the normalized outcome is multiplied by: half of the released range."""
