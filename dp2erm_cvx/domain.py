@@ -99,8 +99,8 @@ class Domain:
     treatment_cost
         Public cost of treatment in units of the outcome. The net outcome is ``y - cost * a``.
     ranges
-        One public ``(low, high)`` per covariate, which maps it linearly onto [-1, 1]. A mapping also names
-        the columns. Without ranges the covariates are taken as they are.
+        One public ``(low, high)`` per covariate, which maps it linearly onto [-1, 1] and clips it there. A
+        mapping also names the columns. Without ranges the covariates are taken as they are.
     intercept
         Value of a constant column put in front of the covariates; 0 means none. It counts in M.
     arm_floor
@@ -108,14 +108,14 @@ class Domain:
     relation
         The neighboring relation that the guarantee is stated for.
     coordinate_bound
-        Bound on the size of every scaled covariate, one number or one per covariate: with ranges, 1 clips
-        each to its own. None: there is no such bound. Box noise needs one (Theorem 17).
+        Bound on the size of every scaled covariate, one number or one per covariate. None: 1, that of the
+        ranges, where there are any. Box noise needs bounds (Theorem 17).
 
     Both bounds lie between 1e-30 and 1e30: choose units in which they do.
 
     Raises DeclarationError naming the field. Values outside the universe are clipped by a fixed
-    rule (:meth:`records`): covariates after scaling, one by one where they have a bound of their own and then
-    radially, the net outcome to its interval.
+    rule (:meth:`records`): each covariate to its range and bound, then all of them radially; the net outcome
+    to its interval.
     """
 
     covariate_bound: float
@@ -172,20 +172,19 @@ class Domain:
         return math.sqrt((self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept))
 
     def widths(self, n_features: int) -> tuple[float, ...] | None:
-        """The bound on every scaled covariate (k,), without the intercept; None where none is declared.
+        """The bound on every scaled covariate (k,), without the intercept; None where there is none.
 
         Raises DeclarationError where another number of them is declared.
         """
-        bounds = self.coordinate_bound
-        if bounds is None:
-            return None
-        if isinstance(bounds, float):
-            return (bounds,) * n_features
+        declared, inside = self.coordinate_bound, math.inf if self.ranges is None else 1.0
+        if declared is None:
+            return None if self.ranges is None else (1.0,) * n_features
+        bounds = (declared,) * n_features if isinstance(declared, float) else declared
         if len(bounds) != n_features:
             raise DeclarationError(
                 f"coordinate_bound: {len(bounds)} are declared for {n_features} covariates"
             )
-        return tuple(bounds)
+        return tuple(min(bound, inside) for bound in bounds)
 
     def features(self, X: ArrayLike) -> Array:
         """Map raw covariates (n, k) to the (n, k + intercept) rows of the universe."""

@@ -67,11 +67,12 @@ def test_scaling_centering_and_clipping_by_hand() -> None:
         ranges={"age": (20, 60), "dose": (0, 1)},
         intercept=1.2,
     )
-    records = domain.records([[20, 0.5], [50, 1.0], [40, 99.5]], [0, 1, 1], [2.0, 11.0, -4.0])
+    records = domain.records([[20, 0.5], [50, 1.0], [99, 99.5]], [0, 1, 1], [2.0, 11.0, -4.0])
     assert domain.columns == ("age", "dose")
     assert domain.features_bound == pytest.approx(1.6)
     np.testing.assert_array_equal(records.X[:, 0], 1.2)
-    np.testing.assert_allclose(records.covariates, [[-1, 0], [0.5, 1], [0, 1.6]], atol=1e-11)
+    # each covariate is clipped to its range first: one that is far out does not shrink the others
+    np.testing.assert_allclose(records.covariates, [[-1, 0], [0.5, 1], [1, 1]], atol=1e-11)
     np.testing.assert_allclose(records.y, [1.0, 5.0, -5.0])
     assert repr(records) == "Records(n_samples=3)"
 

@@ -181,8 +181,8 @@ def gradient_size(loss: LossConstants, noise: Noise) -> float:
         return loss.gradient_radius
     if loss.box is None:
         raise CalibrationError(
-            "box noise needs rows in a public box: declare a coordinate_bound in the domain, and a program "
-            "that is linear in the covariates"
+            "box noise needs rows in a public box: declare ranges or a coordinate_bound in the domain, and a "
+            "program that is linear in the covariates"
         )
     return loss.box.slope
 

@@ -61,7 +61,7 @@ class PrivateEffect(PrivateEstimator):
         :class:`~dp2erm_cvx.plan.EffectStudy`.
     noise
         "gamma" (pure), "gaussian" (needs delta > 0), or "box": pure, and less than gamma noise where records
-        are at the corners of the domain's ``coordinate_bound``, which it needs.
+        are at the corners of their ranges, which it needs.
     solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`.
 

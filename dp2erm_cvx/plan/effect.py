@@ -79,7 +79,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.EffectSettings`.
     noise
-        "gamma" (pure), "gaussian", or "box" (pure, needs a ``coordinate_bound``), Laplace on numbers.
+        "gamma" (pure), "gaussian", or "box" (pure, needs ranges), with Laplace noise on numbers.
     ranges
         What is public about the raw records, where their ranges are released first; ``universe`` is then that
         of the normalized records, and whatever else is declared is in their units.
@@ -149,6 +149,9 @@ class EffectStudy(Pipeline[EffectPlan]):
         if self.estimand == OverlapScore.estimand:
             # its factors are at most 1, whatever the cap
             found = replace(found, score_bound=found.residual_bound)
+        once = self.public_center is None and declared.get("first_fit", found.first_fit) is None
+        if self.estimand == RiskScores.estimand and once:
+            found = replace(found, squared_radius=1.0)  # few records: a small ball keeps noise out
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
@@ -203,11 +206,12 @@ class EffectStudy(Pipeline[EffectPlan]):
         return EffectPlan(self, tuple(steps))
 
     def _regression(self, settings: EffectSettings) -> SecondStage:
-        # no theorem needs the ball; within it every solve is certified to a public radius
-        ball = L2Ball(LONGEST * self.universe.domain.outcome_bound)
-        return registry.build(
-            registry.second_stages(), "saturating_regression", slope=settings.slope, theta_set=ball
-        )
+        bound, stages = self.universe.domain.outcome_bound, registry.second_stages()
+        if settings.squared_radius is not None:
+            return registry.build(stages, "regression", theta_set=L2Ball(settings.squared_radius * bound))
+        # no theorem needs this ball; within it every solve is certified to a public radius
+        ball = L2Ball(LONGEST * bound)
+        return registry.build(stages, "saturating_regression", slope=settings.slope, theta_set=ball)
 
     def _check_risks(self) -> None:
         domain = self.universe.domain

@@ -69,8 +69,11 @@ class EffectPlan(Plan):
         for step in self.steps:
             if isinstance(step, CenterPlan):
                 assert isinstance(step.calibration, Calibration)
-                # the mean curvature of the saturating loss at normal residuals
-                bend = float(erfcx(scale / (math.sqrt(2.0) * self.study.settings.slope)))
+                # the mean curvature of the saturating loss at normal residuals, or that of squared loss
+                settings = self.study.settings
+                bend = float(erfcx(scale / (math.sqrt(2.0) * settings.slope)))
+                if settings.squared_radius is not None:
+                    bend = 2.0
                 moments = reference_moments(self.study, step.map.rows, step.map.scale)
                 noise, kept = _error(step.calibration, bend, moments, self.study.universe.n_samples)
                 # a refit shrinks what the first fit has left, its noise included

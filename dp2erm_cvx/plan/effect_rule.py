@@ -34,6 +34,10 @@ class EffectSettings:
         use for ``slope``, ``first_fit``, ``radius`` and ``split`` either.
     slope
         c of the saturating loss of the center, in units of the outcome.
+    squared_radius
+        Squared loss of the center in place of the saturating one, with its coefficient within this many
+        outcome bounds: for outcomes of two values and few records. None for the saturating loss. No
+        first fit goes before it, whose residuals would have no useful bound.
     first_fit
         Share of the center's budget for a first fit, whose residuals are fitted again; None for one fit.
     propensity
@@ -65,11 +69,16 @@ class EffectSettings:
     residual_bound: float
     score_bound: float
     cells: Mapping[str, Any] | None = None
+    squared_radius: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("slope", "radius", "residual_bound", "score_bound"):
             public_size(name, getattr(self, name))
         public_number("cap", self.cap, at_least=2.0)
+        if self.squared_radius is not None:
+            public_size("squared_radius", self.squared_radius)
+            if self.first_fit is not None:
+                raise DeclarationError("squared_radius: has no first_fit; declare none")
         self._check_propensity()
         shares = ["split", "center_share", "propensity_share"]
         if self.first_fit is not None:

@@ -242,7 +242,8 @@ def _check(release: EffectRelease) -> None:
     try:
         Domain.from_dict(release.domain)
         EffectSettings(**numbers)
-        for name in release.settings.keys() - {"rows", "propensity", "first_fit", "cells"} | set(_GUESSES):
+        judged = {"rows", "propensity", "first_fit", "cells", "squared_radius"}
+        for name in release.settings.keys() - judged | set(_GUESSES):
             if isinstance(release.settings[name], str):
                 raise TypeError(f"{name} is text")
             public_number(name, release.settings[name])

@@ -176,7 +176,8 @@ class WithConstant(RecordMap):
     def universe(self, universe: Universe) -> Universe:
         domain = universe.domain
         bound = Rows.POOLED.norm(domain.features_bound)
-        mapped = replace(domain, covariate_bound=bound, intercept=1.0, ranges=None)
+        widths = domain.widths(universe.n_features)
+        mapped = replace(domain, covariate_bound=bound, intercept=1.0, ranges=None, coordinate_bound=widths)
         return Universe(mapped, universe.n_samples, universe.n_features)
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:

@@ -182,7 +182,7 @@ def test_a_logistic_loss_in_a_ball(rho, k):
         assert found.largest_apart(other, k) <= exact * 1.05 + 1e-6
 
 
-BINARY = Domain(math.sqrt(11.0), 1.0, ranges=[(0, 1)] * 10, intercept=1.0, coordinate_bound=1.0)
+BINARY = Domain(math.sqrt(11.0), 1.0, ranges=[(0, 1)] * 10, intercept=1.0)
 
 
 def test_auto_takes_it_for_binary_covariates_and_leaves_it_for_short_records():
@@ -207,7 +207,7 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
         if resolved.loss_constants(universe).box is not None:
             stating.append(name)
             assert resolved.loss_constants(universe).box.widths == (1.0,) * 11
-            plain = Universe(dataclasses.replace(BINARY, coordinate_bound=None), 400, 10)
+            plain = Universe(FREE, 400, 10)
             without = program().resolve(plain.domain).loss_constants(plain)
             assert without == dataclasses.replace(resolved.loss_constants(universe), box=None)
     assert stating == [
@@ -226,16 +226,14 @@ def test_programs_that_are_linear_in_the_covariates_state_their_box():
     assert chosen.box.slope == pytest.approx(chosen.gradient_bound / math.sqrt(11))
 
 
+#: Covariates of any size.
+FREE = Domain(math.sqrt(11.0), 1.0, intercept=1.0)
 REFUSED = {
-    "no coordinate_bound": lambda: PrivateTwoStageERM(
-        dataclasses.replace(BINARY, coordinate_bound=None), Budget(1.0), "uniform", "itr", noise="box"
+    "covariates of any size": lambda: PrivateTwoStageERM(
+        FREE, Budget(1.0), "uniform", "itr", noise="box"
     ).plan(400, 10),
-    "a rule without one": lambda: PrivateRule(
-        dataclasses.replace(BINARY, coordinate_bound=None), Budget(1.0), noise="box"
-    ).plan(400, 10),
-    "an effect without one": lambda: PrivateEffect(
-        dataclasses.replace(BINARY, coordinate_bound=None), Budget(1.0), noise="box"
-    ).plan(400, 10),
+    "a rule of such": lambda: PrivateRule(FREE, Budget(1.0), noise="box").plan(400, 10),
+    "an effect of such": lambda: PrivateEffect(FREE, Budget(1.0), noise="box").plan(400, 10),
     "arm means": lambda: PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", "arm_means", noise="box").plan(
         400, 10
     ),

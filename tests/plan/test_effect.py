@@ -85,6 +85,8 @@ def test_more_records_make_the_noise_of_nuisances_negligible():
         ({"first_fit": 0.0}, "first_fit"),
         ({"slope": math.nan}, "slope"),
         ({"split": 1.0}, "split"),
+        ({"squared_radius": 0.0}, "squared_radius"),
+        ({"squared_radius": 1.0}, "first_fit"),
     ],
 )
 def test_what_is_no_setting_is_refused(declared, complaint):
@@ -100,6 +102,28 @@ def test_gaussian_noise_of_a_center_does_not_follow_the_outcome_bound():
     assert other.scale == one.scale
     assert one.theorem.startswith("Theorem 16")
     assert one.split == 1.0
+
+
+def test_a_squared_center_in_a_small_ball():
+    """Noise by the diameter of its gradients: ``max sin t (2 M^2 r cos t + 2 M M')``, here by a grid."""
+    step = make_plan(study(declared={"squared_radius": 0.5, "first_fit": None})).step("center")
+    M, bound, t = math.sqrt(1.0 + 3.0**2), DOMAIN.outcome_bound, np.linspace(0.0, math.pi / 2, 100_001)
+    radius = np.max(np.sin(t) * (2 * M**2 * 0.5 * bound * np.cos(t) + 2 * M * bound))
+    assert step.calibration.sensitivity == pytest.approx(2.0 * radius, rel=1e-8)
+    assert step.theorem == "Theorem 1 (pure)"
+
+
+def test_risks_of_few_records_have_a_squared_center():
+    binary = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5)
+    for n, radius in ((400, 1.0), (5000, None)):
+        assert study(Universe(binary, n, 2), estimand="risks").settings.squared_radius == radius
+    public = study(Universe(binary, 400, 2), estimand="risks", public_center=Term(Rows.POOLED, (0.0,) * 3))
+    assert public.settings.squared_radius is None
+    # a first fit that is declared takes its place
+    assert (
+        study(Universe(binary, 400, 2), estimand="risks", declared={"first_fit": 0.3}).settings.squared_radius
+        is None
+    )
 
 
 def test_gaussian_noise_needs_a_delta():

@@ -164,6 +164,7 @@ def test_no_pair_loses_more_than_epsilon_and_some_nearly_all(shares, least):
         {"propensity": "constant"},
         {"propensity": 0.5},
         {"rows": "mix", "first_fit": 0.3, "propensity": 0.5},
+        {"squared_radius": 0.5, "propensity": 0.5},
         {"rows": None, "cells": {0: [0.0]}, "propensity": "cells"},
     ],
     ids=str,
