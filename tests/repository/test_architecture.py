@@ -18,7 +18,9 @@ ORDER = (
     "saturation",
     "privacy",
     "parallel",
+    "csv_layout",
     "tables",
+    "codebook",
     "display",
     "domain",
     "universe",
@@ -54,10 +56,11 @@ ORDER = (
 #: Some import even less.
 ONLY = {
     "parallel": {"errors", "public", "privacy"},
-    "tables": {"errors"},
+    "tables": {"errors", "csv_layout"},
     "display": {"errors"},
-    "domain": {"errors", "public", "privacy"},
-    "data": {"errors", "tables"},
+    "codebook": {"errors", "public", "tables"},
+    "domain": {"errors", "public", "privacy", "codebook"},
+    "data": {"errors", "csv_layout", "tables", "codebook"},
     "model": {"errors", "text", "public", "domain"},
     "program": {
         *("errors", "text", "public", "saturation", "privacy", "domain", "universe", "stability", "model"),
