@@ -13,9 +13,6 @@ import numpy as np
 
 from dp2erm_cvx.program import (
     Array,
-    ConvexSet,
-    Domain,
-    L1Ball,
     LinearStage,
     LossConstants,
     Records,
@@ -29,7 +26,7 @@ from dp2erm_cvx.program.losses.linear_rule import squared_gradient_radius
 class TreatmentRule(LinearStage, WeightedLeastSquares):
     """The linear rule over all covariates, or over a public choice of them.
 
-    Theta defaults to the l1 ball of radius M'/M, over which no predicted effect exceeds M'.
+    Theta defaults to the l2 ball of radius M'/M, over which no predicted effect exceeds M'.
     """
 
     name = "itr"
@@ -38,10 +35,6 @@ class TreatmentRule(LinearStage, WeightedLeastSquares):
     )
     citation = "Tian et al. (2014); Chen et al. (2017); Lee & Chen (2026), Corollary ITR"
     theorem = "Theorems 1 and 2: zeta_c = max sin(t) (2 M^2 |theta| cos(t) + 4 M M'), trace 2 M^2"
-    default_kind = L1Ball(1.0)
-
-    def default_set(self, domain: Domain) -> ConvexSet:
-        return L1Ball(domain.outcome_bound / domain.covariate_bound)
 
     def design(self, records: Records) -> tuple[Array, Array]:
         z = 2.0 * (2 * records.a - 1) * records.y

@@ -14,10 +14,8 @@ from typing import Self
 import numpy as np
 
 from dp2erm_cvx.program import (
-    ConvexSet,
     Domain,
     HuberLoss,
-    L1Ball,
     LinearStage,
     LossConstants,
     MarginRows,
@@ -35,7 +33,7 @@ from dp2erm_cvx.program.losses.linear_rule import squared_gradient_radius
 class HuberRule(LinearStage, WeightedMarginLoss):
     """The rule of ``itr`` with less pull from outliers, and less noise where the threshold is small.
 
-    Theta defaults to the l1 ball of radius M'/M, over which no predicted effect exceeds M'.
+    Theta defaults to the l2 ball of radius M'/M, over which no predicted effect exceeds M'.
 
     Parameters
     ----------
@@ -53,15 +51,11 @@ class HuberRule(LinearStage, WeightedMarginLoss):
     citation = "Huber (1964); Xiao, Zhang & Lu (2019)"
     theorem = "Theorems 1 and 2: zeta_c = min(2 M k, that of the squared loss), trace 2 M^2"
     defaults = MappingProxyType({**LinearStage.defaults, "threshold": "M'"})
-    default_kind = L1Ball(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.threshold is not None:
             object.__setattr__(self, "threshold", public_size("threshold", self.threshold))
-
-    def default_set(self, domain: Domain) -> ConvexSet:
-        return L1Ball(domain.outcome_bound / domain.covariate_bound)
 
     def resolve(self, domain: Domain) -> Self:
         k = domain.outcome_bound if self.threshold is None else self.threshold

@@ -19,7 +19,7 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.program import (
     ConvexSet,
     Domain,
-    L1Ball,
+    L2Ball,
     LinearStage,
     LogisticLoss,
     LossConstants,
@@ -33,7 +33,7 @@ from dp2erm_cvx.program import (
 
 @dataclass(frozen=True)
 class LogisticRule(LinearStage, WeightedMarginLoss):
-    """Theta defaults to the l1 ball of radius 4/M: no score exceeds 4, a probability of 0.98."""
+    """Theta defaults to the l2 ball of radius 4/M: no score exceeds 4, a probability of 0.98."""
 
     name = "itr_logistic"
     formula = (
@@ -42,12 +42,11 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
     cone = "exponential (and second-order over an l2 ball)"
     citation = "Zhao et al. (2012); Chen et al. (2017)"
     theorem = "Theorems 1 and 2: zeta_c = M M' max cos(t) / (1 + exp(-M |theta| sin(t))), trace M' M^2 / 4"
-    defaults = MappingProxyType({**LinearStage.defaults, "theta_set": "l1 ball of radius 4/M"})
-    default_kind = L1Ball(1.0)
+    defaults = MappingProxyType({**LinearStage.defaults, "theta_set": "l2 ball of radius 4/M"})
     loss = LogisticLoss()
 
     def default_set(self, domain: Domain) -> ConvexSet:
-        return L1Ball(4.0 / domain.covariate_bound)
+        return L2Ball(4.0 / domain.covariate_bound)
 
     def rows(self, records: Records) -> MarginRows:
         side = np.where(records.y < 0, -1.0, 1.0) * (2 * records.a - 1)

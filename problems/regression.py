@@ -14,9 +14,6 @@ import numpy as np
 
 from dp2erm_cvx.program import (
     Array,
-    ConvexSet,
-    Domain,
-    L1Ball,
     LinearStage,
     LossConstants,
     Records,
@@ -28,16 +25,12 @@ from dp2erm_cvx.program.losses.linear_rule import squared_gradient_radius
 
 @dataclass(frozen=True)
 class Regression(LinearStage, WeightedLeastSquares):
-    """Linear prediction. Theta defaults to the l1 ball of radius M'/M: no prediction exceeds M'."""
+    """Linear prediction. Theta defaults to the l2 ball of radius M'/M: no prediction exceeds M'."""
 
     name = "regression"
     formula = "theta = argmin sum w_i (y_i - x_i'theta)^2 + n R(theta) + n gamma/2 |theta|^2 + b'theta"
     citation = "Shimodaira (2000); Lee & Chen (2026), transfer learning"
     theorem = "Theorems 1 and 2: zeta_c = max sin(t) (2 M^2 |theta| cos(t) + 2 M M'), trace 2 M^2"
-    default_kind = L1Ball(1.0)
-
-    def default_set(self, domain: Domain) -> ConvexSet:
-        return L1Ball(domain.outcome_bound / domain.covariate_bound)
 
     def design(self, records: Records) -> tuple[Array, Array]:
         return self.covariates(records.domain, records.X), records.y

@@ -1,7 +1,7 @@
 """What a scheme file imports: the abstract stages, their building blocks and declarations."""
 
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, WholeSpace
+from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
@@ -43,6 +43,7 @@ __all__ = [
     "Kernel",
     "Kind",
     "L1Ball",
+    "L2Ball",
     "Leaves",
     "LinearStage",
     "LogisticLoss",

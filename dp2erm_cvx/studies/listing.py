@@ -15,14 +15,22 @@ if TYPE_CHECKING:
 
 
 _NOTES = (
-    "Theta is an l1 ball, its radius in units of theta (outcome per unit of the covariates); without privacy "
+    "Theta is a ball, its radius in units of theta (outcome per unit of the covariates); without privacy "
     "there is none. The split is the share of epsilon that pays for the noise of the second stage, over all "
     "noises and budgets; the rest pays for its Jacobian. A share is that of a private first stage. Ridges "
     "are per squared norm bound of what they multiply."
 )
 
 
-_COLUMNS = ("M", "M'", "radius of Theta", "outcome center", "intercept", "least share of an arm")
+_COLUMNS = (
+    "M",
+    "M'",
+    "norm of Theta",
+    "radius of Theta",
+    "outcome center",
+    "intercept",
+    "least share of an arm",
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ def constants_listing(column: str, entries: Iterable[InForce], table: pd.DataFra
         list(dict.fromkeys(getattr(entry, part) for entry in known)) for part in ("name", "family", "place")
     )
     known.sort(key=lambda entry: (names.index(entry.name), families.index(entry.family)))
-    constants = [_constants_told(entry.rule.constants) for entry in known]
+    constants = [_constants_told(entry.rule.constants, entry.family) for entry in known]
     varied = [number for number in range(len(_COLUMNS)) if len({told[number] for told in constants}) > 1]
     lines: dict[tuple[str, ...], list[str]] = {}
     for entry, told in zip(known, constants, strict=True):
@@ -68,10 +76,11 @@ def constants_listing(column: str, entries: Iterable[InForce], table: pd.DataFra
     return Listing(title, headers, shown, len(headers))
 
 
-def _constants_told(constants: Constants) -> list[str]:
+def _constants_told(constants: Constants, family: str) -> list[str]:
     names = ("covariate_bound", "outcome_bound", "radius", "outcome_center", "intercept")
+    told = [f"{getattr(constants, name):.5g}" for name in names]
     floor = "none" if constants.arm_floor is None else f"{constants.arm_floor:g}"
-    return [*(f"{getattr(constants, name):.5g}" for name in names), floor]
+    return [*told[:2], constants.norm(family), *told[2:], floor]
 
 
 def _split_told(rows: pd.DataFrame) -> str:

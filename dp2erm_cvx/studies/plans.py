@@ -21,7 +21,7 @@ from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import Solution, solve
 from dp2erm_cvx.solve.batch import solve_draws
 from dp2erm_cvx.studies import baselines
-from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, build_scaled
+from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, build_scaled, is_printed
 from dp2erm_cvx.universe import Universe
 
 #: Calibrations side by side. ``composition-printed`` is the paper's baseline, which is not private as argued.
@@ -95,11 +95,11 @@ def _planned(key: str, family: str, noise: str, budget: Budget, n: int, p: int) 
 
 def _direct(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: int) -> PlannedRule:
     scheme, constants = rule.scheme, rule.constants
-    paper = family.startswith("paper")
+    paper = is_printed(family)
     # the paper's kernel proposition holds only for neighbors of the same treatment
     weaker = paper and scheme.program == "mmd"
     domain = constants.domain(n, keeps_treatment=weaker)
-    first, second = scheme.first_stage(domain, paper=paper), constants.second_stage().resolve(domain)
+    first, second = scheme.first_stage(domain, paper=paper), constants.second_stage(family).resolve(domain)
     plan = make_plan(
         Study(
             first,
@@ -116,12 +116,12 @@ def _direct(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: int)
 
 def _composed(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: int) -> PlannedRule:
     scheme, constants = rule.scheme, rule.constants
-    domain, printed = constants.domain(n), family == "composition-printed"
+    domain, printed = constants.domain(n), is_printed(family)
     if scheme.program == "uniform":
         raise CalibrationError("weights 1 need no private first stage: see sharp")
     study = Study(
         scheme.first_stage(domain, paper=printed),
-        constants.second_stage(),
+        constants.second_stage(family),
         Universe(domain, n, p),
         budget,
         noise=noise,
@@ -139,7 +139,7 @@ def _composed(rule: Rule, family: str, noise: str, budget: Budget, n: int, p: in
 def settings_in_force(scheme: StudyScheme, family: str) -> dict[str, Any]:
     """The settings of the first stage under a family, as the design declares them."""
     composed = family.startswith("composition") and scheme.program == "ipw_logistic"
-    if family.startswith("paper") or family == "composition-printed":
+    if is_printed(family):
         return {**({"share": 0.5} if composed else {}), **scheme.settings, **scheme.paper}
     if composed:
         return {"share": 0.3, **scheme.settings, **scheme.composition}

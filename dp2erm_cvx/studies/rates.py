@@ -66,16 +66,19 @@ class Rates(Experiment[RatesDesign]):
         """Those of its curvature."""
         return [(str(cell.key["curvature"]), name) for name in design.schemes]
 
-    def share(self, design: RatesDesign, part: Part) -> list[float]:
-        """The minimizer of a scheme on a large sample."""
+    def share(self, design: RatesDesign, part: Part) -> dict[str, list[float]]:
+        """The minimizer of a scheme on a large sample, by the norm of the ball Theta."""
         curvature, name = part
         data = _data(curvature, design.population, np.random.default_rng([design.seed, 9]))
         domain = design.constants.domain(design.population)
         records = domain.records(data.X, data.a, data.y)
-        second = design.constants.second_stage().resolve(domain)
         w = solve(design.schemes[name].first_stage(domain).instance(records), throw=False).value
-        theta = solve(second.instance(records, w, gamma=0.0), throw=False).value
-        found: list[float] = _image(curvature, theta).tolist()
+        found: dict[str, list[float]] = {}
+        for family in design.families:
+            if design.constants.norm(family) not in found:
+                second = design.constants.second_stage(family).resolve(domain)
+                theta = solve(second.instance(records, w, gamma=0.0), throw=False).value
+                found[design.constants.norm(family)] = _image(curvature, theta).tolist()
         return found
 
     def rows(self, design: RatesDesign, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
@@ -90,8 +93,9 @@ class Rates(Experiment[RatesDesign]):
             if int(cell.key["replicate"]) == 0:
                 found = scale_rows(declared, design.noises, design.epsilon, n, p)
                 rows += [{"scheme": name, **row} for row in found]
-            limit = np.array(shared[part_label((curvature, name))])
+            limits = shared[part_label((curvature, name))]
             for family in design.families:
+                limit = np.array(limits[design.constants.norm(family)])
                 for noise in design.noises:
                     head: Row = {"scheme": name, "family": family, "noise": noise}
                     budget = budget_of(design.epsilon, noise, n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,22 +11,30 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan import RuleStudy
 from dp2erm_cvx.privacy import Budget, Neighboring
-from dp2erm_cvx.program import FirstStage, Kernel, L1Ball, SecondStage
+from dp2erm_cvx.program import FirstStage, Kernel, L1Ball, L2Ball, SecondStage
 from dp2erm_cvx.studies.engine import Design
 from dp2erm_cvx.universe import Universe
+
+
+def is_printed(family: str) -> bool:
+    """Whether a family of calibrations is the paper's, whose settings then are the paper's as well."""
+    return family.startswith("paper") or family == "composition-printed"
 
 
 class Constants(BaseModel):
     """Public constants: norms beyond ``covariate_bound`` are shrunk, outcomes clipped to center ± bound.
 
-    ``theta_radius`` is that of the l1 ball Theta, in units of ``outcome_bound / covariate_bound``;
-    ``arm_floor`` a public share of n that either arm is declared to have.
+    ``theta_set`` is the norm of the ball Theta, ``paper_theta_set`` that under the calibrations of the paper
+    (it prints the l1 ball); ``theta_radius`` is its radius in units of ``outcome_bound / covariate_bound``.
+    Both balls cost the same noise. ``arm_floor`` is a public share of n that either arm is declared to have.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     covariate_bound: float = Field(gt=0)
     outcome_bound: float = Field(gt=0)
+    theta_set: Literal["l1", "l2"] = "l2"
+    paper_theta_set: Literal["l1", "l2"] = "l1"
     theta_radius: float = Field(default=1.0, gt=0)
     outcome_center: float = 0.0
     intercept: float = 0.0
@@ -50,9 +58,13 @@ class Constants(BaseModel):
         """The radius of Theta in units of theta: outcome per unit of the covariates."""
         return self.theta_radius * self.outcome_bound / self.covariate_bound
 
-    def second_stage(self) -> SecondStage:
-        """The linear rule over the l1 ball."""
-        theta = L1Ball(self.radius)
+    def norm(self, family: str) -> Literal["l1", "l2"]:
+        """The norm of the ball Theta under a family of calibrations."""
+        return self.paper_theta_set if is_printed(family) else self.theta_set
+
+    def second_stage(self, family: str = "sharp") -> SecondStage:
+        """The linear rule over the ball of a family."""
+        theta = (L1Ball if self.norm(family) == "l1" else L2Ball)(self.radius)
         built: SecondStage = registry.build(registry.second_stages(), "itr", theta_set=theta)
         return built
 

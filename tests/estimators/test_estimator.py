@@ -156,7 +156,7 @@ def test_defaults_that_depend_on_the_domain_are_stated_in_the_release() -> None:
     release = PrivateTwoStageERM(DOMAIN, Budget(1.0), seed=0).fit(*data()).release_
     assert release.first_stage["settings"]["ridge"] == pytest.approx(2 * DOMAIN.features_bound**2)
     assert release.first_stage["settings"]["constant"] == pytest.approx(DOMAIN.features_bound)
-    assert release.second_stage["settings"]["theta_set"] == {"L1Ball": {"radius": 1.5}}
+    assert release.second_stage["settings"]["theta_set"] == {"L2Ball": {"radius": 1.5}}
 
 
 def test_less_noise_with_more_budget_and_gaussian_needs_delta() -> None:

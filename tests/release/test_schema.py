@@ -14,6 +14,8 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, Release
 from dp2erm_cvx.domain import clip_norm
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import secure_available
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.program import L1Ball
 from dp2erm_cvx.release import StepStatement, json_schema
 
 FILES = {
@@ -49,7 +51,15 @@ def fitted(name: str) -> Release:
     y = X[:, 0] * a + rng.normal(size=80) / 3
     domain = Domain(1.0, 1.0, ranges={"u": (-2.0, 2.0), "v": (-2.0, 2.0)}, intercept=0.1)
     variant, _, arithmetic = name.rpartition("_")
-    settings = {"budget": Budget(1.0), "seed": 3, "arithmetic": arithmetic, **VARIANTS[variant]}
+    # Theta was the l1 ball where none was chosen
+    rule = TreatmentRule(theta_set=L1Ball(1.0 / domain.covariate_bound))
+    settings = {
+        "budget": Budget(1.0),
+        "second_stage": rule,
+        "seed": 3,
+        "arithmetic": arithmetic,
+        **VARIANTS[variant],
+    }
     # that version shrank the vector alone: what lies inside of the ball is not clipped by column either
     X = 2.0 * clip_norm(X / 2.0, domain.features_bound)
     return PrivateTwoStageERM(domain, settings.pop("budget"), **settings).fit(X, a, y).release_

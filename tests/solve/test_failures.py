@@ -150,7 +150,8 @@ def printing_instance() -> Any:
     rng = np.random.default_rng(0)
     domain = Domain(1e-6, 1e30)
     records = domain.records(rng.normal(size=(5, 2)) * 1e-6, rng.integers(0, 2, 5), rng.normal(size=5) * 1e30)
-    program = user(lambda theta: cp.norm(theta, 2)).resolve(domain)
+    regularizer = UserRegularizer(lambda theta: cp.norm(theta, 2))
+    program = PROGRAMS["itr"](theta_set=L1Ball(1e36), regularizer=regularizer)
     return program.instance(records, np.ones(5), gamma=1e-20, noise=rng.normal(size=2) * 1e24)
 
 

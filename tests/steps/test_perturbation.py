@@ -143,7 +143,7 @@ def test_noise_of_any_length_is_kept(monkeypatch, lengths) -> None:
     monkeypatch.setattr(module, "draw_within", long)
     release = fitted().release_
     assert release.private == (lengths < 2000)
-    assert np.sum(np.abs(release.theta)) <= 2.0 * (1 + 1e-12)
+    assert np.linalg.norm(release.theta) <= 2.0 * (1 + 1e-12)
 
 
 def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:

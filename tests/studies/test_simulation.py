@@ -253,6 +253,12 @@ def test_constants_in_force_are_listed_in_units_of_theta_with_the_split(quick):
     assert "outcome per unit of the covariates" in listing.title
     lines = {tuple(line[:3]): dict(zip(listing.headers, line, strict=True)) for line in listing.lines}
     assert lines["all", "IPW", "paper"]["split"] == "0.5"
+    norms = {line[2]: line[listing.headers.index("norm of Theta")] for line in listing.lines}
+    assert {family for family, norm in norms.items() if norm == "l1"} == {
+        "paper",
+        "paper-corrected",
+        "composition-printed",
+    }
     assert lines["all", "IPW", "sharp"]["split"] == "0.96 to 0.98"
     assert lines["all", "w = 1", "composition-sharp"]["split"] == "refused"
     shared["linear/IPW/sharp"] = {"settings": {"ridge": 7.0}, "constants": tuned}

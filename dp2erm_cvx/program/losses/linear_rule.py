@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.sets import ConvexSet, L2Ball
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
 from dp2erm_cvx.public import chosen_columns, public_number
 from dp2erm_cvx.universe import Universe
@@ -19,6 +21,9 @@ from dp2erm_cvx.universe import Universe
 @dataclass(frozen=True)
 class LinearStage(PenalizedSecondStage):
     """``<x, theta>`` over all covariates, or over a public choice of them.
+
+    Theta defaults to the l2 ball of radius M'/M: ``|<x, theta>| <= M'`` over it, by Cauchy-Schwarz. The l1
+    ball of the same radius is inside it and costs the same noise; it is for few coefficients that are not 0.
 
     Parameters
     ----------
@@ -32,8 +37,9 @@ class LinearStage(PenalizedSecondStage):
     features_bound: float | None = None
 
     defaults = MappingProxyType(
-        {"theta_set": "l1 ball of radius M'/M", "features": "all", "features_bound": "that of the domain"}
+        {"theta_set": "l2 ball of radius M'/M", "features": "all", "features_bound": "that of the domain"}
     )
+    default_kind: ClassVar[ConvexSet] = L2Ball(1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,6 +50,9 @@ class LinearStage(PenalizedSecondStage):
             if not isinstance(self.features, tuple | list) or not self.features:
                 raise DeclarationError(f"features = {self.features!r}: must be a list of covariates")
             object.__setattr__(self, "features", tuple(self.features))
+
+    def default_set(self, domain: Domain) -> ConvexSet:
+        return L2Ball(domain.outcome_bound / domain.covariate_bound)
 
     def columns(self, domain: Domain, n_features: int) -> list[int]:
         """Column numbers of the chosen features. Raises DeclarationError on an unknown or repeated one."""
