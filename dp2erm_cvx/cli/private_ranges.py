@@ -24,7 +24,8 @@ def read_ranges(options: dict[str, Any]) -> PrivateRanges:
     In the file a range is ``[low, high]``, ``{within = [low, high]}`` for wide bounds, or ``"private"``, and
     ``outcome`` may be one. An outcome bound declares that of the outcome.
     """
-    from dp2erm_cvx.domain_file import read_declared, split_codebook
+    from dp2erm_cvx.declared_domain import split_codebook
+    from dp2erm_cvx.domain_file import read_declared
     from dp2erm_cvx.private_ranges import PrivateRanges
 
     stated: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])

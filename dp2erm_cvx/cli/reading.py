@@ -57,7 +57,7 @@ def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = N
 
     ``assumed`` fills in what nothing declares.
     """
-    from dp2erm_cvx.domain_file import domain_of
+    from dp2erm_cvx.declared_domain import domain_of
 
     flags = {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
     declared: dict[str, Any] = dict(assumed or {})
@@ -114,7 +114,8 @@ def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[st
 
 def _domain_file(path: str, beside: Mapping[str, Any]) -> dict[str, Any]:
     """What the file declares, judged with the bounds that it leaves to ``beside``."""
-    from dp2erm_cvx.domain_file import domain_of, read_declared
+    from dp2erm_cvx.declared_domain import domain_of
+    from dp2erm_cvx.domain_file import read_declared
 
     declared = read_declared(path)
     filled = {name: beside[name] for name in REQUIRED if name in beside and name not in declared}

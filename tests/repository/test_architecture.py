@@ -26,6 +26,7 @@ ORDER = (
     "universe",
     "quantile_grid",
     "private_ranges",
+    "declared_domain",
     "domain_file",
     "data",
     "datasets",
