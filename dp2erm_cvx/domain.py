@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.codebook import SWITCH, Codebook, Named
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import public_number
 
 #: An array of double precision.
 Array = NDArray[np.float64]
-
-Pair = TypeVar("Pair")
 
 #: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
@@ -62,28 +61,6 @@ class Records:
         return self.X[:, 1:] if self.domain.intercept else self.X
 
 
-class Ranges(Mapping[str, Pair]):
-    """Named public ranges, which cannot be changed once they are declared."""
-
-    def __init__(self, pairs: Mapping[str, Pair]) -> None:
-        self._pairs = dict(pairs)
-
-    def __getitem__(self, name: str) -> Pair:
-        return self._pairs[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._pairs)
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._pairs.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._pairs)
-
-
 @dataclass(frozen=True)
 class Domain:
     """The public universe of records; everything here is declared before the data are seen.
@@ -107,6 +84,9 @@ class Domain:
         Public lower bound on both arm sizes, if the universe is restricted to such datasets.
     relation
         The neighboring relation that the guarantee is stated for.
+    codebook
+        What the columns of a raw table mean, where they are not numbers without gaps; the ranges then name
+        the covariates that its columns become (:meth:`~dp2erm_cvx.codebook.Codebook.ranges`).
 
     Both bounds lie between 1e-30 and 1e30: choose units in which they do.
 
@@ -123,6 +103,7 @@ class Domain:
     intercept: float = 0.0
     arm_floor: int | None = None
     relation: Neighboring = Neighboring.REPLACE_ONE
+    codebook: Codebook | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -153,11 +134,24 @@ class Domain:
             names = ", ".join(relation.value for relation in Neighboring)
             raise DeclarationError(f"relation = {_shown(self.relation)}: must be one of {names}") from None
         put(self, "ranges", _checked_ranges(self.ranges))
+        put(self, "codebook", checked_codebook(self.codebook, self.ranges))
 
     @property
     def columns(self) -> tuple[str, ...] | None:
         """Covariate names, where the ranges name them."""
         return tuple(self.ranges) if isinstance(self.ranges, Mapping) else None
+
+    def middles(self, n_features: int) -> tuple[float, ...]:
+        """Of the ranges, in raw units, which scale to 0; 0 without ranges."""
+        if self.ranges is None:
+            return (0.0,) * n_features
+        pairs = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
+        return tuple(low / 2 + high / 2 for low, high in pairs)
+
+    @property
+    def outcome_middle(self) -> float:
+        """The outcome of a control whose net outcome is 0."""
+        return self.outcome_center
 
     @property
     def features_bound(self) -> float:
@@ -195,7 +189,7 @@ class Domain:
     def restricted(self, columns: Sequence[int]) -> Domain:
         """The same universe with these covariates alone, by number and in this order.
 
-        With ranges their norm is at most the root of their number, where records inside them lie.
+        With ranges their norm is at most that of records inside them, see :func:`norm_within`.
         """
         ranges, bound = self.ranges, self.features_bound
         if ranges is not None:
@@ -204,7 +198,7 @@ class Domain:
                 ranges = {names[index]: ranges[names[index]] for index in columns}
             else:
                 ranges = [ranges[index] for index in columns]
-            bound = min(bound, math.sqrt(len(columns)))
+            bound = min(bound, norm_within(ranges, self.codebook))
         return replace(self, ranges=ranges, covariate_bound=math.hypot(self.intercept, bound))
 
     def to_dict(self) -> dict[str, Any]:
@@ -215,6 +209,10 @@ class Domain:
             plain["ranges"] = {name: list(pair) for name, pair in self.ranges.items()}
         elif self.ranges is not None:
             plain["ranges"] = [list(pair) for pair in self.ranges]
+        if self.codebook is None:
+            del plain["codebook"]  # files of before there was one stay as they are
+        else:
+            plain["codebook"] = self.codebook.to_dict()
         return plain
 
     @classmethod
@@ -228,6 +226,34 @@ class Domain:
             if name not in declared:
                 raise DeclarationError(f"domain: {name} is missing")
         return cls(**declared)
+
+
+def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | None) -> float:
+    """What the norm of scaled covariates inside their ranges is at most: the root of their number.
+
+    Covariates that a codebook makes of one column count once, see :meth:`Codebook.norm`.
+    """
+    if codebook is None or not isinstance(ranges, Mapping):
+        return math.sqrt(len(ranges))
+    return codebook.norm(ranges)
+
+
+def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
+    """The codebook, of plain values if need be. Raises DeclarationError where it is none of these ranges."""
+    if codebook is None:
+        return None
+    if isinstance(codebook, Mapping):
+        codebook = Codebook.from_dict(codebook)
+    if not isinstance(codebook, Codebook):
+        raise DeclarationError(f"codebook = {_shown(codebook)}: must be a Codebook")
+    if not isinstance(ranges, Mapping):
+        return codebook
+    for column in (*codebook.levels, *codebook.missing):
+        own = codebook.covariates_of(column)
+        for name in own if column in codebook.levels else own[1:]:
+            if name in ranges and ranges[name] != SWITCH:
+                raise DeclarationError(f"ranges[{name}] = {_shown(ranges[name])}: must be {SWITCH}")
+    return codebook
 
 
 def cleaned(values: Array, bound: float | Array) -> Array:
@@ -266,7 +292,7 @@ def _checked_ranges(
     if isinstance(ranges, Sized) and not len(ranges):
         raise DeclarationError("ranges: declare at least one pair (low, high), or none at all")
     if isinstance(ranges, Mapping):
-        return Ranges({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
+        return Named({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
     if isinstance(ranges, str) or not isinstance(ranges, Iterable):
         raise DeclarationError(f"ranges = {_shown(ranges)}: must be pairs (low, high), one per covariate")
     return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import Any
 
 import click
 
-from dp2erm_cvx.cli.options import json_option
+from dp2erm_cvx.cli.options import csv_options, json_option
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.screen import console, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
@@ -36,15 +37,17 @@ def show_command(release: str, as_json: bool) -> None:
 @click.argument("release", metavar="RELEASE.json")
 @click.argument("data", metavar="DATA.csv|.parquet")
 @click.option("--second-stage", metavar="FILE.py", help="The file of a second stage of your own.")
+@csv_options
 @click.option("--output", metavar="FILE", help="Write the CSV to a file instead of stdout.")
-def predict_command(release: str, data: str, second_stage: str | None, output: str | None) -> None:
+def predict_command(
+    release: str, data: str, second_stage: str | None, output: str | None, **options: Any
+) -> None:
     """Recommended treatment and estimated effect for every row of DATA, as CSV.
 
-    Columns are found by name, then scaled and clipped exactly as in the fit. The effect is in units of the
-    outcome, net of the public treatment cost; treatment is recommended where it is positive.
+    Columns are found by name, then coded, scaled and clipped exactly as in the fit. The effect is in units of
+    the outcome, net of the public treatment cost; treatment is recommended where it is positive.
     """
-    import numpy as np
-
+    from dp2erm_cvx.cli.reading import read_layout
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.file import read_release_file
     from dp2erm_cvx.release.rule import effects, rule_of
@@ -60,9 +63,7 @@ def predict_command(release: str, data: str, second_stage: str | None, output: s
             raise DeclarationError(f"{release}: states an average effect, not a rule: see dp2erm show")
         if isinstance(published, Release):
             rule_of(published)  # a damaged release is named before the data are read
-        table = read_table(data)
-        X = np.column_stack([table.numbers(name) for name in published.columns])
-        found = effects(published, X)
+        found = effects(published, read_table(data, read_layout(options)))
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("row", "treatment", "effect"))

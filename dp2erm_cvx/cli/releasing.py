@@ -113,12 +113,12 @@ class Ordered:
         The output is opened before anything is spent. Whatever fails afterwards, the release goes to stdout
         and the charge to stderr.
         """
-        from dp2erm_cvx.cli.reading import with_names
+        from dp2erm_cvx.data import NamedColumns
 
         output, release = self.options["output"], None
         try:
             with reserved(output) as file:
-                model.fit(with_names(dataset), dataset.a, dataset.y)
+                model.fit(NamedColumns(dataset.X, dataset.columns), dataset.a, dataset.y)
                 release = model.release_
                 if file is not None:
                     file.write(release.to_json() + "\n")

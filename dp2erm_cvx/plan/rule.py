@@ -40,10 +40,6 @@ from dp2erm_cvx.steps import (
 )
 from dp2erm_cvx.universe import Universe
 
-#: Norm bound that both regressions scale covariates to, so that their declared units do not matter; a larger
-#: one would cost where the mean outcome is far from its public center.
-RULE_NORM = 1.6
-
 
 @dataclass(frozen=True)
 class RuleStudy(Pipeline[RulePlan]):
@@ -122,19 +118,19 @@ class RuleStudy(Pipeline[RulePlan]):
         """Perhaps a center, perhaps a propensity, then the rule."""
         settings = self.settings
         common = (calibrator("sharp"), self.noise, None, 0.0, numerical_share)
-        scale = RULE_NORM / self.universe.domain.features_bound
+        bound = self.universe.domain.features_bound
         center: tuple[Term, ...] = ()
         steps: list[Any] = []
         if settings.center_share is not None:
             program = self._stage("saturating_regression", settings.center_slope)
-            rows = OutcomeRows(Rows.POOLED, scale=scale)
+            rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)
             steps.append(Center(None, program, *common, rows, settings.center_share))
             center = (Term(Rows.POOLED, Center.name),)
         if settings.propensity == "logistic":
             steps.append(logistic_propensity(self, settings, numerical_share))
         yield from shares_in_turn(steps)
         factors = self._factors(settings)
-        rule = RuleRows(Rows.POOLED, center, scale, factors)
+        rule = RuleRows(Rows.POOLED, center, settings.norm / bound, factors)
         yield RuleFit(None, self._stage("itr_saturating", settings.slope), *common, rule)
         if settings.value_share is not None and factors is not None:
             nuisances = RuleNuisances(center, Propensity.name, log_odds=factors.log_odds)

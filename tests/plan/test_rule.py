@@ -70,8 +70,9 @@ def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, del
 def test_every_step_is_calibrated_as_the_theorem_says():
     """1/beta = 2 M c / eps and gamma = 2 M^2 / (n eps), M with the constant, whatever factors there are."""
     plan = make_plan(study())
-    M = math.hypot(1.0, 1.6)  # covariates are scaled to a norm of 1.6, whatever was declared
-    for step, share, c in ((plan.steps[0], 0.3, 0.35), (plan.rule, 0.55, 0.7)):
+    # covariates are scaled to these norms, whatever was declared
+    for step, share, c, norm in ((plan.steps[0], 0.3, 0.35, 1.6), (plan.rule, 0.55, 0.7, 2.4)):
+        M = math.hypot(1.0, norm)
         assert isinstance(step, CenterPlan)
         assert step.universe.domain.covariate_bound == pytest.approx(M)
         assert step.calibration.theorem.startswith("Theorem 15")
@@ -100,6 +101,8 @@ def test_every_step_is_calibrated_as_the_theorem_says():
         ({"center_share": 0.9, "propensity_share": 0.2}, "leave nothing"),
         ({"center_share": 0.0}, "center_share"),
         ({"slope": math.nan}, "slope"),
+        ({"center_norm": -1.0}, "center_norm"),
+        ({"norm": math.inf}, "norm"),
         ({"split": 1.0}, "split"),
     ],
 )
