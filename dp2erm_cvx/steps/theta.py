@@ -79,7 +79,7 @@ class Theta(Step):
             # one discrete draw covers the statistic and its error: nothing has to be set aside
             calibration = calibrate_output(objective, budget)
         hidden = None if self.numerical_share is None else epsilon
-        radius, covered = certified(calibration, self.second, universe, loss, hidden)
+        radius, covered = certified_and_covered(calibration, self.second, universe, loss, hidden)
         return ThetaPlan(universe, calibration, covered, loss, self.second, weights, radius, reason)
 
     def weights(self, universe: Universe, earlier: Mapping[str, StepPlan]) -> WeightsPlan:
@@ -245,7 +245,7 @@ class ThetaPlan(StepPlan):
         return StepResult(theta, certified, False, solution, drawn.noise)
 
 
-def certified(
+def certified_and_covered(
     calibration: Calibration | OutputCalibration,
     second: SecondStage,
     universe: Universe,
