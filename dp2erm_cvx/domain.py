@@ -87,12 +87,15 @@ class Domain:
     codebook
         What the columns of a raw table mean, where they are not numbers without gaps; the ranges then name
         the covariates that its columns become (:meth:`~dp2erm_cvx.codebook.Codebook.ranges`).
+    coordinate_bound
+        Bound on the size of every scaled covariate, one number or one per covariate. None: 1, that of the
+        ranges, where there are any. Box noise needs bounds (Theorem 17).
 
     Both bounds lie between 1e-30 and 1e30: choose units in which they do.
 
     Raises DeclarationError naming the field. Values outside the universe are clipped by a fixed
-    rule (:meth:`records`): each covariate to its range, then all of them radially; the net outcome to its
-    interval.
+    rule (:meth:`records`): each covariate to its range and bound, then all of them radially; the net outcome
+    to its interval.
     """
 
     covariate_bound: float
@@ -104,6 +107,7 @@ class Domain:
     arm_floor: int | None = None
     relation: Neighboring = Neighboring.REPLACE_ONE
     codebook: Codebook | None = None
+    coordinate_bound: float | Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -135,6 +139,9 @@ class Domain:
             raise DeclarationError(f"relation = {_shown(self.relation)}: must be one of {names}") from None
         put(self, "ranges", _checked_ranges(self.ranges))
         put(self, "codebook", checked_codebook(self.codebook, self.ranges))
+        put(self, "coordinate_bound", _checked_widths(self.coordinate_bound))
+        if self.ranges is not None:
+            self.widths(len(self.ranges))  # as many as there are ranges
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -158,6 +165,21 @@ class Domain:
         """Bound on the scaled covariates without the intercept: ``sqrt(M^2 - intercept^2)``."""
         return math.sqrt((self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept))
 
+    def widths(self, n_features: int) -> tuple[float, ...] | None:
+        """The bound on every scaled covariate (k,), without the intercept; None where there is none.
+
+        Raises DeclarationError where another number of them is declared.
+        """
+        declared, inside = self.coordinate_bound, math.inf if self.ranges is None else 1.0
+        if declared is None:
+            return None if self.ranges is None else (1.0,) * n_features
+        bounds = (declared,) * n_features if isinstance(declared, float) else declared
+        if len(bounds) != n_features:
+            raise DeclarationError(
+                f"coordinate_bound: {len(bounds)} are declared for {n_features} covariates"
+            )
+        return tuple(min(bound, inside) for bound in bounds)
+
     def features(self, X: ArrayLike) -> Array:
         """Map raw covariates (n, k) to the (n, k + intercept) rows of the universe."""
         # sums along a row round by the layout, which may not depend on other records
@@ -169,8 +191,11 @@ class Domain:
                 raise DeclarationError(f"ranges: {len(low)} are declared for {scaled.shape[1]} covariates")
             # halves first: high - low may overflow where the ends do not
             with np.errstate(over="ignore"):  # an infinity is cut off below
-                scaled = np.clip((scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4), -1.0, 1.0)
-        scaled = clip_norm(np.clip(scaled, -1e300, 1e300), self.features_bound)
+                scaled = (scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
+        widths = self.widths(scaled.shape[1])
+        largest = 1e300 if widths is None else np.array(widths)
+        # shrinking a row leaves it in its box
+        scaled = clip_norm(np.clip(scaled, -largest, largest), self.features_bound)
         if self.intercept:
             scaled = np.column_stack([np.full(len(scaled), self.intercept), scaled])
         return scaled
@@ -199,12 +224,19 @@ class Domain:
             else:
                 ranges = [ranges[index] for index in columns]
             bound = min(bound, norm_within(ranges, self.codebook))
-        return replace(self, ranges=ranges, covariate_bound=math.hypot(self.intercept, bound))
+        bound, widths = math.hypot(self.intercept, bound), self.coordinate_bound
+        if isinstance(widths, tuple):
+            widths = tuple(widths[index] for index in columns)
+        return replace(self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths)
 
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         plain["relation"] = self.relation.value
+        if self.coordinate_bound is None:
+            del plain["coordinate_bound"]
+        elif isinstance(self.coordinate_bound, tuple):
+            plain["coordinate_bound"] = list(self.coordinate_bound)
         if isinstance(self.ranges, Mapping):
             plain["ranges"] = {name: list(pair) for name, pair in self.ranges.items()}
         elif self.ranges is not None:
@@ -282,6 +314,20 @@ def _shown(value: object) -> str:
     except ValueError:  # a whole number of thousands of digits
         return f"a {type(value).__name__}"
     return told if len(told) <= 80 else told[:77] + "..."
+
+
+def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:
+    if declared is None:
+        return None
+    several = isinstance(declared, list | tuple | np.ndarray)
+    entries = list(declared) if several else [declared]
+    widths = tuple(public_number("coordinate_bound", one, above=0.0) for one in entries)
+    if not widths or not all(1 / LARGEST <= width <= LARGEST for width in widths):
+        raise DeclarationError(
+            f"coordinate_bound = {_shown(declared)}: must be from {1 / LARGEST:g} to {LARGEST:g}, one number "
+            "or one per covariate"
+        )
+    return widths if several else widths[0]
 
 
 def _checked_ranges(

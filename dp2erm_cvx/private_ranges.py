@@ -107,7 +107,14 @@ class PrivateRanges:
             few = self.ranges is None or len(self.ranges) != n_features
             bound = norm_within([None] * n_features if few else self.ranges or (), self.codebook)
         center, half = _middle(self.outcome) if self.public_outcome else (0.0, 1.0)
-        return Domain(bound, half, outcome_center=center, relation=self.relation, codebook=self.codebook)
+        return Domain(
+            bound,
+            half,
+            outcome_center=center,
+            relation=self.relation,
+            codebook=self.codebook,
+            coordinate_bound=1.0,
+        )
 
     def middles(self, n_features: int) -> tuple[float, ...]:
         """What stands for missing covariates: the middle of a public range or of wide bounds, or 0."""

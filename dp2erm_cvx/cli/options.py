@@ -24,6 +24,7 @@ DOMAIN_FIELDS = (
     "intercept",
     "arm_floor",
     "relation",
+    "coordinate_bound",
 )
 #: What every domain must declare.
 REQUIRED = ("covariate_bound", "outcome_bound")
@@ -87,6 +88,7 @@ domain_options = apply(
     ),
     click.option("--intercept", type=Number(), help="Value of a constant column; it counts in M [0: none]."),
     click.option("--arm-floor", type=Number(), help="Public lower bound on both arm sizes."),
+    click.option("--coordinate-bound", type=Number(), help="Bound on each scaled covariate [none]."),
     click.option("--relation", metavar="NAME", help="replace-one (default) or replace-one-keep-treatment."),
 )
 #: How a CSV file is written, where the domain file does not say it.

@@ -25,7 +25,7 @@ budget_options = apply(
     click.option(
         "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
     ),
-    click.option("--noise", default="gamma", help="gamma (pure) or gaussian."),
+    click.option("--noise", default="gamma", help="gamma (pure), box (pure) or gaussian."),
     click.option(
         "--solver",
         default="first_certified",

@@ -79,7 +79,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.EffectSettings`.
     noise
-        "gamma" (pure) or "gaussian".
+        "gamma" (pure), "gaussian", or "box" (pure, needs ranges), with Laplace noise on numbers.
     ranges
         What is public about the raw records, where their ranges are released first; ``universe`` is then that
         of the normalized records, and whatever else is declared is in their units.

@@ -91,7 +91,7 @@ def logistic_propensity(study: Any, settings: LogisticSettings, numerical_share:
         study.noise,
         numerical_share=numerical_share,
         # Gaussian noise needs no split here
-        split=settings.split if study.noise == Noise.GAMMA else None,
+        split=settings.split if Noise(study.noise).pure else None,
         map=WithConstant(),
         share=settings.propensity_share,
     )

@@ -60,7 +60,7 @@ class RuleStudy(Pipeline[RulePlan]):
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.
     noise
-        "gamma" (pure) or "gaussian".
+        "gamma" (pure), "gaussian", or "box" (pure, needs ranges), with Laplace noise on numbers.
     arithmetic, numerical_share
         Whether that share of each step covers its numerical error.
 

@@ -112,6 +112,8 @@ def check_spent(release: BaseRelease) -> None:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: scale or gamma of no noise")
         if step.noise is Noise.GAUSSIAN and not step.delta:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: Gaussian noise is not pure")
+        if (step.noise is Noise.BOX) is not bool(step.box and min(step.box) > 0.0):
+            raise DeclarationError(f"release JSON: steps: {_line(step.step)}: a box for box noise, none else")
         if release.standing is not Standing.UNPROVEN and not _hides(step):
             raise DeclarationError(
                 f"release JSON: steps: {_line(step.step)}: too little noise for its epsilon"

@@ -7,9 +7,10 @@ import pytest
 
 from dp2erm_cvx.calibration import Noise, Objective, calibrate
 from dp2erm_cvx.calibration.sharp import GRID
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RowBox, StabilityBound
 
 BOUND = StabilityBound(V=6.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=3.0)
+BOX = RowBox((1.0, 0.5, 0.5, 0.5, 0.2), 7.0)
 
 
 def predicted(loss, n, calibration):
@@ -21,7 +22,7 @@ def predicted(loss, n, calibration):
 @pytest.mark.parametrize("strong_convexity", [0.0, 0.3])
 @pytest.mark.parametrize(("n", "epsilon"), [(400, 1.0), (10_000, 0.1), (50, 20.0)])
 def test_default_is_the_best_share_of_the_grid(noise, strong_convexity, n, epsilon):
-    loss = LossConstants(5, 10.0, 2.0, strong_convexity, 2.0, 1.0)
+    loss = LossConstants(5, 10.0, 2.0, strong_convexity, 2.0, 1.0, box=BOX)
     budget = Budget(epsilon, 1e-5)
     chosen = calibrate(Objective(BOUND, loss, n), budget, noise=noise)
     costs = [
@@ -43,7 +44,7 @@ def test_a_ridge_that_suffices_leaves_epsilon_to_the_noise():
 
 @pytest.mark.parametrize("noise", Noise)
 def test_over_all_coefficients_a_share_is_left_to_the_curvature(noise):
-    loss = LossConstants(5, 10.0, 2.0, 0.0, None, 1.0)
+    loss = LossConstants(5, 10.0, 2.0, 0.0, None, 1.0, box=BOX)
     found = calibrate(Objective(BOUND, loss, 400), Budget(1.0, 1e-5), noise=noise)
     assert found.split == 0.85
     ridged = calibrate(
