@@ -90,7 +90,10 @@ def test_a_file_of_schema_2_is_read_as_the_same_fit_states_it(name) -> None:
         # what theta spent is rounded up to what the others leave
         assert stated.epsilon >= step.epsilon or stated.step != "theta"
         assert (stated.epsilon, stated.delta) == pytest.approx((step.epsilon, step.delta), rel=1e-11)
-        assert stated == replace(as_upgraded(step), epsilon=stated.epsilon, delta=stated.delta)
+        # box noise is compared as well today
+        reason = stated.reason and stated.reason.replace("smallest of 3", "smallest of 4")
+        expected = replace(as_upgraded(step), epsilon=stated.epsilon, delta=stated.delta)
+        assert replace(stated, reason=reason) == expected
     rest = {"theta": new.theta, "steps": new.steps}
     if old.value is not None:
         assert new.value is not None

@@ -10,8 +10,9 @@ from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import ascent, law
 from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.audit.density.law import log_ratio
-from dp2erm_cvx.plan import make_plan
+from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.steps import Balance, RuleRows
+from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import less
 from tests.plan.changed import changed
 
@@ -108,6 +109,24 @@ def test_a_public_propensity_keeps_the_budget():
     assert plan.rule.map.factored
     found = audit_density(plan, *OPPOSED, starts=1)
     assert 0.3 < found.loss <= found.epsilon
+
+
+def test_gaussian_steps_share_one_delta():
+    """Center and rule with less noise than basic composition allows, and with far too little."""
+    study = RuleStudy(
+        Universe(DOMAIN, N, 1),
+        Budget(1.0, 0.05),
+        outcome_scale=0.05,
+        declared={"center_share": 0.5, "propensity": None},
+        noise="gaussian",
+    )
+    plan = make_plan(study)
+    assert plan.joint
+    found = audit_density(plan, *OPPOSED, draws=100)
+    assert found.hockey_stick.low <= found.delta <= 0.05
+    assert not found.exceeds
+    wrong = dataclasses.replace(plan, steps=tuple(step.relieved(4.0) for step in plan.steps))
+    assert audit_density(wrong, *OPPOSED, draws=100).exceeds
 
 
 # planted errors
