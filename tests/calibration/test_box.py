@@ -295,6 +295,37 @@ def test_rules_and_effects_take_it_in_every_step_that_solves():
     assert rule.noise_effect < 0.75 * other.noise_effect
 
 
+def test_rules_and_effects_take_the_shorter_law_by_auto():
+    short = dataclasses.replace(BINARY, covariate_bound=1.5)
+    for kind in (PrivateRule, PrivateEffect):
+        for domain, law in ((BINARY, Noise.BOX), (short, Noise.GAMMA), (FREE, Noise.GAMMA)):
+            plan = kind(domain, Budget(1.0, 1e-6), noise="auto").plan(4000, 10)
+            assert plan.study.noise is law
+            assert plan.guarantee.delta == 0.0
+        with pytest.raises(DeclarationError, match="must be one of gamma, gaussian, box, auto"):
+            kind(BINARY, Budget(1.0), noise="laplace").plan(4000, 10)
+
+
+def test_binary_covariates_gain_what_a_shorter_noise_promises():
+    """The study of the page of calibrations, with fewer replicates and at twenty covariates alone."""
+    rng, gained = np.random.default_rng(11), []
+    domain = Domain(math.sqrt(20.0), 4.0, ranges=[(0, 1)] * 20)
+    for seed in range(6):
+        x, test = (2 * rng.integers(0, 2, (m, 20)) - 1 for m in (400, 2000))
+        a = rng.integers(0, 2, 400)
+        y = (a - 0.5) * (x[:, 0] + x[:, 1] - x[:, 2]) + 0.5 * rng.standard_normal(400)
+        truth = test[:, 0] + test[:, 1] - test[:, 2] > 0
+        right = []
+        for law in ("box", "gamma"):
+            model = PrivateRule(
+                domain, Budget(0.5), noise=law, outcome_scale=1.0, seed=seed, arithmetic="assumed"
+            )
+            chosen = model.fit((x + 1) / 2, a, y).decision_function((test + 1) / 2) > 0
+            right.append(float(np.mean(chosen == truth)))
+        gained.append(right[0] - right[1])
+    assert np.mean(gained) > 0.05
+
+
 def test_calibrated_by_the_estimators_as_by_hand():
     program = SaturatingRegression(slope=0.7)
     found = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", program, noise="box", arithmetic="assumed")
