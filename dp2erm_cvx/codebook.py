@@ -88,14 +88,15 @@ class Codebook:
         them; the empty text "" declares a level of missing cells.
     missing
         For columns of numbers the public constant, in their own units, that stands for a missing cell;
-        covariate ``severity=missing`` is then 1. Other columns take the middle of their range, unmarked.
+        covariate ``severity=missing`` is then 1. Other columns take the middle of their range, unmarked. For
+        the outcome it may be declared too; it is the center of the outcome otherwise.
     units
         Of columns, for readers.
 
-    A cell that is no finite number counts as missing. A record whose treatment or outcome is missing counts
-    as one fixed record: a control at the center of the outcome, with covariates in the middle of their
-    ranges. All this depends on the cells of one record alone (Theorem 10), and n stays what it is.
-    Raises DeclarationError naming the entry.
+    A cell that is no finite number counts as missing. A record without treatment counts as one fixed record:
+    a control with the outcome of a missing one, and covariates in the middle of their ranges. All this
+    depends on the cells of one record alone (Theorem 10), and n stays what it is. Raises DeclarationError
+    naming the entry.
     """
 
     treatment: Treatment = field(default_factory=Treatment)
@@ -119,10 +120,9 @@ class Codebook:
 
     def _refuse_confused(self) -> None:
         for name in self.missing:
-            if name == self.outcome or name == self.treatment.column:
+            if name == self.treatment.column:
                 raise DeclarationError(
-                    f"missing: {shown(name)}: leave it out: a record without treatment or outcome counts as "
-                    "a fixed one"
+                    f"missing: {shown(name)}: leave it out: a record without treatment counts as a fixed one"
                 )
             if name in self.levels:
                 raise DeclarationError(f'missing: {shown(name)} has levels: declare "" among them instead')
@@ -155,7 +155,7 @@ class Codebook:
                     raise DeclarationError(f"two covariates are called {shown(one)}: rename a column")
                 found[one] = declared[name] if one in declared else SWITCH
         for name in self.missing:
-            if name not in declared:
+            if name not in declared and name != self.outcome:
                 raise DeclarationError(f"missing: {shown(name)} has no range: declare one, or leave it out")
         return found
 
@@ -228,8 +228,9 @@ class Codebook:
         ]
         parts += [f"{column} is {value:g} where missing" for column, value in self.missing.items()]
         parts.append("another number is the middle of its range where missing")
-        lost = "a record without treatment or outcome is a control in the middle of all"
-        return "; ".join([*parts, lost])
+        if self.outcome not in self.missing:
+            parts.append("the outcome is its center where missing")
+        return "; ".join([*parts, "a record without treatment is a control in the middle of all"])
 
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DataError, DeclarationError, shown
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,27 @@ class CsvLayout:
             if name not in known:
                 raise DeclarationError(f"csv: unknown name {shown(name)}; known: {', '.join(known)}")
         return cls(**declared)
+
+
+def guessed_layout(path: str) -> CsvLayout:
+    """How the file seems to be written, by all that is in it. Not private: for the data holder.
+
+    A release takes nothing from here: how its file is written is declared. Raises DataError.
+    """
+    if path.lower().endswith((".parquet", ".pq")):
+        return CsvLayout()
+    try:
+        raw = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        text, encoding = raw.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        text, encoding = raw.decode("latin-1"), "latin-1"
+    separator = max(",;\t|", key=text.partition("\n")[0].count)
+    cell = rf"(?<![^{re.escape(separator)}\n])-?\d+{{}}\d+(?![^{re.escape(separator)}\r\n])"
+    commas, points = (len(re.findall(cell.format(sign), text)) for sign in (",", r"\."))
+    return CsvLayout(separator, encoding, "," if separator != "," and commas > points else ".")
 
 
 #: Commas, UTF-8 and decimal points.

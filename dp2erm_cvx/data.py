@@ -150,9 +150,9 @@ class Dataset:
         if not len(covariates) == len(arms) == len(outcomes):
             sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
             raise DataError(f"X, a and y have {sizes} rows: must be as many")
-        lost = (arms < 0) | np.isnan(outcomes)
+        lost, middle = arms < 0, book.missing.get(book.outcome or "", public.outcome_middle)
         covariates = np.where(lost[:, None], np.array(middles), covariates)
-        arms, outcomes = np.where(lost, 0, arms), np.where(lost, public.outcome_middle, outcomes)
+        arms, outcomes = np.where(lost, 0, arms), np.where(lost | np.isnan(outcomes), middle, outcomes)
         told = book.treatment.column or "a", book.outcome or "y"
         return cls(covariates, arms, outcomes, tuple(names), *told)
 

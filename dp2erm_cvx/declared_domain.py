@@ -24,12 +24,8 @@ CODEBOOK = {
 
 def domain_of(declared: Mapping[str, Any]) -> Domain:
     """The domain that the names of a file declare. Raises DeclarationError."""
+    check_names(declared)
     book, rest = split_codebook(declared)
-    known = {one.name for one in fields(Domain)} - {"codebook"}
-    for name in rest:
-        if name not in known:
-            told = ", ".join(sorted({*known, *CODEBOOK, "csv"}))
-            raise DeclarationError(f"domain: unknown name {shown(name)}; known: {told}")
     ranges = rest.get("ranges")
     if isinstance(ranges, Mapping) or (book and (book.levels or book.missing)):
         if not isinstance(ranges, Mapping | None):
@@ -41,6 +37,15 @@ def domain_of(declared: Mapping[str, Any]) -> Domain:
         norm = norm_within(inside.ranges or (), book)
         rest["covariate_bound"] = math.hypot(public_number("intercept", rest.get("intercept", 0.0)), norm)
     return Domain.from_dict(rest if book is None else {**rest, "codebook": book})
+
+
+def check_names(declared: Mapping[str, Any]) -> None:
+    """Raise DeclarationError where a name is none that a file may declare."""
+    known = {*(one.name for one in fields(Domain)), *CODEBOOK} - {"codebook"}
+    for name in declared:
+        if name not in known:
+            told = ", ".join(sorted({*known, "csv"}))
+            raise DeclarationError(f"domain: unknown name {shown(name)}; known: {told}")
 
 
 def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[str, Any]]:

@@ -86,14 +86,16 @@ def test_records_by_hand() -> None:
         [55, 2.5, 1, 0, 0, 1, 0, 0, 1, 0, 1],
         [99, 2.5, 0, 0, 1, 0, 0, 1, 0, 0, 0],
         lost,
-        lost,
+        [55, 5, 0, 1, 0, 0, 1, 0, 0, 1, 0],
     ]
     np.testing.assert_array_equal(data.X, expected)
-    np.testing.assert_array_equal(data.a, [1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(data.a, [1, 0, 0, 0, 1])
     np.testing.assert_array_equal(data.y, [60, 40, 999, 50, 50])
+    failed = domain_of({**DECLARED, "missing": {"score": 30}, "ranges": {**DECLARED["ranges"]}})
+    np.testing.assert_array_equal(coded(rows, failed).y, [60, 40, 999, 30, 30])
     assert (data.treatment, data.outcome) == ("arm", "score")
     records = DOMAIN.records(data.X, data.a, data.y)
-    np.testing.assert_array_equal(records.X[3:], 0.0)
+    np.testing.assert_array_equal(records.X[3], 0.0)
     np.testing.assert_array_equal(records.y[3:], 0.0)
     assert records.X[2, 0] == 1.0
     # the second record: severity is missing at 2.5, which scales to -.5
@@ -200,8 +202,8 @@ def test_released_ranges_take_raw_tables() -> None:
     score[::100] = np.nan
     model = PrivateEffect(public, Budget(4.0), seed=1).fit(frame, arm, score)
     assert model.release_.columns == ("age", "age=missing", "region=N", "region=S")
-    # a hundredth of the records counts as a control at 0
-    assert 15 < model.effect_ < 22
+    # a hundredth of the outcomes counts as 0 in either arm
+    assert model.effect_ == pytest.approx(0.99 * 20, abs=1.0)
 
 
 @pytest.mark.parametrize(
@@ -228,12 +230,12 @@ def test_released_ranges_take_raw_tables() -> None:
         ({"missing": {"severity": "x"}}, r"missing\[severity\] = 'x': must be a number"),
         ({"missing": {"region": 1}}, "missing: 'region' has levels: declare \"\" among them"),
         ({"missing": {"height": 1}}, "missing: 'height' has no range"),
-        ({"missing": {"score": 1}}, "missing: 'score': leave it out"),
+        ({"missing": {"arm": 1}}, "missing: 'arm': leave it out"),
         ({"units": {"age": 3}}, r"units\[age\] = 3: must be one printable line"),
         ({"outcome_column": 3}, "column of the outcome = 3: must be one printable line"),
         ({"ranges": [[0, 1]]}, "ranges: need names beside levels or missing"),
         ({"ranges": {"age": [1], "severity": [0, 1]}}, r"ranges\[age\] = \[1\]: must be a pair"),
-        ({"lvels": {}}, "unknown name 'lvels'; known: arm_floor, covariate_bound, csv, intercept, levels"),
+        ({"lvels": {}}, "unknown name 'lvels'; known: arm_floor, coordinate_bound, covariate_bound, csv"),
         ({"codebook": {}}, "unknown name 'codebook'"),
     ],
 )

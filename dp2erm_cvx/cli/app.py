@@ -15,6 +15,7 @@ from dp2erm_cvx import __version__
 from dp2erm_cvx.cli.audit import audit_command
 from dp2erm_cvx.cli.bounds import bounds_command
 from dp2erm_cvx.cli.certify import certify_command
+from dp2erm_cvx.cli.check import check_command
 from dp2erm_cvx.cli.demo import demo_command
 from dp2erm_cvx.cli.effect import effect_command
 from dp2erm_cvx.cli.experiment import experiment_command
@@ -104,6 +105,7 @@ def main(context: click.Context) -> None:
 
 
 for command in (
+    check_command,
     effect_command,
     rule_command,
     fit_command,

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, SETTING_FLAGS, names
 from dp2erm_cvx.cli.own_program import known_name
+from dp2erm_cvx.csv_layout import PLAIN
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.text import number_or_text
 
@@ -20,7 +22,13 @@ if TYPE_CHECKING:
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.program import FirstStage, PublicSample, SecondStage
+    from dp2erm_cvx.tables import Table
 
+
+_NO_RANGES = (
+    "no ranges are declared: raw columns are shrunk together to the covariate bound, so that the one with "
+    "the largest numbers crowds out all others; declare [ranges], or scale by public constants"
+)
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
 MOST = 1_000_000
@@ -28,26 +36,54 @@ MOST = 1_000_000
 
 def read_data(path: str, options: dict[str, Any], domain: Domain | PrivateRanges) -> Dataset:
     """The data file, with the columns that the domain or the flags name, by the codebook of the domain."""
-    from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.tables import read_table
 
-    book = domain.codebook
-    named = {"treatment": book and book.treatment.column, "outcome": book and book.outcome}
-    for name, column in named.items():
-        if not column:
-            raise DeclarationError(f"--{name} is missing: name the column of the {name}")
-    table = read_table(path, read_layout(options), ragged=True)
-    a, y = (table.cells(str(column)) for column in named.values())
-    return Dataset.coded(domain, table, a, y, domain.columns or names(options["covariates"]))
+    _columns(domain)
+    if isinstance(domain, Domain) and domain.ranges is None:
+        click.echo(f"warning: {_NO_RANGES}", err=True)
+    return coded_data(read_table(path, read_layout(options), ragged=True), domain, options)
 
 
-def read_layout(options: Mapping[str, Any]) -> CsvLayout:
+def coded_data(table: Table, public: Domain | PrivateRanges, options: Mapping[str, Any]) -> Dataset:
+    """The records of a table, by the codebook that is declared."""
+    from dp2erm_cvx.data import Dataset
+
+    a, y = (table.cells(column) for column in _columns(public))
+    return Dataset.coded(public, table, a, y, public.columns or names(options["covariates"]))
+
+
+def _columns(public: Domain | PrivateRanges) -> tuple[str, str]:
+    """The columns of the treatment and of the outcome. Raises DeclarationError where one is not named."""
+    book = public.codebook
+    treatment, outcome = (book.treatment.column, book.outcome) if book is not None else (None, None)
+    if not treatment:
+        raise DeclarationError("--treatment is missing: name the column of the treatment")
+    if not outcome:
+        raise DeclarationError("--outcome is missing: name the column of the outcome")
+    return treatment, outcome
+
+
+def read_public(options: dict[str, Any]) -> Domain | PrivateRanges:
+    """The domain, or the ranges where the file leaves some of them to be released."""
+    from dp2erm_cvx.domain_file import read_declared
+
+    declared = {} if options["domain"] is None else read_declared(options["domain"])
+    ranges = declared.get("ranges")
+    released = isinstance(ranges, dict) and any(not isinstance(one, list) for one in ranges.values())
+    if "outcome" in declared or released:
+        from dp2erm_cvx.cli.private_ranges import read_ranges
+
+        return read_ranges(options | {"private_ranges": 0.1})
+    return read_domain(options)
+
+
+def read_layout(options: Mapping[str, Any], layout: CsvLayout = PLAIN) -> CsvLayout:
     """How CSV files are written: the flags, put over the table ``[csv]`` of the domain file."""
-    from dp2erm_cvx.csv_layout import PLAIN
     from dp2erm_cvx.domain_file import declared_layout
 
     path = options.get("domain")
-    layout = PLAIN if path is None else declared_layout(path)
+    layout = layout if path is None else declared_layout(path)
     given = {name: options.get(name) for name in ("separator", "encoding", "decimal")}
     return replace(layout, **{name: value for name, value in given.items() if value is not None})
 
@@ -114,17 +150,19 @@ def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[st
 
 def _domain_file(path: str, beside: Mapping[str, Any]) -> dict[str, Any]:
     """What the file declares, judged with the bounds that it leaves to ``beside``."""
-    from dp2erm_cvx.declared_domain import domain_of
+    from dp2erm_cvx.declared_domain import check_names, domain_of
     from dp2erm_cvx.domain_file import read_declared
 
     declared = read_declared(path)
-    filled = {name: beside[name] for name in REQUIRED if name in beside and name not in declared}
-    bounded = "covariate_bound" in {**filled, **declared} or declared.get("ranges") or declared.get("levels")
-    if bounded and "outcome_bound" in {**filled, **declared}:
-        try:
-            domain_of({**filled, **declared})
-        except DeclarationError as error:
-            raise DeclarationError(f"{path}: {error}") from None
+    whole = {name: beside[name] for name in REQUIRED if name in beside} | declared
+    bounded = "covariate_bound" in whole or whole.get("ranges") or whole.get("levels")
+    try:
+        if bounded and "outcome_bound" in whole:
+            domain_of(whole)
+        else:
+            check_names(declared)
+    except DeclarationError as error:
+        raise DeclarationError(f"{path}: {error}") from None
     return declared
 
 

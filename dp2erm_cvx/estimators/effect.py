@@ -61,8 +61,8 @@ class PrivateEffect(PrivateEstimator):
         A public regression of the outcome, or an earlier release in the same domain, see
         :class:`~dp2erm_cvx.plan.EffectStudy`.
     noise
-        "gamma" (pure), "gaussian" (needs delta > 0), or "box": pure, and less than gamma noise where records
-        are at the corners of their ranges, which it needs.
+        "gamma" (pure), "gaussian" (needs delta > 0), "box": pure, and less than gamma noise where records are
+        at the corners of their ranges, which it needs; or "auto": gamma or box noise, the shorter.
     solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`.
 

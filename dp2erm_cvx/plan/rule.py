@@ -16,13 +16,14 @@ from dp2erm_cvx.plan.pipeline import (
     LONGEST,
     NUMERICAL_SHARE,
     Pipeline,
+    chosen_noise,
     logistic_propensity,
     shares_in_turn,
 )
 from dp2erm_cvx.plan.rule_plan import RulePlan
 from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_of, public_fraction, public_size
+from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.steps import (
     Center,
     Factors,
@@ -60,7 +61,8 @@ class RuleStudy(Pipeline[RulePlan]):
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.
     noise
-        "gamma" (pure), "gaussian", or "box" (pure, needs ranges), with Laplace noise on numbers.
+        "gamma" (pure), "gaussian", "box" (pure, needs ranges; Laplace noise on numbers), or "auto": gamma or
+        box noise, the shorter for regressions on (1, x).
     arithmetic, numerical_share
         Whether that share of each step covers its numerical error.
 
@@ -79,7 +81,7 @@ class RuleStudy(Pipeline[RulePlan]):
     def __post_init__(self) -> None:
         super().__post_init__()
         put = object.__setattr__
-        put(self, "noise", one_of("noise", self.noise, Noise))
+        put(self, "noise", chosen_noise(self.noise, self.universe))
         public_fraction("numerical_share", self.numerical_share)
         if self.outcome_scale is not None:
             put(self, "outcome_scale", public_size("outcome_scale", self.outcome_scale))

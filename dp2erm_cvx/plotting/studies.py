@@ -123,7 +123,12 @@ _TITLES = {
 #: A private first stage and the one without privacy that has its ridge and trim.
 _PLAIN_FORM = {"private IPW": "IPW, ridge/10"}
 _STATISTICS = {"arm_means": "difference of arm means", "plug_in_ate": "plug-in"}
-_NOISES = {"gamma": "gamma noise", "gaussian": "Gaussian noise", "laplace": "Laplace noise"}
+_NOISES = {
+    "gamma": "gamma noise",
+    "box": "box noise",
+    "gaussian": "Gaussian noise",
+    "laplace": "Laplace noise",
+}
 #: The effects, in kg, that the panels show.
 _LOW, _HIGH = -6.0, 12.0
 

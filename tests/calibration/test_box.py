@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.calibration import (
     Calibration,
     Noise,
@@ -280,10 +280,11 @@ def test_numbers_take_laplace_noise():
 def test_rules_and_effects_take_it_in_every_step_that_solves():
     shares = {"center_share": 0.3, "propensity": "logistic", "value_share": 0.2}
     rule = PrivateRule(BINARY, Budget(1.0), noise="box", settings=shares).plan(4000, 10)
-    effect = PrivateEffect(BINARY, Budget(1.0), noise="box").plan(4000, 10)
-    for plan in (rule, effect):
+    wheres = BINARY, PrivateRanges(0.5)
+    effects = [PrivateEffect(where, Budget(1.0), noise="box").plan(40_000, 10) for where in wheres]
+    for plan in (rule, *effects):
         laws = {step.name: step.calibration.noise for step in plan.steps}
-        solved = {name: law for name, law in laws.items() if name not in ("value", "score")}
+        solved = {name: law for name, law in laws.items() if name not in ("value", "score", "ranges")}
         assert set(solved.values()) == {Noise.BOX}
         assert {laws[name] for name in laws.keys() - solved.keys()} == {Noise.GAMMA}
         assert plan.guarantee.epsilon == 1.0
@@ -293,6 +294,37 @@ def test_rules_and_effects_take_it_in_every_step_that_solves():
     assert rule.step("propensity").calibration.box == (1.0,) * 11
     other = PrivateRule(BINARY, Budget(1.0), settings=shares).plan(4000, 10)
     assert rule.noise_effect < 0.75 * other.noise_effect
+
+
+def test_rules_and_effects_take_the_shorter_law_by_auto():
+    short = dataclasses.replace(BINARY, covariate_bound=1.5)
+    for kind in (PrivateRule, PrivateEffect):
+        for domain, law in ((BINARY, Noise.BOX), (short, Noise.GAMMA), (FREE, Noise.GAMMA)):
+            plan = kind(domain, Budget(1.0, 1e-6), noise="auto").plan(4000, 10)
+            assert plan.study.noise is law
+            assert plan.guarantee.delta == 0.0
+        with pytest.raises(DeclarationError, match="must be one of gamma, gaussian, box, auto"):
+            kind(BINARY, Budget(1.0), noise="laplace").plan(4000, 10)
+
+
+def test_binary_covariates_gain_what_a_shorter_noise_promises():
+    """The study of the page of calibrations, with fewer replicates and at twenty covariates alone."""
+    rng, gained = np.random.default_rng(11), []
+    domain = Domain(math.sqrt(20.0), 4.0, ranges=[(0, 1)] * 20)
+    for seed in range(6):
+        x, test = (2 * rng.integers(0, 2, (m, 20)) - 1 for m in (400, 2000))
+        a = rng.integers(0, 2, 400)
+        y = (a - 0.5) * (x[:, 0] + x[:, 1] - x[:, 2]) + 0.5 * rng.standard_normal(400)
+        truth = test[:, 0] + test[:, 1] - test[:, 2] > 0
+        right = []
+        for law in ("box", "gamma"):
+            model = PrivateRule(
+                domain, Budget(0.5), noise=law, outcome_scale=1.0, seed=seed, arithmetic="assumed"
+            )
+            chosen = model.fit((x + 1) / 2, a, y).decision_function((test + 1) / 2) > 0
+            right.append(float(np.mean(chosen == truth)))
+        gained.append(right[0] - right[1])
+    assert np.mean(gained) > 0.05
 
 
 def test_calibrated_by_the_estimators_as_by_hand():

@@ -151,8 +151,8 @@ def test_what_is_no_number_counts_as_missing(folder, column, value):
     write_rows(lambda k, row: {column: value} if k == 3 else {})
     result = run(*EFFECT, "--json", "--seed", "1")
     assert (result.exit_code, result.stderr.count("\n")) == (0, 1), result.output  # what a seed does
-    # by the public rule: a covariate in the middle of its range, or the whole record
-    fixed = {"x1": 0.0} if column == "x1" else {"a": 0, "y": 0.0, **dict.fromkeys(("x1", "x2", "x3"), 0.0)}
+    # by the public rule: the middle of a range, the center of the outcome, or a whole record
+    fixed = {column: 0.0} if column != "a" else dict.fromkeys(("a", "y", "x1", "x2", "x3"), 0)
     write_rows(lambda k, row: fixed if k == 3 else {})
     assert json.loads(run(*EFFECT, "--json", "--seed", "1").stdout) == json.loads(result.stdout)
 

@@ -70,7 +70,7 @@ ONLY = {
     "calibration": {"errors", "public", "saturation", "privacy"},
     "mechanism": {"errors", "public", "privacy", "calibration"},
     "ledger": {"errors", "public", "privacy", "calibration", "release"},
-    "diagnostics": {"errors", "public", "privacy", "tables"},
+    "diagnostics": {"errors", "public", "privacy", "tables", "codebook"},
     "plotting": {"errors", "tables", "diagnostics", "audit", "compare", "studies"},
     "problems": {"errors", "public", "privacy", "domain", "universe", "stability", "model", "program"},
 }

@@ -10,6 +10,7 @@ from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import ascent, law
 from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.audit.density.law import log_ratio
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.steps import Balance, RuleRows
 from dp2erm_cvx.universe import Universe
@@ -66,6 +67,23 @@ def test_center_propensity_and_rule_spend_nearly_all():
     # a factor of 1, and full slopes in center and rule
     assert 0.89 < loss_at_zero(plan, OPPOSED) <= 1.0
     assert 0.89 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
+
+
+def test_box_noise_in_every_step_keeps_epsilon():
+    settings = {"center_share": 0.2, "propensity": "logistic", "propensity_share": 0.15}
+    domain = dataclasses.replace(DOMAIN, coordinate_bound=1.0)
+    declared = {"outcome_scale": 0.05, "settings": settings, "arithmetic": "assumed", "noise": "box"}
+    plan = PrivateRule(domain, Budget(1.0), **declared).plan(N, 1)
+    assert {step.calibration.noise for step in plan.steps} == {Noise.BOX}
+    # center and rule have .85 of epsilon, which an outcome that turns takes; a flip takes less of the rule
+    assert loss_at_zero(plan, OPPOSED) == pytest.approx(0.85, rel=1e-6)
+    assert 0.5 < loss_at_zero(plan, FLIP) <= 1.0
+    rule = plan.step("rule").calibration
+    weak = changed(plan, "rule", calibration=less(rule, scale=0.5))
+    assert loss_at_zero(weak, OPPOSED) > 1.4
+    declared["settings"] = {"center_share": 0.4, "propensity": None}
+    plan = PrivateRule(domain, Budget(1.0), **declared).plan(N, 1)
+    assert 0.99 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
 
 
 def test_a_record_that_flips_spends_what_it_may():
