@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.codebook import Codebook, Treatment
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.domain_file import load_domain
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Budget": "privacy",
+    "Codebook": "codebook",
     "Dataset": "data",
     "Domain": "domain",
     "EffectRelease": "release.effect",
@@ -37,6 +39,7 @@ _HOME = {
     "PublicData": "tuning",
     "Release": "release",
     "RuleRelease": "release.rule_release",
+    "Treatment": "codebook",
     "TwoStageERM": "estimators",
     "Universe": "universe",
     "Within": "quantile_grid",
@@ -49,6 +52,7 @@ _HOME = {
 
 __all__ = [
     "Budget",
+    "Codebook",
     "Dataset",
     "Domain",
     "EffectRelease",
@@ -61,6 +65,7 @@ __all__ = [
     "PublicData",
     "Release",
     "RuleRelease",
+    "Treatment",
     "TwoStageERM",
     "Universe",
     "Within",

@@ -1,5 +1,6 @@
-"""Validated arrays (X, a, y) and their readers. Nothing is imputed, clipped or scaled here.
+"""Validated arrays (X, a, y) and their readers. Nothing is clipped or scaled here.
 
+What is imputed is by the public rule of a codebook (:meth:`Dataset.coded`).
 The messages of :class:`~dp2erm_cvx.errors.DataError` name rows, columns and values of the private data.
 They are meant for the data holder and are outside the privacy guarantee: do not publish them.
 """
@@ -9,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.csv_layout import PLAIN, CsvLayout
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.tables import (
     Table,
     as_array,
+    as_cells,
+    numbers_or_nan,
     quoted,
     read_csv,
     read_frame,
@@ -115,6 +120,43 @@ class Dataset:
         return cls(table, as_array(a, "a"), as_array(y, "y"), tuple(columns))
 
     @classmethod
+    def coded(
+        cls, public: Public, X: Any, a: ArrayLike, y: ArrayLike, columns: Sequence[str] | None = None
+    ) -> Dataset:
+        """Records by the codebook of a domain: whatever a cell holds, none is refused.
+
+        Parameters
+        ----------
+        public
+            A :class:`~dp2erm_cvx.domain.Domain` or :class:`~dp2erm_cvx.private_ranges.PrivateRanges` with a
+            codebook.
+        X
+            A data frame, in which the columns are found by name, or an array with them in their order.
+        a, y
+            (n,) cells of the treatment and of the outcome.
+        columns
+            Names of the covariates; default: those of ``public``, or all columns of ``X``.
+
+        Every record depends on its own cells alone (Theorem 10). Raises DataError for a column that is not
+        there, and for another number of rows.
+        """
+        book = public.codebook
+        assert book is not None
+        table, names = _raw(X, columns or public.columns, book)
+        middles = public.middles(len(names))
+        arms = book.treatment.arms(as_vector(a, "a"))
+        outcomes = numbers_or_nan(as_vector(y, "y"), book.outcome or "y")
+        covariates = book.covariates(table.cells, names, middles)
+        if not len(covariates) == len(arms) == len(outcomes):
+            sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
+            raise DataError(f"X, a and y have {sizes} rows: must be as many")
+        lost, middle = arms < 0, book.missing.get(book.outcome or "", public.outcome_middle)
+        covariates = np.where(lost[:, None], np.array(middles), covariates)
+        arms, outcomes = np.where(lost, 0, arms), np.where(lost | np.isnan(outcomes), middle, outcomes)
+        told = book.treatment.column or "a", book.outcome or "y"
+        return cls(covariates, arms, outcomes, tuple(names), *told)
+
+    @classmethod
     def from_pandas(
         cls, frame: pd.DataFrame, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
     ) -> Dataset:
@@ -123,10 +165,16 @@ class Dataset:
 
     @classmethod
     def from_csv(
-        cls, path: str | Path, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
+        cls,
+        path: str | Path,
+        *,
+        treatment: str,
+        outcome: str,
+        covariates: Sequence[str] | None = None,
+        layout: CsvLayout = PLAIN,
     ) -> Dataset:
-        """Read a UTF-8 CSV file with commas and one header line; ``true`` and ``false`` count as 1 and 0."""
-        return cls._from_table(read_csv(path), treatment, outcome, covariates)
+        """Read a CSV file with one header line; ``true`` and ``false`` count as 1 and 0."""
+        return cls._from_table(read_csv(path, layout), treatment, outcome, covariates)
 
     @classmethod
     def from_parquet(
@@ -148,6 +196,71 @@ class Dataset:
             raise DataError(f"{table.source} has no column besides the treatment and the outcome")
         X = np.column_stack([values[name] for name in covariates])
         return cls(X, values[treatment], values[outcome], tuple(covariates), treatment, outcome)
+
+
+class Public(Protocol):
+    """What is declared about records: a domain, or what stands for one."""
+
+    @property
+    def codebook(self) -> Codebook | None:
+        """What the columns of a raw table mean."""
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Names of the covariates, where they are declared."""
+
+    @property
+    def outcome_middle(self) -> float:
+        """What stands for an outcome that is missing."""
+
+    def middles(self, n_features: int) -> tuple[float, ...]:
+        """What stands for covariates that are missing."""
+
+
+@dataclass(frozen=True)
+class NamedColumns:
+    """Covariates (m, k) of a :class:`Dataset` with their names, as a data frame would carry them.
+
+    A codebook has been applied to them already.
+    """
+
+    values: NDArray[np.float64]
+    columns: tuple[str, ...]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+
+def coded_covariates(public: Public, X: Any, columns: Sequence[str]) -> NDArray[np.float64]:
+    """These covariates (n, k) of raw columns by the codebook of a domain, as in :meth:`Dataset.coded`."""
+    assert public.codebook is not None
+    table, names = _raw(X, columns, public.codebook)
+    return public.codebook.covariates(table.cells, names, public.middles(len(names)))
+
+
+def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Sequence[str]]:
+    """Raw columns by name, and the covariates that they become."""
+    if isinstance(X, Table) or hasattr(X, "columns"):
+        table = X if isinstance(X, Table) else read_frame(X)
+        no_covariates = (book.treatment.column, book.outcome)
+        return table, names or [name for name in table.names if name not in no_covariates]
+    array = as_cells(X, "X")
+    width = array.shape[1] if array.ndim == 2 else -1
+    raw = [f"x{k + 1}" for k in range(width)] if names is None else list(book.columns(names))
+    if width != len(raw) or not raw:
+        raise DataError(
+            f"X has shape {array.shape}: must have the columns {', '.join(raw) or 'of covariates'}"
+        )
+    places = {name: k for k, name in enumerate(raw)}
+    return Table("X", tuple(raw), lambda name: array[:, places[name]]), names or raw
+
+
+def as_vector(values: Any, name: str) -> NDArray[Any]:
+    """One cell per record (n,). Raises DataError for another shape."""
+    array = as_cells(values, name)
+    if array.ndim != 1:
+        raise DataError(f"{name} has shape {array.shape}: must be (n,)")
+    return array
 
 
 def _treatments(values: NDArray[np.float64], name: str) -> NDArray[np.int64]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.codebook import SWITCH, Codebook, Named
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import public_number
 
 #: An array of double precision.
 Array = NDArray[np.float64]
-
-Pair = TypeVar("Pair")
 
 #: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
@@ -62,28 +61,6 @@ class Records:
         return self.X[:, 1:] if self.domain.intercept else self.X
 
 
-class Ranges(Mapping[str, Pair]):
-    """Named public ranges, which cannot be changed once they are declared."""
-
-    def __init__(self, pairs: Mapping[str, Pair]) -> None:
-        self._pairs = dict(pairs)
-
-    def __getitem__(self, name: str) -> Pair:
-        return self._pairs[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._pairs)
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._pairs.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._pairs)
-
-
 @dataclass(frozen=True)
 class Domain:
     """The public universe of records; everything here is declared before the data are seen.
@@ -107,12 +84,18 @@ class Domain:
         Public lower bound on both arm sizes, if the universe is restricted to such datasets.
     relation
         The neighboring relation that the guarantee is stated for.
+    codebook
+        What the columns of a raw table mean, where they are not numbers without gaps; the ranges then name
+        the covariates that its columns become (:meth:`~dp2erm_cvx.codebook.Codebook.ranges`).
+    coordinate_bound
+        Bound on the size of every scaled covariate, one number or one per covariate. None: 1, that of the
+        ranges, where there are any. Box noise needs bounds (Theorem 17).
 
     Both bounds lie between 1e-30 and 1e30: choose units in which they do.
 
     Raises DeclarationError naming the field. Values outside the universe are clipped by a fixed
-    rule (:meth:`records`): each covariate to its range, then all of them radially; the net outcome to its
-    interval.
+    rule (:meth:`records`): each covariate to its range and bound, then all of them radially; the net outcome
+    to its interval.
     """
 
     covariate_bound: float
@@ -123,6 +106,8 @@ class Domain:
     intercept: float = 0.0
     arm_floor: int | None = None
     relation: Neighboring = Neighboring.REPLACE_ONE
+    codebook: Codebook | None = None
+    coordinate_bound: float | Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -153,16 +138,47 @@ class Domain:
             names = ", ".join(relation.value for relation in Neighboring)
             raise DeclarationError(f"relation = {_shown(self.relation)}: must be one of {names}") from None
         put(self, "ranges", _checked_ranges(self.ranges))
+        put(self, "codebook", checked_codebook(self.codebook, self.ranges))
+        put(self, "coordinate_bound", _checked_widths(self.coordinate_bound))
+        if self.ranges is not None:
+            self.widths(len(self.ranges))  # as many as there are ranges
 
     @property
     def columns(self) -> tuple[str, ...] | None:
         """Covariate names, where the ranges name them."""
         return tuple(self.ranges) if isinstance(self.ranges, Mapping) else None
 
+    def middles(self, n_features: int) -> tuple[float, ...]:
+        """Of the ranges, in raw units, which scale to 0; 0 without ranges."""
+        if self.ranges is None:
+            return (0.0,) * n_features
+        pairs = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
+        return tuple(low / 2 + high / 2 for low, high in pairs)
+
+    @property
+    def outcome_middle(self) -> float:
+        """The outcome of a control whose net outcome is 0."""
+        return self.outcome_center
+
     @property
     def features_bound(self) -> float:
         """Bound on the scaled covariates without the intercept: ``sqrt(M^2 - intercept^2)``."""
         return math.sqrt((self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept))
+
+    def widths(self, n_features: int) -> tuple[float, ...] | None:
+        """The bound on every scaled covariate (k,), without the intercept; None where there is none.
+
+        Raises DeclarationError where another number of them is declared.
+        """
+        declared, inside = self.coordinate_bound, math.inf if self.ranges is None else 1.0
+        if declared is None:
+            return None if self.ranges is None else (1.0,) * n_features
+        bounds = (declared,) * n_features if isinstance(declared, float) else declared
+        if len(bounds) != n_features:
+            raise DeclarationError(
+                f"coordinate_bound: {len(bounds)} are declared for {n_features} covariates"
+            )
+        return tuple(min(bound, inside) for bound in bounds)
 
     def features(self, X: ArrayLike) -> Array:
         """Map raw covariates (n, k) to the (n, k + intercept) rows of the universe."""
@@ -175,8 +191,11 @@ class Domain:
                 raise DeclarationError(f"ranges: {len(low)} are declared for {scaled.shape[1]} covariates")
             # halves first: high - low may overflow where the ends do not
             with np.errstate(over="ignore"):  # an infinity is cut off below
-                scaled = np.clip((scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4), -1.0, 1.0)
-        scaled = clip_norm(np.clip(scaled, -1e300, 1e300), self.features_bound)
+                scaled = (scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
+        widths = self.widths(scaled.shape[1])
+        largest = 1e300 if widths is None else np.array(widths)
+        # shrinking a row leaves it in its box
+        scaled = clip_norm(np.clip(scaled, -largest, largest), self.features_bound)
         if self.intercept:
             scaled = np.column_stack([np.full(len(scaled), self.intercept), scaled])
         return scaled
@@ -195,7 +214,7 @@ class Domain:
     def restricted(self, columns: Sequence[int]) -> Domain:
         """The same universe with these covariates alone, by number and in this order.
 
-        With ranges their norm is at most the root of their number, where records inside them lie.
+        With ranges their norm is at most that of records inside them, see :func:`norm_within`.
         """
         ranges, bound = self.ranges, self.features_bound
         if ranges is not None:
@@ -204,17 +223,28 @@ class Domain:
                 ranges = {names[index]: ranges[names[index]] for index in columns}
             else:
                 ranges = [ranges[index] for index in columns]
-            bound = min(bound, math.sqrt(len(columns)))
-        return replace(self, ranges=ranges, covariate_bound=math.hypot(self.intercept, bound))
+            bound = min(bound, norm_within(ranges, self.codebook))
+        bound, widths = math.hypot(self.intercept, bound), self.coordinate_bound
+        if isinstance(widths, tuple):
+            widths = tuple(widths[index] for index in columns)
+        return replace(self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths)
 
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         plain["relation"] = self.relation.value
+        if self.coordinate_bound is None:
+            del plain["coordinate_bound"]
+        elif isinstance(self.coordinate_bound, tuple):
+            plain["coordinate_bound"] = list(self.coordinate_bound)
         if isinstance(self.ranges, Mapping):
             plain["ranges"] = {name: list(pair) for name, pair in self.ranges.items()}
         elif self.ranges is not None:
             plain["ranges"] = [list(pair) for pair in self.ranges]
+        if self.codebook is None:
+            del plain["codebook"]  # files of before there was one stay as they are
+        else:
+            plain["codebook"] = self.codebook.to_dict()
         return plain
 
     @classmethod
@@ -228,6 +258,34 @@ class Domain:
             if name not in declared:
                 raise DeclarationError(f"domain: {name} is missing")
         return cls(**declared)
+
+
+def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | None) -> float:
+    """What the norm of scaled covariates inside their ranges is at most: the root of their number.
+
+    Covariates that a codebook makes of one column count once, see :meth:`Codebook.norm`.
+    """
+    if codebook is None or not isinstance(ranges, Mapping):
+        return math.sqrt(len(ranges))
+    return codebook.norm(ranges)
+
+
+def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
+    """The codebook, of plain values if need be. Raises DeclarationError where it is none of these ranges."""
+    if codebook is None:
+        return None
+    if isinstance(codebook, Mapping):
+        codebook = Codebook.from_dict(codebook)
+    if not isinstance(codebook, Codebook):
+        raise DeclarationError(f"codebook = {_shown(codebook)}: must be a Codebook")
+    if not isinstance(ranges, Mapping):
+        return codebook
+    for column in (*codebook.levels, *codebook.missing):
+        own = codebook.covariates_of(column)
+        for name in own if column in codebook.levels else own[1:]:
+            if name in ranges and ranges[name] != SWITCH:
+                raise DeclarationError(f"ranges[{name}] = {_shown(ranges[name])}: must be {SWITCH}")
+    return codebook
 
 
 def cleaned(values: Array, bound: float | Array) -> Array:
@@ -258,6 +316,20 @@ def _shown(value: object) -> str:
     return told if len(told) <= 80 else told[:77] + "..."
 
 
+def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:
+    if declared is None:
+        return None
+    several = isinstance(declared, list | tuple | np.ndarray)
+    entries = list(declared) if several else [declared]
+    widths = tuple(public_number("coordinate_bound", one, above=0.0) for one in entries)
+    if not widths or not all(1 / LARGEST <= width <= LARGEST for width in widths):
+        raise DeclarationError(
+            f"coordinate_bound = {_shown(declared)}: must be from {1 / LARGEST:g} to {LARGEST:g}, one number "
+            "or one per covariate"
+        )
+    return widths if several else widths[0]
+
+
 def _checked_ranges(
     ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None,
 ) -> Mapping[str, tuple[float, float]] | tuple[tuple[float, float], ...] | None:
@@ -266,7 +338,7 @@ def _checked_ranges(
     if isinstance(ranges, Sized) and not len(ranges):
         raise DeclarationError("ranges: declare at least one pair (low, high), or none at all")
     if isinstance(ranges, Mapping):
-        return Ranges({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
+        return Named({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
     if isinstance(ranges, str) or not isinstance(ranges, Iterable):
         raise DeclarationError(f"ranges = {_shown(ranges)}: must be pairs (low, high), one per covariate")
     return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))

@@ -3,32 +3,56 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dp2erm_cvx.csv_layout import CsvLayout
+from dp2erm_cvx.declared_domain import domain_of
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
+
+#: What stands in a drafted file where something has to be declared.
+EDIT = "EDIT"
 
 
 def load_domain(path: str | Path) -> Domain:
     """Read a :class:`~dp2erm_cvx.domain.Domain` from a TOML file.
 
     The names are those of the Domain's fields, at the top level or in a table ``[domain]``; ``ranges``
-    may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``.
+    may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``. The tables
+    ``[treatment]``, ``[levels]``, ``[missing]`` and ``[units]``, and ``outcome_column``, make a
+    :class:`~dp2erm_cvx.codebook.Codebook`. Where ranges or levels are declared, ``covariate_bound`` may be
+    left out: it is then the norm that no record inside them exceeds. A table ``[csv]`` says how the data
+    file is written.
+
     Raises DeclarationError, in one line, for a file that cannot be read and for any invalid value.
     """
-    declared = read_declared(path)
     try:
-        return Domain.from_dict(declared)
+        return domain_of(read_declared(path))
     except DeclarationError as error:
-        raise DeclarationError(f"{path}: {error}") from None
+        raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
 
 
 def read_declared(path: str | Path) -> dict[str, Any]:
-    """What the file declares, by the names of the Domain's fields; the values are not judged yet.
+    """What the file declares of records, by name; the values are not judged yet.
 
     Raises DeclarationError for a file that cannot be read.
     """
+    declared = _loaded(path)
+    declared.pop("csv", None)
+    return declared
+
+
+def declared_layout(path: str | Path) -> CsvLayout:
+    """What the table ``[csv]`` of a domain file says. Raises DeclarationError."""
+    try:
+        return CsvLayout.from_dict(_loaded(path).get("csv", {}))
+    except DeclarationError as error:
+        raise DeclarationError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+def _loaded(path: str | Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             declared = tomllib.load(file)
@@ -47,4 +71,19 @@ def read_declared(path: str | Path) -> dict[str, Any]:
         declared = declared["domain"]
         if not isinstance(declared, dict):
             raise DeclarationError(f"{path}: domain = {declared!r}: must be a table [domain]")
+    if (name := _placeholder(declared)) is not None:
+        raise DeclarationError(
+            f'{path}: {name} still says "{EDIT}": type in what is known without the data, or delete the line'
+        )
     return declared
+
+
+def _placeholder(declared: Mapping[str, Any]) -> str | None:
+    """The first name that a draft left open."""
+    for name, value in declared.items():
+        if isinstance(value, Mapping):
+            if (inside := _placeholder(value)) is not None:
+                return f"{name}: {inside}"
+        elif value == EDIT or (isinstance(value, list) and EDIT in value):
+            return str(name)
+    return None

@@ -165,6 +165,19 @@ class StabilityBound:
 
 
 @dataclass(frozen=True)
+class RowBox:
+    """A public box that holds the rows of all records, in whose norm gradients are measured (Theorem 17).
+
+    ``widths`` m (p,) are positive: rows have ``|x_j| <= m_j``, hence ``max |x_j| / m_j <= 1``. Gradients are
+    multiples of rows, and ``slope`` bounds these multiples over Theta: it bounds their size in that norm, and
+    half their diameter.
+    """
+
+    widths: tuple[float, ...]
+    slope: float
+
+
+@dataclass(frozen=True)
 class LossConstants:
     """What calibration needs of a second stage; every field is derived from the Domain.
 
@@ -176,7 +189,8 @@ class LossConstants:
     whether ``x = 1`` (``is_mean``), where its unconstrained minimizer is a weighted mean. ``saturation`` is
     that of a loss of a margin, with weights as its only factors; None where Theorem 15 is not to be used.
     ``is_margin`` says that the gradients of a record are multiples of one vector of its own, whatever theta,
-    which Theorem 16 needs beside the ``gradient_bound``.
+    which Theorem 16 needs beside the ``gradient_bound``. ``box`` is that of the rows, which box noise needs;
+    None where coordinates have no bound of their own.
     """
 
     n_parameters: int
@@ -191,13 +205,14 @@ class LossConstants:
     is_mean: bool = False
     saturation: Saturation | None = None
     is_margin: bool = False
+    box: RowBox | None = None
 
     def factored(self) -> LossConstants:
         """Those of ``f l`` with a factor f in [0, 1] of every record, never normalized (Theorem 13).
 
         ``||f g - f' g'||`` is convex in f and f', hence largest at their ends: the diameter, or the largest
-        gradient. Bounds that weights of sum n have a part in are left out. Raises CalibrationError where no
-        bound on the gradient is stated.
+        gradient; the slope of a ``box`` bounds both. Bounds that weights of sum n have a part in are left
+        out. Raises CalibrationError where no bound on the gradient is stated.
         """
         if self.gradient_bound is None:
             raise CalibrationError("no bound on the gradient is stated, which factors below 1 need")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.domain import Array, Domain, Ranges, Records, cleaned
+from dp2erm_cvx.codebook import Codebook, Named
+from dp2erm_cvx.domain import Array, Domain, Records, checked_codebook, cleaned, norm_within
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import one_of, public_fraction
@@ -40,6 +40,9 @@ class PrivateRanges:
         Bound on the norm of the k normalized covariates. None: the root of k, which none of them exceeds.
     relation
         The neighboring relation that the guarantee is stated for.
+    codebook
+        What the columns of a raw table mean, as in a :class:`~dp2erm_cvx.domain.Domain`. Covariates of one
+        column count once in the norm.
 
     Raises DeclarationError naming the field.
     """
@@ -49,6 +52,7 @@ class PrivateRanges:
     outcome: Known = None
     covariate_bound: float | None = None
     relation: Neighboring = Neighboring.REPLACE_ONE
+    codebook: Codebook | None = None
 
     def __post_init__(self) -> None:
         put, ranges = object.__setattr__, self.ranges
@@ -57,7 +61,7 @@ class PrivateRanges:
         put(self, "outcome", checked_known("outcome", self.outcome))
         if isinstance(ranges, Mapping):
             named = {str(name): checked_known(f"ranges[{name}]", one) for name, one in ranges.items()}
-            put(self, "ranges", Ranges(named))
+            put(self, "ranges", Named(named))
         elif ranges is not None:
             if isinstance(ranges, str) or not isinstance(ranges, Iterable):
                 raise DeclarationError(f"ranges = {shown(ranges)}: must be one entry per covariate, or None")
@@ -65,6 +69,7 @@ class PrivateRanges:
             put(self, "ranges", tuple(found))
         if self.ranges is not None and not len(self.ranges):
             raise DeclarationError("ranges: declare at least one covariate, or None")
+        put(self, "codebook", checked_codebook(self.codebook, self.ranges))
         self.domain(1)  # a bound that is none is refused here
 
     @property
@@ -97,9 +102,28 @@ class PrivateRanges:
 
     def domain(self, n_features: int) -> Domain:
         """The public domain of the normalized records of this many covariates, whatever is released."""
-        bound = math.sqrt(n_features) if self.covariate_bound is None else self.covariate_bound
+        bound = self.covariate_bound
+        if bound is None:
+            few = self.ranges is None or len(self.ranges) != n_features
+            bound = norm_within([None] * n_features if few else self.ranges or (), self.codebook)
         center, half = _middle(self.outcome) if self.public_outcome else (0.0, 1.0)
-        return Domain(bound, half, outcome_center=center, relation=self.relation)
+        return Domain(
+            bound,
+            half,
+            outcome_center=center,
+            relation=self.relation,
+            codebook=self.codebook,
+            coordinate_bound=1.0,
+        )
+
+    def middles(self, n_features: int) -> tuple[float, ...]:
+        """What stands for missing covariates: the middle of a public range or of wide bounds, or 0."""
+        return tuple(_between(one) for one in self.known(n_features)[:-1])
+
+    @property
+    def outcome_middle(self) -> float:
+        """The same for the outcome."""
+        return _between(self.outcome)
 
     def outcome_unit(self, released: Array) -> float:
         """What an effect on the normalized outcome is multiplied by: half of the released range."""
@@ -119,6 +143,12 @@ def _middle(ends: Any) -> tuple[float, float]:
     """Middle and half length of a range; halves first, as the whole may overflow."""
     low, high = float(ends[0]), float(ends[1])
     return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+
+def _between(known: Known) -> float:
+    if known is None:
+        return 0.0
+    return _middle(known if isinstance(known, tuple) else (known.low, known.high))[0]
 
 
 def normalized(values: Array, low: ArrayLike, high: ArrayLike) -> Array:

@@ -81,6 +81,29 @@ class Saturation:
             return anywhere
         return min(anywhere, _largest(self.ball, lambda apart, bend: a * apart + 4.0 * k * bend))
 
+    @property
+    def _top(self) -> float:
+        """Largest u over the ball."""
+        return 0.5 + 0.5 * math.tanh(0.5 * self.ball)
+
+    @property
+    def steepest_slope(self) -> float:
+        """Largest ``|phi'|`` over Theta."""
+        return self.slope * self._top
+
+    def largest_apart(self, a: float, k: float) -> float:
+        """The same with ``u + u'`` in place of ``||g - g'||``, as in any norm where rows have norm 1."""
+        top = self._top
+        if top == 1.0 or a < 4.0 * k * (2.0 * top - 1.0):
+            return a * top + self.shape.largest(a, k)
+        return (2.0 * a * top + 4.0 * k * top * (1.0 - top)) * _ROUND_UP
+
+    def steepest_apart(self, total: float, k: float) -> float:
+        """An a with ``largest_apart(a, k) <= total``; 0 where none is found."""
+        top = self._top
+        a = (total / _ROUND_UP**2 - 4.0 * k * top * (1.0 - top)) / (2.0 * top)
+        return a if a > 0.0 and self.largest_apart(a, k) <= total else 0.0
+
     def steepest(self, total: float, k: float) -> float:
         """An a with ``largest(a, k) <= total``, the largest but for rounding; 0 where none is found."""
         share = k / total

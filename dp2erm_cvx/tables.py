@@ -5,6 +5,7 @@ Row 1 is the first record; for a CSV file the line is named as well.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 import warnings
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.csv_layout import PLAIN, CsvLayout
 from dp2erm_cvx.errors import DataError, DeclarationError
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -39,11 +41,15 @@ class Table:
             raise DataError(f"{self.source} has two columns named {quoted(name)}: rename one")
         object.__setattr__(self, "_known", frozenset(self.names))
 
-    def numbers(self, name: str) -> NDArray[np.float64]:
-        """One column as finite float64; raises DataError naming the row and the column otherwise."""
+    def cells(self, name: str) -> Any:
+        """One column as it stands; raises DataError where there is none of this name."""
         if name not in self._known:
             raise DataError(f"{self.source} has no column {quoted(name)}; it has: {listed(self.names)}")
-        return to_numbers(self.column(name), name, self.place)
+        return self.column(name)
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """One column as finite float64; raises DataError naming the row and the column otherwise."""
+        return to_numbers(self.cells(name), name, self.place)
 
 
 def to_numbers(
@@ -66,6 +72,49 @@ def to_numbers(
     return np.array([_number(value, name, row, place) for row, value in enumerate(array)], dtype=np.float64)
 
 
+def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
+    """A new (n,) float64 array, nan where a cell is no finite number: of each cell by itself."""
+    array = as_cells(values, f"column {quoted(name)}")
+    if array.dtype.kind in "buif":
+        with np.errstate(over="ignore"):
+            numbers = array.astype(np.float64)
+    elif array.dtype.kind in "mM":  # numpy would hand these out as counts of nanoseconds
+        numbers = np.full(array.shape, math.nan)
+    else:
+        numbers = np.array([_number_in(cell) for cell in array.astype(object)], dtype=np.float64)
+    return np.where(np.isfinite(numbers), numbers, math.nan)
+
+
+def labels(values: Any, name: str) -> list[str]:
+    """The cells of a column as labels, of each cell by itself; a missing one is the empty text."""
+    array = as_cells(values, f"column {quoted(name)}")
+    return [label_of(cell) for cell in array.astype("U" if array.dtype.kind in "mM" else object)]
+
+
+def label_of(cell: Any) -> str:
+    """The label that a cell holds: the same for 1, 1.0, True and "1"; empty where it is missing."""
+    number = _number_in(cell)
+    if not math.isnan(number):
+        return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+    if isinstance(cell, bytes):
+        cell = cell.decode("utf-8", "replace")
+    missing = cell is None or type(cell).__name__ in _MISSING or isinstance(cell, float | np.floating)
+    return "" if missing else " ".join(str(cell).split())
+
+
+def _number_in(cell: Any) -> float:
+    """The number that a cell holds, as text or otherwise; nan where there is none."""
+    if isinstance(cell, str) and not isinstance(cell, _Word):
+        cell = _cell(cell)
+    # numpy would make numbers of durations and of arrays with one entry
+    if isinstance(cell, str | bytes | complex | np.ndarray | np.datetime64 | np.timedelta64):
+        return math.nan
+    try:
+        return float(cell)
+    except Exception:  # whatever a foreign object raises
+        return math.nan
+
+
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """The values as one array, in which masked entries are None. Raises DataError where they are none."""
     if isinstance(values, np.ma.MaskedArray):
@@ -77,6 +126,14 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
             return np.asarray(values)
     except Exception:  # whatever the conversion of a foreign object raises
         raise DataError(f"{name}: is not an array, or its rows differ in length") from None
+
+
+def as_cells(values: Any, name: str) -> NDArray[Any]:
+    """The same, but cells of a list stay what they are: no cell is written as another one asks for."""
+    if not hasattr(values, "dtype"):
+        with contextlib.suppress(Exception):  # rows that differ in length are told below
+            values = np.asarray(values, dtype=object)
+    return as_array(values, name)
 
 
 def repeated(names: Sequence[str]) -> str | None:
@@ -105,22 +162,38 @@ def read_frame(frame: Any) -> Table:
     return Table("the data frame", names, lambda name: frame[keys[name]].to_numpy())
 
 
-def read_table(path: str) -> Table:
+class _Word(str):
+    """A cell that the reader of its file found to be no number, such as 1.234 beside decimal commas."""
+
+    __slots__ = ()
+
+
+def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
     """Read a Parquet file where the name ends in .parquet or .pq, else CSV. Raises as those readers do."""
-    return read_parquet(path) if path.lower().endswith((".parquet", ".pq")) else read_csv(path)
+    if path.lower().endswith((".parquet", ".pq")):
+        return read_parquet(path)
+    return read_csv(path, layout, ragged=ragged)
 
 
-def read_csv(path: str | Path) -> Table:
-    """Rows of a CSV file with a header, kept as text; blank lines are skipped."""
+def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
+    """Rows of a CSV file with a header, kept as text; blank lines are skipped.
+
+    ``ragged``: a row with more or fewer cells than the header is one of empty cells. Raises DataError for
+    what is no such file, and where ``ragged`` is false for such a row.
+    """
     source = str(path)
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
+        with open(path, newline="", encoding=layout.codec) as file:
+            reader = csv.reader(file, delimiter=layout.separator, strict=True)
             lines = [(reader.line_num, cells) for cells in reader if cells]
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{source}: is not UTF-8 text, so not a CSV file this reader knows") from None
+    except UnicodeError:
+        raise DataError(
+            f"{source}: is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
+        ) from None
+    except LookupError:
+        raise DataError(f"{source}: {layout.encoding} is no encoding of text") from None
     except ValueError:
         raise DataError(f"{source!r}: is no name of a file") from None
     except csv.Error as error:
@@ -130,7 +203,7 @@ def read_csv(path: str | Path) -> Table:
     names = tuple(name.strip() for name in lines[0][1])
     records = lines[1:]
     for row, (line, cells) in enumerate(records):
-        if len(cells) != len(names):
+        if len(cells) != len(names) and not ragged:
             raise DataError(
                 f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(names)}"
             )
@@ -139,7 +212,8 @@ def read_csv(path: str | Path) -> Table:
 
     def column(name: str) -> NDArray[np.object_]:
         where = places[name]
-        return np.array([_cell(cells[where]) for _, cells in records], dtype=object)
+        own = (cells[where] if len(cells) == len(names) else "" for _, cells in records)
+        return np.array([_cell(text, layout.decimal) for text in own], dtype=object)
 
     return Table(source, names, column, lambda row: f"row {row + 1} (line {records[row][0]})")
 
@@ -168,17 +242,18 @@ def read_parquet(path: str | Path) -> Table:
     return Table(source, names, column)
 
 
-def _cell(text: str) -> float | str:
+def _cell(text: str, decimal: str = ".") -> float | _Word:
     """A cell of a CSV file as a number where it is one, else as it stands."""
     stripped = text.strip()
     if stripped.lower() in _BOOLEANS:
         return _BOOLEANS[stripped.lower()]
-    if "_" in stripped:  # float("1_000") is 1000.0, which no CSV file means
-        return stripped
+    # float("1_000") is 1000.0, which no CSV file means; a point beside decimal commas separates thousands
+    if "_" in stripped or (decimal != "." and "." in stripped):
+        return _Word(stripped)
     try:
-        return float(stripped)
+        return float(stripped.replace(decimal, "."))
     except ValueError:
-        return stripped
+        return _Word(stripped)
 
 
 def _number(value: Any, name: str, row: int, place: Callable[[int], str]) -> float:

@@ -42,6 +42,13 @@ class Universe:
         return self.n_features + (1 if self.domain.intercept else 0)
 
     @property
+    def widths(self) -> tuple[float, ...] | None:
+        """The bound on every column of ``Records.X``, the intercept included; None where none is declared."""
+        found = self.domain.widths(self.n_features)
+        constant = (self.domain.intercept,) if self.domain.intercept else ()
+        return None if found is None else (*constant, *found)
+
+    @property
     def flips(self) -> bool:
         """Whether the treatment of the replaced record may change."""
         return self.domain.relation is Neighboring.REPLACE_ONE

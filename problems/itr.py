@@ -54,4 +54,5 @@ class TreatmentRule(LinearStage, WeightedLeastSquares):
             covariate_bound=M,
             response_bound=2 * domain.outcome_bound,
             is_margin=True,
+            box=self.box(universe, 2 * M * size + 4 * domain.outcome_bound),
         )

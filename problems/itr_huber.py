@@ -76,10 +76,9 @@ class HuberRule(LinearStage, WeightedMarginLoss):
         domain = universe.domain
         p, M, size = self.size(universe)
         k = domain.outcome_bound if self.threshold is None else self.threshold
-        # gradients are 2 clip(r) x: of norm 2 M k at most, and each is one of the squared loss at a response
-        # between z and <x, theta>
-        response = max(2 * domain.outcome_bound, M * size)
-        squared = squared_gradient_radius(2 * M**2 * size, 2 * M * response)
+        # gradients are 2 clip(r) x, each one of the squared loss at a response between z and <x, theta>
+        squared = squared_gradient_radius(2 * M**2 * size, 2 * M * max(2 * domain.outcome_bound, M * size))
+        slope = 2 * min(k, 2 * domain.outcome_bound + M * size)
         return LossConstants(
             n_parameters=p,
             gradient_radius=min(squared, 2 * M * k),
@@ -88,6 +87,7 @@ class HuberRule(LinearStage, WeightedMarginLoss):
             theta_bound=size if np.isfinite(size) else None,
             # H(z) <= z^2 at theta = 0, so that gamma/2 ||theta||^2 <= 4 M'^2
             outcome_bound=2 * domain.outcome_bound,
-            gradient_bound=2 * M * min(k, 2 * domain.outcome_bound + M * size),
+            gradient_bound=M * slope,
             is_margin=True,
+            box=self.box(universe, slope),
         )

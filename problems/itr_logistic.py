@@ -61,6 +61,7 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
         domain = universe.domain
         p, M, size = self.size(universe)
         y = domain.outcome_bound
+        saturation = dataclasses.replace(self.loss.saturation(M), slope=y, curvature=y / 4, ball=M * size)
         # gradients are -|y| sigma(-<z, theta>) z: those of a logistic loss, 0 among them, times numbers in
         # [0, M']; a distance is convex in these numbers, so its largest value is at their ends
         return LossConstants(
@@ -72,6 +73,7 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
             # the loss at theta = 0 is at most M' log 2, so that gamma/2 ||theta||^2 is
             outcome_bound=math.sqrt(y * math.log(2.0)),
             gradient_bound=y * M,
-            saturation=dataclasses.replace(self.loss.saturation(M), slope=y, curvature=y / 4, ball=M * size),
+            saturation=saturation,
             is_margin=True,
+            box=self.box(universe, saturation.steepest_slope),
         )

@@ -49,4 +49,5 @@ class Regression(LinearStage, WeightedLeastSquares):
             covariate_bound=M,
             response_bound=domain.outcome_bound,
             is_margin=True,
+            box=self.box(universe, 2 * M * size + 2 * domain.outcome_bound),
         )

@@ -114,7 +114,7 @@ def test_without_ranges_covariates_are_taken_as_they_are() -> None:
         ({"ranges": {"age": (1, 2, 3)}}, r"ranges\[age\] = \(1, 2, 3\): must be a pair"),
         ({"ranges": {"age": (2, 2)}}, r"ranges\[age\] = \(2, 2\): low must be below high"),
         ({"ranges": [(0, 1), (0, float("inf"))]}, r"ranges\[1\] high = inf: must be a finite number"),
-        ({"bound": 3}, "domain: unknown name 'bound'; known: arm_floor, covariate_bound"),
+        ({"bound": 3}, "domain: unknown name 'bound'; known: arm_floor, codebook, coordinate_bound"),
     ],
 )
 def test_an_invalid_declaration_is_one_line(changed: dict[str, object], message: str) -> None:
@@ -199,3 +199,24 @@ def test_the_layout_of_an_array_changes_no_bit() -> None:
         rows = domain.features(same)
         assert rows.flags.c_contiguous
         assert rows.tobytes() == domain.features(X).tobytes()
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.5, (0.3, 1e-6, 2.0), [1.0, 1.0, 1.0]]))
+@settings(max_examples=50, deadline=None)
+def test_covariates_are_clipped_one_by_one_and_then_radially(seed, bound):
+    X = np.random.default_rng(seed).standard_cauchy((9, 3))
+    domain = Domain(1.1, 1.0, intercept=0.3, coordinate_bound=bound)
+    widths = np.broadcast_to(bound, 3)
+    assert np.array_equal(domain.widths(3), widths)
+    found = domain.features(X)[:, 1:]
+    assert np.all(np.abs(found) <= widths)
+    assert np.array_equal(found, clip_norm(np.clip(X, -widths, widths), domain.features_bound))
+    assert Domain.from_dict(domain.to_dict()) == domain
+    assert np.array_equal(domain.restricted([2, 0]).widths(2), widths[[2, 0]])
+
+
+def test_without_a_bound_of_their_own_nothing_is_said_of_it():
+    domain = Domain(1.0, 1.0)
+    assert domain.widths(3) is None
+    assert "coordinate_bound" not in domain.to_dict()
+    assert np.array_equal(domain.features([[9.0, 0.1]]), clip_norm(np.array([[9.0, 0.1]]), 1.0))

@@ -54,11 +54,11 @@ def test_what_is_known_goes_with_its_column():
 
 
 def test_the_domain_is_fixed_before_anything_is_released():
-    assert PrivateRanges().domain(4) == Domain(2.0, 1.0)
-    assert PrivateRanges(covariate_bound=1.5).domain(4) == Domain(1.5, 1.0)
+    assert PrivateRanges().domain(4) == Domain(2.0, 1.0, coordinate_bound=1.0)
+    assert PrivateRanges(covariate_bound=1.5).domain(4) == Domain(1.5, 1.0, coordinate_bound=1.0)
     # a public range of the outcome keeps its units
     public = PrivateRanges(outcome=(0.0, 4.0))
-    assert public.domain(1) == Domain(1.0, 2.0, outcome_center=2.0)
+    assert public.domain(1) == Domain(1.0, 2.0, outcome_center=2.0, coordinate_bound=1.0)
     assert public.outcome_unit(np.array([[-1.0, 1.0], [0.0, 4.0]])) == 1.0
     assert PrivateRanges().outcome_unit(np.array([[-1.0, 1.0], [0.0, 4.0]])) == 2.0
 

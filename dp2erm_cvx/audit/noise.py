@@ -29,6 +29,9 @@ def log_peak_density(calibration: Calibration) -> float:
     p = calibration.n_parameters
     if calibration.noise is Noise.GAUSSIAN:
         return -p * (0.5 * math.log(2 * math.pi) + math.log(calibration.scale))
+    if calibration.box is not None:
+        volume = p * math.log(2) + math.fsum(math.log(width) for width in calibration.box)
+        return -volume - float(gammaln(p + 1)) - p * math.log(calibration.scale)
     # radius Gamma(p), direction uniform: Gamma(p/2) / (2 pi^(p/2) Gamma(p) scale^p)
     shape = float(gammaln(p / 2)) - math.log(2) - p / 2 * math.log(math.pi) - float(gammaln(p))
     return shape - p * math.log(calibration.scale)
@@ -71,8 +74,9 @@ class NoiseAudit:
     """What ``size`` draws of noise say about its law. It depends on secret noise: not private.
 
     ``repeats``, ``radius`` and ``direction`` are p-values, each valid whatever the others are: for how close
-    two draws came (``closest``, a distance in units of b, up to a sign), for the law of ``||b||``
-    (``median_radius`` is relative to the median it should have), and for a uniform direction. For noise of
+    two draws came (``closest``, a distance in units of b, up to a sign), for the law of ``||b||``, of box
+    noise in its box (``median_radius`` is relative to the median it should have), and for the law of the
+    direction. For noise of
     the stated law an ``alarm`` has a probability of at most ``level``. No alarm is no proof: another law may
     be close to the stated one, and a generator may be predictable without ever repeating.
     """
@@ -104,9 +108,12 @@ def audit_noise(
 
     - repeats: the closest pair of draws, or of a draw and a negated one, against a union bound for the stated
       density. Noise that is used twice, or a generator of few states, gives 0.
-    - radius: Kolmogorov-Smirnov test of ``||b||`` against Gamma(p, scale), or scale times chi_p.
+    - radius: Kolmogorov-Smirnov test of ``||b||`` against Gamma(p, scale), or scale times chi_p; of
+      ``max |b_j| / m_j`` for box noise.
     - direction: Kolmogorov-Smirnov tests of ``b / ||b||`` along every coordinate and, up to 12 coordinates,
       along the diagonals of every pair; one sign test for p = 1. All exact, joined by Bonferroni.
+    - direction of box noise: the same of each coordinate over the largest one where it is another, with sign
+      tests of coordinates and of pairs, and of how often each is the largest.
 
     Raises DeclarationError for an invalid argument, or where a draw is not a finite vector (p,).
     """
@@ -114,14 +121,14 @@ def audit_noise(
     level = public_fraction("level", level)
     p = calibration.n_parameters
     draws = np.array([_vector(draw(), p) for _ in range(size)])
-    radii = np.linalg.norm(draws, axis=1)
+    radii = calibration.norms(draws)
     # distributions of the length at unit scale
-    law = stats.gamma(p) if calibration.noise is Noise.GAMMA else stats.chi(p)
+    law = stats.gamma(p) if calibration.noise.pure else stats.chi(p)
     near = closest(draws, mirrored=True)
     return NoiseAudit(
         repeats=chance_of_pair(near, log_peak_density(calibration), size, p, ways=2),
         radius=float(stats.kstest(radii / calibration.scale, law.cdf).pvalue),
-        direction=_direction(draws, radii),
+        direction=_direction(draws, radii) if calibration.box is None else _in_box(draws / calibration.box),
         closest=near,
         median_radius=float(np.median(radii) / (calibration.scale * law.median())),
         size=size,
@@ -145,6 +152,27 @@ def _direction(draws: Array, radii: Array) -> float:
     # one coordinate of a uniform direction, along whatever axis
     law = stats.beta((p - 1) / 2, (p - 1) / 2)
     values = [float(stats.kstest(np.clip((unit @ axis + 1) / 2, 0, 1), law.cdf).pvalue) for axis in _axes(p)]
+    return min(1.0, min(values) * len(values))
+
+
+def _in_box(draws: Array) -> float:
+    """Of uniform points of the cube, whatever their length: which coordinate is largest, and the others."""
+    size, p = draws.shape
+    sizes, rows = np.abs(draws), np.arange(len(draws))
+    largest = np.argmax(sizes, axis=1)
+    shares = draws / np.maximum(sizes[rows, largest], math.ulp(0.0))[:, None]
+    values = []
+    for k in range(p):
+        top = largest == k
+        values.append(float(stats.binomtest(int(np.sum(draws[:, k] > 0)), size).pvalue))
+        if p > 1:
+            values.append(float(stats.binomtest(int(np.sum(top)), size, 1 / p).pvalue))
+        if not top.all():
+            values.append(float(stats.kstest(shares[~top, k], stats.uniform(-1, 2).cdf).pvalue))
+    if p <= _PAIRED:
+        for one, other in itertools.combinations(range(p), 2):
+            same = int(np.sum(draws[:, one] * draws[:, other] > 0))
+            values.append(float(stats.binomtest(same, size).pvalue))
     return min(1.0, min(values) * len(values))
 
 

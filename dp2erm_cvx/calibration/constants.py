@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
-from dp2erm_cvx.errors import CalibrationError
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.public import public_number, whole_number
 
@@ -16,15 +21,27 @@ class Noise(enum.StrEnum):
 
     ``GAMMA``: density proportional to ``exp(-||b|| / scale)``; pure differential privacy.
     ``GAUSSIAN``: ``N(0, scale^2 I)``; approximate differential privacy, needs ``delta > 0``.
+    ``BOX``: density proportional to ``exp(-max |b_j| / (m_j scale))`` for a box of half widths m; pure.
     """
 
     GAMMA = "gamma"
     GAUSSIAN = "gaussian"
+    BOX = "box"
+
+    @property
+    def pure(self) -> bool:
+        """Whether it gives pure differential privacy."""
+        return self is not Noise.GAUSSIAN
+
+    @property
+    def on_numbers(self) -> Noise:
+        """The law in its place on numbers: box noise in one dimension is a Laplace variable."""
+        return Noise.GAMMA if self is Noise.BOX else self
 
     @property
     def mechanism(self) -> str:
         """What the mechanism on numbers is called: one coordinate of gamma noise is a Laplace variable."""
-        return "Laplace" if self is Noise.GAMMA else "Gaussian"
+        return "Laplace" if self.pure else "Gaussian"
 
 
 class Perturbed(enum.StrEnum):
@@ -39,12 +56,15 @@ class Perturbed(enum.StrEnum):
 class Calibration:
     """A calibrated mechanism: the noise law, the ridge, and the guarantee they give.
 
-    ``scale`` is 1/beta for gamma noise and the standard deviation sigma of one coordinate for
+    ``scale`` is 1/beta for gamma and box noise and the standard deviation sigma of one coordinate for
     Gaussian noise, in units of ``n`` times the gradient of the averaged objective (the noise enters
-    it as ``<b, theta> / n``). ``gamma`` is the coefficient of ``||theta||^2 / 2`` on every coordinate.
-    ``split`` is the share q of epsilon that pays for the noise; the rest pays for the Jacobian.
-    ``sensitivity`` is ``zeta_c * V``, the bound on the movement of the summed gradient.
-    The guarantee is (``epsilon``, ``delta``); delta is 0 for gamma noise.
+    it as ``<b, theta> / n``), for box noise over those of its half widths ``box`` (p,). ``gamma`` is the
+    coefficient of ``||theta||^2 / 2`` on every coordinate. ``split`` is the share q of epsilon that pays for
+    the noise; the rest pays for the Jacobian. ``sensitivity`` is ``zeta_c * V``, the bound on the movement of
+    the summed gradient, in the norm of the noise. The guarantee is (``epsilon``, ``delta``); delta is 0 for
+    gamma and box noise.
+
+    Raises DeclarationError for box noise without p half widths.
     """
 
     noise: Noise
@@ -57,11 +77,36 @@ class Calibration:
     epsilon: float
     delta: float
     theorem: str
+    box: tuple[float, ...] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if (self.noise is Noise.BOX) is not (self.box is not None and len(self.box) == self.n_parameters):
+            raise DeclarationError(f"box: {self.n_parameters} half widths for box noise, none for another")
 
     @property
     def expected_noise(self) -> float:
-        """``E ||b||_2``, in the units of ``scale``."""
-        return self.scale * mean_norm(self.noise, self.n_parameters)
+        """``E ||b||_2``, in units of n times the gradient."""
+        return self.scale * mean_norm(self.noise, self.n_parameters, self.box)
+
+    @property
+    def unit(self) -> float:
+        """Largest Euclidean length of noise whose own norm is ``scale``."""
+        return self.scale if self.box is None else self.scale * math.hypot(*self.box)
+
+    @property
+    def variances(self) -> NDArray[np.float64]:
+        """``E b_j^2`` of every coordinate (p,)."""
+        p, square = self.n_parameters, self.scale**2
+        if self.box is not None:
+            return np.square(self.box) * ((p + 1) * (p + 2) / 3.0 * square)
+        return np.full(p, (p + 1) * square if self.noise is Noise.GAMMA else square)
+
+    def norms(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The norm of noise vectors (..., p) that their density falls with, in the units of ``scale``."""
+        if self.box is not None:
+            largest: NDArray[np.float64] = np.max(np.abs(noise) / self.box, axis=-1)
+            return largest
+        return np.asarray(np.linalg.norm(noise, axis=-1))
 
 
 @dataclass(frozen=True)
@@ -103,12 +148,48 @@ class OutputCalibration:
         )
 
 
-def mean_norm(noise: Noise, n_parameters: int) -> float:
-    """``E ||b||_2`` at unit scale: p for gamma noise, the mean of chi_p for Gaussian noise."""
+def mean_norm(noise: Noise, n_parameters: int, box: tuple[float, ...] | None = None) -> float:
+    """``E ||b||_2`` at unit scale: p for gamma noise, the mean of chi_p for Gaussian noise.
+
+    ``(p + 1) E (sum m_j^2 U_j^2)^(1/2)`` for box noise, U uniform on the cube.
+    """
+    if box is not None:
+        return (n_parameters + 1) * _mean_of_box(box)
     if noise is Noise.GAMMA:
         return float(n_parameters)
     half = n_parameters / 2
     return math.sqrt(2.0) * math.exp(math.lgamma(half + 0.5) - math.lgamma(half))
+
+
+@lru_cache(maxsize=256)
+def _mean_of_box(box: tuple[float, ...]) -> float:
+    """Mean norm of a uniform point, by ``E Q^(1/2) = integral (1 - E exp(-s^2 Q)) / s^2 ds / pi^(1/2)``."""
+    size = math.hypot(*box)
+    nodes, weights = np.polynomial.legendre.leggauss(128)
+    v = 0.5 * (nodes + 1.0)
+    x = np.outer(v / (1.0 - v), np.array(box) / size)
+    # E exp(-x^2 U^2) = pi^(1/2) erf(x) / (2 x)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(np.where(x > 0.0, math.sqrt(math.pi) / 2.0 * special.erf(x) / x, 1.0))
+    left = -np.expm1(np.sum(logs, axis=1))
+    return size * float(np.sum(0.5 * weights * left / v**2)) / math.sqrt(math.pi)
+
+
+def gradient_size(loss: LossConstants, noise: Noise) -> float:
+    """zeta_c in the norm of this noise. Raises CalibrationError where box noise has no box."""
+    if noise is not Noise.BOX:
+        return loss.gradient_radius
+    if loss.box is None:
+        raise CalibrationError(
+            "box noise needs rows in a public box: declare ranges or a coordinate_bound in the domain, and a "
+            "program that is linear in the covariates"
+        )
+    return loss.box.slope
+
+
+def box_of(loss: LossConstants, noise: Noise) -> tuple[float, ...] | None:
+    """The half widths of the box of box noise, None for another law."""
+    return None if loss.box is None or noise is not Noise.BOX else loss.box.widths
 
 
 def check_loss(loss: LossConstants) -> None:
@@ -124,6 +205,9 @@ def check_loss(loss: LossConstants) -> None:
     public_number("outcome_bound", loss.outcome_bound, above=0.0)
     if loss.theta_bound is not None:
         public_number("theta_bound", loss.theta_bound, above=0.0)
+    if loss.box is not None:
+        for width in (*loss.box.widths, loss.box.slope):
+            public_number("box", width, above=0.0, infinite=True)
 
 
 # squares of noise vectors have to stay finite as well

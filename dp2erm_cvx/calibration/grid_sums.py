@@ -112,7 +112,7 @@ def finest_sums(
     Raises DeclarationError for an invalid argument, CalibrationError where the sums or their noise fit on no
     grid.
     """
-    bound, kind = public_size("score_bound", score_bound), one_of("noise", noise, Noise)
+    bound, kind = public_size("score_bound", score_bound), one_of("noise", noise, Noise).on_numbers
     n = whole_number("n_samples", n_samples, at_least=2)
     mantissa, exponent = math.frexp(bound)
     if mantissa == 0.5:

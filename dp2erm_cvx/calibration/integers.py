@@ -63,7 +63,8 @@ class IntegerNoise:
 def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = Noise.GAMMA) -> IntegerNoise:
     """The least noise for a vector of integers.
 
-    Laplace: ``scale = sensitivity / epsilon``, pure whatever the delta of the budget. Gaussian: the analytic
+    Laplace: ``scale = sensitivity / epsilon``, pure whatever the delta of the budget; box noise is Laplace
+    noise here. Gaussian: the analytic
     calibration of Balle and Wang (2018). Adding an integer and rounding commute, so that rounded noise is
     the Gaussian mechanism, rounded afterwards.
 
@@ -71,7 +72,7 @@ def calibrate_integers(sensitivity: int, budget: Budget, noise: Noise | str = No
     the noise is out of the range of 64-bit integers.
     """
     shift = whole_number("sensitivity", sensitivity, at_least=1)
-    kind, epsilon, delta = one_of("noise", noise, Noise), budget.epsilon, budget.delta
+    kind, epsilon, delta = one_of("noise", noise, Noise).on_numbers, budget.epsilon, budget.delta
     if kind is Noise.GAMMA:
         scale, delta = shift / epsilon, 0.0
     elif delta < _SMALLEST_DELTA:

@@ -114,6 +114,12 @@ def margin_divergence(order: ArrayLike, ratio: float, jacobian: float, curvature
     return result
 
 
+def excess_over(ratio: float, t: Array) -> Array:
+    """Upper bound on ``E(l - t)_+``, l of :func:`margin_delta`, at any t."""
+    found: Array = _excess(np.full(np.shape(t), ratio), np.asarray(t))[0] * (1.0 + _ROUNDING) + _TINY
+    return found
+
+
 def _offset(left: Array, y: Array) -> Array:
     """``t``, rounded down, which only raises a bound."""
     found: Array = left - (y - np.log1p(y)) - 1e-14 * (np.abs(left) + y)

@@ -55,6 +55,8 @@ def calibrate_paper(
     invalid argument.
     """
     kind = one_of("noise", noise, Noise)
+    if kind is Noise.BOX:
+        raise CalibrationError("the paper's statements are about gamma and Gaussian noise")
     bound, loss, n = objective.bound, objective.loss, objective.n_samples
     check_loss(loss)
     refuse_uncovered(bound, objective.relation, budget, kind)

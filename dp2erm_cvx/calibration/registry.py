@@ -14,7 +14,7 @@ from dp2erm_cvx.calibration.saturating import Saturating
 from dp2erm_cvx.calibration.sharp import Sharp
 from dp2erm_cvx.calibration.utility import predicted_error
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants
 
 #: Every calibration that is a theorem of its own.
 CALIBRATORS: tuple[Calibrator, ...] = (
@@ -62,7 +62,7 @@ def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrato
     loss = objective.loss
     found: list[tuple[str, Calibration | OutputCalibration, float]] = []
     refused: list[tuple[str, str]] = []
-    for name, one, noise in _laws(calibrators):
+    for name, one, noise in _laws(calibrators, loss):
         try:
             one.applies(objective)
             calibration = one.calibrate(objective, budget, noise)
@@ -87,9 +87,12 @@ def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrato
     return Ranking(tuple(valid), tuple(refused))
 
 
-def _laws(calibrators: Collection[Calibrator]) -> Iterator[tuple[str, Calibrator, Noise]]:
+def _laws(
+    calibrators: Collection[Calibrator], loss: LossConstants
+) -> Iterator[tuple[str, Calibrator, Noise]]:
     for one in calibrators:
-        for noise in one.laws:
+        # where nothing declares a box there is nothing to refuse
+        for noise in (law for law in one.laws if law is not Noise.BOX or loss.box is not None):
             yield (one.name if len(one.laws) == 1 else f"{one.name}-{noise}"), one, noise
 
 

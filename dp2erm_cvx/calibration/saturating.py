@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
-from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range
+from dp2erm_cvx.calibration.constants import (
+    Calibration,
+    Noise,
+    box_of,
+    check_loss,
+    gradient_size,
+    in_range,
+)
 from dp2erm_cvx.calibration.curvature import GAMMA_FLOOR, MARGIN
 from dp2erm_cvx.calibration.margin_gaussian import (
     MARGIN_THEOREM,
@@ -23,6 +30,7 @@ from dp2erm_cvx.saturation import Saturation
 #: declared: the best share in simulations with five parameters was .2 at n epsilon = 100, .5 at 500 and .65
 #: at 2000.
 CURVATURE_SHARE = 0.4
+_IN_A_BOX = ", box noise"
 
 
 def calibrate_saturating(
@@ -39,6 +47,8 @@ def calibrate_saturating(
     - gamma noise where a logistic loss is restricted to a ball, Theorem 19: ``4 k V / 2`` is
       ``CURVATURE_SHARE`` of epsilon, or what a declared ``gamma`` makes it, and the scale is the smallest
       with ``(V/2) sup (a ||g - g'|| + 4 k u (1 - u)) <= epsilon``, ``a = M S / scale``;
+    - box noise, Theorem 17: the same with M left out of a and of the scale, as rows have norm 1 in their box;
+      in a ball ``u + u'`` stands for ``||g - g'||``;
     - Gaussian noise, Theorem 16: the smallest scale for the whole epsilon, and the smallest gamma with ``K =
       -h'(1) k V`` at most the t of that theorem, a little less than epsilon.
 
@@ -55,9 +65,10 @@ def calibrate_saturating(
     check_loss(loss)
     refuse_uncovered(bound, objective.relation, budget, kind)
     epsilon = budget.epsilon
-    sensitivity = found.row_norm * found.slope * bound.V
-    if kind is Noise.GAMMA and math.isfinite(found.ball):
-        return _in_a_ball(objective, budget, found, ball_gamma(objective, budget) if gamma is None else gamma)
+    sensitivity = _steepest(loss, found, kind) * bound.V
+    if kind.pure and math.isfinite(found.ball):
+        chosen = ball_gamma(objective, budget) if gamma is None else gamma
+        return _in_a_ball(objective, budget, kind, chosen)
     ratio = left = epsilon
     if kind is Noise.GAUSSIAN:
         ratio = float(private_margin_ratio(epsilon, budget.delta))
@@ -75,10 +86,11 @@ def calibrate_saturating(
         V=bound.V,
         sensitivity=sensitivity,
         epsilon=epsilon,
-        delta=budget.delta if kind is Noise.GAUSSIAN else 0.0,
-        theorem="Theorem 15 (saturating loss)",
+        delta=0.0 if kind.pure else budget.delta,
+        theorem=f"Theorem 15 (saturating loss{_IN_A_BOX if kind is Noise.BOX else ''})",
+        box=box_of(loss, kind),
     )
-    if kind is Noise.GAMMA:
+    if kind.pure:
         return calibration
     whole = vars(calibration) | {"theorem": f"{MARGIN_THEOREM} of a saturating loss"}
     return MarginCalibration(**whole, jacobian=0.0, curvature=_share(calibration, loss, n))
@@ -92,25 +104,35 @@ def ball_gamma(objective: Objective, budget: Budget) -> float:
     return max(needed - loss.strong_convexity, GAMMA_FLOOR * loss.hessian_trace)
 
 
-def _in_a_ball(objective: Objective, budget: Budget, found: Saturation, gamma: float) -> Calibration:
+def _in_a_ball(objective: Objective, budget: Budget, kind: Noise, gamma: float) -> Calibration:
     """The smallest scale of Theorem 19 at a gamma."""
     loss, V, epsilon = objective.loss, objective.bound.V, budget.epsilon
+    found = _saturation(objective.name, loss)
     k = found.curvature * found.row_norm**2 / objective.n_samples / (gamma + loss.strong_convexity)
-    a = found.steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN))
+    steepest = found.steepest_apart if kind is Noise.BOX else found.steepest
+    a = steepest(2.0 * epsilon / V, k * (1.0 + 4.0 * MARGIN))
     setting = f"epsilon = {epsilon:g}, V = {V:g}, gamma = {gamma:g}, M |theta| <= {found.ball:g}"
-    scale = found.row_norm * found.slope / a if a > 0.0 else math.inf
+    size = _steepest(loss, found, kind)
+    scale = size / a if a > 0.0 else math.inf
     return Calibration(
-        noise=Noise.GAMMA,
+        noise=kind,
         scale=in_range("noise scale", scale * (1.0 + MARGIN), setting),
         gamma=in_range("gamma", gamma, setting),
         split=1.0,
         n_parameters=loss.n_parameters,
         V=V,
-        sensitivity=found.row_norm * found.slope * V,
+        sensitivity=size * V,
         epsilon=epsilon,
         delta=0.0,
-        theorem="Theorem 19 (logistic in a ball)",
+        theorem=f"Theorem 19 (logistic in a ball{_IN_A_BOX if kind is Noise.BOX else ''})",
+        box=box_of(loss, kind),
     )
+
+
+def _steepest(loss: LossConstants, found: Saturation, kind: Noise) -> float:
+    """Largest norm of a gradient of full slope, in the norm of the noise."""
+    gradient_size(loss, kind)  # refuses box noise without a box, in whose norm rows are at most 1
+    return found.slope if kind is Noise.BOX else found.row_norm * found.slope
 
 
 def _share(calibration: Calibration, loss: LossConstants, n: int) -> float:
@@ -132,19 +154,20 @@ def saturating_delta(calibration: Calibration, loss: LossConstants, n_samples: i
 
 
 def saturating_epsilon(calibration: Calibration, loss: LossConstants, n_samples: int) -> float:
-    """The pure epsilon that Theorems 15 and 19 give for gamma noise as it stands, whatever calibrated it.
+    """The pure epsilon that Theorems 15 and 19 give for gamma or box noise, whatever calibrated it.
 
-    ``(V/2) (a + max over 0 <= u <= 1 of (a u + k h(u)))``, ``a = M S / scale``,
+    ``(V/2) (a + max over 0 <= u <= 1 of (a u + k h(u)))``, ``a = M S / scale`` (S / scale for box noise),
     ``k = kappa M^2 / (n (gamma + mu_R))``, or in a ball the supremum of Theorem 19 where it is less. Raises
-    CalibrationError where the loss does not saturate or the noise is not gamma noise.
+    CalibrationError where the loss does not saturate or the noise is Gaussian.
     """
-    found = _saturation("the loss", loss)
-    if calibration.noise is not Noise.GAMMA:
-        raise CalibrationError("Theorem 15 is about gamma noise")
+    found, kind = _saturation("the loss", loss), calibration.noise
+    if not kind.pure:
+        raise CalibrationError("Theorem 15 is about gamma noise and box noise")
     n = whole_number("n_samples", n_samples, at_least=2)
-    a = found.row_norm * found.slope / calibration.scale
+    a = _steepest(loss, found, kind) / calibration.scale
     k = found.curvature * found.row_norm**2 / (n * (calibration.gamma + loss.strong_convexity))
-    return calibration.V / 2.0 * found.largest(a, k)
+    largest = found.largest_apart if kind is Noise.BOX else found.largest
+    return calibration.V / 2.0 * largest(a, k)
 
 
 def _saturation(name: str, loss: LossConstants) -> Saturation:
@@ -159,7 +182,7 @@ def _saturation(name: str, loss: LossConstants) -> Saturation:
 class Saturating(Calibrator):
     """Theorems 15, 16 and 19: the linear term of an objective whose loss saturates."""
 
-    laws = (Noise.GAMMA, Noise.GAUSSIAN)
+    laws = (Noise.GAMMA, Noise.GAUSSIAN, Noise.BOX)
 
     def applies(self, objective: Objective) -> None:
         _saturation(objective.name, objective.loss)

@@ -1,4 +1,4 @@
-"""Theorems 1 (pure), 2 and 16 (approximate): smallest noise that a budget allows, and the default split."""
+"""Theorems 1, 17 (pure), 2, 16 (approximate): smallest noise that a budget allows, and the default split."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
-from dp2erm_cvx.calibration.constants import Calibration, Noise, check_loss, in_range, mean_norm
+from dp2erm_cvx.calibration.constants import (
+    Calibration,
+    Noise,
+    box_of,
+    check_loss,
+    gradient_size,
+    in_range,
+    mean_norm,
+)
 from dp2erm_cvx.calibration.curvature import GAMMA_FLOOR, MARGIN, jacobian_loss, required_gamma
 from dp2erm_cvx.calibration.gaussian import CELLS, gaussian_delta, private_ratio
 from dp2erm_cvx.calibration.margin_gaussian import (
@@ -24,14 +32,18 @@ from dp2erm_cvx.calibration.saturating import (
     saturating_delta,
     saturating_epsilon,
 )
-from dp2erm_cvx.calibration.utility import predicted_distance
+from dp2erm_cvx.calibration.utility import predicted_distance, predicted_error
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.public import one_of, public_number, whole_number
 
 Array = NDArray[np.float64]
 
-_THEOREM = {Noise.GAMMA: "Theorem 1 (pure)", Noise.GAUSSIAN: "Theorem 2 (approximate)"}
+_THEOREM = {
+    Noise.GAMMA: "Theorem 1 (pure)",
+    Noise.GAUSSIAN: "Theorem 2 (approximate)",
+    Noise.BOX: "Theorem 17 (box noise)",
+}
 
 
 def calibrate(
@@ -47,6 +59,7 @@ def calibrate(
 
     - gamma noise, Theorem 1 (pure): ``scale = zeta_c V / (q epsilon)``. The guarantee is (epsilon, 0)
       also where the budget allows a positive delta;
+    - box noise, Theorem 17: the same in the norm of the box of the rows, where zeta_c is the largest slope;
     - Gaussian noise, Theorem 2 (approximate): the smallest ``scale`` sigma with
       ``E[(1 - exp(q epsilon - s chi_p - s^2/2))_+] <= delta``, ``s = zeta_c V / sigma``;
     - for a loss of a margin Theorem 16 where its sigma is smaller: one normal variable in place of chi_p,
@@ -75,7 +88,7 @@ def calibrate(
     scales, line = _scales(objective, budget, kind, (q * budget.epsilon,))
     setting = (
         f"epsilon = {budget.epsilon:g}, split = {q:g}, V = {bound.V:g}, "
-        f"gradient_radius = {loss.gradient_radius:g}, hessian_trace = {loss.hessian_trace:g}"
+        f"gradient_radius = {gradient_size(loss, kind):g}, hessian_trace = {loss.hessian_trace:g}"
     )
     found = Calibration(
         noise=kind,
@@ -84,10 +97,11 @@ def calibrate(
         split=q,
         n_parameters=loss.n_parameters,
         V=bound.V,
-        sensitivity=loss.gradient_radius * bound.V,
+        sensitivity=gradient_size(loss, kind) * bound.V,
         epsilon=budget.epsilon,
-        delta=budget.delta if kind is Noise.GAUSSIAN else 0.0,
+        delta=0.0 if kind.pure else budget.delta,
         theorem=_THEOREM[kind],
+        box=box_of(loss, kind),
     )
     if not line[0]:
         return found
@@ -103,8 +117,8 @@ def _scales(
     """Smallest scale where a share of epsilon pays for the noise, and whether Theorem 16 gives it."""
     loss, V = objective.loss, objective.bound.V
     with np.errstate(divide="ignore", over="ignore"):
-        if kind is Noise.GAMMA:
-            return loss.gradient_radius * V / np.array(shares), np.zeros(len(shares), dtype=bool)
+        if kind.pure:
+            return gradient_size(loss, kind) * V / np.array(shares), np.zeros(len(shares), dtype=bool)
         scales = loss.gradient_radius * V / np.array(_ratios(shares, loss.n_parameters, budget.delta, cells))
         if not loss.is_margin:
             return scales, np.zeros(len(shares), dtype=bool)
@@ -117,16 +131,17 @@ def _scales(
 def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, epsilon: float) -> float:
     """Upper bound on the delta at ``epsilon`` that a given scale and gamma guarantee.
 
-    Evaluates Theorem 1 (and 15 or 19, where the loss saturates) or Theorems 2 and 16 at the calibration as it
-    stands, whatever search found it: 0 for gamma noise from its pure epsilon on,
+    Evaluates Theorem 1 or 17 (and 15 or 19, where the loss saturates) or Theorems 2 and 16 at the calibration
+    as it stands, whatever search found it: 0 for gamma and box noise from their pure epsilon on,
     ``1 - exp(epsilon - pure epsilon)`` below.
     Raises DeclarationError for an ``epsilon`` that is not a finite number of at least 0.
     """
     level = public_number("epsilon", epsilon, at_least=0.0)
     n = whole_number("n_samples", n_samples, at_least=2)
-    ratio = max(loss.gradient_radius * calibration.V / calibration.scale, 1e-300)
+    size = gradient_size(loss, calibration.noise)
+    ratio = max(size * calibration.V / calibration.scale, 1e-300)
     left = level - jacobian_loss(calibration.V, loss, n, calibration.gamma)
-    if calibration.noise is Noise.GAMMA:
+    if calibration.noise.pure:
         beyond = left - ratio
         if loss.saturation is not None:
             beyond = max(beyond, level - saturating_epsilon(calibration, loss, n))
@@ -141,13 +156,14 @@ def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, 
 
 
 class Sharp(Calibrator):
-    """Theorems 1, 2 and 16: noise as a linear term of an objective whose gradient is bounded.
+    """Theorems 1, 2, 16 and 17: noise as a linear term of an objective whose gradient is bounded.
 
     Theorem 15 in place of Theorem 1, and Theorem 16 without a split, where the loss saturates, no split is
-    declared and the noise is less. In a ball Theorem 19 at the gamma of Theorem 1, where its noise is less.
+    declared and the predicted error is less. In a ball Theorem 19 at the gamma of Theorem 1, where its noise
+    is less.
     """
 
-    laws = (Noise.GAMMA, Noise.GAUSSIAN)
+    laws = (Noise.GAMMA, Noise.GAUSSIAN, Noise.BOX)
     splits = True
 
     def applies(self, objective: Objective) -> None:
@@ -158,15 +174,15 @@ class Sharp(Calibrator):
     ) -> Calibration:
         found = calibrate(objective, budget, noise=noise, split=split)
         saturation = objective.loss.saturation
-        in_a_ball = saturation is not None and math.isfinite(saturation.ball) and found.noise is Noise.GAMMA
+        in_a_ball = saturation is not None and math.isfinite(saturation.ball) and found.noise.pure
         if saturation is None or (split is not None and not in_a_ball):
             return found
         try:
-            # at one gamma the smaller noise is the better one
             other = calibrate_saturating(objective, budget, noise, found.gamma if in_a_ball else None)
         except CalibrationError:
             return found  # no noise of Theorem 19 at so small a gamma
-        return min(found, other, key=lambda one: one.expected_noise)
+        # in a ball both have one gamma
+        return min(found, other, key=lambda one: predicted_error(one, objective.loss, objective.n_samples))
 
 
 #: The public grid of shares of epsilon that may pay for the noise.
@@ -190,7 +206,7 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     # the shares of the grid are the same for every bound
     parts = [part for part in (shares[: len(GRID)], shares[len(GRID) :]) if part]
     scales = np.concatenate([_scales(objective, budget, noise, part, cells=64)[0] for part in parts])
-    unit = mean_norm(noise, loss.n_parameters)
+    unit = mean_norm(noise, loss.n_parameters, box_of(loss, noise))
 
     def predicted(share: float, scale: float) -> float:
         gamma = required_gamma(V, loss, n_samples, (1.0 - share) * epsilon)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy import special
 
-from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration
+from dp2erm_cvx.calibration.constants import Calibration, OutputCalibration
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.public import public_number, whole_number
@@ -15,8 +15,8 @@ from dp2erm_cvx.public import public_number, whole_number
 #: Relative margin on a tail probability, far above the error of the special functions.
 _ROUNDING = 1e-9
 
-#: Norm of a usual theta in units of ``Z sqrt(2 / Lambda)``, which is M'/M for the squared loss of a rule and M'
-#: for means. Small, as a rule does not suffer from being shrunk; chosen in simulations.
+#: Norm of a usual theta in units of ``Z sqrt(2 / Lambda)``, which is M'/M for the squared loss of a rule,
+#: M' for means. Small, as a rule does not suffer from being shrunk; chosen in simulations.
 USUAL_SIZE = 0.125
 
 
@@ -80,10 +80,13 @@ def predicted_error(
 
 
 def noise_tail(calibration: Calibration, level: float) -> float:
-    """``P(||b||_2 >= level)``, rounded up; ``level`` in the units of the noise scale, any sign."""
-    ratio = max(0.0, level * (1.0 - _ROUNDING) / calibration.scale)
+    """``P(||b||_2 >= level)``, rounded up; ``level`` in the units of the noise scale, any sign.
+
+    For box noise a bound on it, by ``||b||_2 <= ||m||_2 max |b_j| / m_j``.
+    """
+    ratio = max(0.0, level * (1.0 - _ROUNDING) / calibration.unit)
     p = calibration.n_parameters
-    if calibration.noise is Noise.GAMMA:
+    if calibration.noise.pure:
         tail = float(special.gammaincc(p, ratio))
     else:
         tail = float(special.gammaincc(p / 2.0, min(ratio, 1e150) ** 2 / 2.0))
@@ -135,16 +138,17 @@ class PaperUtility:
     def tail(self, excess: float, n_samples: int, calibration: Calibration) -> float:
         """Printed bound on the probability of an excess of t, at most 1; 1 below C.
 
-        Gamma noise: ``C_p exp(-beta n D_t / 2)``, ``C_p = e (2 (p - 1) / e)^(p - 1)`` and ``C_1 = 1``.
-        Gaussian noise: ``2 exp(-(n D_t - sigma sqrt(p))_+^2 / (2 sigma^2))``. ``calibration`` must have the
-        gamma that the constants were computed at. Raises DeclarationError.
+        Gamma noise, and box noise by its longest vectors: ``C_p exp(-beta n D_t / 2)``,
+        ``C_p = e (2 (p - 1) / e)^(p - 1)`` and ``C_1 = 1``. Gaussian noise:
+        ``2 exp(-(n D_t - sigma sqrt(p))_+^2 / (2 sigma^2))``. ``calibration`` must have the gamma that the
+        constants were computed at. Raises DeclarationError.
         """
         n = whole_number("n_samples", n_samples, at_least=1)
         if public_number("excess", excess, at_least=0.0) < self.C:
             return 1.0
-        ratio = n * self.noise_level(excess) / calibration.scale
+        ratio = n * self.noise_level(excess) / calibration.unit
         p = calibration.n_parameters
-        if calibration.noise is Noise.GAMMA:
+        if calibration.noise.pure:
             log_constant = 0.0 if p == 1 else 1.0 + (p - 1) * (math.log(2.0 * (p - 1)) - 1.0)
             exponent = log_constant - ratio / 2.0
         else:

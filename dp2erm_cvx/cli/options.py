@@ -24,6 +24,7 @@ DOMAIN_FIELDS = (
     "intercept",
     "arm_floor",
     "relation",
+    "coordinate_bound",
 )
 #: What every domain must declare.
 REQUIRED = ("covariate_bound", "outcome_bound")
@@ -87,15 +88,22 @@ domain_options = apply(
     ),
     click.option("--intercept", type=Number(), help="Value of a constant column; it counts in M [0: none]."),
     click.option("--arm-floor", type=Number(), help="Public lower bound on both arm sizes."),
+    click.option("--coordinate-bound", type=Number(), help="Bound on each scaled covariate [none]."),
     click.option("--relation", metavar="NAME", help="replace-one (default) or replace-one-keep-treatment."),
 )
+#: How a CSV file is written, where the domain file does not say it.
+csv_options = apply(
+    click.option("--separator", metavar="CHARACTER", help="Between the cells of a CSV file [comma]."),
+    click.option("--encoding", metavar="NAME", help="Of a CSV file, such as latin-1 [utf-8]."),
+    click.option("--decimal", metavar="CHARACTER", help="Decimal sign of a CSV file: . or , [.]."),
+)
 _column_options = apply(
-    click.option("--treatment", metavar="COLUMN", help="Column of the treatment, 0 or 1."),
-    click.option("--outcome", metavar="COLUMN", help="Column of the outcome."),
+    click.option("--treatment", metavar="COLUMN", help="Column of the treatment [that of the domain file]."),
+    click.option("--outcome", metavar="COLUMN", help="Column of the outcome [that of the domain file]."),
     click.option("--covariates", metavar="A,B,...", help="Default: those of the domain, else all others."),
 )
-#: The columns of a data file, then the domain.
-data_options = apply(_column_options, domain_options)
+#: The columns of a data file, how it is written, then the domain.
+data_options = apply(_column_options, csv_options, domain_options)
 setting_options = apply(
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting; repeatable."),
     click.option("--ridge", type=Number(), help="Short for --set ridge=..."),

@@ -45,7 +45,7 @@ dp2erm plan --program ipw_logistic --second-stage arm_means --covariate-bound 2 
 @click.option("--epsilon", default="1", metavar="X,X,...", help="Privacy budgets.")
 @click.option("--delta", type=Number(), default=0.0, show_default=False, help="Part of every budget [0].")
 @click.option("--calibration", default="auto", help="auto, sharp, paper, paper-corrected, renyi or output.")
-@click.option("--noise", default="gamma", help="gamma (pure) or gaussian.")
+@click.option("--noise", default="gamma", help="gamma (pure), box (pure) or gaussian.")
 @json_option
 def plan_command(program: str, as_json: bool, **options: Any) -> None:
     """Tabulate what releases would cost, from public quantities alone. No data are read, no budget is spent.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, names
-from dp2erm_cvx.cli.reading import range_of
+from dp2erm_cvx.cli.reading import coded_columns, range_of, with_columns
 from dp2erm_cvx.errors import DeclarationError, shown
 
 if TYPE_CHECKING:
@@ -24,10 +24,14 @@ def read_ranges(options: dict[str, Any]) -> PrivateRanges:
     In the file a range is ``[low, high]``, ``{within = [low, high]}`` for wide bounds, or ``"private"``, and
     ``outcome`` may be one. An outcome bound declares that of the outcome.
     """
+    from dp2erm_cvx.declared_domain import split_codebook
     from dp2erm_cvx.domain_file import read_declared
     from dp2erm_cvx.private_ranges import PrivateRanges
 
-    declared: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
+    stated: dict[str, Any] = {} if options["domain"] is None else read_declared(options["domain"])
+    chosen = names(options.get("covariates"))
+    stated = with_columns(stated if chosen is None else coded_columns(stated, chosen), options)
+    book, declared = split_codebook(stated)
     declared |= {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
     for name in declared:
         if name not in _KNOWN:
@@ -37,12 +41,13 @@ def read_ranges(options: dict[str, Any]) -> PrivateRanges:
         raise DeclarationError("--private-ranges: ranges of the domain file must have names")
     known = {str(name): _entry(name, entry) for name, entry in ranges.items()}
     known |= dict(map(range_of, options["ranges"]))
-    chosen = names(options.get("covariates"))
     if chosen is not None:
-        known = {name: known.get(name) for name in chosen}
+        known = {name: known.get(name) for name in chosen if book is None or name not in book.levels}
+    if book is not None:
+        known = book.ranges(known)
     rest = {name: declared[name] for name in ("covariate_bound", "relation") if name in declared}
     outcome = _outcome(declared)
-    return PrivateRanges(options["private_ranges"], known or None, outcome=outcome, **rest)
+    return PrivateRanges(options["private_ranges"], known or None, outcome=outcome, codebook=book, **rest)
 
 
 def _entry(name: str, entry: Any) -> Any:

@@ -4,62 +4,96 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, SETTING_FLAGS, names
 from dp2erm_cvx.cli.own_program import known_name
+from dp2erm_cvx.csv_layout import PLAIN
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.csv_layout import CsvLayout
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.program import FirstStage, PublicSample, SecondStage
+    from dp2erm_cvx.tables import Table
 
+
+_NO_RANGES = (
+    "no ranges are declared: raw columns are shrunk together to the covariate bound, so that the one with "
+    "the largest numbers crowds out all others; declare [ranges], or scale by public constants"
+)
 
 #: Covariates or simulated records that a command may be asked for: more would only fill the memory.
 MOST = 1_000_000
 
 
-def read_data(path: str, options: dict[str, Any], domain: Domain | PrivateRanges | None = None) -> Dataset:
-    """The data file, with the columns that the domain or the flags name."""
+def read_data(path: str, options: dict[str, Any], domain: Domain | PrivateRanges) -> Dataset:
+    """The data file, with the columns that the domain or the flags name, by the codebook of the domain."""
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.tables import read_table
+
+    _columns(domain)
+    if isinstance(domain, Domain) and domain.ranges is None:
+        click.echo(f"warning: {_NO_RANGES}", err=True)
+    return coded_data(read_table(path, read_layout(options), ragged=True), domain, options)
+
+
+def coded_data(table: Table, public: Domain | PrivateRanges, options: Mapping[str, Any]) -> Dataset:
+    """The records of a table, by the codebook that is declared."""
     from dp2erm_cvx.data import Dataset
 
-    for name in ("treatment", "outcome"):
-        if not options[name]:
-            raise DeclarationError(f"--{name} is missing: name the column of the {name}")
-    chosen = domain.columns if domain is not None and domain.columns else names(options["covariates"])
-    parquet = path.lower().endswith((".parquet", ".pq"))
-    read = Dataset.from_parquet if parquet else Dataset.from_csv
-    return read(path, treatment=options["treatment"], outcome=options["outcome"], covariates=chosen)
+    a, y = (table.cells(column) for column in _columns(public))
+    return Dataset.coded(public, table, a, y, public.columns or names(options["covariates"]))
 
 
-@dataclass(frozen=True)
-class _Named:
-    """Covariates that carry their names, as a data frame would."""
+def _columns(public: Domain | PrivateRanges) -> tuple[str, str]:
+    """The columns of the treatment and of the outcome. Raises DeclarationError where one is not named."""
+    book = public.codebook
+    treatment, outcome = (book.treatment.column, book.outcome) if book is not None else (None, None)
+    if not treatment:
+        raise DeclarationError("--treatment is missing: name the column of the treatment")
+    if not outcome:
+        raise DeclarationError("--outcome is missing: name the column of the outcome")
+    return treatment, outcome
 
-    values: Any
-    columns: tuple[str, ...]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return self.values
+def read_public(options: dict[str, Any]) -> Domain | PrivateRanges:
+    """The domain, or the ranges where the file leaves some of them to be released."""
+    from dp2erm_cvx.domain_file import read_declared
+
+    declared = {} if options["domain"] is None else read_declared(options["domain"])
+    ranges = declared.get("ranges")
+    released = isinstance(ranges, dict) and any(not isinstance(one, list) for one in ranges.values())
+    if "outcome" in declared or released:
+        from dp2erm_cvx.cli.private_ranges import read_ranges
+
+        return read_ranges(options | {"private_ranges": 0.1})
+    return read_domain(options)
 
 
-def with_names(dataset: Dataset) -> Any:
-    """The covariates with their names: a domain without named ranges would not know them."""
-    return _Named(dataset.X, dataset.columns)
+def read_layout(options: Mapping[str, Any], layout: CsvLayout = PLAIN) -> CsvLayout:
+    """How CSV files are written: the flags, put over the table ``[csv]`` of the domain file."""
+    from dp2erm_cvx.domain_file import declared_layout
+
+    path = options.get("domain")
+    layout = layout if path is None else declared_layout(path)
+    given = {name: options.get(name) for name in ("separator", "encoding", "decimal")}
+    return replace(layout, **{name: value for name, value in given.items() if value is not None})
 
 
 def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = None) -> Domain:
-    """The domain of ``--domain`` with every flag put over it; ``--covariates`` picks among its ranges.
+    """The domain of ``--domain`` with every flag put over it; ``--covariates`` picks among its columns.
 
     ``assumed`` fills in what nothing declares.
     """
-    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.declared_domain import domain_of
 
     flags = {name: options[name] for name in DOMAIN_FIELDS if options[name] is not None}
     declared: dict[str, Any] = dict(assumed or {})
@@ -67,7 +101,8 @@ def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = N
         declared |= _domain_file(options["domain"], declared | flags)
     declared |= flags
     for name in REQUIRED:
-        if name not in declared:
+        within = name == "covariate_bound" and any(declared.get(one) for one in ("ranges", "levels"))
+        if name not in declared and not (within or (name == "covariate_bound" and options["ranges"])):
             flag = "--" + name.replace("_", "-")
             raise DeclarationError(f"{name} is not declared: give {flag}, or --domain FILE.toml")
     if options["ranges"]:
@@ -75,27 +110,59 @@ def read_domain(options: dict[str, Any], assumed: Mapping[str, float] | None = N
         if not isinstance(known, dict):
             raise DeclarationError("--range names a column, but the ranges of the domain file have no names")
         declared["ranges"] = {**known, **dict(map(range_of, options["ranges"]))}
-    chosen, ranges = names(options.get("covariates")), declared.get("ranges")
-    if chosen is not None and isinstance(ranges, dict):
-        for name in chosen:
-            if name not in ranges:
-                raise DeclarationError(f"covariate {name!r} has no public range: add --range {name}=LOW:HIGH")
-        declared["ranges"] = {name: ranges[name] for name in chosen}
-    return Domain.from_dict(declared)
+    return domain_of(_chosen(with_columns(declared, options), names(options.get("covariates"))))
+
+
+def with_columns(declared: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is declared, with the columns of ``--treatment`` and ``--outcome`` put over it."""
+    found = dict(declared)
+    if options.get("treatment"):
+        known = found.get("treatment")
+        found["treatment"] = (known if isinstance(known, dict) else {}) | {"column": options["treatment"]}
+    if options.get("outcome"):
+        found["outcome_column"] = options["outcome"]
+    return found
+
+
+def _chosen(declared: dict[str, Any], chosen: Sequence[str] | None) -> dict[str, Any]:
+    """What is declared of the columns of ``--covariates`` alone, in their order."""
+    ranges, levels = declared.get("ranges"), declared.get("levels") or {}
+    if chosen is None or not (isinstance(ranges, dict) or levels):
+        return declared
+    ranges = ranges or {}
+    for name in chosen:
+        if name not in ranges and name not in levels:
+            raise DeclarationError(f"covariate {name!r} has no public range: add --range {name}=LOW:HIGH")
+    return coded_columns(declared, chosen) | {
+        "ranges": {name: ranges[name] for name in chosen if name in ranges}
+    }
+
+
+def coded_columns(declared: Mapping[str, Any], chosen: Sequence[str]) -> dict[str, Any]:
+    """What is declared, with the levels and missing values of these columns alone."""
+    tables = {title: declared[title] for title in ("levels", "missing") if title in declared}
+    picked = {
+        title: {name: table[name] for name in chosen if name in table} if isinstance(table, dict) else table
+        for title, table in tables.items()
+    }
+    return {**declared, **picked}
 
 
 def _domain_file(path: str, beside: Mapping[str, Any]) -> dict[str, Any]:
     """What the file declares, judged with the bounds that it leaves to ``beside``."""
-    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.declared_domain import check_names, domain_of
     from dp2erm_cvx.domain_file import read_declared
 
     declared = read_declared(path)
-    filled = {name: beside[name] for name in REQUIRED if name in beside and name not in declared}
-    if all(name in declared or name in filled for name in REQUIRED):
-        try:
-            Domain.from_dict({**filled, **declared})
-        except DeclarationError as error:
-            raise DeclarationError(f"{path}: {error}") from None
+    whole = {name: beside[name] for name in REQUIRED if name in beside} | declared
+    bounded = "covariate_bound" in whole or whole.get("ranges") or whole.get("levels")
+    try:
+        if bounded and "outcome_bound" in whole:
+            domain_of(whole)
+        else:
+            check_names(declared)
+    except DeclarationError as error:
+        raise DeclarationError(f"{path}: {error}") from None
     return declared
 
 
@@ -148,14 +215,18 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
 
 def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
     """Rows of a file that are public, with the covariates that the domain or ``--covariates`` name."""
+    from dp2erm_cvx.data import coded_covariates
     from dp2erm_cvx.program import PublicSample
     from dp2erm_cvx.tables import read_table
 
     declared = options.get("domain") is not None or options.get("ranges")
-    chosen = (read_domain(options).columns if declared else None) or names(options.get("covariates"))
+    domain = read_domain(options) if declared else None
+    chosen = (domain.columns if domain else None) or names(options.get("covariates"))
     if chosen is None:
         raise DeclarationError(f"target={path}: name its covariates by --covariates, or by named ranges")
-    table = read_table(path)
+    table = read_table(path, read_layout(options))
+    if domain is not None and domain.codebook is not None:
+        return PublicSample(coded_covariates(domain, table, chosen))
     return PublicSample(np.column_stack([table.numbers(name) for name in chosen]))
 
 
@@ -228,6 +299,7 @@ def second_stage(text: str, options: dict[str, Any], columns: tuple[str, ...], d
         settings["regularizer"] = ElasticNet(**penalty)
     features = names(options["features"])
     if features is not None:
+        features = domain.codebook.expanded(features) if domain.codebook else features
         settings["features"] = tuple(_feature(feature, columns, domain) for feature in features)
     if options["features_bound"] is not None:
         settings["features_bound"] = options["features_bound"]

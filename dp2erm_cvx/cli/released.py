@@ -1,13 +1,14 @@
-"""``dp2erm show``: what a release says; ``dp2erm predict``: what it recommends. Neither costs anything."""
+"""What is done with a release: ``show`` it, ``verify`` it, ``predict`` by it. None costs anything."""
 
 from __future__ import annotations
 
 import csv
 import io
+from typing import Any
 
 import click
 
-from dp2erm_cvx.cli.options import json_option
+from dp2erm_cvx.cli.options import csv_options, json_option
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.screen import console, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
@@ -32,19 +33,46 @@ def show_command(release: str, as_json: bool) -> None:
         screen.print(block)
 
 
+@click.command("verify", short_help="Whether a release follows from what it declares.")
+@click.argument("release", metavar="RELEASE.json")
+@click.option("--domain", metavar="FILE.toml", help="The domain that it has to be about.")
+def verify_command(release: str, domain: str | None) -> int:
+    """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee.
+
+    The estimate and its interval are computed again from the released integers. Exit code 1 where something
+    is refuted. No file can show that the noise was drawn as it says.
+    """
+    from dp2erm_cvx.cli.options import DOMAIN_FIELDS
+    from dp2erm_cvx.cli.reading import read_domain
+    from dp2erm_cvx.release.file import read_release_file
+    from dp2erm_cvx.release.verify import verify
+
+    expected = None
+    if domain is not None:
+        expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": domain})
+    with progress("verifying"):
+        found = verify(read_release_file(release), expected)
+    screen = console()
+    for block in found.blocks():
+        screen.print(block)
+    return 0 if found.holds else 1
+
+
 @click.command("predict", short_help="Recommendations from a release alone.")
 @click.argument("release", metavar="RELEASE.json")
 @click.argument("data", metavar="DATA.csv|.parquet")
 @click.option("--second-stage", metavar="FILE.py", help="The file of a second stage of your own.")
+@csv_options
 @click.option("--output", metavar="FILE", help="Write the CSV to a file instead of stdout.")
-def predict_command(release: str, data: str, second_stage: str | None, output: str | None) -> None:
+def predict_command(
+    release: str, data: str, second_stage: str | None, output: str | None, **options: Any
+) -> None:
     """Recommended treatment and estimated effect for every row of DATA, as CSV.
 
-    Columns are found by name, then scaled and clipped exactly as in the fit. The effect is in units of the
-    outcome, net of the public treatment cost; treatment is recommended where it is positive.
+    Columns are found by name, then coded, scaled and clipped exactly as in the fit. The effect is in units of
+    the outcome, net of the public treatment cost; treatment is recommended where it is positive.
     """
-    import numpy as np
-
+    from dp2erm_cvx.cli.reading import read_layout
     from dp2erm_cvx.release import Release
     from dp2erm_cvx.release.file import read_release_file
     from dp2erm_cvx.release.rule import effects, rule_of
@@ -60,9 +88,7 @@ def predict_command(release: str, data: str, second_stage: str | None, output: s
             raise DeclarationError(f"{release}: states an average effect, not a rule: see dp2erm show")
         if isinstance(published, Release):
             rule_of(published)  # a damaged release is named before the data are read
-        table = read_table(data)
-        X = np.column_stack([table.numbers(name) for name in published.columns])
-        found = effects(published, X)
+        found = effects(published, read_table(data, read_layout(options)))
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("row", "treatment", "effect"))

@@ -25,7 +25,7 @@ budget_options = apply(
     click.option(
         "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
     ),
-    click.option("--noise", default="gamma", help="gamma (pure) or gaussian."),
+    click.option("--noise", default="gamma", help="gamma (pure), box (pure) or gaussian."),
     click.option(
         "--solver",
         default="first_certified",
@@ -113,12 +113,12 @@ class Ordered:
         The output is opened before anything is spent. Whatever fails afterwards, the release goes to stdout
         and the charge to stderr.
         """
-        from dp2erm_cvx.cli.reading import with_names
+        from dp2erm_cvx.data import NamedColumns
 
         output, release = self.options["output"], None
         try:
             with reserved(output) as file:
-                model.fit(with_names(dataset), dataset.a, dataset.y)
+                model.fit(NamedColumns(dataset.X, dataset.columns), dataset.a, dataset.y)
                 release = model.release_
                 if file is not None:
                     file.write(release.to_json() + "\n")

@@ -65,7 +65,7 @@ def loss_constants(program: _Perturbed, domain: Domain, evaluations: int, seed: 
             # the norm of a sum of gradients is no record's own, a difference of two sums is
             declared
             if own or n == 1
-            else dataclasses.replace(declared, gradient_bound=None, saturation=None),
+            else dataclasses.replace(declared, gradient_bound=None, saturation=None, box=None),
             hessian_trace=trace,
             evaluations=max(int(share * evaluations), 20),
             seed=seed,

@@ -31,11 +31,14 @@ def check_domain(n_samples: int = 60) -> Domain:
 
 
 def other_domains(n_samples: int = 60) -> tuple[Domain, ...]:
-    """Universes of other scales, in one of which M^2 is less than M: constants must hold there as well."""
+    """Universes of other scales, in one of which M^2 is less than M: constants must hold there as well.
+
+    In the other one every covariate has a bound of its own.
+    """
     floor = _floor(n_samples)
     return (
         Domain(0.37, 0.83, intercept=0.11, arm_floor=floor),
-        Domain(6.3, 0.29, intercept=1.7, arm_floor=floor),
+        Domain(6.3, 0.29, intercept=1.7, arm_floor=floor, coordinate_bound=(5.0, 4.0, 2.5)),
     )
 
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data import Dataset, NamedColumns, coded_covariates
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError
@@ -76,6 +76,8 @@ class TwoStageBase(BaseEstimator):  # type: ignore[misc]
 
     def _table(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
+        if self.domain.codebook is not None and not isinstance(X, NamedColumns):
+            return coded_covariates(self.domain, X, list(self.feature_names_in_))
         names = getattr(X, "columns", None)
         if names is not None:
             known = list(names)

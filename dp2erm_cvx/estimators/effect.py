@@ -44,8 +44,9 @@ class PrivateEffect(PrivateEstimator):
     estimand
         "ate", "att", "overlap" or "risks", see :class:`~dp2erm_cvx.plan.EffectStudy`.
     prognostic
-        Names, or column numbers, of the covariates to adjust for: a public choice; None for all. Fewer
-        columns mean less noise; leaving a confounder out means bias.
+        Names, or column numbers, of the covariates to adjust for: a public choice; None for all. The name of
+        a column with levels stands for all of them. Fewer columns mean less noise; leaving a confounder out
+        means bias.
     residual_scale
         Public guess of the standard deviation of the outcome given the covariates, which clips and losses
         follow. Without one they follow the outcome bound, for about twice the noise.
@@ -60,7 +61,8 @@ class PrivateEffect(PrivateEstimator):
         A public regression of the outcome, or an earlier release in the same domain, see
         :class:`~dp2erm_cvx.plan.EffectStudy`.
     noise
-        "gamma" (pure) or "gaussian" (needs delta > 0).
+        "gamma" (pure), "gaussian" (needs delta > 0), "box": pure, and less than gamma noise where records are
+        at the corners of their ranges, which it needs; or "auto": gamma or box noise, the shorter.
     solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`.
 
@@ -182,7 +184,7 @@ class PrivateEffect(PrivateEstimator):
         """Checked raw data (n, k), (n,), (n,), with names. Raises DataError or DeclarationError."""
         public = self._public()
         if isinstance(public, PrivateRanges):
-            return named_dataset(public.columns, X, a, y)
+            return named_dataset(public, X, a, y)
         return super().dataset_from(X, a, y)
 
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateEffect:
@@ -231,5 +233,6 @@ class PrivateEffect(PrivateEstimator):
             raise DeclarationError(f"ranges: {len(ranges)} are declared for {len(known)} covariates")
         if self.prognostic is None:
             return list(range(len(known)))
-        names = [name for name in known if isinstance(name, str)]
-        return chosen_columns("prognostic", self.prognostic, names, len(known))
+        names, book = [name for name in known if isinstance(name, str)], self._public().codebook
+        chosen = self.prognostic if book is None else book.expanded(self.prognostic)
+        return chosen_columns("prognostic", chosen, names, len(known))

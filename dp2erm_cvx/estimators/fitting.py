@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data import Dataset, NamedColumns, Public
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.ledger import Ledger, Receipt
@@ -30,8 +30,7 @@ def dataset_of(domain: Domain, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Data
     Raises DataError for what is no data of the declared universe, DeclarationError where the columns are
     not those of the domain.
     """
-    checked_domain(domain)
-    dataset = named_dataset(domain.columns, X, a, y)
+    dataset = named_dataset(checked_domain(domain), X, a, y)
     floor = domain.arm_floor
     if floor is not None and min(int(np.sum(dataset.a)), int(np.sum(1 - dataset.a))) < floor:
         # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
@@ -42,12 +41,15 @@ def dataset_of(domain: Domain, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Data
     return dataset
 
 
-def named_dataset(columns: tuple[str, ...] | None, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
-    """Checked raw data (n, k), (n,), (n,), with the declared names of their ``columns``, if there are any.
+def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
+    """Checked raw data (n, k), (n,), (n,), with the declared names of their columns, if there are any.
 
-    Raises DataError for what is no data, DeclarationError where the columns are others.
+    Where a codebook is declared, it makes records of whatever their cells hold. Raises DataError for what is
+    no data, DeclarationError where the columns are others.
     """
-    named = getattr(X, "columns", None)
+    if public.codebook is not None and not isinstance(X, NamedColumns):
+        return Dataset.coded(public, X, a, y)
+    columns, named = public.columns, getattr(X, "columns", None)
     dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
     if columns is not None and dataset.columns != columns:
         raise DeclarationError(

@@ -33,7 +33,8 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         How noise is calibrated, one of :data:`~dp2erm_cvx.calibration.NAMES`: "sharp", "paper",
         "paper-corrected", "renyi", "output" or "auto".
     noise
-        "gamma" (pure) or "gaussian" (needs delta > 0), where the calibration leaves the choice.
+        "gamma" (pure), "gaussian" (needs delta > 0) or "box" (pure, needs ranges), where the calibration
+        leaves the choice.
     split
         Share of epsilon that pays for the noise; None: chosen from public quantities.
     solver

@@ -45,7 +45,8 @@ class PrivateRule(PrivateEstimator):
         ``{"propensity": 0.5}`` for a randomized trial, ``{"center_share": None}`` for no center, or
         ``{"value_share": 0.2}`` to release what the rule is worth, with intervals.
     noise
-        "gamma" (pure) or "gaussian" (needs delta > 0).
+        "gamma" (pure), "gaussian" (needs delta > 0), "box": pure, and less than gamma noise where records are
+        at the corners of their ranges, which it needs; or "auto": gamma or box noise, the shorter.
     solver, seed, arithmetic, numerical_share, ledger, dataset
         As in :class:`~dp2erm_cvx.estimators.PrivateTwoStageERM`.
 

@@ -48,7 +48,8 @@ def draw_within(calibration: Calibration, error: float, *, seed: int | str | Non
     """Draw the noise of one release within ``error`` of an exact draw, before it is rounded to doubles.
 
     Gamma noise (density proportional to ``exp(-||b|| / scale)``): the radius is ``scale`` times a sum of p
-    exponential variables ``-log U``, the direction a normalized Gaussian vector. Gaussian noise: independent
+    exponential variables ``-log U``, the direction a normalized Gaussian vector. Box noise of half widths m:
+    ``scale`` times a sum of p + 1 such variables, times ``m_j (2 U_j - 1)``. Gaussian noise: independent
     ``N(0, scale^2)`` coordinates. Gaussians come in pairs from Box and Muller (1958),
     ``sqrt(-2 log U) (cos 2 pi U', sin 2 pi U')``.
 
@@ -105,8 +106,10 @@ def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:
 
 
 def _uniforms_needed(calibration: Calibration) -> int:
-    """A pair for every two Gaussian coordinates, and p for a gamma radius."""
+    """A pair for every two Gaussian coordinates, and p for a gamma radius; p and p + 1 for box noise."""
     p = calibration.n_parameters
+    if calibration.noise is Noise.BOX:
+        return 2 * p + 1
     return 2 * ((p + 1) // 2) + (p if calibration.noise is Noise.GAMMA else 0)
 
 
@@ -115,7 +118,7 @@ def _evaluate(calibration: Calibration, error: float, uniforms: Sequence[LazyUni
     from flint import arb, ctx
 
     # exponents, because scale / error may overflow
-    ratio = math.frexp(calibration.scale)[1] - math.frexp(error)[1]
+    ratio = math.frexp(calibration.unit)[1] - math.frexp(error)[1]
     bits = max(0, ratio) + 2 * calibration.n_parameters.bit_length() + _SPARE_BITS
     while True:
         for uniform in uniforms:
@@ -136,6 +139,10 @@ def _enclose(calibration: Calibration, uniforms: Sequence[arb]) -> list[arb]:
     from flint import arb
 
     p, scale = calibration.n_parameters, arb(calibration.scale)
+    if calibration.box is not None:
+        length = -scale * math.prod(uniforms[p:], start=arb(1)).log()
+        widths = zip(calibration.box, uniforms[:p], strict=True)
+        return [length * (arb(width) * (2 * uniform - 1)) for width, uniform in widths]
     pairs = 2 * ((p + 1) // 2)
     gaussian = _gaussians(uniforms[:pairs])[:p]
     if calibration.noise is Noise.GAUSSIAN:

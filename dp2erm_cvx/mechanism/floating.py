@@ -15,7 +15,8 @@ def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[
     """Draw the noise vector ``b`` of shape (p,) for one release.
 
     Gamma noise: radius Gamma(shape p, scale), direction uniform on the sphere; its density is
-    proportional to ``exp(-||b|| / scale)``. Gaussian noise: independent ``N(0, scale^2)`` coordinates.
+    proportional to ``exp(-||b|| / scale)``. Box noise of half widths m: ``rho m_j U_j``, rho Gamma(shape
+    p + 1, scale), every U_j uniform on [-1, 1]. Gaussian noise: independent ``N(0, scale^2)`` coordinates.
 
     Without ``seed`` the operating system's entropy is used. With a seed anyone can repeat the draw and
     subtract it: the result carries no privacy guarantee, and the caller must record it as not private.
@@ -26,6 +27,9 @@ def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[
     p = calibration.n_parameters
     if calibration.noise is Noise.GAUSSIAN:
         return np.array([source.gauss(0.0, calibration.scale) for _ in range(p)])
+    if calibration.box is not None:
+        length = source.gammavariate(p + 1, calibration.scale)
+        return np.array([length * width * (2.0 * source.random() - 1.0) for width in calibration.box])
     norm = 0.0
     while norm == 0.0:
         direction = [source.gauss(0.0, 1.0) for _ in range(p)]
@@ -42,6 +46,9 @@ def simulate_noise(calibration: Calibration, size: int, rng: np.random.Generator
     shape = (size, calibration.n_parameters)
     if calibration.noise is Noise.GAUSSIAN:
         return rng.normal(scale=calibration.scale, size=shape)
+    if calibration.box is not None:
+        inside = np.array(calibration.box) * rng.uniform(-1.0, 1.0, shape)
+        return inside * rng.gamma(calibration.n_parameters + 1, calibration.scale, size=(size, 1))
     direction = rng.standard_normal(shape)
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
     return direction * rng.gamma(calibration.n_parameters, calibration.scale, size=(size, 1))

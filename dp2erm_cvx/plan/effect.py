@@ -17,6 +17,7 @@ from dp2erm_cvx.plan.pipeline import (
     LONGEST,
     NUMERICAL_SHARE,
     Pipeline,
+    chosen_noise,
     logistic_propensity,
     shares_in_turn,
 )
@@ -79,7 +80,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.EffectSettings`.
     noise
-        "gamma" (pure) or "gaussian".
+        "gamma" (pure), "gaussian", "box" (pure, needs ranges; Laplace noise on numbers), or "auto": gamma or
+        box noise, the shorter for regressions on (1, x).
     ranges
         What is public about the raw records, where their ranges are released first; ``universe`` is then that
         of the normalized records, and whatever else is declared is in their units.
@@ -104,7 +106,7 @@ class EffectStudy(Pipeline[EffectPlan]):
     def __post_init__(self) -> None:
         super().__post_init__()
         put = object.__setattr__
-        put(self, "noise", one_of("noise", self.noise, Noise))
+        put(self, "noise", chosen_noise(self.noise, self.universe))
         if self.estimand not in SCORES:
             raise DeclarationError(f"estimand = {shown(self.estimand)}: must be one of {', '.join(SCORES)}")
         if self.estimand == RiskScores.estimand:

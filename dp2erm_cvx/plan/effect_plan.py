@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import erfcx
 
-from dp2erm_cvx.calibration import Calibration, Noise
+from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan.noise_range import reference_spread
 from dp2erm_cvx.plan.plan import Plan
@@ -109,10 +109,8 @@ def reference_moments(study: EffectStudy, rows: Rows, scale: float = 1.0) -> Arr
 
 def _error(calibration: Calibration, bend: float, moments: Array, n_samples: int) -> tuple[float, float]:
     """Mean square of ``<x, noise>`` at the minimizer, and the share of a signal that gamma shrinks away."""
-    p = calibration.n_parameters
-    variance = calibration.scale**2 * ((p + 1) if calibration.noise is Noise.GAMMA else 1)
     curvature = bend * moments + calibration.gamma
-    noise = float(np.sum(moments * variance / (n_samples * curvature) ** 2))
+    noise = float(np.sum(moments * calibration.variances / (n_samples * curvature) ** 2))
     # intercepts are hardly shrunk, and slopes of the effect say little of its mean
     slope = float(np.sort(curvature)[len(curvature) // 2])
     return noise, (calibration.gamma / slope) ** 2

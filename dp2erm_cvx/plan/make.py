@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.calibration.joint import joint_delta, joint_relief
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.plan.pipeline import P_co, Pipeline
+from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import Step, StepPlan
+from dp2erm_cvx.steps.step import exact_budget
+
+P = TypeVar("P", bound=Plan)
 
 #: Above this, exp(epsilon) is no longer small against the probability of noise beyond its bound.
 LARGEST_COUNTED = 500.0
@@ -63,7 +69,21 @@ def _planned(study: Pipeline[P_co], numerical_share: float | None) -> P_co:
     planned: dict[str, StepPlan] = {}
     for step in steps:
         planned[step.name] = step.plan(study.universe, budgets[step.name], dict(planned))
-    return study.planned(tuple(planned.values()))
+    return _composed(study.planned(tuple(planned.values())))
+
+
+def _composed(plan: P) -> P:
+    """Less noise in Gaussian steps, where one delta covers the sum of their losses (Theorem 16)."""
+    laws = [step.loss_law for step in plan.steps if step.loss_law is not None]
+    if len(laws) < max(2, len(plan.steps)):
+        return plan
+    left = exact_budget(plan.study.budget, plan.steps)
+    relief = joint_relief(laws, left)
+    if relief <= 1.0:
+        return plan
+    found = replace(plan, steps=tuple(step.relieved(relief) for step in plan.steps))
+    laws = [step.loss_law for step in found.steps if step.loss_law is not None]
+    return found if joint_delta(laws, left.epsilon) <= left.delta else plan
 
 
 def _divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:

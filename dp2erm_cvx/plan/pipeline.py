@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.calibration.constants import mean_norm
 from dp2erm_cvx.calibration.grid import Arithmetic
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import one_of
@@ -91,10 +92,28 @@ def logistic_propensity(study: Any, settings: LogisticSettings, numerical_share:
         study.noise,
         numerical_share=numerical_share,
         # Gaussian noise needs no split here
-        split=settings.split if study.noise == Noise.GAMMA else None,
+        split=settings.split if Noise(study.noise).pure else None,
         map=WithConstant(),
         share=settings.propensity_share,
     )
+
+
+def chosen_noise(declared: object, universe: Universe) -> Noise:
+    """The law by its name; "auto" is gamma or box noise, whichever is shorter for regressions on (1, x).
+
+    In mean Euclidean length, from what is public. Raises DeclarationError for another name.
+    """
+    if declared != "auto":
+        known = [*(law.value for law in Noise), "auto"]
+        if declared not in known:
+            raise DeclarationError(f"noise = {shown(declared)}: must be one of {', '.join(known)}")
+        return Noise(declared)
+    rows = WithConstant().universe(universe)
+    p, widths = rows.n_columns, rows.widths
+    if widths is None:
+        return Noise.GAMMA
+    ball = rows.domain.covariate_bound * mean_norm(Noise.GAMMA, p)
+    return Noise.BOX if mean_norm(Noise.BOX, p, widths) < ball else Noise.GAMMA
 
 
 def shares_in_turn(steps: Sequence[Any], kept: float = 1.0) -> list[Step]:

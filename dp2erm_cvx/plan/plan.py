@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -136,4 +137,10 @@ class Plan:
     @property
     def theorem(self) -> str:
         """The privacy theorems in force."""
-        return "Theorem 10 (record maps) of " + ", ".join(step.theorem for step in self.steps)
+        found = "Theorem 10 (record maps) of " + ", ".join(step.theorem for step in self.steps)
+        return f"{found}; one delta for all (Theorem 16)" if self.joint else found
+
+    @property
+    def joint(self) -> bool:
+        """Whether the steps guarantee together more than basic composition of them says."""
+        return math.fsum(step.guarantee.epsilon for step in self.steps) > self.study.budget.epsilon

@@ -16,13 +16,14 @@ from dp2erm_cvx.plan.pipeline import (
     LONGEST,
     NUMERICAL_SHARE,
     Pipeline,
+    chosen_noise,
     logistic_propensity,
     shares_in_turn,
 )
 from dp2erm_cvx.plan.rule_plan import RulePlan
 from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import one_of, public_fraction, public_size
+from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.steps import (
     Center,
     Factors,
@@ -39,10 +40,6 @@ from dp2erm_cvx.steps import (
     ValueScore,
 )
 from dp2erm_cvx.universe import Universe
-
-#: Norm bound that both regressions scale covariates to, so that their declared units do not matter; a larger
-#: one would cost where the mean outcome is far from its public center.
-RULE_NORM = 1.6
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,8 @@ class RuleStudy(Pipeline[RulePlan]):
         Settings that replace those of the public rule, by the names of
         :class:`~dp2erm_cvx.plan.RuleSettings`; a randomized trial declares its ``propensity``.
     noise
-        "gamma" (pure) or "gaussian".
+        "gamma" (pure), "gaussian", "box" (pure, needs ranges; Laplace noise on numbers), or "auto": gamma or
+        box noise, the shorter for regressions on (1, x).
     arithmetic, numerical_share
         Whether that share of each step covers its numerical error.
 
@@ -83,7 +81,7 @@ class RuleStudy(Pipeline[RulePlan]):
     def __post_init__(self) -> None:
         super().__post_init__()
         put = object.__setattr__
-        put(self, "noise", one_of("noise", self.noise, Noise))
+        put(self, "noise", chosen_noise(self.noise, self.universe))
         public_fraction("numerical_share", self.numerical_share)
         if self.outcome_scale is not None:
             put(self, "outcome_scale", public_size("outcome_scale", self.outcome_scale))
@@ -122,19 +120,19 @@ class RuleStudy(Pipeline[RulePlan]):
         """Perhaps a center, perhaps a propensity, then the rule."""
         settings = self.settings
         common = (calibrator("sharp"), self.noise, None, 0.0, numerical_share)
-        scale = RULE_NORM / self.universe.domain.features_bound
+        bound = self.universe.domain.features_bound
         center: tuple[Term, ...] = ()
         steps: list[Any] = []
         if settings.center_share is not None:
             program = self._stage("saturating_regression", settings.center_slope)
-            rows = OutcomeRows(Rows.POOLED, scale=scale)
+            rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)
             steps.append(Center(None, program, *common, rows, settings.center_share))
             center = (Term(Rows.POOLED, Center.name),)
         if settings.propensity == "logistic":
             steps.append(logistic_propensity(self, settings, numerical_share))
         yield from shares_in_turn(steps)
         factors = self._factors(settings)
-        rule = RuleRows(Rows.POOLED, center, scale, factors)
+        rule = RuleRows(Rows.POOLED, center, settings.norm / bound, factors)
         yield RuleFit(None, self._stage("itr_saturating", settings.slope), *common, rule)
         if settings.value_share is not None and factors is not None:
             nuisances = RuleNuisances(center, Propensity.name, log_odds=factors.log_odds)

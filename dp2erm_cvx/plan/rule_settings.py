@@ -15,6 +15,9 @@ from dp2erm_cvx.universe import Universe
 CENTER_FROM = 50.0
 #: The same for a propensity.
 PROPENSITY_FROM = 150.0
+#: Norm bounds that covariates are scaled to, so that their declared units do not matter. The mean outcome is
+#: far from its public center more often than the mean effect is from 0: a center keeps more of its intercept.
+CENTER_NORM, RULE_NORM = 1.6, 2.4
 #: What may be expected of the population in advance.
 EXPECTATIONS = ("main effect", "confounding")
 
@@ -39,6 +42,9 @@ class RuleSettings:
     center_slope, slope
         c of the saturating losses of the center and of the rule, in units of the outcome. Twice the first for
         the second keeps the sign of the effect at any noise of the outcome (Theorem 20).
+    center_norm, norm
+        Norm bounds that the two regressions scale covariates to, beside their constant of 1: noise and
+        shrinkage weigh on slopes and intercept in this proportion. A large one leaves a rule no intercept.
     radius
         Largest margin of the logistic propensity.
     split
@@ -59,6 +65,8 @@ class RuleSettings:
     cap: float
     center_slope: float
     slope: float
+    center_norm: float
+    norm: float
     radius: float
     split: float
     residual_bound: float
@@ -68,7 +76,9 @@ class RuleSettings:
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "balance", one_of("balance", self.balance, Balance))
-        for name in ("center_slope", "slope", "radius", "residual_bound", "score_bound"):
+        for name in ("center_slope", "slope", "center_norm", "norm", "radius"):
+            put(self, name, public_size(name, getattr(self, name)))
+        for name in ("residual_bound", "score_bound"):
             put(self, name, public_size(name, getattr(self, name)))
         put(self, "cap", public_number("cap", self.cap, at_least=2.0))
         self._check_propensity()
@@ -133,6 +143,8 @@ def rule_of_use(
         cap=10.0,
         center_slope=0.35 * scale,
         slope=0.7 * scale,
+        center_norm=CENTER_NORM,
+        norm=RULE_NORM,
         radius=3.3,
         split=0.85,
         residual_bound=min(4.0 * scale, 2.0 * universe.domain.outcome_bound),

@@ -32,7 +32,7 @@ class Study(Pipeline[TwoStagePlan]):
     calibration
         How the noise of theta is calibrated, one of :data:`~dp2erm_cvx.calibration.NAMES`.
     noise
-        "gamma" or "gaussian", where the calibration leaves the choice.
+        "gamma", "gaussian" or "box", where the calibration leaves the choice.
     split
         Share of the epsilon of theta that pays for the noise; None: chosen from public quantities.
     tolerance

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _STYLES: dict[str, dict[str, Any]] = {
     "sharp": {"color": BLUE, "linewidth": 2.2},
     "auto": {"color": "#3a7d44", "linestyle": (0, (1, 1)), "linewidth": 2.2},
+    "saturating": {"color": "#b3246b", "linewidth": 2.2},
+    "pipeline": {"color": "#b3246b", "linewidth": 2.2},
     "composition-sharp": {"color": "#7a4fa3", "linestyle": "--"},
     "composition-printed": {"color": "#a08bc0", "linestyle": ":"},
     "paper-corrected": {"color": "#d08a3c", "linestyle": ":"},
@@ -27,6 +29,8 @@ _LABELS = {"accuracy": "accuracy of the rule", "value": "mean outcome under the 
 #: How the two constant rules are drawn; closer together than the share below of the axis they are one line.
 _CONSTANT = {"treat all": (0, (5, 2)), "treat none": (0, (2, 2))}
 _SAME = 0.02
+#: What the paper reports in words for its Figure 1, at epsilon 0.5 in the linear scenario.
+_REPORTED = {("linear", "EBW", "gamma"): 0.91, ("linear", "EBW", "gaussian"): 0.87}
 #: Letters of a line above a panel.
 _LINE = 58
 
@@ -38,7 +42,7 @@ def study(table: pd.DataFrame, part: str, stem: str) -> Iterable[tuple[str, Figu
     for scenario in found[part].unique():
         here = found[found[part] == scenario]
         for value, label in _LABELS.items():
-            schemes = [name for name in here["scheme"].unique() if name not in _CONSTANT]
+            schemes = _weighting(here)
             noises = [name for name in here["noise"].unique() if name != "none"]
             figure = new_figure(WIDTH, 0.9 + 2.6 * len(schemes))
             axes = figure.subplots(len(schemes), len(noises), squeeze=False, sharex=True, sharey=True)
@@ -46,8 +50,12 @@ def study(table: pd.DataFrame, part: str, stem: str) -> Iterable[tuple[str, Figu
             constant = _constant(here, value, high - low)
             for row, scheme in zip(axes, schemes, strict=True):
                 for ax, noise in zip(row, noises, strict=True):
-                    told = _panel(ax, here[here["scheme"] == scheme], noise, value, constant)
+                    known = {scheme, "pipeline"} if scheme == schemes[0] else {scheme}
+                    told = _panel(ax, here[here["scheme"].isin(known)], noise, value, constant)
                     ax.set_ylim(low, high)
+                    reported = _REPORTED.get((scenario, scheme, noise)) if stem == "simulation" else None
+                    if reported is not None and value == "accuracy":
+                        ax.plot(0.5, reported, "kD", markersize=6, label="reported by the paper", zorder=5)
                     law = "Gaussian" if noise == "gaussian" else noise
                     pad = 5 + 11 * (1 + told.count("\n"))  # the title stands above what is told
                     ax.set_title(f"{scheme}, {law} noise", loc="left", fontsize="medium", pad=pad)
@@ -65,6 +73,13 @@ def study(table: pd.DataFrame, part: str, stem: str) -> Iterable[tuple[str, Figu
                 ax.set_xlabel("epsilon")
             legend_below(figure, axes.ravel())
             yield f"{stem}-{scenario}" + ("" if value == "accuracy" else f"-{value}"), figure
+
+
+def _weighting(rows: pd.DataFrame) -> list[str]:
+    """The schemes that have panels of their own: weights, or the pipelines where nothing is weighted."""
+    weighted = rows[rows["family"] != "pipeline"]
+    found = [str(name) for name in weighted["scheme"].unique() if name not in _CONSTANT]
+    return found or [str(name) for name in rows["scheme"].unique() if name not in _CONSTANT]
 
 
 def _limits(rows: pd.DataFrame, value: str) -> tuple[float, float]:
@@ -101,7 +116,8 @@ def _panel(
         ax.plot(line["epsilon"], line[value], label=family, **style)
         low, high = line[value] - line[f"{value}_half"], line[value] + line[f"{value}_half"]
         ax.fill_between(line["epsilon"], low, high, color=style["color"], alpha=0.15, linewidth=0)
-        shares.setdefault(f"{line['effective_share'].mean():.3f}", []).append(family)
+        if line["effective_share"].notna().any():
+            shares.setdefault(f"{line['effective_share'].mean():.3f}", []).append(family)
     if len(private_free):
         shares.setdefault(f"{private_free['effective_share'].iloc[0]:.3f}", []).append("without privacy")
     ax.set_xscale("log")

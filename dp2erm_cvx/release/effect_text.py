@@ -54,7 +54,7 @@ def _estimate(release: EffectRelease) -> Iterator[Block]:
     interval, net = release.interval, release.domain.get("treatment_cost")
     low, high = _pair(interval)
     half = None if low is None or high is None else 0.5 * (high - low)
-    unit = "risk difference" if release.risks else "in units of the outcome"
+    unit = "risk difference" if release.risks else f"in {_unit(release)}"
     estimate = _aligned(release.estimate, half)
     yield f"estimate: {estimate}, {unit}{', net of the treatment cost' if net else ''}"
     yield f"{100 * interval.level:g} % interval: {_ends(interval, half)}"
@@ -70,6 +70,11 @@ def _estimate(release: EffectRelease) -> Iterator[Block]:
     for ratio in release.ratios:
         ends = " to ".join("unbounded" if end is None else f"{end:.3g}" for end in _pair(ratio.interval))
         yield f"{ratio.name}: {ratio.estimate:.3g}, {100 * ratio.interval.level:g} % interval: {ends}"
+
+
+def _unit(release: EffectRelease) -> str:
+    book = release.domain.get("codebook") or {}
+    return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
 
 
 def _pair(interval: EffectInterval) -> tuple[float | None, float | None]:

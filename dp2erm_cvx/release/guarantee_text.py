@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import grid, heading
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     """What holds, by which theorems, and what that rests on."""
     guarantee = release.guarantee
     delta = f"delta = {guarantee.delta:g}" if guarantee.delta else "pure"
+    stated = getattr(release, "domain", {}).get("codebook")
+    coded = [] if stated is None else [("coded", Codebook.from_dict(stated).told())]
     return [
+        *coded,
         ("guarantee", f"epsilon = {guarantee.epsilon:g} ({delta}); neighbors: {guarantee.relation}"),
         ("standing", str(guarantee.standing)),
         ("theorems", f"{guarantee.theorem}; {guarantee.stability_theorem}"),

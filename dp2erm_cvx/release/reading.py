@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dp2erm_cvx.calibration import Noise, Perturbed
+from dp2erm_cvx.calibration.joint import LossLaw, joint_delta
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.record import (
@@ -111,6 +112,8 @@ def check_spent(release: BaseRelease) -> None:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: scale or gamma of no noise")
         if step.noise is Noise.GAUSSIAN and not step.delta:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: Gaussian noise is not pure")
+        if (step.noise is Noise.BOX) is not bool(step.box and min(step.box) > 0.0):
+            raise DeclarationError(f"release JSON: steps: {_line(step.step)}: a box for box noise, none else")
         if release.standing is not Standing.UNPROVEN and not _hides(step):
             raise DeclarationError(
                 f"release JSON: steps: {_line(step.step)}: too little noise for its epsilon"
@@ -119,8 +122,20 @@ def check_spent(release: BaseRelease) -> None:
         (release.guarantee.epsilon, [step.epsilon for step in release.steps]),
         (release.guarantee.delta, [step.delta for step in release.steps]),
     ):
-        if math.fsum(parts) > whole * _ROUNDING:
+        if math.fsum(parts) > whole * _ROUNDING and not _jointly(release):
             raise DeclarationError("release JSON: steps: they spend more than the guarantee states")
+
+
+def _jointly(release: BaseRelease) -> bool:
+    """Whether the noise of Gaussian steps may be within the guarantee together (Theorem 16)."""
+    if any(step.noise is not Noise.GAUSSIAN or not step.sensitivity for step in release.steps):
+        return False
+    laws = [
+        LossLaw(step.sensitivity / step.scale / _ROUNDING, folded=step.perturbed is not Perturbed.OUTPUT)
+        for step in release.steps
+        if step.sensitivity
+    ]
+    return joint_delta(laws, release.guarantee.epsilon * _ROUNDING) <= release.guarantee.delta * _ROUNDING
 
 
 def _hides(step: StepStatement) -> bool:

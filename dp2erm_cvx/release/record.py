@@ -84,13 +84,14 @@ class NumericalNoise:
 class StepStatement:
     """What one step of a release spent, and its calibrated noise, from public quantities alone.
 
-    ``scale`` is 1/beta (gamma), sigma (gaussian) or that of Laplace noise, in units of n times the gradient,
-    or of the outcome where the output is perturbed; ``gamma`` the ridge on every coordinate, ``split`` the
-    share of its epsilon spent on noise. ``stability`` is the bound V, ``weight_bound`` that on one weight,
-    ``sensitivity`` what the noise covers, ``gradient_radius`` zeta_c (None where infinite). The last ones are
-    None where a step has none, and where a file of schema 2 did not state them. ``reason`` says why this
-    calibration was taken, where there was a choice; ``numerical`` covers the arithmetic, None where it is
-    assumed to be exact or counted in the noise itself.
+    ``scale`` is 1/beta (gamma, box), sigma (gaussian) or that of Laplace noise, in units of n times the
+    gradient, or of the outcome where the output is perturbed; ``gamma`` the ridge on every coordinate,
+    ``split`` the share of its epsilon spent on noise. ``stability`` is the bound V, ``weight_bound`` that on
+    one weight, ``sensitivity`` what the noise covers, ``gradient_radius`` zeta_c (None where infinite). The
+    last ones are None where a step has none, and where a file of schema 2 did not state them. ``reason`` says
+    why this calibration was taken, where there was a choice; ``numerical`` covers the arithmetic, None where
+    it is assumed to be exact or counted in the noise itself. ``box`` are the half widths (p,) of box noise,
+    in whose norm scale, sensitivity and gradient radius are; None for another law.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -112,6 +113,7 @@ class StepStatement:
     strong_convexity: float | None = None
     reason: str | None = None
     numerical: NumericalNoise | None = None
+    box: tuple[float, ...] | None = None
 
 
 class BaseRelease(Shown):

@@ -72,7 +72,7 @@ def _calibration(step: StepStatement, n_parameters: int) -> Calibration | Output
     if step.perturbed is Perturbed.OUTPUT:
         return OutputCalibration(**stated)
     stated |= {"noise": step.noise, "gamma": step.gamma, "split": step.split or 0.0, "theorem": step.theorem}
-    return Calibration(**stated, n_parameters=n_parameters)
+    return Calibration(**stated, n_parameters=n_parameters, box=step.box)
 
 
 def _set(stated: Any) -> ConvexSet:

@@ -9,20 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.data import coded_covariates
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.release.rule_release import RuleRelease
-from dp2erm_cvx.tables import read_frame
+from dp2erm_cvx.tables import Table, read_frame
 
 
 def effects(release: Release | RuleRelease, X: Any) -> Array:
     """Estimated net effect (m,) for raw covariates X, in units of the outcome.
 
     X is (m, k) with the columns of the release in their order, or a data frame, whose columns are found by
-    name. They are scaled and clipped as in the fit. Raises DataError for other columns, and DeclarationError
-    for a release that was changed into something that is none.
+    name. They are coded, scaled and clipped as in the fit. Raises DataError for other columns, and
+    DeclarationError for a release that was changed into something that is none.
     """
     if isinstance(release, RuleRelease):
         return release.effects_at(_table(release, X))
@@ -39,8 +40,10 @@ def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
 
 
 def _table(release: Release | RuleRelease, X: Any) -> Array:
-    if hasattr(X, "columns"):
-        frame = read_frame(X)
+    if release.domain.get("codebook") is not None:
+        return coded_covariates(Domain.from_dict(release.domain), X, release.columns)
+    if isinstance(X, Table) or hasattr(X, "columns"):
+        frame = X if isinstance(X, Table) else read_frame(X)
         table = np.column_stack([frame.numbers(name) for name in release.columns])
     else:
         table = np.asarray(X, dtype=np.float64)

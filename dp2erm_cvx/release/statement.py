@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration, RangeNoise
+from dp2erm_cvx.calibration.constants import gradient_size
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
@@ -79,17 +80,19 @@ def _assumptions(plan: Plan, result: PlanResult, certifies: bool) -> tuple[str, 
 
 
 def _stated(step: StepPlan) -> StepStatement:
-    loss = step.loss
+    loss, law = step.loss, _law(step.calibration)
+    # in the norm of the noise
+    radius = math.inf if loss is None else gradient_size(loss, law["noise"])
     return StepStatement(
         step=step.name,
         epsilon=step.guarantee.epsilon,
         delta=step.guarantee.delta,
         theorem=step.theorem,
         perturbed=step.perturbed,
-        **_law(step.calibration),
+        **law,
         stability=step.bound.V,
         weight_bound=step.bound.w_max,
-        gradient_radius=None if loss is None or math.isinf(loss.gradient_radius) else loss.gradient_radius,
+        gradient_radius=radius if math.isfinite(radius) else None,
         hessian_trace=None if loss is None else loss.hessian_trace,
         strong_convexity=None if loss is None else loss.strong_convexity,
         reason=step.reason,
@@ -112,7 +115,7 @@ def _law(
         sensitivity = calibration.l1_sensitivity
         return {"noise": Noise.GAMMA, "scale": calibration.scale, "gamma": 0.0, "sensitivity": sensitivity}
     law = calibration.law if isinstance(calibration, OutputCalibration) else calibration
-    return {name: getattr(law, name) for name in ("noise", "scale", "gamma", "split", "sensitivity")}
+    return {name: getattr(law, name) for name in ("noise", "scale", "gamma", "split", "sensitivity", "box")}
 
 
 def _numerical(covered: Precision | None) -> NumericalNoise | None:

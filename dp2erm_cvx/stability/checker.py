@@ -141,9 +141,9 @@ def check_second_stage(
     ``gradient(theta, record)`` is (p,), over ``parameters``, which is Theta; without ``hessian_trace`` the
     divergence of the gradient by central differences stands in for it. Findings: ``gradient_radius`` (half
     the distance of two gradients at one theta), ``hessian_trace``, and, where declared, ``gradient_bound``,
-    ``theta_bound``, and of a ``saturation`` the full slope, what the curvature has beyond its shape, above
-    1, and in a ball the sum that Theorem 19 bounds, as part of it. Raises DeclarationError for an invalid
-    number.
+    ``theta_bound``, the slope of a ``box`` in its norm, and of a ``saturation`` the full slope, what the
+    curvature has beyond its shape, above 1, and in a ball the sum that Theorem 19 bounds, as part of it.
+    Raises DeclarationError for an invalid number.
     """
     search = Search(evaluations, seed)
 
@@ -167,6 +167,14 @@ def check_second_stage(
             "gradient_bound",
             declared.gradient_bound,
             lambda theta, d: _norm(gradient(theta, d)),
+            (parameters, records),
+        )
+    if declared.box is not None:
+        widths = np.array(declared.box.widths)
+        search.add(
+            "box",
+            declared.box.slope,
+            lambda theta, d: float(np.max(np.abs(gradient(theta, d)) / widths)),
             (parameters, records),
         )
     found = declared.saturation

@@ -52,7 +52,7 @@ class CellSums(Step):
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> CellSumsPlan:
         """Calibrate the noise of one entry: the number of cells does not enter."""
-        shift = 2 * UNIT if self.noise == Noise.GAMMA else math.isqrt(2 * UNIT * UNIT) + 1
+        shift = 2 * UNIT if Noise(self.noise).pure else math.isqrt(2 * UNIT * UNIT) + 1
         noise = replace(calibrate_integers(shift, budget, self.noise), unit=1.0 / UNIT)
         return CellSumsPlan(universe, noise, None, None, self.exact, self.partition)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
+from dp2erm_cvx.calibration.joint import LossLaw, relieved, saturating_law
+from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.stability import bounded_factors
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows
 from dp2erm_cvx.steps.solving import rests_on_gap
 from dp2erm_cvx.steps.step import Execution, Inputs, StepPlan, StepResult, divide
-from dp2erm_cvx.steps.theta import Theta, ThetaPlan
+from dp2erm_cvx.steps.theta import Theta, ThetaPlan, certified_and_covered
 from dp2erm_cvx.steps.weights import WeightsPlan, weights_one
 from dp2erm_cvx.universe import Universe
 
@@ -90,6 +92,19 @@ class CenterPlan(ThetaPlan):
     weighted: ClassVar[bool] = False
 
     map: OutcomeRows = OutcomeRows(Rows.COMMON)
+
+    @property
+    def loss_law(self) -> LossLaw | None:
+        """That of Theorem 16 for a loss that saturates."""
+        return saturating_law(self.calibration)
+
+    def relieved(self, relief: float) -> Self:
+        """The same regression, certified and covered anew."""
+        assert isinstance(self.calibration, MarginCalibration)
+        less = relieved(self.calibration, relief, self.loss.strong_convexity)
+        hidden = None if self.precision is None else self.precision.grid.epsilon
+        radius, covered = certified_and_covered(less, self.second, self.universe, self.loss, hidden)
+        return replace(self, calibration=less, radius=radius, precision=covered)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dp2erm_cvx.calibration import IntegerNoise, Noise, Perturbed, RangeNoise, calibrate_integers
 from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.calibration.joint import LossLaw
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget, StabilityBound
@@ -64,6 +65,14 @@ class SumsPlan(NumberPlan):
     def integers(self) -> IntegerNoise:
         """The noise on each of them."""
         return self.calibration if isinstance(self.calibration, IntegerNoise) else self.calibration.integers
+
+    @property
+    def loss_law(self) -> LossLaw | None:
+        """That of Gaussian noise, which rounding to integers only lowers."""
+        noise = self.integers
+        if noise.noise is not Noise.GAUSSIAN:
+            return None
+        return LossLaw(noise.sensitivity / noise.scale, folded=False)
 
     @abc.abstractmethod
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:

@@ -16,7 +16,6 @@ from dp2erm_cvx.calibration import (
     Calibration,
     GridNoise,
     MarginCalibration,
-    Noise,
     OutputCalibration,
     RenyiCalibration,
     calibrate_grid,
@@ -50,11 +49,12 @@ class Precision:
 def noise_bound(calibration: Calibration) -> float:
     """A norm that the noise exceeds with probability less than ``exp(-1500)``.
 
-    ``P(Gamma(p) >= p + x) <= exp(-x + p log(1 + x/p))`` and ``P(chi_p >= sqrt(p) + x) <= exp(-x^2 / 2)``.
+    ``P(Gamma(p) >= p + x) <= exp(-x + p log(1 + x/p))`` and ``P(chi_p >= sqrt(p) + x) <= exp(-x^2 / 2)``. The
+    norm of box noise in its box is Gamma(p) as well.
     """
     p = calibration.n_parameters
-    lengths = 2.0 * p + 2000.0 if calibration.noise is Noise.GAMMA else math.sqrt(p) + 60.0
-    return calibration.scale * lengths
+    lengths = 2.0 * p + 2000.0 if calibration.noise.pure else math.sqrt(p) + 60.0
+    return calibration.unit * lengths
 
 
 def coefficient_bound(
@@ -82,7 +82,7 @@ def precision(calibration: Calibration, strong_convexity: float, radius: float, 
     ``||b - b'|| / strong_convexity``.
     """
     longest = noise_bound(calibration)
-    sampling_error = SAMPLING_ERROR * calibration.scale
+    sampling_error = SAMPLING_ERROR * calibration.unit
     sampled = (sampling_error + 2.0**-52 * longest) / strong_convexity
     tolerance = _finite((radius + sampled) * _ROUND_UP)
     p = calibration.n_parameters

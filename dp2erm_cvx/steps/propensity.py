@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrator, predicted_error
+from dp2erm_cvx.calibration.joint import LossLaw, relieved, saturating_law
+from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.steps.precision import (
+    Precision,
     coefficient_bound,
     curve_of,
     noise_bound,
@@ -71,11 +74,8 @@ class Propensity(Step):
         objective = Objective(uniform_weights(n), loss, n, universe.domain.relation, first.name)
         calibration = calibrator("sharp").calibrate(objective, budget, self.noise, self.split)
         assert isinstance(calibration, Calibration)
-        radius = first.certified_radius(universe, calibration.gamma, noise_bound(calibration))
-        covered = None
-        if self.numerical_share is not None and radius is not None:
-            curvature = n * (calibration.gamma + loss.strong_convexity)
-            covered = precision(calibration, curvature, radius, epsilon)
+        hidden = None if self.numerical_share is None else epsilon
+        radius, covered = _certified(first, universe, calibration, loss, hidden)
         norm = coefficient_bound(calibration, loss, n, None if covered is None else covered.grid)
         weights = plan_weights(first, universe, self.tolerance, self.family, norm)
         return PropensityPlan(universe, calibration, covered, loss, first, weights, self.map, radius)
@@ -117,6 +117,19 @@ class PropensityPlan(StepPlan):
     def curve(self) -> RenyiCurve | None:
         """The curve of Theorem 16, its arithmetic included."""
         return curve_of(self.calibration, self.precision)
+
+    @property
+    def loss_law(self) -> LossLaw | None:
+        """That of Theorem 16, where the weights at it are not planned from its noise."""
+        return None if self.map is None else saturating_law(self.calibration)
+
+    def relieved(self, relief: float) -> Self:
+        """The same regression, certified and covered anew."""
+        assert isinstance(self.calibration, MarginCalibration)
+        less = relieved(self.calibration, relief, self.loss.strong_convexity)
+        hidden = None if self.precision is None else self.precision.grid.epsilon
+        radius, covered = _certified(self.first, self.universe, less, self.loss, hidden)
+        return replace(self, calibration=less, radius=radius, precision=covered)
 
     @property
     def perturbed(self) -> Perturbed:
@@ -162,3 +175,18 @@ class PropensityPlan(StepPlan):
         certified = covers(self.precision, solution, drawn, instance)
         coefficient = on_grid(solution.point, self.precision.grid, execution.label("propensity grid"))
         return StepResult(coefficient, certified, False, solution, drawn.noise)
+
+
+def _certified(
+    first: PrivateFirstStage,
+    universe: Universe,
+    calibration: Calibration,
+    loss: LossConstants,
+    hidden: float | None,
+) -> tuple[float | None, Precision | None]:
+    """What the coefficient is certified to, and what covers its arithmetic by ``hidden`` of epsilon."""
+    radius = first.certified_radius(universe, calibration.gamma, noise_bound(calibration))
+    if hidden is None or radius is None:
+        return radius, None
+    curvature = universe.n_samples * (calibration.gamma + loss.strong_convexity)
+    return radius, precision(calibration, curvature, radius, hidden)

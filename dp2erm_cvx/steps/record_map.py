@@ -94,6 +94,17 @@ class Rows(enum.StrEnum):
         found: Array = np.any([self.of(nowhere, arm)[0] != 0.0 for arm in (0.0, 1.0)], axis=0)
         return found
 
+    def widths(self, bounds: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        """Bounds on the size of every entry of a row (p,), from those on the covariates (k,), if any.
+
+        Every entry is a constant or a multiple of one covariate, so that it is largest at their bounds.
+        """
+        if bounds is None:
+            return None
+        largest = np.array([bounds])
+        found = np.max([np.abs(self.of(largest, arm)[0]) for arm in (0.0, 1.0)], axis=0)
+        return tuple(found.tolist())
+
     def norm(self, bound: float) -> float:
         """Bound on the norm of a row for covariates of norm at most ``bound``."""
         return math.hypot(1.0, math.sqrt(1.25) * bound if self is Rows.MIX else bound) * _ROUND_UP
@@ -128,10 +139,13 @@ class OutcomeRows(RecordMap):
     scale: float = 1.0
 
     def universe(self, universe: Universe) -> Universe:
-        domain = universe.domain
+        domain, widths = universe.domain, universe.domain.widths(universe.n_features)
+        if widths is not None:
+            widths = tuple(self.scale * width for width in widths)
         mapped = replace(
             domain,
             covariate_bound=self.rows.norm(self.scale * domain.features_bound),
+            coordinate_bound=self.rows.widths(widths),
             outcome_bound=domain.outcome_bound * (RESIDUAL_BOUND if self.after else 1.0),
             outcome_center=0.0,
             treatment_cost=0.0,
@@ -162,7 +176,8 @@ class WithConstant(RecordMap):
     def universe(self, universe: Universe) -> Universe:
         domain = universe.domain
         bound = Rows.POOLED.norm(domain.features_bound)
-        mapped = replace(domain, covariate_bound=bound, intercept=1.0, ranges=None)
+        widths = domain.widths(universe.n_features)
+        mapped = replace(domain, covariate_bound=bound, intercept=1.0, ranges=None, coordinate_bound=widths)
         return Universe(mapped, universe.n_samples, universe.n_features)
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:

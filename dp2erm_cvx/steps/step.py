@@ -5,9 +5,9 @@ from __future__ import annotations
 import abc
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
@@ -21,6 +21,7 @@ from dp2erm_cvx.calibration import (
     RangeNoise,
 )
 from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.calibration.joint import LossLaw
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
@@ -141,6 +142,15 @@ class StepPlan(abc.ABC):
         return None
 
     @property
+    def loss_law(self) -> LossLaw | None:
+        """Of its privacy loss, where it may share one delta with others; None where no theorem says."""
+        return None
+
+    def relieved(self, relief: float) -> Self:
+        """The same step with noise that is smaller by this, where its :attr:`loss_law` allows it."""
+        return self
+
+    @property
     def reason(self) -> str | None:
         """Why this calibration was taken, in one line; None where there is no choice."""
         return None
@@ -212,6 +222,13 @@ def reserve(budget: Budget, share: float) -> tuple[Budget, float]:
     delta = budget.delta * math.exp(-epsilon) * _ROUND_DOWN
     # a subnormal number has no digits left to round down, and no noise is calibrated to one
     return Budget(left, delta if delta >= sys.float_info.min / _ULP else 0.0), epsilon
+
+
+def exact_budget(budget: Budget, steps: Sequence[StepPlan]) -> Budget:
+    """What a ``budget`` has for the exact mechanisms of ``steps`` together: each pays for its grid once."""
+    hidden = math.fsum(step.precision.grid.epsilon for step in steps if step.precision is not None)
+    left = (budget.epsilon - 2.0 * hidden) * _ROUND_DOWN
+    return Budget(left, budget.delta * math.exp(-hidden) * _ROUND_DOWN)
 
 
 def set_aside(name: str, budget: Budget, share: float) -> tuple[Budget, Budget]:

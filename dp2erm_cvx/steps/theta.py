@@ -78,10 +78,8 @@ class Theta(Step):
         if self.numerical_share is not None and isinstance(calibration, OutputCalibration):
             # one discrete draw covers the statistic and its error: nothing has to be set aside
             calibration = calibrate_output(objective, budget)
-        radius = _certified_radius(calibration, self.second, universe)
-        covered = None
-        if self.numerical_share is not None and radius is not None:
-            covered = _covered(calibration, loss, universe.n_samples, radius, epsilon)
+        hidden = None if self.numerical_share is None else epsilon
+        radius, covered = certified_and_covered(calibration, self.second, universe, loss, hidden)
         return ThetaPlan(universe, calibration, covered, loss, self.second, weights, radius, reason)
 
     def weights(self, universe: Universe, earlier: Mapping[str, StepPlan]) -> WeightsPlan:
@@ -241,6 +239,20 @@ class ThetaPlan(StepPlan):
         certified = covers(self.precision, solution, drawn, instance)
         theta = on_grid(solution.value, self.precision.grid, execution.label("grid"))
         return StepResult(theta, certified, False, solution, drawn.noise)
+
+
+def certified_and_covered(
+    calibration: Calibration | OutputCalibration,
+    second: SecondStage,
+    universe: Universe,
+    loss: LossConstants,
+    hidden: float | None,
+) -> tuple[float | None, Precision | None]:
+    """What theta is certified to, and what covers its arithmetic by ``hidden`` of epsilon, None for none."""
+    radius = _certified_radius(calibration, second, universe)
+    if hidden is None or radius is None:
+        return radius, None
+    return radius, _covered(calibration, loss, universe.n_samples, radius, hidden)
 
 
 def _certified_radius(

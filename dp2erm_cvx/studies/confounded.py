@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import Scenario, Simulation
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.studies.engine import Experiment, Listing, Row, StudyCell
 from dp2erm_cvx.studies.listing import InForce, constants_listing
 from dp2erm_cvx.studies.plans import PLAIN
@@ -30,6 +32,10 @@ class Strength(BaseModel):
     X is uniform on [-1, 1]^5. Most records are treated, so in a regression of ``2 Y (2A - 1)`` with weights 1
     neither the mean outcome nor the main effect of X_1 cancels: a public center removes the mean, no constant
     removes the main effect. Weights that give each arm half of the mass at every x remove both.
+
+    ``main_curve`` and ``treatment_curve`` times ``3 X_1^2 - 1`` are added to the outcome and to the log odds:
+    no line is the center then, or none the propensity. The noise is normal, or exponential and centered:
+    skewed "alike" in both arms, or "opposite", with its sign turned in the untreated arm.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,31 +45,55 @@ class Strength(BaseModel):
     share: float
     confounding: float
     noise: float = Field(gt=0)
+    main_curve: float = 0.0
+    treatment_curve: float = 0.0
+    skewed: Literal["no", "alike", "opposite"] = "no"
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> Simulation:
         """``n_samples`` records with what is unknown in real data."""
         X = rng.uniform(-1.0, 1.0, (n_samples, N_COVARIATES))
-        propensity = expit(self.share + self.confounding * X[:, 0])
+        bent = 3.0 * X[:, 0] ** 2 - 1.0
+        propensity = expit(self.share + self.confounding * X[:, 0] + self.treatment_curve * bent)
         a = (rng.random(n_samples) < propensity).astype(np.int64)
         contrast = X[:, 2] - X[:, 1]
-        main = self.mean + self.main * X[:, 0]
-        y = main + (a - 0.5) * contrast + self.noise * rng.standard_normal(n_samples)
+        main = self._main(X)
+        y = main + (a - 0.5) * contrast + self.noise * self._noise(a, rng)
         scenario = Scenario(
             "confounded",
-            lambda rows: self.mean + self.main * rows[:, 0],
+            self._main,
             lambda rows: rows[:, 2] - rows[:, 1],
             lambda rows, arm: np.full(len(rows), self.noise**2),
         )
         return Simulation(scenario, Dataset.from_arrays(X, a, y), propensity, contrast, main)
 
+    def _main(self, X: Array) -> Array:
+        total: Array = self.mean + self.main * X[:, 0] + self.main_curve * (3.0 * X[:, 0] ** 2 - 1.0)
+        return total
+
+    def _noise(self, a: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """Of mean 0 and variance 1, (n,)."""
+        if self.skewed == "no":
+            return rng.standard_normal(len(a))
+        drawn = rng.exponential(size=len(a)) - 1.0
+        return drawn if self.skewed == "alike" else (2 * a - 1) * drawn
+
 
 class ConfoundedDesign(RulesDesign):
-    """See ``designs/confounded.toml``. ``centers`` names sets of public constants to compare."""
+    """See ``designs/confounded.toml``. ``centers`` names sets of public constants to compare.
+
+    ``populations`` name what is changed in the ``strength``; without any there is that one.
+    """
 
     n_samples: list[int]
     n_test: int = Field(ge=10)
     strength: Strength
+    populations: dict[str, dict[str, Any]] = Field(default={})
     centers: dict[str, Constants]
+
+    def drawn_from(self, cell: StudyCell) -> Strength:
+        """The population of a cell."""
+        changes = self.populations[str(cell.key["population"])] if self.populations else {}
+        return Strength.model_validate({**self.strength.model_dump(), **changes})
 
 
 class Confounded(Experiment[ConfoundedDesign]):
@@ -75,15 +105,18 @@ class Confounded(Experiment[ConfoundedDesign]):
     design = ConfoundedDesign
 
     def keys(self, design: ConfoundedDesign) -> Iterable[Mapping[str, str | int | float]]:
-        """Replicates of every n."""
-        for n in design.n_samples:
-            for replicate in range(design.replicates):
-                yield {"n": n, "replicate": replicate}
+        """Replicates of every n, in every population."""
+        for name in design.populations or [None]:
+            place: dict[str, str | int | float] = {} if name is None else {"population": name}
+            for n in design.n_samples:
+                for replicate in range(design.replicates):
+                    yield {**place, "n": n, "replicate": replicate}
 
     def rows(self, design: ConfoundedDesign, cell: StudyCell, shared: Mapping[str, Any]) -> list[Row]:
         """Every center, scheme, family, noise and budget on one dataset."""
-        train = design.strength.draw(int(cell.key["n"]), cell.rng("train"))
-        test = design.strength.draw(design.n_test, cell.rng("test"))
+        population = design.drawn_from(cell)
+        train = population.draw(int(cell.key["n"]), cell.rng("train"))
+        test = population.draw(design.n_test, cell.rng("test"))
         rows: list[Row] = []
         trial = Trial(design, train, test)
         for center, constants in design.centers.items():
@@ -109,22 +142,20 @@ class Confounded(Experiment[ConfoundedDesign]):
     ) -> tuple[list[str], list[list[str]]]:
         """Accuracy over n at the budget nearest to 1, beside no privacy at the largest n."""
         epsilon = min(design.epsilons, key=lambda known: abs(known - 1.0))
-        by = ["center", "scheme", "family", "noise", "epsilon", "n"]
-        found = means(table, by, ["accuracy"])
+        first = ["population"] if design.populations else []
+        parts = [*first, "center", "scheme", "family", "noise"]
+        found = means(table, [*parts, "epsilon", "n"], ["accuracy"])
         private = found[found["epsilon"] == epsilon]
         lines = []
-        for place, group in private.groupby(["center", "scheme", "family", "noise"], sort=False):
+        for place, group in private.groupby(parts, sort=False):
             shown = map(with_interval, group["accuracy"].tolist(), group["accuracy_half"].tolist())
             known = dict(zip(group["n"].tolist(), shown, strict=True))
-            plain = found[
-                (found["center"] == place[0])
-                & (found["scheme"] == place[1])
-                & (found["family"] == "non-private")
-                & (found["n"] == max(design.n_samples))
-            ]
+            plain = found[(found["family"] == PLAIN) & (found["n"] == max(design.n_samples))]
+            for name, value in zip(parts[:-2], place[:-2], strict=True):
+                plain = plain[plain[name] == value]
             at_last = with_interval(float(plain["accuracy"].iloc[0]), float("nan")) if len(plain) else ""
             lines.append([*map(str, place), *(known.get(n, "") for n in design.n_samples), at_last])
-        headers = ["center", "scheme", "calibration", f"noise, epsilon {epsilon:g}"]
+        headers = [*first, "center", "scheme", "calibration", f"noise, epsilon {epsilon:g}"]
         return [*headers, *(f"n = {n:,}" for n in design.n_samples), "without privacy"], lines
 
     def listings(

@@ -48,7 +48,7 @@ def costs(
     excess = np.array([model.value(theta) - least for theta in thetas]) / n
     curvature = max(float(np.linalg.eigvalsh(model.hessian(best))[0]) / n, 0.0)
     # a radius that the noise exceeds with probability at most 1 - LEVEL
-    level = _quantile(partial(noise_tail, calibration), calibration.scale)
+    level = _quantile(partial(noise_tail, calibration), calibration.unit)
     size = float(np.linalg.norm(best))
     bound = utility_bound(level, n, calibration, size, curvature)
     paper = PaperUtility.of(calibration.gamma, size, curvature)

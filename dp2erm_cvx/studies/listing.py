@@ -27,6 +27,7 @@ _COLUMNS = (
     "M'",
     "norm of Theta",
     "radius of Theta",
+    "slope of the loss",
     "outcome center",
     "intercept",
     "least share of an arm",
@@ -77,10 +78,13 @@ def constants_listing(column: str, entries: Iterable[InForce], table: pd.DataFra
 
 
 def _constants_told(constants: Constants, family: str) -> list[str]:
-    names = ("covariate_bound", "outcome_bound", "radius", "outcome_center", "intercept")
-    told = [f"{getattr(constants, name):.5g}" for name in names]
+    names = ("covariate_bound", "outcome_bound", "outcome_center", "intercept")
+    M, outcome, *others = (f"{getattr(constants, name):.5g}" for name in names)
+    norm, radius, slope = constants.norm(family), f"{constants.radius(family):.5g}", "none"
+    if norm == "none":
+        radius, slope = norm, "default" if constants.slope is None else f"{constants.slope:g}"
     floor = "none" if constants.arm_floor is None else f"{constants.arm_floor:g}"
-    return [*told[:2], constants.norm(family), *told[2:], floor]
+    return [M, outcome, norm, radius, slope, *others, floor]
 
 
 def _split_told(rows: pd.DataFrame) -> str:

@@ -210,10 +210,16 @@ def _thetas(
         found, certified = exact.value + simulate_noise(calibration.law, draws, rng), exact.certified
     else:
         assert isinstance(calibration, Calibration)
-        program = rule.plan.theta.program
-        instance = program.instance(records, w, gamma=calibration.gamma)
-        solved = solve_draws(instance, simulate_noise(calibration, draws, rng))
-        found, certified = solved.thetas, bool(np.all(solved.certified))
+        program, noises = rule.plan.theta.program, simulate_noise(calibration, draws, rng)
+        if program.loss_constants(rule.plan.study.universe).saturation is None:
+            solved = solve_draws(program.instance(records, w, gamma=calibration.gamma), noises)
+            found, certified = solved.thetas, bool(np.all(solved.certified))
+        else:
+            # only draws of weighted least squares are solved together
+            perturbed = (program.instance(records, w, gamma=calibration.gamma, noise=b) for b in noises)
+            single = [solve(one, throw=False) for one in perturbed]
+            found = np.array([one.value for one in single])
+            certified = all(one.certified for one in single)
     if rule.plan.theta.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release
         found = np.array([theta_set.project(theta) for theta in found])
     return found, certified

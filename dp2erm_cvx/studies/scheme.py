@@ -15,6 +15,9 @@ from dp2erm_cvx.program import FirstStage, Kernel, L1Ball, L2Ball, SecondStage
 from dp2erm_cvx.studies.engine import Design
 from dp2erm_cvx.universe import Universe
 
+#: The family with a loss of bounded slope over R^p in place of squared loss over a ball (Theorems 15, 16).
+SATURATING = "saturating"
+
 
 def is_printed(family: str) -> bool:
     """Whether a family of calibrations is the paper's, whose settings then are the paper's as well."""
@@ -25,8 +28,10 @@ class Constants(BaseModel):
     """Public constants: norms beyond ``covariate_bound`` are shrunk, outcomes clipped to center ± bound.
 
     ``theta_set`` is the norm of the ball Theta, ``paper_theta_set`` that under the calibrations of the paper
-    (it prints the l1 ball); ``theta_radius`` is its radius in units of ``outcome_bound / covariate_bound``.
-    Both balls cost the same noise. ``arm_floor`` is a public share of n that either arm is declared to have.
+    (it prints the l1 ball); ``theta_radius`` and ``paper_theta_radius`` (None: the same) are their radii in
+    units of ``outcome_bound / covariate_bound``. Both balls cost the same noise. ``slope`` is that of the
+    loss under the family "saturating", which has no ball. ``arm_floor`` is a public share of n that either
+    arm is declared to have.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,6 +41,8 @@ class Constants(BaseModel):
     theta_set: Literal["l1", "l2"] = "l2"
     paper_theta_set: Literal["l1", "l2"] = "l1"
     theta_radius: float = Field(default=1.0, gt=0)
+    paper_theta_radius: float | None = Field(default=None, gt=0)
+    slope: float | None = Field(default=None, gt=0)
     outcome_center: float = 0.0
     intercept: float = 0.0
     arm_floor: float | None = Field(default=None, gt=0, le=0.5)
@@ -53,20 +60,26 @@ class Constants(BaseModel):
             relation=kept,
         )
 
-    @property
-    def radius(self) -> float:
-        """The radius of Theta in units of theta: outcome per unit of the covariates."""
-        return self.theta_radius * self.outcome_bound / self.covariate_bound
+    def radius(self, family: str) -> float:
+        """The radius of Theta under a family in units of theta: outcome per unit of the covariates."""
+        stated = self.paper_theta_radius if is_printed(family) else None
+        return (stated or self.theta_radius) * self.outcome_bound / self.covariate_bound
 
-    def norm(self, family: str) -> Literal["l1", "l2"]:
+    def norm(self, family: str) -> Literal["l1", "l2", "none"]:
         """The norm of the ball Theta under a family of calibrations."""
+        if family == SATURATING:
+            return "none"
         return self.paper_theta_set if is_printed(family) else self.theta_set
 
     def second_stage(self, family: str = "sharp") -> SecondStage:
-        """The linear rule over the ball of a family."""
-        theta = (L1Ball if self.norm(family) == "l1" else L2Ball)(self.radius)
-        built: SecondStage = registry.build(registry.second_stages(), "itr", theta_set=theta)
-        return built
+        """The linear rule over the ball of a family, or with its loss."""
+        known, built = registry.second_stages(), self.norm(family)
+        if built == "none":
+            loss: SecondStage = registry.build(known, "itr_saturating", slope=self.slope)
+            return loss
+        theta = (L1Ball if built == "l1" else L2Ball)(self.radius(family))
+        squared: SecondStage = registry.build(known, "itr", theta_set=theta)
+        return squared
 
 
 class StudyScheme(BaseModel):
@@ -178,14 +191,22 @@ class RulesDesign(Design):
 
 
 class StudyDesign(RulesDesign):
-    """A study with one set of public constants, unless tuning replaces them."""
+    """A study with one set of public constants, unless tuning replaces them.
+
+    The family "saturating" has a set of its own, which is declared and not tuned.
+    """
 
     constants: Constants
+    saturating: Constants | None = None
     tuning: Tuning | None = None
 
-    def chosen(self, choice: dict[str, Any], name: str) -> Rule:
-        """A scheme and the constants with what tuning chose for them."""
+    def constants_of(self, family: str) -> Constants:
+        """The declared constants of a family."""
+        return self.saturating if family == SATURATING and self.saturating is not None else self.constants
+
+    def chosen(self, choice: dict[str, Any], name: str, family: str) -> Rule:
+        """A scheme and the constants of a family with what tuning chose for them."""
         scheme = self.schemes[name]
         settings = {**scheme.settings, **choice["settings"]}
-        constants = self.constants.model_copy(update=choice["constants"])
+        constants = self.constants_of(family).model_copy(update=choice["constants"])
         return Rule(scheme.model_copy(update={"settings": settings}), constants)

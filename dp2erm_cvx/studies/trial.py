@@ -19,7 +19,7 @@ from dp2erm_cvx.steps import Execution, Rows
 from dp2erm_cvx.studies.engine import Part, Row, StudyCell, part_label
 from dp2erm_cvx.studies.listing import InForce
 from dp2erm_cvx.studies.plans import PLAIN, Fitted, Refused, Weights, draw_thetas, plan_rule, without_noise
-from dp2erm_cvx.studies.scheme import Constants, Rule, RulesDesign, StudyDesign
+from dp2erm_cvx.studies.scheme import SATURATING, Constants, Rule, RulesDesign, StudyDesign
 
 
 def budget_of(epsilon: float, noise: str, n: int) -> Budget:
@@ -159,12 +159,12 @@ def all_rows(
     trial = Trial(design, train, test)
     for name in design.schemes:
         for family in design.families:
-            rule = design.chosen(choices[f"{part}/{name}/{family}"], name)
+            rule = design.chosen(choices[f"{part}/{name}/{family}"], name, family)
             for noise in design.noises:
                 found = trial.private_rows(rule, family, noise, cell.rng(f"{name}/{family}/{noise}"))
                 rows += [{"scheme": name, **row} for row in found]
         # settings that a small noise asks for would make every scheme weights of 1
-        rule = design.chosen(choices[f"{part}/{name}/{PLAIN}"], name)
+        rule = design.chosen(choices[f"{part}/{name}/{PLAIN}"], name, PLAIN)
         rows.append({"scheme": name, **trial.plain_row(rule)})
     for name in design.methods:
         for noise in design.noises:
@@ -191,7 +191,7 @@ def in_force(design: StudyDesign, samples: Iterable[str], shared: Mapping[str, C
     for place in places(design, samples):
         if part_label(place) in shared:
             sample, name, family = place
-            yield InForce(sample, name, family, design.chosen(shared[part_label(place)], name))
+            yield InForce(sample, name, family, design.chosen(shared[part_label(place)], name, family))
 
 
 def choose(design: StudyDesign, sample: Simulation, name: str, family: str) -> Choice:
@@ -204,10 +204,11 @@ def choose(design: StudyDesign, sample: Simulation, name: str, family: str) -> C
     rng = np.random.default_rng([design.seed, 7])
     rows = [rng.integers(n, size=n) for _ in range(tuning.bootstraps)]
     # constants first, then the settings of the scheme at the best of them
-    for kind, options in (("constants", tuning.constants), ("settings", tuning.candidates.get(name, []))):
+    constants = [] if family == SATURATING else tuning.constants
+    for kind, options in (("constants", constants), ("settings", tuning.candidates.get(name, []))):
         for option in options:
             tried = {**best, kind: option}
-            score = _score(design, sample, rows, design.chosen(tried, name), family)
+            score = _score(design, sample, rows, design.chosen(tried, name, family), family)
             if score is not None and (best["score"] is None or score > best["score"]):
                 best = {**tried, "score": score}
     return best

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.data import Dataset, NamedColumns
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.public import one_line
 
 Models = Mapping[str, PrivateTwoStageERM] | Sequence[PrivateTwoStageERM]
-
-
-@dataclass(frozen=True)
-class NamedColumns:
-    """Some rows (m, k) of the covariates with their names, as a data frame would carry them."""
-
-    values: Array
-    columns: tuple[str, ...]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.values, dtype=dtype, copy=copy)
 
 
 def named_models(models: Models) -> dict[str, PrivateTwoStageERM]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
@@ -20,7 +20,7 @@ from dp2erm_cvx.mechanism.selection import Source
 from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_line, public_number, whole_number
-from dp2erm_cvx.tuning.candidates import Models, NamedColumns, common_domain, fitted, named_models
+from dp2erm_cvx.tuning.candidates import Models, common_domain, fitted, named_models
 from dp2erm_cvx.tuning.result import PrivateCandidate, PrivateTuning, Selection
 from dp2erm_cvx.tuning.score import SENSITIVITY, declared_propensity, total_gain, unit
 from dp2erm_cvx.tuning.total import total_budget, total_guarantee

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.diagnostics import effective_sample_size
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.public import public_number, whole_number
-from dp2erm_cvx.tuning.candidates import Models, NamedColumns, common_domain, fitted, named_models
+from dp2erm_cvx.tuning.candidates import Models, common_domain, fitted, named_models
 from dp2erm_cvx.tuning.public_data import PublicData
 from dp2erm_cvx.tuning.result import TuningResult, TuningRow, best_of
 from dp2erm_cvx.tuning.score import Score, treatment_probabilities, value_of_rule

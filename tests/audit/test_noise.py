@@ -19,6 +19,7 @@ from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import aligned
 from tests.audit.plant import by_coordinate, halved, one_byte, plant, used_twice
+from tests.mechanism.laws import box_of
 
 DATA, _ = aligned(np.random.default_rng(0))
 #: Wide enough that theta is hardly ever on the boundary.
@@ -26,7 +27,8 @@ WIDE = TreatmentRule(L2Ball(30.0))
 
 
 def law(noise="gamma", p=2, scale=3.0):
-    return Calibration(Noise(noise), scale, 0.1, 0.9, p, 2.0, 1.0, 1.0, 0.0, "a test")
+    box = box_of(Noise(noise), p)
+    return Calibration(Noise(noise), scale, 0.1, 0.9, p, 2.0, 1.0, 1.0, 0.0, "a test", box=box)
 
 
 def model(second=WIDE, **settings):
@@ -69,8 +71,10 @@ def test_both_samplers_pass(noise, sampler):
 def test_the_peak_density_is_that_of_the_law(noise, p):
     # the share of draws in a small ball is its volume times the density at 0
     radius = 1e-3
-    radial = stats.gamma(p) if noise is Noise.GAMMA else stats.chi(p)
+    radial = stats.chi(p) if noise is Noise.GAUSSIAN else stats.gamma(p)
     volume = math.pi ** (p / 2) / math.gamma(p / 2 + 1) * radius**p
+    if noise is Noise.BOX:
+        volume = (2 * radius) ** p * math.prod(box_of(noise, p))
     expected = radial.cdf(radius / 3.0) / volume
     assert math.exp(log_peak_density(law(noise, p))) == pytest.approx(expected, rel=2e-3)
 
@@ -104,9 +108,33 @@ def test_wrong_laws_raise_an_alarm(noise, wrong):
     assert "NOT the stated law" in str(found)
 
 
-def test_one_law_is_not_taken_for_the_other():
-    assert audit_noise(lambda: draw(law("gaussian", 3)), law("gamma", 3)).alarm
-    assert audit_noise(lambda: draw(law("gamma", 3)), law("gaussian", 3)).alarm
+@pytest.mark.parametrize("stated", list(Noise))
+@pytest.mark.parametrize("drawn", list(Noise))
+def test_one_law_is_not_taken_for_the_other(stated, drawn):
+    found = audit_noise(lambda: draw(law(drawn, 3)), law(stated, 3))
+    assert found.alarm is (stated is not drawn)
+
+
+def box_noise(length, edge=1.0, coupled=False):
+    """Box noise of another law: of its length, of one edge, or with two coordinates of one sign."""
+    box, rng = np.array(law("box", 3).box), np.random.default_rng(8)
+
+    def drawn():
+        inside = rng.uniform(-1, 1, 3) * np.array([edge, 1, 1])
+        if coupled:
+            inside[1] = math.copysign(inside[1], inside[0])
+        return rng.gamma(length, 3.0) * box * inside
+
+    return drawn
+
+
+def test_box_noise_of_another_law_is_caught():
+    stated = law("box", 3)
+    assert not audit_noise(box_noise(4), stated).alarm
+    # Gamma(p) goes with the surface of the box, not with its inside
+    assert audit_noise(box_noise(3), stated).radius < 1e-6
+    assert audit_noise(box_noise(4, edge=0.8), stated).direction < 1e-6
+    assert audit_noise(box_noise(4, coupled=True), stated).direction < 1e-6
 
 
 def test_negated_noise_counts_as_repeated():

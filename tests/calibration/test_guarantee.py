@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, calibrate, privacy_loss
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RowBox, StabilityBound
 
 BOTH = frozenset(Neighboring)
 
@@ -47,6 +47,8 @@ def random_setting(rng, noise):
         theta_bound=[None, log_uniform(1e-2, 1e2)][rng.integers(2)],
         outcome_bound=log_uniform(1e-2, 1e2),
     )
+    # the same radius in either norm
+    loss = dataclasses.replace(loss, box=RowBox((1.0,) * p, loss.gradient_radius))
     epsilon = float(rng.choice([1e-6, 100.0, log_uniform(1e-3, 20.0), log_uniform(1e-6, 100.0)]))
     delta = float(rng.choice([1e-300, 0.5, 1 / 400, log_uniform(1e-12, 1e-2), log_uniform(1e-300, 0.5)]))
     n = int(rng.choice([2, 10**7, 400, int(log_uniform(2, 1e7))]))
@@ -127,7 +129,7 @@ def settings(noise, count):
     return [random_setting(rng, noise) for _ in range(count)]
 
 
-@pytest.mark.parametrize(("noise", "count"), [(Noise.GAMMA, 200), (Noise.GAUSSIAN, 50)])
+@pytest.mark.parametrize(("noise", "count"), [(Noise.GAMMA, 200), (Noise.BOX, 50), (Noise.GAUSSIAN, 50)])
 def test_guarantee_holds_in_exact_arithmetic(noise, count):
     for setting in settings(noise, count):
         calibration = setting.calibrate()
@@ -171,7 +173,7 @@ def test_gaussian_noise_is_within_half_a_percent_of_the_smallest():
 
 @pytest.mark.parametrize("noise", Noise)
 def test_the_check_catches_planted_bugs(noise):
-    loss = LossConstants(4, 14.0, 2.0, 0.0, 2.0, 1.0)
+    loss = LossConstants(4, 14.0, 2.0, 0.0, 2.0, 1.0, box=RowBox((1.0,) * 4, 14.0))
     setting = Setting(5.0, loss, 400, Budget(1.0, 1e-5), noise, 0.7)
     calibration = setting.calibrate()
     assert holds(setting, calibration)
@@ -206,7 +208,7 @@ def test_privacy_loss_of_gamma_noise_below_its_pure_epsilon():
 
 
 def test_more_budget_means_less_noise():
-    loss = LossConstants(3, 14.0, 2.0, 0.0, 2.0, 1.0)
+    loss = LossConstants(3, 14.0, 2.0, 0.0, 2.0, 1.0, box=RowBox((1.0,) * 3, 14.0))
 
     def scale(epsilon, delta, noise):
         return calibrate(

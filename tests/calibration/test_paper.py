@@ -199,7 +199,7 @@ def test_what_is_certified_keeps_the_budget():
 
 
 def test_never_less_noise_than_the_sharp_calibration_of_the_same_bound():
-    for noise in Noise:
+    for noise in (Noise.GAMMA, Noise.GAUSSIAN):
         for epsilon in (0.1, 1.0, 5.0):
             loss = dataclasses.replace(LOSS, gradient_bound=8.0)
             arguments = (Objective(bound_of(8.0, 9.0), loss, 400), Budget(epsilon, 1e-4))

@@ -11,7 +11,7 @@ from dp2erm_cvx.calibration import Noise, Objective, calibrate
 from dp2erm_cvx.calibration.sharp import GRID
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, RowBox, StabilityBound
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.itr_huber import HuberRule
 from dp2erm_cvx.program import WholeSpace
@@ -19,6 +19,7 @@ from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 
 BOUND = StabilityBound(V=6.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=3.0)
+BOX = RowBox((1.0, 0.5, 0.5, 0.5, 0.2), 7.0)
 
 
 def predicted(loss, n, calibration):
@@ -34,7 +35,7 @@ def predicted(loss, n, calibration):
 @pytest.mark.parametrize(("n", "epsilon"), [(400, 1.0), (10_000, 0.1), (50, 20.0)])
 @pytest.mark.parametrize("size", [0.05, None])
 def test_default_is_the_best_share_of_the_grid(noise, strong_convexity, n, epsilon, size):
-    loss = LossConstants(5, 10.0, 2.0, strong_convexity, size, 1.0)
+    loss = LossConstants(5, 10.0, 2.0, strong_convexity, size, 1.0, box=BOX)
     budget = Budget(epsilon, 1e-5)
     chosen = calibrate(Objective(BOUND, loss, n), budget, noise=noise)
     costs = [
@@ -58,7 +59,8 @@ def test_a_ridge_that_suffices_leaves_epsilon_to_the_noise():
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 10.0])
 def test_over_all_coefficients_a_share_is_left_to_the_curvature(noise, epsilon):
     # Huber's loss of ten covariates: .9 to .97 served best in simulations
-    loss = LossConstants(10, 2.0, 2.0, 0.0, None, 2.0)
+    box = RowBox((0.4,) * 10, 2.0)
+    loss = LossConstants(10, 2.0, 2.0, 0.0, None, 2.0, box=box)
     found = calibrate(Objective(BOUND, loss, 4000), Budget(epsilon, 1e-5), noise=noise)
     assert 0.9 <= found.split <= 0.97
     ridged = dataclasses.replace(loss, strong_convexity=1.0)

@@ -12,12 +12,13 @@ from scipy import stats
 from dp2erm_cvx.calibration import Calibration, Noise, PaperUtility, noise_tail, utility_bound
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import simulate_noise
+from tests.mechanism.laws import box_of
 
 N = 100
 
 
 def calibration_of(noise=Noise.GAMMA, p=3, scale=5.0, gamma=0.2):
-    return Calibration(noise, scale, gamma, 0.5, p, 2.0, 1.0, 1.0, 0.0, "a test")
+    return Calibration(noise, scale, gamma, 0.5, p, 2.0, 1.0, 1.0, 0.0, "a test", box=box_of(noise, p))
 
 
 def sharp_tail(excess, n, calibration, theta_norm, rho):
@@ -81,7 +82,7 @@ def test_the_sharp_tail_is_never_above_the_printed_one(noise, p, scale, gamma, a
         assert sharp <= without_factor * (1 + 1e-8) + 5e-324
 
 
-@pytest.mark.parametrize("noise", Noise)
+@pytest.mark.parametrize("noise", [Noise.GAMMA, Noise.GAUSSIAN])
 @pytest.mark.parametrize("p", [1, 4, 40])
 def test_noise_tail_against_the_exact_law(noise, p):
     calibration = calibration_of(noise, p, scale=2.0)

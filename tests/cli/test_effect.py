@@ -51,6 +51,14 @@ def test_the_text_is_the_summary_of_the_file(folder, estimand, monkeypatch):
     # a summary knows the file alone: no number of it was not released
     assert shown == EffectRelease.from_json(Path("effect.json").read_bytes()).summary()
     assert run("show", "effect.json").stdout == run(*words, "--force").stdout
+    verified = run("verify", "effect.json", "--domain", "domain.toml")
+    assert (verified.exit_code, verified.stdout.splitlines()[0]) == (0, "Verified"), verified.output
+    changed = json.loads(Path("effect.json").read_bytes())
+    changed["steps"][0]["stability"] = 0.0
+    Path("changed.json").write_text(json.dumps(changed))
+    refuted = run("verify", "changed.json")
+    assert (refuted.exit_code, refuted.stdout.splitlines()[0]) == (1, "REFUTED")
+    assert "stability = 0.0, where what is declared gives 2.0" in " ".join(refuted.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -138,12 +146,15 @@ def test_no_data_are_refused(folder, change, more):
 
 
 @pytest.mark.parametrize("value", ["nan", "", "ann", "inf"])
-def test_what_is_no_number_is_named_with_its_row(folder, value):
-    write_rows(lambda k, row: {"y": value} if k == 3 else {})
-    result = run(*EFFECT)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "row 4" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+@pytest.mark.parametrize("column", ["y", "a", "x1"])
+def test_what_is_no_number_counts_as_missing(folder, column, value):
+    write_rows(lambda k, row: {column: value} if k == 3 else {})
+    result = run(*EFFECT, "--json", "--seed", "1")
+    assert (result.exit_code, result.stderr.count("\n")) == (0, 1), result.output  # what a seed does
+    # by the public rule: the middle of a range, the center of the outcome, or a whole record
+    fixed = {column: 0.0} if column != "a" else dict.fromkeys(("a", "y", "x1", "x2", "x3"), 0)
+    write_rows(lambda k, row: fixed if k == 3 else {})
+    assert json.loads(run(*EFFECT, "--json", "--seed", "1").stdout) == json.loads(result.stdout)
 
 
 def test_names_are_found_without_ranges(folder):

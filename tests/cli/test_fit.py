@@ -9,11 +9,21 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain, Release, registry
+from dp2erm_cvx.codebook import Codebook, Treatment
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.rule import rule_of
 from tests.command_line import COLUMNS, FIT, replaced, run, write_files
+
+#: What the files and the flags of the good command declare.
+DECLARED = Domain(
+    2.0,
+    8.0,
+    intercept=1.0,
+    ranges=dict.fromkeys(COLUMNS, (-1, 1)),
+    codebook=Codebook(Treatment("a"), outcome="y"),
+)
 
 
 @pytest.fixture
@@ -31,7 +41,7 @@ def test_a_release_comes_back_from_json(folder):
     assert release.private
     assert release.guarantee.epsilon == 1.0
     assert release.columns == COLUMNS
-    assert release.domain == Domain(2.0, 8.0, intercept=1.0, ranges=dict.fromkeys(COLUMNS, (-1, 1))).to_dict()
+    assert release.domain == DECLARED.to_dict()
 
 
 def test_unseeded_releases_differ_and_seeded_ones_are_marked(folder):
@@ -171,7 +181,7 @@ def test_a_flag_supplies_what_the_domain_file_lacks(folder):
     Path("domain.toml").write_text(whole.replace("outcome_bound = 8.0\n", ""))
     assert "outcome_bound is not declared" in run(*FIT).stderr
     release = Release.from_json(run(*FIT, "--outcome-bound", "8", "--json").stdout)
-    assert release.domain == Domain(2.0, 8.0, intercept=1.0, ranges=dict.fromkeys(COLUMNS, (-1, 1))).to_dict()
+    assert release.domain == DECLARED.to_dict()
     Path("domain.toml").write_text(whole.replace("8.0", "-1"))
     assert run(*FIT).stderr.startswith("error: domain.toml: outcome_bound = -1")
 

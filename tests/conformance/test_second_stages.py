@@ -13,6 +13,7 @@ from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.own_record import contributions
 from dp2erm_cvx.conformance.perturbation import perturbation
 from dp2erm_cvx.conformance.samples import check_domain
+from dp2erm_cvx.privacy import RowBox
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
@@ -86,6 +87,14 @@ def saturating(**wrong):
     return {"loss_constants": restated(SaturatingRegression, "loss_constants", **change)}
 
 
+def half_slope(box):
+    return RowBox(box.widths, box.slope / 2)
+
+
+def narrow(box):
+    return RowBox((*box.widths[:-1], box.widths[-1] / 2), box.slope)
+
+
 #: By error: base, what is changed, the check that has to notice and what it says.
 PLANTED = {
     "the curvature of the loss as mu_R": (
@@ -151,6 +160,18 @@ PLANTED = {
         {"loss_constants": restated(ArmMeans, "loss_constants", response_bound=lambda z: z / 2)},
         constants,
         "response_bound",
+    ),
+    "half the slope in the box": (
+        LogisticRule,
+        {"loss_constants": restated(LogisticRule, "loss_constants", box=lambda box: box and half_slope(box))},
+        constants,
+        "box is declared",
+    ),
+    "rows that leave the box": (
+        LogisticRule,
+        {"loss_constants": restated(LogisticRule, "loss_constants", box=lambda box: box and narrow(box))},
+        constants,
+        "box is declared",
     ),
     "half the gradient radius": (
         ArmMeans,

@@ -28,7 +28,7 @@ VALUES = (
     "[{}]",
 )  # fmt: skip
 FIELDS = ("covariate_bound", "outcome_bound", "outcome_center", "treatment_cost", "ranges", "intercept",
-          "arm_floor", "relation")  # fmt: skip
+          "arm_floor", "relation", "coordinate_bound")  # fmt: skip
 TAME = {
     "covariate_bound": ("1", "2.0", "1e3"),
     "outcome_bound": ("1", "0.5"),
@@ -37,12 +37,14 @@ TAME = {
     "ranges": ("[[0, 1]]", "{ x = [0, 1], y = [-1, 1] }", '{ "" = [0, 1] }'),
     "intercept": ("0", "0.5"),
     "arm_floor": ("1", "10", "10.0", "1e30"),
+    "coordinate_bound": ("1", "0.5", "[1, 1]", "[0.1, 2]"),
     "relation": ('"replace-one"', '"replace-one-keep-treatment"', '"nope"'),
 }
 
 
 def text(rng: Generator) -> bytes:
-    lines = [f"{name} = {pick(rng, TAME[name])}" for name in FIELDS if name[1] in "ou" or happens(rng, 0.3)]
+    given = [name for name in FIELDS if name.startswith(("cov", "out")) or happens(rng, 0.3)]
+    lines = [f"{name} = {pick(rng, TAME[name])}" for name in given]
     for _ in range(int(pick(rng, (0, 1, 1, 2)))):
         where = int(rng.integers(len(lines) + 1))
         name = pick(rng, (*FIELDS, "nope", "", "a.b", "ranges.x", '"covariate_bound"', "domain", "é", "\x00"))
@@ -81,12 +83,16 @@ def checked(domain: Domain) -> Outcome:
     if Domain.from_dict(plain) != domain:
         raise Failure(f"does not survive its own plain form: {plain}")
     width = 3 if domain.ranges is None else len(domain.ranges)
+    if isinstance(domain.coordinate_bound, tuple):
+        width = len(domain.coordinate_bound)
     ends = np.array([1e300, -1e300, 0.0, 1e-300, 1.0])
     X = np.resize(ends, (5, min(width, 50))) if width <= 50 else np.resize(ends, (2, width))
     a = np.arange(len(X)) % 2
     records = domain.records(X, a, np.resize(ends, len(X)))
     norms = [math.hypot(*row) for row in records.X.tolist()]
     inside = max(norms) <= domain.covariate_bound and np.max(np.abs(records.y)) <= domain.outcome_bound
+    widths = domain.widths(width)
+    inside &= widths is None or bool(np.all(np.abs(records.covariates) <= widths[: X.shape[1]]))
     if not (np.all(np.isfinite(records.X)) and inside):
         raise Failure(f"records outside the universe: {str(plain)[:500]}: {norms}")
     return Outcome("domain, finite")

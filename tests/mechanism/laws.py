@@ -6,8 +6,13 @@ import random
 
 from scipy import stats
 
-from dp2erm_cvx.calibration import Calibration
+from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.mechanism.uniform import LazyUniform
+
+
+def box_of(noise, p):
+    """Half widths for box noise."""
+    return tuple(1.0 / (1 + k % 3) for k in range(p)) if noise is Noise.BOX else None
 
 
 def calibration_of(noise, p, scale=2.5):
@@ -22,6 +27,7 @@ def calibration_of(noise, p, scale=2.5):
         epsilon=1.0,
         delta=0.0,
         theorem="a test",
+        box=box_of(noise, p),
     )
 
 

@@ -33,6 +33,9 @@ def continued(uniform, tail):
 def ideal(calibration, uniforms):
     """The noise vector from the definition of the laws, at the working precision, 400 digits or more."""
     p = calibration.n_parameters
+    if calibration.noise is Noise.BOX:
+        rho = -mp.fsum(mp.log(u) for u in uniforms[p:]) * mp.mpf(calibration.scale)
+        return [rho * mp.mpf(m) * (2 * u - 1) for m, u in zip(calibration.box, uniforms[:p], strict=True)]
     pairs = 2 * math.ceil(p / 2)
     gaussian = []
     for length, angle in zip(uniforms[:pairs:2], uniforms[1:pairs:2], strict=True):

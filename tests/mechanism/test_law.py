@@ -59,11 +59,39 @@ def test_gaussian_coordinates(kind):
     assert p_value(np.sum(b**2, axis=1) / 2.5**2, stats.chi2(3)) > 1e-3
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("p", [1, 4])
+def test_box_noise_is_uniform_in_its_box_with_one_gamma_more(kind, p):
+    calibration = calibration_of(Noise.BOX, p)
+    inside = sample(kind, calibration, 3000) / np.array(calibration.box)
+    sizes = np.abs(inside)
+    length = np.max(sizes, axis=1)
+    assert np.array_equal(length, calibration.norms(inside * calibration.box))
+    # Gamma(p + 1) times the largest of p uniforms is Gamma(p)
+    assert p_value(length, stats.gamma(p, scale=2.5)) > 1e-3
+    # the law whose length of a uniform point is Gamma(p) itself, and one without the box
+    assert p_value(length * stats.beta(p, 1).rvs(3000, random_state=1), stats.gamma(p, scale=2.5)) < 1e-6
+    assert p > 1 or p_value(inside[:, 0], stats.laplace(scale=2.5)) > 1e-3
+    for k in range(p):
+        # P(|b_k| > t m_k) = E (1 - t / rho)_+ for rho ~ Gamma(p + 1)
+        t = sizes[:, k] / 2.5
+        upper = stats.gamma(p + 1).sf(t) - t / p * stats.gamma(p).sf(t)
+        assert p_value(upper, stats.uniform) > 1e-3
+        assert stats.binomtest(int(np.sum(inside[:, k] > 0)), 3000).pvalue > 1e-3
+        shares = (inside[:, k] / length)[sizes[:, k] < length]
+        assert p == 1 or p_value(shares, stats.uniform(-1, 2)) > 1e-3
+        assert stats.spearmanr(inside[:, k], length).pvalue > 1e-3
+
+
 @pytest.mark.parametrize("noise", Noise)
 def test_expected_noise(noise):
     calibration = calibration_of(noise, 7)
-    norms = np.linalg.norm(simulate_noise(calibration, 40_000, np.random.default_rng(1)), axis=1)
+    b = simulate_noise(calibration, 40_000, np.random.default_rng(1))
+    norms = np.linalg.norm(b, axis=1)
     assert norms.mean() == pytest.approx(calibration.expected_noise, rel=0.01)
+    drawn = simulate_noise(calibration, 40_000, np.random.default_rng(2))
+    np.testing.assert_allclose(np.mean(drawn**2, axis=0), calibration.variances, rtol=0.06)
+    assert np.all(norms <= calibration.unit / calibration.scale * calibration.norms(b) * (1 + 1e-12))
 
 
 ONE = {
@@ -102,7 +130,7 @@ def test_operating_system_noise_has_the_right_size(noise, one):
     assert np.mean(norms) == pytest.approx(calibration.expected_noise, rel=0.1)
 
 
-@pytest.mark.parametrize("noise", Noise)
+@pytest.mark.parametrize("noise", [Noise.GAMMA, Noise.GAUSSIAN])
 def test_sixty_exact_coordinates(noise):
     b = sample("draw_within", calibration_of(noise, 60), 800)
     radius = np.linalg.norm(b, axis=1)

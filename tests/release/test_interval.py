@@ -50,11 +50,13 @@ def study(name, n, budget, kind, replicates, seed, second_scale=1.0):
     return covered / replicates, enough / replicates, width / replicates
 
 
+#: The laws of noise on numbers.
+LAWS = (Noise.GAMMA, Noise.GAUSSIAN)
 SETTINGS = [
     (name, n, budget, kind)
     for name in ("normal", "two points", "few")
     for n, budget in ((500, Budget(0.5, 1e-6)), (2000, Budget(1.0, 1e-6)), (10_000, Budget(2.0, 1e-6)))
-    for kind in Noise
+    for kind in LAWS
 ]
 
 
@@ -84,7 +86,7 @@ def test_second_moment_with_too_much_noise_is_caught():
     assert study("normal", 500, Budget(0.5), Noise.GAMMA, 800, seed=3, second_scale=2.0)[1] < 0.98
 
 
-@pytest.mark.parametrize("kind", list(Noise))
+@pytest.mark.parametrize("kind", LAWS)
 def test_parts_of_the_width(kind):
     noise = calibrate_score(B, 1000, Budget(1.0, 1e-6), kind)
     second = int(1.5 / noise.units[1])
@@ -98,7 +100,7 @@ def test_parts_of_the_width(kind):
     assert wider.level == 0.99
 
 
-@pytest.mark.parametrize("kind", list(Noise))
+@pytest.mark.parametrize("kind", LAWS)
 def test_ends_of_the_standard_deviation(kind):
     noise = calibrate_score(B, 1000, Budget(1.0, 1e-6), kind)
     least = score_interval(noise, (0, -(2**62)), 0.0)

@@ -75,10 +75,12 @@ def treated_study(n, budget, kind, replicates, seed):
     return covered / replicates
 
 
+#: The laws of noise on numbers.
+LAWS = (Noise.GAMMA, Noise.GAUSSIAN)
 SETTINGS = [
     (n, Budget(epsilon, 1e-6), kind)
     for n, epsilon in ((500, 0.5), (2000, 1.0), (10_000, 2.0))
-    for kind in Noise
+    for kind in LAWS
 ]
 
 
@@ -115,7 +117,7 @@ def fieller(noise=Noise.GAMMA, **changes):
     return Fieller(noise=noise, **(given | changes))
 
 
-@pytest.mark.parametrize("kind", list(Noise))
+@pytest.mark.parametrize("kind", LAWS)
 def test_ends_are_those_of_a_scan(kind):
     test = fieller(kind)
     low, high = test.ends(0.02)

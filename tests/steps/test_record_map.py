@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -34,6 +36,26 @@ def maps():
         yield OutcomeRows(rows)
         yield OutcomeRows(rows, (Term(rows, "center"), Term(Rows.POOLED, (0.3, 1.0, -2.0, 0.1))), 2.7)
     yield WithConstant()
+
+
+BOX = (0.9, 0.2, 1e-3)
+
+
+@pytest.mark.parametrize("chosen", list(maps()), ids=str)
+def test_mapped_rows_lie_in_the_box_that_was_stated_before(chosen):
+    domain = replace(DOMAIN, coordinate_bound=BOX)
+    where = chosen.universe(Universe(domain, N, K))
+    widths = np.array(where.widths)
+    rows = Rows.POOLED if isinstance(chosen, WithConstant) else chosen.rows
+    assert widths.shape == (where.n_columns,) == (len(rows.names(("a", "b", "c"))),)
+    reached = np.zeros(len(widths))
+    for seed in range(20):
+        X, a, y = raw(seed)
+        released = {"center": np.zeros(len(widths))}
+        sizes = np.abs(chosen.records(domain.records(X, a, y), released).X)
+        assert np.all(sizes <= widths)
+        reached = np.maximum(reached, sizes.max(axis=0))
+    assert np.all(reached > 0.99 * widths)
 
 
 @pytest.mark.parametrize("chosen", list(maps()), ids=str)

@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.studies import design_path
 from dp2erm_cvx.studies.confounded import Strength
 from dp2erm_cvx.studies.engine import cells_of, load_design, part_label, run
-from dp2erm_cvx.studies.plans import PLAIN, Refused, Weights, draw_thetas, plan_rule
+from dp2erm_cvx.studies.plans import FAMILIES, PLAIN, Refused, Weights, draw_thetas, plan_rule
 from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, Tuning
 from dp2erm_cvx.studies.simulation import SimulationDesign, SimulationStudy
 from dp2erm_cvx.studies.summary import means
@@ -68,6 +68,7 @@ def test_the_sharp_calibration_is_far_above_the_papers(quick):
         ("sharp", "gamma"),
         pytest.param("sharp", "gaussian", marks=pytest.mark.slow),
         ("auto", "gaussian"),
+        pytest.param("saturating", "gamma", marks=pytest.mark.slow),
     ],
 )
 def test_theta_has_the_law_of_a_release(family, noise):
@@ -86,6 +87,23 @@ def test_theta_has_the_law_of_a_release(family, noise):
     spread = many.std(axis=0) / np.sqrt(100)
     assert np.all(np.abs(released.mean(axis=0) - many.mean(axis=0)) < 4.5 * spread)
     assert np.all(np.abs(np.log(released.std(axis=0) / many.std(axis=0))) < 0.4)
+
+
+def test_a_loss_of_bounded_slope_needs_less_noise_and_tuning_leaves_its_constants():
+    design = declared()
+    rules = {family: design.chosen({"settings": {}, "constants": {}}, "w = 1", family) for family in FAMILIES}
+    assert rules["saturating"].constants == design.saturating
+    assert rules["sharp"].constants == design.constants
+    for noise, theorem in (("gamma", "Theorem 15"), ("gaussian", "Theorem 16")):
+        budget = Budget(0.5, 1 / 400 if noise == "gaussian" else 0.0)
+        found = plan_rule(rules["saturating"], "saturating", noise, budget, 400, 10)
+        assert found.facts()["theorem"].startswith(theorem)
+    assert found.facts()["split"] == 1.0
+    tuning = Tuning(bootstraps=1, candidates={}, constants=[{"covariate_bound": 0.5}])
+    sample = simulate("linear", 100, rng=0)
+    other = design.model_copy(update={"tuning": tuning, "epsilons": [1.0], "noises": ["gamma"]})
+    assert choose(other, sample, "w = 1", "saturating")["constants"] == {}
+    assert choose(other, sample, "w = 1", "sharp")["constants"] == {"covariate_bound": 0.5}
 
 
 def test_a_private_propensity_is_drawn_anew_for_every_theta():
@@ -120,7 +138,7 @@ def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, 
     assert result.exit_code == 0, result.output
     folder = tmp_path / "out" / "simulation"
     for text in (result.output, (folder / "summary.md").read_text()):
-        assert "radius of Theta 4" in text
+        assert "Public constants in force" in text
         assert "without privacy" in text
     assert {path.name for path in folder.iterdir()} >= {
         "results.parquet",
@@ -249,9 +267,11 @@ def test_constants_in_force_are_listed_in_units_of_theta_with_the_split(quick):
     as_declared = {"settings": {}, "constants": {}}
     shared = {part_label(part): as_declared for part in study.parts(design)}
     (listing,) = study.listings(design, quick, shared)
-    assert "radius of Theta 4," in listing.title  # 2 units of M'/M
     assert "outcome per unit of the covariates" in listing.title
     lines = {tuple(line[:3]): dict(zip(listing.headers, line, strict=True)) for line in listing.lines}
+    told = {family: lines["all", "IPW", family] for family in design.families}
+    assert (told["paper"]["radius of Theta"], told["sharp"]["radius of Theta"]) == ("4", "2")  # units of M'/M
+    assert (told["saturating"]["radius of Theta"], told["saturating"]["slope of the loss"]) == ("none", "1.5")
     assert lines["all", "IPW", "paper"]["split"] == "0.5"
     norms = {line[2]: line[listing.headers.index("norm of Theta")] for line in listing.lines}
     assert {family for family, norm in norms.items() if norm == "l1"} == {
@@ -259,7 +279,7 @@ def test_constants_in_force_are_listed_in_units_of_theta_with_the_split(quick):
         "paper-corrected",
         "composition-printed",
     }
-    assert lines["all", "IPW", "sharp"]["split"] == "0.96 to 0.98"
+    assert lines["all", "IPW", "sharp"]["split"] == "0.97 to 0.98"
     assert lines["all", "w = 1", "composition-sharp"]["split"] == "refused"
     shared["linear/IPW/sharp"] = {"settings": {"ridge": 7.0}, "constants": tuned}
     (listing,) = study.listings(design, quick, shared)
@@ -267,4 +287,4 @@ def test_constants_in_force_are_listed_in_units_of_theta_with_the_split(quick):
     found = lines["linear", "IPW", "sharp"]
     assert (found["M"], found["M'"], found["radius of Theta"]) == ("0.5", "1", "3")
     assert found["settings"].startswith("ridge 7")
-    assert lines["tree, nonlinear", "IPW", "sharp"]["radius of Theta"] == "4"
+    assert lines["tree, nonlinear", "IPW", "sharp"]["radius of Theta"] == "2"

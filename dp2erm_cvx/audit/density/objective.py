@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from dp2erm_cvx.audit.density.law import Law, Place, tail
-from dp2erm_cvx.calibration import Calibration, Noise
+from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.mechanism import simulate_noise
@@ -92,12 +92,13 @@ class ObjectiveLaw(Law):
 
     @property
     def pure(self) -> bool:
-        return self.calibration.noise is not Noise.GAUSSIAN
+        return self.calibration.noise.pure
 
     @property
     def units(self) -> Array:
         """What the noise moves u by, (p,)."""
-        return np.full(self.dimension, self.coordinates.step * self.calibration.scale)
+        sizes = np.full(self.dimension, self.coordinates.step * self.calibration.scale)
+        return sizes if self.calibration.box is None else sizes * np.array(self.calibration.box)
 
     @cached_property
     def _origin(self) -> Array:
@@ -120,7 +121,7 @@ class ObjectiveLaw(Law):
 
     def _length(self, place: Place) -> float:
         """The norm of the noise that its density falls with."""
-        return float(np.linalg.norm(self.noise(place)))
+        return float(self.calibration.norms(self.noise(place)))
 
     def _jacobian(self, place: Place) -> Array:
         rest = np.eye(self.dimension) - place.slope
@@ -155,6 +156,8 @@ class ObjectiveLaw(Law):
             steep, bent = self.weights.effect(theta)
             moved += steep
             volume += bent / float(np.linalg.eigvalsh(hessian)[0])
+        # what moves by this in norm moves by no more in the norm of box noise than over its least half width
+        moved /= min(self.calibration.box or (1.0,))
         return tail(moved, self._length(place), self.calibration.scale, pure=self.pure) + volume
 
     def at_noise(self, noise: Array) -> Array:
@@ -163,7 +166,7 @@ class ObjectiveLaw(Law):
         model.linear = self.model.linear + noise
         theta = minimize_by_newton(model, model.start()).point
         u: Array = theta - self.coordinates.step * (self.gradient(theta) + noise)
-        terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + self.calibration.scale
+        terms = float(np.linalg.norm(self._origin)) + float(np.linalg.norm(noise)) + self.calibration.unit
         if not np.linalg.norm(self.noise(self.place(u)) - noise) <= _RESIDUAL * terms:
             raise CertificateError("density audit: the output of a drawn noise could not be solved for")
         return u
@@ -174,15 +177,15 @@ class ObjectiveLaw(Law):
     def starts(self, other: Law, count: int, rng: np.random.Generator) -> list[Array]:
         """Typical outputs, those of no noise, those far out, and what they lead to.
 
-        Gamma noise is worst where both noises point along the difference of the gradients: every start is
-        followed by the points that this asks for at its theta.
+        Gamma and box noise are worst where both noises point along the difference of the gradients: every
+        start is followed by the points that this asks for at its theta.
         """
         assert isinstance(other, ObjectiveLaw)
         zero, step = np.zeros(self.dimension), self.coordinates.step
         found = [law.at_noise(zero) for law in (self, other)]
         for law in (self, other):
             found += [law.at_noise(b) for b in simulate_noise(self.calibration, (count + 1) // 2, rng)]
-        reach = self.calibration.scale * step * self.dimension
+        reach = self.calibration.unit * step * self.dimension
         found += [
             reach * 10.0 ** rng.uniform(-1, 3) * direction / np.linalg.norm(direction)
             for direction in rng.standard_normal((count, self.dimension))

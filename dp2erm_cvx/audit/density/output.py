@@ -39,7 +39,7 @@ class ShiftLaw(Law):
 
     @property
     def pure(self) -> bool:
-        return self.noise is Noise.GAMMA
+        return self.noise.pure
 
     @property
     def units(self) -> Array:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball
+from dp2erm_cvx.privacy import RowBox
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
 from dp2erm_cvx.public import chosen_columns, public_number
 from dp2erm_cvx.universe import Universe
@@ -75,6 +76,16 @@ class LinearStage(PenalizedSecondStage):
         bound = domain.features_bound if self.features_bound is None else self.features_bound
         M = min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
         return p, M, self.feasible(domain).norm_bound(p)
+
+    def box(self, universe: Universe, slope: float) -> RowBox | None:
+        """That of the rows; None without one. Gradients are at most ``slope`` times a row."""
+        domain, widths = universe.domain, universe.widths
+        # rows of one's own may lie anywhere
+        if widths is None or type(self).covariates is not LinearStage.covariates:
+            return None
+        constant = 1 if domain.intercept else 0
+        chosen = (widths[constant + index] for index in self.columns(domain, universe.n_features))
+        return RowBox((*widths[:constant], *chosen), slope)
 
     def parameter_names(self, columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
         chosen = tuple(columns[index] for index in self.columns(domain, len(columns)))

@@ -82,17 +82,18 @@ class SaturatingStage(LinearStage, WeightedMarginLoss):
         loss = self.resolve(universe.domain).loss
         # gradients are phi'(<x, theta> - z) x, and |phi'(s)| <= |s|: each is one of half the squared loss at
         # a response between z and <x, theta>
-        steepest = M * loss.largest_slope(z + M * size)
+        slope = loss.largest_slope(z + M * size)
         squared = squared_gradient_radius(2 * M**2 * size, 2 * M * max(z, M * size)) / 2
         return LossConstants(
             n_parameters=p,
-            gradient_radius=min(squared, steepest),
+            gradient_radius=min(squared, M * slope),
             hessian_trace=M**2,
             strong_convexity=self.regularizer.strong_convexity,
             theta_bound=size if math.isfinite(size) else None,
             # phi(z) <= S |z| at theta = 0 bounds gamma/2 ||theta||^2
             outcome_bound=math.sqrt(loss.full_slope * z),
-            gradient_bound=steepest,
+            gradient_bound=M * slope,
             saturation=loss.saturation(M),
             is_margin=True,
+            box=self.box(universe, slope),
         )

@@ -62,6 +62,10 @@ class MarginFirstStage(FirstStage):
         """Bound on ``||z_i||`` over the domain."""
         return domain.covariate_bound
 
+    def row_widths(self, universe: Universe) -> tuple[float, ...] | None:
+        """Half widths (k,) of a box that holds the rows; None where none is known."""
+        return universe.widths if type(self).rows is MarginFirstStage.rows else None
+
     def weight_rows(self, records: Records) -> Array | None:
         """The rows u_i (n, k) that weights are read at; None for those of the loss.
 

@@ -16,7 +16,7 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.certified_radius import checked_perturbation
-from dp2erm_cvx.privacy import LossConstants, StabilityBound
+from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import PrivateFirstStage
 from dp2erm_cvx.program.losses.margin_loss import LogisticLoss
@@ -166,9 +166,11 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
             length = ball
         else:
             length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
+        slope, widths = self.loss.largest_slope(bound * ball), self.row_widths(universe)
         saturation = None if pull else self.loss.saturation(bound)
         if saturation is not None and isinstance(self.loss, LogisticLoss):
             saturation = dataclasses.replace(saturation, ball=bound * ball)
+        steepest = slope if saturation is None else saturation.steepest_slope
         return LossConstants(
             n_parameters=self._size(universe),
             gradient_radius=self.gradient_diameter(universe.domain) / 2,
@@ -176,9 +178,10 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
             strong_convexity=self.mu,
             theta_bound=length,
             outcome_bound=1.0,
-            gradient_bound=None if pull else bound * self.loss.largest_slope(bound * ball),
+            gradient_bound=None if pull else bound * slope,
             saturation=saturation,
             is_margin=not pull,
+            box=None if pull or widths is None else RowBox(widths, steepest),
         )
 
     def bound(self, universe: Universe) -> StabilityBound:

@@ -1,7 +1,7 @@
 """Exact densities where theta minimizes a sum of margin losses: closed forms, worst cases, planted errors."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,8 +11,10 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.audit.density.law import Place
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.itr_huber import HuberRule
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
@@ -186,3 +188,25 @@ def test_gaussian_noise_of_a_margin_loss_is_sampled():
     plan = model.plan(N, 1)
     weak = changed(plan, calibration=less(plan.theta.calibration, scale=0.2))
     assert audit_density(weak, *pair, draws=150).exceeds
+
+
+BOXED = Domain(1.3, 1.0, intercept=0.5, coordinate_bound=1.0)
+
+
+@pytest.mark.parametrize("second", [SaturatingRegression(slope=0.1), TreatmentRule(L2Ball(0.5))], ids=str)
+def test_box_noise_keeps_epsilon_and_a_saturating_loss_spends_it(second):
+    model = PrivateTwoStageERM(BOXED, Budget(1.0), "uniform", second, noise="box", arithmetic="assumed")
+    found = audit_density(model, *lone_record(1.0, -1.0), starts=2)
+    assert found.noise is Noise.BOX
+    assert found.loss <= found.epsilon <= 1.0
+    assert found.numerical_error < 1e-6
+    if second.name == "itr":
+        return
+    assert found.loss > 0.99
+    plan = model.plan(N, 1)
+    calibration = plan.theta.calibration
+    weak = changed(plan, calibration=less(calibration, gamma=1 / 3))
+    assert audit_density(weak, *lone_record(0.0, 1.0), starts=1).theta_exceeds
+    # a box of half the width of the covariate, at the scale that would do for it
+    narrow = replace(calibration, box=(calibration.box[0] / 2, calibration.box[1] / 2))
+    assert audit_density(changed(plan, calibration=narrow), *lone_record(1.0, -1.0), starts=1).exceeds

@@ -10,8 +10,10 @@ from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import ascent, law
 from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.audit.density.law import log_ratio
-from dp2erm_cvx.plan import make_plan
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.steps import Balance, RuleRows
+from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import less
 from tests.plan.changed import changed
 
@@ -67,6 +69,23 @@ def test_center_propensity_and_rule_spend_nearly_all():
     assert 0.89 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
 
 
+def test_box_noise_in_every_step_keeps_epsilon():
+    settings = {"center_share": 0.2, "propensity": "logistic", "propensity_share": 0.15}
+    domain = dataclasses.replace(DOMAIN, coordinate_bound=1.0)
+    declared = {"outcome_scale": 0.05, "settings": settings, "arithmetic": "assumed", "noise": "box"}
+    plan = PrivateRule(domain, Budget(1.0), **declared).plan(N, 1)
+    assert {step.calibration.noise for step in plan.steps} == {Noise.BOX}
+    # center and rule have .85 of epsilon, which an outcome that turns takes; a flip takes less of the rule
+    assert loss_at_zero(plan, OPPOSED) == pytest.approx(0.85, rel=1e-6)
+    assert 0.5 < loss_at_zero(plan, FLIP) <= 1.0
+    rule = plan.step("rule").calibration
+    weak = changed(plan, "rule", calibration=less(rule, scale=0.5))
+    assert loss_at_zero(weak, OPPOSED) > 1.4
+    declared["settings"] = {"center_share": 0.4, "propensity": None}
+    plan = PrivateRule(domain, Budget(1.0), **declared).plan(N, 1)
+    assert 0.99 < audit_density(plan, *OPPOSED, starts=1).loss <= 1.0
+
+
 def test_a_record_that_flips_spends_what_it_may():
     """The rule and the propensity see a flip; the center does not, unless the outcome turns as well."""
     plan = planned(0.1, 0.2)
@@ -108,6 +127,24 @@ def test_a_public_propensity_keeps_the_budget():
     assert plan.rule.map.factored
     found = audit_density(plan, *OPPOSED, starts=1)
     assert 0.3 < found.loss <= found.epsilon
+
+
+def test_gaussian_steps_share_one_delta():
+    """Center and rule with less noise than basic composition allows, and with far too little."""
+    study = RuleStudy(
+        Universe(DOMAIN, N, 1),
+        Budget(1.0, 0.05),
+        outcome_scale=0.05,
+        declared={"center_share": 0.5, "propensity": None},
+        noise="gaussian",
+    )
+    plan = make_plan(study)
+    assert plan.joint
+    found = audit_density(plan, *OPPOSED, draws=100)
+    assert found.hockey_stick.low <= found.delta <= 0.05
+    assert not found.exceeds
+    wrong = dataclasses.replace(plan, steps=tuple(step.relieved(4.0) for step in plan.steps))
+    assert audit_density(wrong, *OPPOSED, draws=100).exceeds
 
 
 # planted errors

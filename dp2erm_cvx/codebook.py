@@ -1,0 +1,277 @@
+"""What the columns of a raw table mean: the public rule that makes numbers of the cells of one record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.public import one_line, public_number
+from dp2erm_cvx.tables import label_of, labels, numbers_or_nan, repeated
+
+Value = TypeVar("Value")
+
+#: The level that every undeclared one counts as, where it is declared.
+OTHER = "other"
+#: Of columns that are 0 or 1, so that 0 stays 0: of all levels of a column one is 1, and counts in the norm.
+SWITCH = (-1.0, 1.0)
+
+
+class Named(Mapping[str, Value]):
+    """Public values by name, which cannot be changed once they are declared."""
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Value:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """The column of the treatment and the labels of its two arms; any other cell counts as missing.
+
+    Labels are texts or numbers; 1, 1.0, "1" and "true" are the same. Raises DeclarationError.
+    """
+
+    column: str | None = None
+    treated: str | float = "1"
+    control: str | float = "0"
+
+    def __post_init__(self) -> None:
+        if self.column is not None:
+            object.__setattr__(self, "column", one_line("treatment: column", self.column))
+        for name in ("treated", "control"):
+            label = _label(f"treatment: {name}", getattr(self, name))
+            if not label:
+                raise DeclarationError(f"treatment: {name} is empty: an empty cell counts as missing")
+            object.__setattr__(self, name, label)
+        if self.treated == self.control:
+            raise DeclarationError(f"treatment: treated and control are both {shown(self.control)}")
+
+    def arms(self, cells: Any) -> NDArray[np.int64]:
+        """1, 0, or -1 where the cell is neither label (n,)."""
+        known = {self.treated: 1, self.control: 0}
+        return np.array([known.get(one, -1) for one in labels(cells, "treatment")], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """What the columns of a raw table mean, beside the ranges of a domain. All of it is public.
+
+    Parameters
+    ----------
+    treatment
+        Column and labels of the treatment.
+    outcome
+        Column of the outcome.
+    levels
+        For each categorical column its levels: covariate ``region=N`` is 1 where the cell is N, else 0. An
+        undeclared level, and a missing cell, count as the level "other" if that is declared, else as none of
+        them; the empty text "" declares a level of missing cells.
+    missing
+        For columns of numbers the public constant, in their own units, that stands for a missing cell;
+        covariate ``severity=missing`` is then 1. Other columns take the middle of their range, unmarked. For
+        the outcome it may be declared too; it is the center of the outcome otherwise.
+    units
+        Of columns, for readers.
+
+    A cell that is no finite number counts as missing. A record without treatment counts as one fixed record:
+    a control with the outcome of a missing one, and covariates in the middle of their ranges. All this
+    depends on the cells of one record alone (Theorem 10), and n stays what it is. Raises DeclarationError
+    naming the entry.
+    """
+
+    treatment: Treatment = field(default_factory=Treatment)
+    outcome: str | None = None
+    levels: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
+    missing: Mapping[str, float] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        if isinstance(self.treatment, Mapping):
+            put(self, "treatment", _built(Treatment, "treatment", self.treatment))
+        if not isinstance(self.treatment, Treatment):
+            raise DeclarationError(f"treatment = {shown(self.treatment)}: must be a Treatment")
+        if self.outcome is not None:
+            put(self, "outcome", one_line("the column of the outcome", self.outcome))
+        put(self, "levels", _named("levels", self.levels, _levels))
+        put(self, "missing", _named("missing", self.missing, public_number))
+        put(self, "units", _named("units", self.units, one_line))
+        self._refuse_confused()
+
+    def _refuse_confused(self) -> None:
+        for name in self.missing:
+            if name == self.treatment.column:
+                raise DeclarationError(
+                    f"missing: {shown(name)}: leave it out: a record without treatment counts as a fixed one"
+                )
+            if name in self.levels:
+                raise DeclarationError(f'missing: {shown(name)} has levels: declare "" among them instead')
+
+    def covariates_of(self, column: str) -> tuple[str, ...]:
+        """The covariates that a raw column becomes."""
+        if column in self.levels:
+            return tuple(f"{column}={level or 'missing'}" for level in self.levels[column])
+        return (column, f"{column}=missing") if column in self.missing else (column,)
+
+    def expanded(self, chosen: Any) -> Any:
+        """A list of covariates in which raw columns are replaced by what they become."""
+        if isinstance(chosen, str) or not isinstance(chosen, Sequence):
+            return chosen
+        return [one for name in chosen for one in (self.covariates_of(name) if type(name) is str else [name])]
+
+    def ranges(self, declared: Mapping[str, Value]) -> dict[str, Value | tuple[float, float]]:
+        """Ranges of all covariates: those ``declared`` of columns of numbers, and (-1, 1) of what is 0 or 1.
+
+        Raises DeclarationError where a column has no range, or two meanings.
+        """
+        found: dict[str, Value | tuple[float, float]] = {}
+        for name in [*declared, *self.levels]:
+            if name in (self.outcome, self.treatment.column):
+                raise DeclarationError(f"{shown(name)} is the treatment or the outcome, and no covariate")
+            if name in declared and name in self.levels:
+                raise DeclarationError(f"{shown(name)} has a range and levels: declare one of them")
+            for one in self.covariates_of(name):
+                if one in found:
+                    raise DeclarationError(f"two covariates are called {shown(one)}: rename a column")
+                found[one] = declared[name] if one in declared else SWITCH
+        for name in self.missing:
+            if name not in declared and name != self.outcome:
+                raise DeclarationError(f"missing: {shown(name)} has no range: declare one, or leave it out")
+        return found
+
+    def norm(self, ranges: Mapping[str, Any]) -> float:
+        """What the norm of scaled covariates with these ``ranges`` is at most.
+
+        Of the levels of one column one is 1. The indicator of a missing number is 1 where the number is the
+        scaled constant, which counts as 1 where the range is not declared.
+        """
+        total = 0.0
+        for column in self.columns(list(ranges)):
+            total += 1.0
+            if column in ranges and column in self.missing and f"{column}=missing" in ranges:
+                total += self._scaled_constant(column, ranges[column]) ** 2
+        return math.sqrt(total)
+
+    def _scaled_constant(self, column: str, pair: object) -> float:
+        if not isinstance(pair, tuple | list):
+            return 1.0
+        low, high = pair
+        scaled = (self.missing[column] / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
+        return min(abs(float(scaled)), 1.0)
+
+    def columns(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The raw columns that these covariates are made of."""
+        return tuple(dict.fromkeys(self._origin(name)[0] for name in names))
+
+    def _origin(self, name: str) -> tuple[str, str | None]:
+        """The raw column of a covariate, and the level or the "missing" that it stands for."""
+        for column in (*self.levels, *self.missing):
+            known = self.covariates_of(column)
+            if name in known and column in self.levels:
+                return column, str(self.levels[column][known.index(name)])
+            if name == known[-1]:
+                return column, "missing"
+        return name, None
+
+    def covariates(
+        self, column: Callable[[str], Any], names: Sequence[str], middles: Sequence[float]
+    ) -> NDArray[np.float64]:
+        """Covariates (n, k) of these ``names`` from the cells of raw columns, each cell by itself.
+
+        ``middles`` stand for missing numbers for which nothing is declared.
+        """
+        cells: dict[str, Any] = {}
+        found = []
+        for name, middle in zip(names, middles, strict=True):
+            raw, part = self._origin(name)
+            if raw in self.levels:
+                own = cells.setdefault(raw, None) or labels(column(raw), raw)
+                cells[raw] = own
+                declared = set(self.levels[raw])
+                on = (one == part or (part == OTHER and one not in declared) for one in own)
+                found.append(np.fromiter(on, dtype=np.float64, count=len(own)))
+                continue
+            if raw not in cells:
+                cells[raw] = numbers_or_nan(column(raw), raw)
+            absent = np.isnan(cells[raw])
+            number = np.where(absent, self.missing.get(raw, middle), cells[raw])
+            found.append(absent.astype(np.float64) if part else number)
+        return np.column_stack(found)
+
+    def told(self) -> str:
+        """The public rule in words."""
+        arms = self.treatment
+        parts = [f"{arms.column or 'treatment'} {arms.treated} is treated, {arms.control} a control"]
+        parts += [
+            f"{column} has levels {', '.join(str(level) or 'missing' for level in known)}"
+            for column, known in self.levels.items()
+        ]
+        parts += [f"{column} is {value:g} where missing" for column, value in self.missing.items()]
+        parts.append("another number is the middle of its range where missing")
+        if self.outcome not in self.missing:
+            parts.append("the outcome is its center where missing")
+        return "; ".join([*parts, "a record without treatment is a control in the middle of all"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The declarations as plain JSON types."""
+        treatment = {one.name: getattr(self.treatment, one.name) for one in fields(Treatment)}
+        levels = {name: list(known) for name, known in self.levels.items()}
+        others = {"missing": dict(self.missing), "units": dict(self.units)}
+        return {"treatment": treatment, "outcome": self.outcome, "levels": levels, **others}
+
+    @classmethod
+    def from_dict(cls, declared: Mapping[str, Any]) -> Codebook:
+        """Build a codebook from plain values; raises DeclarationError on an unknown name."""
+        return _built(cls, "codebook", declared)
+
+
+Kind = TypeVar("Kind", Treatment, Codebook)
+
+
+def _built(kind: type[Kind], title: str, declared: Mapping[str, Any]) -> Kind:
+    known = [one.name for one in fields(kind)]
+    for name in declared:
+        if name not in known:
+            raise DeclarationError(f"{title}: unknown name {shown(name)}; known: {', '.join(known)}")
+    return kind(**declared)
+
+
+def _named(title: str, declared: Any, check: Callable[[str, Any], Value]) -> Named[Value]:
+    if not isinstance(declared, Mapping):
+        raise DeclarationError(f"{title} = {shown(declared)}: must have one entry per column")
+    return Named({str(name): check(f"{title}[{name}]", one) for name, one in declared.items()})
+
+
+def _levels(name: str, declared: Any) -> tuple[str, ...]:
+    if isinstance(declared, str) or not isinstance(declared, Sequence) or not declared:
+        raise DeclarationError(f'{name} = {shown(declared)}: must list levels, such as ["N", "S"]')
+    found = tuple(_label(name, one) for one in declared)
+    if (twice := repeated(found)) is not None:
+        raise DeclarationError(f"{name}: level {shown(twice)} stands there twice")
+    return found
+
+
+def _label(name: str, value: object) -> str:
+    if not isinstance(value, str | bool | int | float):
+        raise DeclarationError(f"{name} = {shown(value)}: must be a text or a number")
+    return one_line(name, label_of(value), empty=True)

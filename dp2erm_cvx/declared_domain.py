@@ -1,0 +1,60 @@
+"""The domain that plain values declare by the names of a domain file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.domain import Domain, norm_within
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.public import public_number
+
+#: What a domain file declares of the columns of a table, and the field of the codebook that it is.
+CODEBOOK = {
+    "treatment": "treatment",
+    "outcome_column": "outcome",
+    "levels": "levels",
+    "missing": "missing",
+    "units": "units",
+}
+
+
+def domain_of(declared: Mapping[str, Any]) -> Domain:
+    """The domain that the names of a file declare. Raises DeclarationError."""
+    check_names(declared)
+    book, rest = split_codebook(declared)
+    ranges = rest.get("ranges")
+    if isinstance(ranges, Mapping) or (book and (book.levels or book.missing)):
+        if not isinstance(ranges, Mapping | None):
+            raise DeclarationError("ranges: need names beside levels or missing")
+        named = ranges or {}
+        rest["ranges"] = ranges = named if book is None else book.ranges(named)
+    if "covariate_bound" not in rest and ranges and isinstance(ranges, Mapping | list):
+        inside = Domain.from_dict({**rest, "covariate_bound": 1e30, "outcome_bound": 1.0, "codebook": book})
+        norm = norm_within(inside.ranges or (), book)
+        rest["covariate_bound"] = math.hypot(public_number("intercept", rest.get("intercept", 0.0)), norm)
+    return Domain.from_dict(rest if book is None else {**rest, "codebook": book})
+
+
+def check_names(declared: Mapping[str, Any]) -> None:
+    """Raise DeclarationError where a name is none that a file may declare."""
+    known = {*(one.name for one in fields(Domain)), *CODEBOOK} - {"codebook"}
+    for name in declared:
+        if name not in known:
+            told = ", ".join(sorted({*known, "csv"}))
+            raise DeclarationError(f"domain: unknown name {shown(name)}; known: {told}")
+
+
+def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[str, Any]]:
+    """The codebook that a file declares, if any, and all else. Raises DeclarationError."""
+    stated = {CODEBOOK[name]: value for name, value in declared.items() if name in CODEBOOK}
+    rest = {name: value for name, value in declared.items() if name not in CODEBOOK}
+    treatment = stated.get("treatment")
+    if isinstance(treatment, str):
+        stated["treatment"] = {"column": treatment}
+    elif treatment is not None and not isinstance(treatment, Mapping):
+        raise DeclarationError(f"treatment = {shown(treatment)}: must be a table [treatment]")
+    return (Codebook.from_dict(stated) if stated else None), rest

@@ -1,0 +1,337 @@
+"""Box noise: what it guarantees by exact densities, how long it is, and where it is refused or chosen."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import special
+
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.calibration import (
+    Calibration,
+    Noise,
+    Objective,
+    calibrate,
+    calibrate_integers,
+    calibrate_saturating,
+    calibrator,
+    privacy_loss,
+    rank,
+    saturating_epsilon,
+)
+from dp2erm_cvx.calibration.constants import mean_norm
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.model.sets import WholeSpace
+from dp2erm_cvx.privacy import LossConstants, Neighboring, RowBox, StabilityBound
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.itr_logistic import LogisticRule
+from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
+from dp2erm_cvx.program import PrivateFirstStage, SecondStage
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.saturation import CurvatureShape, Saturation
+from dp2erm_cvx.universe import Universe
+
+N, S, WIDTHS = 12, 0.7, (1.0, 0.4)
+M = math.hypot(*WIDTHS)
+BOTH = StabilityBound(V=2.0, theorem="a test", assumptions=(), relations=frozenset(Neighboring), w_max=1.0)
+
+
+def loss_of(widths=WIDTHS, slope=S, **changes):
+    size = math.hypot(*widths)
+    constants = {
+        "n_parameters": len(widths),
+        "gradient_radius": size * slope,
+        "hessian_trace": size**2,
+        "strong_convexity": 0.0,
+        "theta_bound": None,
+        "outcome_bound": 1.0,
+        "saturation": Saturation(slope, 1.0, size, CurvatureShape.LINEAR),
+        "box": RowBox(widths, slope),
+    }
+    return LossConstants(**constants | changes)
+
+
+@pytest.mark.parametrize(
+    ("p", "share"), [(1, 1.0), (3, 0.74), (5, 0.68), (10, 0.63), (20, 0.60), (500, 0.578)]
+)
+def test_mean_length_beside_the_ball_around_the_box(p, share):
+    box = calibrate_saturating(Objective(BOTH, loss_of((0.5,) * p), 400), Budget(1.0), "box")
+    ball = calibrate_saturating(Objective(BOTH, loss_of((0.5,) * p), 400), Budget(1.0))
+    assert box.expected_noise / ball.expected_noise == pytest.approx(share, abs=5e-3)
+    assert box.gamma == ball.gamma
+
+
+@pytest.mark.parametrize("widths", [(1.0, 3.0, 0.01, 7.0), (1.0, 1e-30), (1e20, 1e20, 1.0)])
+def test_mean_length_of_any_box(widths):
+    inside = np.random.default_rng(0).uniform(-1, 1, (400_000, len(widths))) * widths
+    exact = np.mean(np.linalg.norm(inside, axis=1))
+    assert mean_norm(Noise.BOX, len(widths), widths) / (len(widths) + 1) == pytest.approx(exact, rel=4e-3)
+
+
+# exact densities: theta minimizes n - 1 fixed records and one that moves, over all of R^2
+
+
+def log_density(records, theta, calibration, law="inside"):
+    """Of theta (m, 2), up to a constant common to all datasets; ``records`` are rows (x, z)."""
+    x, z = records[:, :2], records[:, 2]
+    s = theta @ x.T - z
+    tilt = np.exp(-np.abs(s) / S)
+    noise = -(S * np.sign(s) * (1 - tilt)) @ x - N * calibration.gamma * theta
+    hessian = np.einsum("mi,ij,ik->mjk", tilt, x, x) + N * calibration.gamma * np.eye(2)
+    length = np.max(np.abs(noise) / WIDTHS, axis=1) / calibration.scale
+    falls = -length if law == "inside" else np.log(special.exp1(length))
+    return np.linalg.slogdet(hessian)[1] + falls
+
+
+def loss_at(pair, theta, calibration, law="inside"):
+    one, other = (log_density(records, theta, calibration, law) for records in pair)
+    return float(np.max(np.abs(one - other)))
+
+
+def alone(first, second):
+    """All records but the first, which moves, are 0."""
+    rest = np.zeros((N - 1, 3))
+    return np.vstack([first, rest]), np.vstack([second, rest])
+
+
+def random_pair(rng):
+    corners = rng.choice([-1.0, 0.0, 0.3, 1.0], size=(N + 1, 2)) * WIDTHS
+    z = rng.choice([0.0, 0.5, 3.0, 1e3]) * rng.choice([-1.0, 1.0], size=N + 1)
+    records = np.column_stack([corners, z * rng.choice([0.0, 1.0], size=N + 1, p=[0.2, 0.8])])
+    return records[:N], np.vstack([records[N], records[1:N]])
+
+
+FAR = -1e3 * np.eye(2)
+#: Opposite full slopes, at outputs far out; and a full slope against a full curvature, where z is met.
+SLOPES = alone((*WIDTHS, 1e3), (*WIDTHS, -1e3))
+CURVED = alone((*WIDTHS, 0.0), (*WIDTHS, 1e3))
+
+
+def planned(epsilon=0.2, **changes):
+    found = calibrate_saturating(Objective(BOTH, loss_of(), N), Budget(epsilon), "box")
+    return dataclasses.replace(found, **changes)
+
+
+def test_pairs_that_attain_epsilon():
+    right = planned()
+    assert right.scale == pytest.approx(2 * S / 0.2)
+    assert loss_at(SLOPES, FAR, right) == pytest.approx(0.2, rel=1e-9)
+    across = np.array([[-1e-4 * WIDTHS[1], 1e-4 * WIDTHS[0]]])
+    assert 0.97 * 0.2 < loss_at(CURVED, across, right) <= 0.2
+
+
+def test_no_pair_loses_more_and_planted_errors_do():
+    rng, right = np.random.default_rng(3), planned(1.0)
+    for _ in range(400):
+        theta = rng.normal(size=(60, 2)) * 10.0 ** rng.uniform(-2, 2, (60, 1))
+        assert loss_at(random_pair(rng), theta, right) <= 1.0
+    across = np.array([[-1e-4 * WIDTHS[1], 1e-4 * WIDTHS[0]]])
+    assert loss_at(CURVED, across, planned(gamma=planned().gamma / 3)) > 1.5 * 0.2
+    # the half widths of another box, that the records leave
+    assert loss_at(alone((2.0, 0.8, 1e3), (2.0, 0.8, -1e3)), FAR, right) > 1.9
+    # Gamma(p) in place of Gamma(p + 1): the density has a pole at 0 and falls faster further out
+    near = np.array([[1e-6, 0.0]]) + S * np.array(WIDTHS) / (N * planned().gamma)
+    assert loss_at(SLOPES, near, planned(), "surface") > 2 * 0.2
+
+
+def test_in_one_dimension_it_is_the_noise_of_the_ball():
+    loss = loss_of((0.5,))
+    box, ball = (calibrate_saturating(Objective(BOTH, loss, N), Budget(1.0), law) for law in ("box", "gamma"))
+    assert box.scale * box.box[0] == pytest.approx(ball.scale)
+    assert (box.gamma, box.delta) == (ball.gamma, 0.0)
+
+
+def test_theorem_17_is_theorem_1_in_another_norm():
+    loss = loss_of(saturation=None)
+    objective = Objective(BOTH, loss, N)
+    box = calibrate(objective, Budget(1.0, 1e-6), noise="box", split=0.4)
+    ball = calibrate(objective, Budget(1.0), split=0.4)
+    assert (box.theorem, box.box, box.delta) == ("Theorem 17 (box noise)", WIDTHS, 0.0)
+    assert box.gamma == ball.gamma
+    assert ball.scale / box.scale == pytest.approx(M)
+    assert privacy_loss(box, loss, N, 1.0) == 0.0
+    assert privacy_loss(dataclasses.replace(box, scale=box.scale / 2), loss, N, 1.0) > 0.0
+    factored = dataclasses.replace(loss, gradient_bound=M * S).factored()
+    assert calibrate(Objective(BOTH, factored, N), Budget(1.0), noise="box", split=0.4) == box
+
+
+def test_what_a_saturating_calibration_promises_is_evaluated_again():
+    objective = Objective(BOTH, loss_of(), N)
+    found = calibrator("sharp").calibrate(objective, Budget(1.0), "box")
+    assert found.theorem == "Theorem 15 (saturating loss, box noise)"
+    assert 1.0 - 1e-9 < saturating_epsilon(found, objective.loss, N) <= 1.0
+    for wrong in ({"scale": found.scale / 1.01}, {"gamma": found.gamma / 1.1}):
+        assert privacy_loss(dataclasses.replace(found, **wrong), objective.loss, N, 1.0) > 0.0
+
+
+@pytest.mark.parametrize("rho", [0.5, 3.3, 20.0, math.inf])
+@pytest.mark.parametrize("k", [0.01, 0.1, 0.2, 0.4])
+def test_a_logistic_loss_in_a_ball(rho, k):
+    found = Saturation(1.0, 0.25, 1.0, CurvatureShape.LOGISTIC, ball=rho)
+    a = found.steepest_apart(1.0, k)
+    u = special.expit(np.linspace(-min(rho, 700), min(rho, 700), 4001))
+    worst = a * u.max() + float(np.max(a * u + 4 * k * u * (1 - u)))
+    assert found.largest_apart(a, k) <= 1.0
+    assert worst <= 1.0 + 1e-12
+    # none is found where the curvature takes as much as a record that it leaves alone
+    assert worst > 0.999999 if a else k > 0.125
+    for other in (0.01, 0.3, 1.0):
+        exact = other * u.max() + float(np.max(other * u + 4 * k * u * (1 - u)))
+        assert exact <= found.largest_apart(other, k) * (1 + 1e-12)
+        assert found.largest_apart(other, k) <= exact * 1.05 + 1e-6
+
+
+BINARY = Domain(math.sqrt(11.0), 1.0, ranges=[(0, 1)] * 10, intercept=1.0)
+
+
+def test_auto_takes_it_for_binary_covariates_and_leaves_it_for_short_records():
+    found = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", "itr", calibration="auto").plan(400, 10)
+    assert found.theta.calibration.noise is Noise.BOX
+    assert "the smallest of" in found.theta.reason
+    short = dataclasses.replace(BINARY, covariate_bound=1.5)
+    found = PrivateTwoStageERM(short, Budget(1.0), "uniform", "itr", calibration="auto").plan(400, 10)
+    assert found.theta.calibration.noise is Noise.GAMMA
+    objective = Objective(BOTH, loss_of(), 400)
+    assert rank(objective, Budget(1.0)).best.calibration.noise is Noise.BOX
+    free = Objective(BOTH, loss_of(box=None), 400)
+    assert not any("box" in name for name, _ in rank(free, Budget(1.0)).refused)
+
+
+def test_programs_that_are_linear_in_the_covariates_state_their_box():
+    universe, stating = Universe(BINARY, 400, 10), []
+    for name, program in programs().items():
+        if not issubclass(program, SecondStage | PrivateFirstStage):
+            continue
+        resolved = program().resolve(BINARY)
+        if resolved.loss_constants(universe).box is not None:
+            stating.append(name)
+            assert resolved.loss_constants(universe).box.widths == (1.0,) * 11
+            plain = Universe(FREE, 400, 10)
+            without = program().resolve(plain.domain).loss_constants(plain)
+            assert without == dataclasses.replace(resolved.loss_constants(universe), box=None)
+    assert stating == [
+        "ipw_private",
+        "itr",
+        "itr_huber",
+        "itr_logistic",
+        "itr_saturating",
+        "overlap_private",
+        "regression",
+        "saturating_regression",
+    ]
+    several = dataclasses.replace(BINARY, coordinate_bound=[0.1 * k for k in range(1, 11)])
+    chosen = TreatmentRule(features=(3, 0)).loss_constants(Universe(several, 400, 10))
+    assert chosen.box.widths == (1.0, 0.4, 0.1)
+    assert chosen.box.slope == pytest.approx(chosen.gradient_bound / math.sqrt(11))
+
+
+#: Covariates of any size.
+FREE = Domain(math.sqrt(11.0), 1.0, intercept=1.0)
+REFUSED = {
+    "covariates of any size": lambda: PrivateTwoStageERM(
+        FREE, Budget(1.0), "uniform", "itr", noise="box"
+    ).plan(400, 10),
+    "a rule of such": lambda: PrivateRule(FREE, Budget(1.0), noise="box").plan(400, 10),
+    "an effect of such": lambda: PrivateEffect(FREE, Budget(1.0), noise="box").plan(400, 10),
+    "arm means": lambda: PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", "arm_means", noise="box").plan(
+        400, 10
+    ),
+    "tilting": lambda: PrivateTwoStageERM(BINARY, Budget(1.0), "tilting_private", "itr", noise="box").plan(
+        400, 10
+    ),
+    "the paper": lambda: PrivateTwoStageERM(
+        BINARY, Budget(1.0), "ipw_logistic", "itr", noise="box", calibration="paper"
+    ).plan(400, 10),
+    "unbounded": lambda: PrivateTwoStageERM(
+        BINARY, Budget(1.0), "uniform", TreatmentRule(WholeSpace()), noise="box"
+    ).plan(400, 10),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED.keys())
+def test_what_no_theorem_covers_is_refused(refused):
+    with pytest.raises(CalibrationError, match=r"coordinate_bound|paper's statements|is unbounded"):
+        refused()
+
+
+def test_declarations_that_are_none():
+    for wrong in (0.0, -1.0, math.nan, math.inf, "wide", [], [1.0, 0.0], 1e40):
+        with pytest.raises(DeclarationError, match="coordinate_bound"):
+            Domain(1.0, 1.0, coordinate_bound=wrong)
+    with pytest.raises(DeclarationError, match="2 are declared for 1 covariates"):
+        Domain(1.0, 1.0, ranges=[(0, 1)], coordinate_bound=[1.0, 2.0])
+    with pytest.raises(DeclarationError, match="2 are declared for 3 covariates"):
+        Domain(1.0, 1.0, coordinate_bound=[1.0, 2.0]).features(np.zeros((4, 3)))
+    facts = {"scale": 1.0, "gamma": 0.1, "split": 0.5, "n_parameters": 2, "V": 2.0, "sensitivity": 1.0}
+    rest = {"epsilon": 1.0, "delta": 0.0, "theorem": "a test"}
+    for law, box in ((Noise.BOX, None), (Noise.BOX, (1.0,)), (Noise.GAMMA, (1.0, 1.0))):
+        with pytest.raises(DeclarationError, match="half widths"):
+            Calibration(noise=law, box=box, **facts, **rest)
+    for wrong in (RowBox((1.0, 0.0), 1.0), RowBox((1.0, 1.0), -1.0)):
+        with pytest.raises(DeclarationError, match="box"):
+            calibrate(Objective(BOTH, loss_of(box=wrong), N), Budget(1.0), noise="box")
+
+
+def test_numbers_take_laplace_noise():
+    assert calibrate_integers(3, Budget(1.0), "box") == calibrate_integers(3, Budget(1.0))
+
+
+def test_rules_and_effects_take_it_in_every_step_that_solves():
+    shares = {"center_share": 0.3, "propensity": "logistic", "value_share": 0.2}
+    rule = PrivateRule(BINARY, Budget(1.0), noise="box", settings=shares).plan(4000, 10)
+    wheres = BINARY, PrivateRanges(0.5)
+    effects = [PrivateEffect(where, Budget(1.0), noise="box").plan(40_000, 10) for where in wheres]
+    for plan in (rule, *effects):
+        laws = {step.name: step.calibration.noise for step in plan.steps}
+        solved = {name: law for name, law in laws.items() if name not in ("value", "score", "ranges")}
+        assert set(solved.values()) == {Noise.BOX}
+        assert {laws[name] for name in laws.keys() - solved.keys()} == {Noise.GAMMA}
+        assert plan.guarantee.epsilon == 1.0
+    center = rule.step("center").calibration
+    scale = rule.step("center").map.scale
+    assert center.box == (1.0, *(scale,) * 10)
+    assert rule.step("propensity").calibration.box == (1.0,) * 11
+    other = PrivateRule(BINARY, Budget(1.0), settings=shares).plan(4000, 10)
+    assert rule.noise_effect < 0.75 * other.noise_effect
+
+
+def test_rules_and_effects_take_the_shorter_law_by_auto():
+    short = dataclasses.replace(BINARY, covariate_bound=1.5)
+    for kind in (PrivateRule, PrivateEffect):
+        for domain, law in ((BINARY, Noise.BOX), (short, Noise.GAMMA), (FREE, Noise.GAMMA)):
+            plan = kind(domain, Budget(1.0, 1e-6), noise="auto").plan(4000, 10)
+            assert plan.study.noise is law
+            assert plan.guarantee.delta == 0.0
+        with pytest.raises(DeclarationError, match="must be one of gamma, gaussian, box, auto"):
+            kind(BINARY, Budget(1.0), noise="laplace").plan(4000, 10)
+
+
+def test_binary_covariates_gain_what_a_shorter_noise_promises():
+    """The study of the page of calibrations, with fewer replicates and at twenty covariates alone."""
+    rng, gained = np.random.default_rng(11), []
+    domain = Domain(math.sqrt(20.0), 4.0, ranges=[(0, 1)] * 20)
+    for seed in range(6):
+        x, test = (2 * rng.integers(0, 2, (m, 20)) - 1 for m in (400, 2000))
+        a = rng.integers(0, 2, 400)
+        y = (a - 0.5) * (x[:, 0] + x[:, 1] - x[:, 2]) + 0.5 * rng.standard_normal(400)
+        truth = test[:, 0] + test[:, 1] - test[:, 2] > 0
+        right = []
+        for law in ("box", "gamma"):
+            model = PrivateRule(
+                domain, Budget(0.5), noise=law, outcome_scale=1.0, seed=seed, arithmetic="assumed"
+            )
+            chosen = model.fit((x + 1) / 2, a, y).decision_function((test + 1) / 2) > 0
+            right.append(float(np.mean(chosen == truth)))
+        gained.append(right[0] - right[1])
+    assert np.mean(gained) > 0.05
+
+
+def test_calibrated_by_the_estimators_as_by_hand():
+    program = SaturatingRegression(slope=0.7)
+    found = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", program, noise="box", arithmetic="assumed")
+    calibration = found.plan(400, 10).theta.calibration
+    # with what the tolerance of the weights adds
+    assert calibration.scale == pytest.approx(2 * 0.7 / 1.0, rel=1e-3)
+    logistic = PrivateTwoStageERM(BINARY, Budget(1.0), "uniform", LogisticRule(), noise="box")
+    assert logistic.plan(400, 10).theta.theorem.startswith("Theorem 19")

@@ -1,0 +1,236 @@
+"""From a messy table to a private effect: ``dp2erm check``, its draft, and what reads raw tables."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import EffectRelease, PrivateEffect, load_domain
+from dp2erm_cvx.csv_layout import CsvLayout, guessed_layout
+from dp2erm_cvx.diagnostics.columns import column_report
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.tables import read_csv, read_frame
+from tests.command_line import run
+
+HEADER = ("Patient", "Datum", "Alter", "Schwere", "Region", "Raucher", "Arm", "Punkte")
+TRUTH = 3.0
+LEVELS = ("Nord", "Süd", "Ost", "West", "other")
+FILLED = {
+    'outcome_center = "EDIT"': "outcome_center = 50",
+    'outcome_bound = "EDIT"': "outcome_bound = 25",
+    'treated = "EDIT"': 'treated = "behandelt"',
+    'control = "EDIT"': 'control = "Kontrolle"',
+    'Alter = ["EDIT", "EDIT"]': "Alter = [30, 80]",
+    'Schwere = ["EDIT", "EDIT"]': "Schwere = [0, 10]",
+    'Region = ["EDIT"]': 'Region = ["Nord", "Süd", "Ost", "West", "other"]',
+    'Raucher = ["EDIT"]': 'Raucher = ["ja", "nein", ""]',
+    "# severity = 5": "Schwere = 5",
+    '# severity = "points"': 'Punkte = "points"',
+}
+
+
+def german(number, places=2):
+    return f"{number:.{places}f}".replace(".", ",")
+
+
+def write_registry(n=3000, seed=1):
+    """Semicolons, latin-1, decimal commas; the sicker are treated, and do worse anyway."""
+    rng = np.random.default_rng(seed)
+    age, severity = rng.uniform(30, 80, n), rng.uniform(0, 10, n)
+    region = rng.choice(["Nord", "Süd", "Ost", "West"], n)
+    smoker = rng.choice(["ja", "nein"], n)
+    v = (severity - 5) / 5
+    score_chance = 1.5 * v + 0.8 * (region == "Süd") + 0.5 * (smoker == "ja")
+    treated = rng.random(n) < 1 / (1 + np.exp(-score_chance))
+    score = 52 - 8 * v - (age - 55) / 12 - 3 * (region == "Süd") - 3 * (smoker == "ja")
+    score += TRUTH * treated + rng.normal(0, 4, n)
+    with open("registry.csv", "w", newline="", encoding="latin-1") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow(HEADER)
+        for k in range(n):
+            row = [f"P{k:05}", "05.11.2023", german(age[k]), german(severity[k]), region[k], smoker[k]]
+            row += ["behandelt" if treated[k] else "Kontrolle", german(score[k])]
+            empty = rng.random(4) < (0.03, 0.02, 0.01, 0.003)
+            for place, gap in zip((3, 5, 7), empty, strict=False):
+                row[place] = "" if gap else row[place]
+            row[4] = "Malmö" if empty[3] else row[4]
+            writer.writerow(row)
+    return score[treated].mean() - score[~treated].mean()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fill(path="domain.toml", **more):
+    text = Path(path).read_text(encoding="utf-8")
+    for gap, filled in {**FILLED, **more}.items():
+        assert gap in text, gap
+        text = text.replace(gap, filled)
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
+    naive = write_registry()
+    assert naive < -1.0  # the wrong sign
+    draft = run(
+        "check", "registry.csv", "--treatment", "Arm", "--outcome", "Punkte", "--draft", "domain.toml"
+    )
+    assert draft.exit_code == 0, draft.output
+    told = " ".join(draft.stdout.split())
+    assert "NOT PRIVATE" in told
+    assert 'declare under [levels]: Region = ["Malmö", "Nord", "Ost", "Süd", "West"]' in told
+    text = Path("domain.toml").read_text(encoding="utf-8")
+    # of the data it holds no number, no level and no label
+    assert not any(word in text for word in ("Nord", "behandelt", "ja", "30", "80", "2023"))
+    refused = run("effect", "registry.csv", "--domain", "domain.toml", "--epsilon", "2")
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith('error: domain.toml: outcome_center still says "EDIT"')
+    fill()
+    checked = run("check", "registry.csv", "--domain", "domain.toml")
+    assert checked.exit_code == 0, checked.output
+    told = " ".join(checked.stdout.split())
+    assert "'Malmö'" in told
+    assert "without outcome: each counts as one public outcome" in told
+    assert "shrunk" not in told
+    assert "clipped" not in told
+    narrow = run(
+        "check", "registry.csv", "--domain", "domain.toml", "--covariate-bound", "1.5", "--outcome-bound", "5"
+    )
+    assert "shrunk to the covariate bound." in narrow.stdout
+    assert "with an outcome that is clipped." in narrow.stdout
+    effect = ["effect", "registry.csv", "--domain", "domain.toml", "--residual-scale", "4", "--epsilon", "4"]
+    result = run(*effect, "--seed", "1", "--json")
+    assert result.exit_code == 0, result.output
+    release = EffectRelease.from_json(result.stdout)
+    assert release.interval.low < TRUTH < release.interval.high
+    assert release.interval.high - release.interval.low < 1.0
+    # what was declared is in the release, and no count of what was met
+    assert release.domain["codebook"]["levels"]["Raucher"] == ["ja", "nein", ""]
+    shown = " ".join(run(*effect, "--seed", "1").stdout.split())
+    assert "in points" in shown
+    assert "Arm behandelt is treated, Kontrolle a control; Region has levels Nord, Süd" in shown
+    assert "Malmö" not in result.stdout
+    # the same table in Python, through another reader
+    frame = pd.read_csv("registry.csv", sep=";", encoding="latin-1", decimal=",", keep_default_na=False)
+    model = PrivateEffect(load_domain("domain.toml"), Budget(4.0), residual_scale=4.0, seed=1)
+    frame["Schwere"] = frame["Schwere"].str.replace(",", ".")
+    frame["Punkte"] = frame["Punkte"].str.replace(",", ".")
+    assert model.fit(frame, frame["Arm"], frame["Punkte"]).effect_ == pytest.approx(
+        release.estimate, abs=1e-9
+    )
+
+
+def test_other_commands_read_the_same_table(folder):
+    write_registry(300)
+    run("check", "registry.csv", "--treatment", "Arm", "--outcome", "Punkte", "--draft", "domain.toml")
+    fill()
+    common = ["registry.csv", "--domain", "domain.toml", "--epsilon", "2", "--seed", "1"]
+    assert run("rule", *common, "--output", "rule.json").exit_code == 0
+    fitted = run("fit", *common, "--features", "Region,Alter", "--program", "uniform", "--output", "fit.json")
+    assert fitted.exit_code == 0, fitted.output
+    names = json.loads(Path("fit.json").read_text())["parameters"]
+    assert [name for name in names if "=" in name] == [f"Region={level}" for level in LEVELS]
+    layout = ["--separator", ";", "--encoding", "latin-1", "--decimal", ","]
+    for release in ("rule.json", "fit.json"):
+        predicted = run("predict", release, "registry.csv", *layout)
+        assert predicted.exit_code == 0, predicted.output
+        assert len(predicted.stdout.splitlines()) == 301
+    some = run("effect", *common, "--covariates", "Region,Schwere", "--prognostic", "Region", "--json")
+    assert json.loads(some.stdout)["columns"] == [f"Region={level}" for level in LEVELS]
+    planned = run("plan", "--domain", "domain.toml", "--n", "300", "--second-stage", "arm_means")
+    assert planned.exit_code == 0, planned.output
+    Path("domain.toml").write_text(
+        Path("domain.toml").read_text().replace("Alter = [30, 80]", 'Alter = "private"')
+    )
+    checked = run("check", "registry.csv", "--domain", "domain.toml")
+    assert checked.exit_code == 0, checked.output
+    ranged = run("effect", *common, "--private-ranges", "0.4", "--json")
+    assert ranged.exit_code == 0, ranged.output
+    assert json.loads(ranged.stdout)["columns"][:3] == ["Alter", "Schwere", "Schwere=missing"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["40,5;x", ";" * 20, "a;b;c;d;e;f;g;h", "nan;nan;1e999;-1e999;Nord;ja;inf;inf"],
+    ids=["short", "long", "text", "not finite"],
+)
+def test_no_row_is_refused_or_moves_another(folder, line):
+    write_registry(40)
+    run("check", "registry.csv", "--treatment", "Arm", "--outcome", "Punkte", "--draft", "domain.toml")
+    fill()
+    lines = Path("registry.csv").read_text(encoding="latin-1").splitlines()
+    lines[7] = line
+    Path("registry.csv").write_text("\n".join(lines), encoding="latin-1")
+    effect = ["effect", "registry.csv", "--domain", "domain.toml", "--epsilon", "2", "--seed", "1", "--json"]
+    result = run(*effect)
+    assert result.exit_code == 0, result.output
+    lines[7] = ";;55;5;Nord;ja;keiner;60"
+    Path("registry.csv").write_text("\n".join(lines), encoding="latin-1")
+    assert run(*effect).stdout == result.stdout
+
+
+def test_a_file_is_guessed_for_its_holder_alone(folder):
+    Path("a.csv").write_text("x;y\n1,5;ja\n2,5;nein\n", encoding="latin-1")
+    assert guessed_layout("a.csv") == CsvLayout(";", "utf-8", ",")
+    Path("b.csv").write_bytes("x\ty\n1.5\tsüd\n".encode("latin-1"))
+    assert guessed_layout("b.csv") == CsvLayout("\t", "latin-1", ".")
+    Path("c.csv").write_text("x,y\n1,5\n2,5\n")
+    assert guessed_layout("c.csv") == CsvLayout()
+    table = read_csv("a.csv", CsvLayout(";", "utf-8", ","))
+    np.testing.assert_array_equal(table.numbers("x"), [1.5, 2.5])
+    Path("a.csv").write_text("x;y\n1.234,5;ja\n1.5;nein\n2,5;\n")
+    table = read_csv("a.csv", CsvLayout(";", "utf-8", ","))
+    # a point separates thousands there
+    assert [one.holds for one in column_report(table)] == ["numbers and text", "2 texts"]
+    words = ["--treatment", "x", "--outcome", "y", "--epsilon", "1", "--outcome-bound", "1"]
+    refused = run("effect", "b.csv", *words, "--range", "z=0:1")
+    assert "b.csv: is not UTF-8 text: declare its encoding" in refused.stderr
+
+
+def test_a_report_of_a_frame():
+    frame = pd.DataFrame({"age": [20, 99, None], "text": ["a", "b", "b"], "on": [True, False, True]})
+    age, text, on = column_report(read_frame(frame), None, {"age": (18, 90)})
+    assert (age.declared, age.holds, age.missing, age.outside) == ("number", "numbers", 1, 1)
+    assert text.notes == ('if a codebook lists its levels, declare under [levels]: text = ["a", "b"]',)
+    assert on.holds == "0 and 1"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check", "no.csv"], "no.csv: cannot be read"),
+        (["check", "r.csv", "--draft", "r.csv"], "r.csv: is used by this command already"),
+        (["check", "r.csv", "--draft", "old.toml"], "old.toml: exists: choose another file"),
+        (["check", "r.csv", "--draft", "no/d.toml"], "no/d.toml: cannot be written"),
+        (["check", "r.csv", "--draft", "d.toml", "--domain", "old.toml"], "--draft writes a new domain file"),
+        (["check", "r.csv", "--treatment", "z"], "has no column 'z'"),
+        (["check", "r.csv", "--separator", ";;"], "separator = ';;': must be one character"),
+        (["check", "r.csv", "--encoding", "latin-nine"], "encoding = 'latin-nine': is not known"),
+        (["check", "r.csv", "--domain", "old.toml"], "old.toml: domain: unknown name 'colour'"),
+    ],
+)
+def test_bad_input_is_one_line(folder, words, message):
+    Path("r.csv").write_text("x,y\n1,2\n3,4\n")
+    Path("old.toml").write_text("colour = 1\n")
+    result = run(*words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not Path("d.toml").exists()
+
+
+def test_a_warning_says_what_raw_columns_become(folder):
+    Path("r.csv").write_text("x,income,a,y\n" + "1,30000,1,2\n0,20000,0,1\n" * 20)
+    common = ["--treatment", "a", "--outcome", "y", "--epsilon", "1", "--outcome-bound", "2"]
+    result = run("effect", "r.csv", *common, "--covariate-bound", "2", "--json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith("warning: no ranges are declared: raw columns are shrunk together")
+    ranged = run("effect", "r.csv", *common, "--range", "x=0:1", "--range", "income=0:50000", "--json")
+    assert "warning" not in ranged.stderr
+    assert json.loads(ranged.stdout)["domain"]["covariate_bound"] == pytest.approx(2**0.5)

@@ -1,0 +1,295 @@
+"""The public rule that makes numbers of the cells of one record, whatever they hold."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateTwoStageERM, load_domain
+from dp2erm_cvx.codebook import Codebook, Treatment
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.declared_domain import domain_of
+from dp2erm_cvx.domain_file import declared_layout
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.release.rule import effects
+
+DECLARED: dict[str, Any] = {
+    "outcome_bound": 25.0,
+    "outcome_center": 50.0,
+    "outcome_column": "score",
+    "treatment": {"column": "arm", "treated": "yes", "control": "no"},
+    "ranges": {"age": [30, 80], "severity": [0, 10]},
+    "levels": {"region": ["N", "S", "other"], "smoker": [True, False, ""], "grade": [1, 2.5]},
+    "missing": {"severity": 2.5},
+    "units": {"score": "points"},
+}
+DOMAIN = domain_of(DECLARED)
+CELLS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**25), 10**25),
+    st.floats(),
+    st.sampled_from(
+        ["N", "S", "", " N ", "nan", "1", "2.50", "1,5", "yes", "no", "TRUE", "1e400", "é", "other"]
+    ),
+    st.sampled_from([pd.NA, pd.NaT, b"N", np.float32(3), np.datetime64("2020-01-01"), 1j, object(), [1], ()]),
+    st.text(max_size=3),
+)
+ROWS = st.lists(st.tuples(*[CELLS] * 7), min_size=2, max_size=5)
+RAW = ("age", "severity", "region", "smoker", "grade")
+
+
+def coded(rows: list[tuple[Any, ...]], domain: Domain = DOMAIN) -> Dataset:
+    columns = [pd.Series(list(column), dtype=object) for column in zip(*rows, strict=True)]
+    return Dataset.coded(domain, pd.DataFrame(dict(zip(RAW, columns, strict=False))), columns[5], columns[6])
+
+
+@settings(derandomize=True, deadline=None, max_examples=150)
+@given(ROWS, ROWS)
+def test_whatever_cells_hold_a_record_of_the_universe_comes_of_its_own_row(rows, others) -> None:
+    data = coded(rows)
+    records = DOMAIN.records(data.X, data.a, data.y)
+    assert np.all(np.linalg.norm(records.X, axis=1) <= DOMAIN.covariate_bound)
+    assert np.all(np.abs(records.y) <= DOMAIN.outcome_bound)
+    assert np.all(np.abs(records.X) <= 1.0)
+    assert set(records.a.tolist()) <= {0, 1}
+    assert data.columns == DOMAIN.columns
+    # the first record stays bit for bit where all the others change, and where they change places
+    again = coded([rows[0], *others])
+    permuted = coded(rows[::-1])
+    for name in "Xay":
+        assert getattr(again, name)[0].tobytes() == getattr(data, name)[0].tobytes()
+        assert getattr(permuted, name)[::-1].tobytes() == getattr(data, name).tobytes()
+
+
+def test_records_by_hand() -> None:
+    rows = [
+        (55, 5.0, "N", True, 1, "yes", 60.0),
+        (None, "", "Q", None, "2.5", "no", "40"),
+        (99, 2.5, " S", "false", 3, "no", 999),
+        (55, 5.0, "N", True, 1, "maybe", 60.0),
+        (55, 5.0, "N", True, 1, "yes", "n/a"),
+    ]
+    data = coded(rows)
+    names = ("age", "severity", "severity=missing", "region=N", "region=S", "region=other")
+    assert data.columns == (*names, "smoker=1", "smoker=0", "smoker=missing", "grade=1", "grade=2.5")
+    lost = [55, 5, 0] + [0] * 8
+    expected = [
+        [55, 5, 0, 1, 0, 0, 1, 0, 0, 1, 0],
+        [55, 2.5, 1, 0, 0, 1, 0, 0, 1, 0, 1],
+        [99, 2.5, 0, 0, 1, 0, 0, 1, 0, 0, 0],
+        lost,
+        [55, 5, 0, 1, 0, 0, 1, 0, 0, 1, 0],
+    ]
+    np.testing.assert_array_equal(data.X, expected)
+    np.testing.assert_array_equal(data.a, [1, 0, 0, 0, 1])
+    np.testing.assert_array_equal(data.y, [60, 40, 999, 50, 50])
+    failed = domain_of({**DECLARED, "missing": {"score": 30}, "ranges": {**DECLARED["ranges"]}})
+    np.testing.assert_array_equal(coded(rows, failed).y, [60, 40, 999, 30, 30])
+    assert (data.treatment, data.outcome) == ("arm", "score")
+    records = DOMAIN.records(data.X, data.a, data.y)
+    np.testing.assert_array_equal(records.X[3], 0.0)
+    np.testing.assert_array_equal(records.y[3:], 0.0)
+    assert records.X[2, 0] == 1.0
+    # the second record: severity is missing at 2.5, which scales to -.5
+    np.testing.assert_array_equal(records.X[1], [0, -0.5, 1, 0, 0, 1, 0, 0, 1, 0, 1])
+
+
+def test_levels_of_a_column_count_once_in_the_norm() -> None:
+    # age; severity with its indicator at -.5; three columns with levels
+    assert DOMAIN.covariate_bound == pytest.approx(math.sqrt(1 + 1.25 + 3))
+    corners = [
+        (age, severity, region, smoker, grade, "yes", 50.0)
+        for age in (30, 80)
+        for severity in (0, 10, None)
+        for region in ("N", "S", "elsewhere")
+        for smoker in (True, False, None)
+        for grade in (1, 2.5, 7)
+    ]
+    X = DOMAIN.features(coded(corners).X)
+    norms = np.linalg.norm(X, axis=1)
+    assert norms.max() == pytest.approx(DOMAIN.covariate_bound, rel=1e-11)
+    # nothing was shrunk
+    low, high = np.array(list(DOMAIN.ranges.values())).T  # type: ignore[union-attr]
+    np.testing.assert_allclose(X, (coded(corners).X - (low + high) / 2) / ((high - low) / 2), atol=1e-11)
+    assert domain_of({**DECLARED, "intercept": 1.0}).features_bound == pytest.approx(DOMAIN.covariate_bound)
+    chosen = [DOMAIN.columns.index(name) for name in ("age", "region=N", "region=S")]  # type: ignore[union-attr]
+    assert DOMAIN.restricted(chosen).covariate_bound == pytest.approx(math.sqrt(2))
+
+
+def test_a_column_of_which_another_row_holds_text_is_read_alike() -> None:
+    exact = [0.1, 1 / 3, 5e-324, 2.0**60 + 2.0**8, 1e22]
+    floats = pd.DataFrame({"age": exact, "severity": 1.0, "region": "N", "smoker": "", "grade": 1})
+    texts = floats.astype({"age": object})
+    texts.loc[4, "age"] = "text"
+    words = floats.assign(age=[*map(repr, exact[:4]), "text"])
+    found = [Dataset.coded(DOMAIN, frame, ["yes"] * 5, [1.0] * 5).X[:4] for frame in (floats, texts, words)]
+    assert found[0].tobytes() == found[1].tobytes() == found[2].tobytes()
+    lists = [[*row] for row in floats.itertuples(index=False)]
+    assert Dataset.coded(DOMAIN, lists, ["yes"] * 5, [1.0] * 5).X[:4].tobytes() == found[0].tobytes()
+
+
+@pytest.mark.parametrize("kind", ["category", "string", object])
+def test_types_of_pandas(kind: Any) -> None:
+    frame = pd.DataFrame({"age": [40, 50], "severity": [1, 2], "region": ["N", "S"], "grade": [1, 2]})
+    frame["region"] = frame["region"].astype(kind)
+    frame["smoker"] = pd.array([True, None], dtype="boolean")
+    frame["age"] = frame["age"].astype("Int64")
+    data = Dataset.coded(DOMAIN, frame, pd.Series(["yes", "no"], dtype=kind), pd.Series([1, None]))
+    np.testing.assert_array_equal(data.X[0], [40, 1, 0, 1, 0, 0, 1, 0, 0, 1, 0])
+    np.testing.assert_array_equal(data.y, [1, 50])
+
+
+def test_a_domain_with_a_codebook_comes_back_from_json() -> None:
+    again = Domain.from_dict(json.loads(json.dumps(DOMAIN.to_dict())))
+    assert again == DOMAIN
+    assert hash(again.codebook) == hash(DOMAIN.codebook)
+    assert "codebook" not in Domain(1.0, 1.0).to_dict()
+
+
+def test_a_release_predicts_from_raw_tables_alone() -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    frame = pd.DataFrame(
+        {
+            "who": "x",
+            "age": rng.uniform(30, 80, n),
+            "severity": rng.uniform(0, 10, n),
+            "region": rng.choice(["N", "S", "Q"], n),
+            "smoker": rng.choice([True, False], n),
+            "grade": rng.choice([1, 2.5], n),
+        }
+    )
+    frame.loc[::7, "severity"] = np.nan
+    arm = np.where(rng.random(n) < 0.5, "yes", "no")
+    score = 50 + 5 * (arm == "yes") + rng.normal(0, 4, n)
+    model = PrivateTwoStageERM(DOMAIN, Budget(5.0), "uniform", "itr", seed=1).fit(frame, arm, score)
+    mapped = Dataset.coded(DOMAIN, frame, arm, score)
+    plain = Domain.from_dict({**DOMAIN.to_dict(), "codebook": None})
+    other = PrivateTwoStageERM(plain, Budget(5.0), "uniform", "itr", seed=1)
+    other.fit(pd.DataFrame(mapped.X, columns=mapped.columns), mapped.a, mapped.y)
+    np.testing.assert_array_equal(model.theta_, other.theta_)
+    read = type(model.release_).from_json(model.release_.to_json())
+    expected = other.predict_effect(mapped.X)
+    np.testing.assert_array_equal(effects(read, frame), expected)
+    np.testing.assert_array_equal(model.predict_effect(frame), expected)
+    shuffled = frame[frame.columns[::-1]].assign(age=frame["age"].astype(object))
+    shuffled.loc[0, "region"] = "unknown"
+    np.testing.assert_array_equal(model.predict_effect(shuffled)[1:], expected[1:])
+    one = PrivateEffect(DOMAIN, Budget(5.0), seed=1, prognostic=["severity", "region"])
+    one.fit(frame, arm, score)
+    assert one.release_.columns == ("severity", "severity=missing", "region=N", "region=S", "region=other")
+    assert read.domain["codebook"]["levels"]["region"] == ["N", "S", "other"]
+
+
+def test_released_ranges_take_raw_tables() -> None:
+    rng = np.random.default_rng(0)
+    book = Codebook(Treatment("arm", "yes", "no"), levels={"region": ["N", "S"]}, missing={"age": 40})
+    public = PrivateRanges(0.2, book.ranges({"age": None}), codebook=book)
+    assert public.domain(4).covariate_bound == pytest.approx(math.sqrt(3))
+    n = 3000
+    frame = pd.DataFrame({"age": rng.normal(50, 9, n), "region": rng.choice(["N", "S", "Q"], n)})
+    frame.loc[::50, "age"] = np.nan
+    arm = np.where(rng.random(n) < 0.5, "yes", "no")
+    score = pd.Series(frame["age"].fillna(50) + 20 * (arm == "yes") + rng.normal(0, 5, n))
+    score[::100] = np.nan
+    model = PrivateEffect(public, Budget(4.0), seed=1).fit(frame, arm, score)
+    assert model.release_.columns == ("age", "age=missing", "region=N", "region=S")
+    # a hundredth of the outcomes counts as 0 in either arm
+    assert model.effect_ == pytest.approx(0.99 * 20, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"treatment": 3}, r"treatment = 3: must be a table \[treatment\]"),
+        ({"treatment": {"label": 1}}, "treatment: unknown name 'label'; known: column, treated, control"),
+        (
+            {"treatment": {"column": "a", "treated": "x", "control": " x "}},
+            "treated and control are both 'x'",
+        ),
+        ({"treatment": {"treated": True, "control": 1}}, "treated and control are both '1'"),
+        ({"treatment": {"treated": ""}}, "treatment: treated is empty"),
+        ({"treatment": {"treated": [1]}}, r"treatment: treated = \[1\]: must be a text or a number"),
+        ({"levels": ["N"]}, r"levels = \['N'\]: must have one entry per column"),
+        ({"levels": {"region": "N"}}, r"levels\[region\] = 'N': must list levels"),
+        ({"levels": {"region": []}}, r"levels\[region\] = \[\]: must list levels"),
+        ({"levels": {"region": ["N", "N"]}}, r"levels\[region\]: level 'N' stands there twice"),
+        ({"levels": {"region": [1, "1.0"]}}, r"levels\[region\]: level '1' stands there twice"),
+        ({"levels": {"region": [{}]}}, r"levels\[region\] = \{\}: must be a text or a number"),
+        ({"levels": {"age": [1]}}, "'age' has a range and levels"),
+        ({"levels": {"score": ["N"]}}, "'score' is the treatment or the outcome"),
+        ({"levels": {"region": ["", "missing"]}}, "two covariates are called 'region=missing'"),
+        ({"missing": {"severity": "x"}}, r"missing\[severity\] = 'x': must be a number"),
+        ({"missing": {"region": 1}}, "missing: 'region' has levels: declare \"\" among them"),
+        ({"missing": {"height": 1}}, "missing: 'height' has no range"),
+        ({"missing": {"arm": 1}}, "missing: 'arm': leave it out"),
+        ({"units": {"age": 3}}, r"units\[age\] = 3: must be one printable line"),
+        ({"outcome_column": 3}, "column of the outcome = 3: must be one printable line"),
+        ({"ranges": [[0, 1]]}, "ranges: need names beside levels or missing"),
+        ({"ranges": {"age": [1], "severity": [0, 1]}}, r"ranges\[age\] = \[1\]: must be a pair"),
+        ({"lvels": {}}, "unknown name 'lvels'; known: arm_floor, coordinate_bound, covariate_bound, csv"),
+        ({"codebook": {}}, "unknown name 'codebook'"),
+    ],
+)
+def test_what_is_declared_wrongly_is_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeclarationError, match=message) as caught:
+        domain_of({**DECLARED, **changed})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[csv]\ndelimiter = ";"', "csv: unknown name 'delimiter'; known: separator, encoding, decimal"),
+        ('[csv]\nseparator = ";;"', "csv: separator = ';;': must be one character"),
+        ('[csv]\nencoding = "latin-nine"', "csv: encoding = 'latin-nine': is not known"),
+        ('[csv]\ndecimal = ","', "csv: decimal = ',': must be . or , and not the separator"),
+        ("csv = 3", r"csv = 3: must be a table \[csv\]"),
+        ('outcome_bound = "EDIT"', 'outcome_bound still says "EDIT"'),
+        ('[ranges]\nage = ["EDIT", 80]', 'ranges: age still says "EDIT"'),
+    ],
+)
+def test_a_bad_file_is_named_in_one_line(tmp_path, text: str, message: str) -> None:
+    path = tmp_path / "domain.toml"
+    path.write_text(text)
+    with pytest.raises(DeclarationError, match=message) as caught:
+        declared_layout(path)
+    assert str(caught.value).count("domain.toml") == 1
+
+
+def test_a_file_declares_a_codebook(tmp_path) -> None:
+    path = tmp_path / "domain.toml"
+    path.write_text(
+        'outcome_bound = 25\noutcome_center = 50\noutcome_column = "score"\n'
+        '[treatment]\ncolumn = "arm"\ntreated = "yes"\ncontrol = "no"\n'
+        "[ranges]\nage = [30, 80]\nseverity = [0, 10]\n"
+        '[levels]\nregion = ["N", "S", "other"]\nsmoker = [true, false, ""]\ngrade = [1, 2.5]\n'
+        '[missing]\nseverity = 2.5\n[units]\nscore = "points"\n[csv]\nseparator = ";"\n'
+    )
+    assert load_domain(path) == DOMAIN
+    path.write_text('outcome_bound = 1\ntreatment = "arm"\n[levels]\nregion = ["N"]\n')
+    domain = load_domain(path)
+    assert (domain.columns, domain.covariate_bound) == (("region=N",), 1.0)
+    assert domain.codebook == Codebook(Treatment("arm"), levels={"region": ["N"]})
+
+
+def test_columns_that_are_not_there_are_named() -> None:
+    frame = pd.DataFrame({"age": [1, 2]})
+    with pytest.raises(DataError, match="has no column 'severity'"):
+        Dataset.coded(DOMAIN, frame, [1, 0], [1, 2])
+    with pytest.raises(DataError, match=r"X has shape \(2, 3\): must have the columns age, severity, region"):
+        Dataset.coded(DOMAIN, np.zeros((2, 3)), [1, 0], [1, 2])
+    with pytest.raises(DataError, match="2, 3 and 2 rows"):
+        Dataset.coded(DOMAIN, np.zeros((2, 5)), [1, 0, 1], [1, 2])
+    with pytest.raises(DataError, match=r"a has shape \(2, 1\)"):
+        Dataset.coded(DOMAIN, np.zeros((2, 5)), [[1], [0]], [1, 2])
+    with pytest.raises(DeclarationError, match=r"ranges\[region=N\] = .*must be \(-1.0, 1.0\)"):
+        Domain(2.0, 1.0, ranges={"region=N": (0, 1)}, codebook=DOMAIN.codebook)
