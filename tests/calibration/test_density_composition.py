@@ -84,7 +84,7 @@ def test_the_fit_inverts_the_noise():
 def test_the_joint_law_keeps_the_budget_and_nearly_spends_it():
     spent = loss(PLAN)
     assert spent <= EPSILON
-    assert spent > 0.75 * EPSILON
+    assert spent > 0.7 * EPSILON
 
 
 def test_planted_bugs_break_the_budget():
