@@ -23,7 +23,7 @@ CURVATURE_KEPT = 0.7
 _CELLS = 1500  # rounding losses up to one of them costs .2 % of the noise
 _TANGENTS = 12
 _ROUND_UP = 1.0 + 1e-9  # above the rounding of special functions, their differences and long sums
-_DOUBLINGS, _HALVINGS = 2, 20
+_DOUBLINGS, _HALVINGS = 2, 13
 
 
 @dataclass(frozen=True)

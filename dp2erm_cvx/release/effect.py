@@ -163,7 +163,7 @@ def make_effect(
     study, score = plan.study, plan.score
     sums = tuple(int(number) for number in result.released[score.name])
     center = score.score.center_in(study.universe, result.released)
-    found, risks, ratios = _estimated(score, sums, center, level)
+    found, risks, ratios = estimated(score, sums, center, level)
     ranges, unit = state_ranges(plan, result, columns)
     nuisances, universe = tuple(state_nuisances(plan, result, columns)), study.universe
     capped = capped_share(
@@ -196,7 +196,7 @@ def make_effect(
     )
 
 
-def _estimated(
+def estimated(
     step: MeanScorePlan, sums: tuple[int, ...], center: float, level: float
 ) -> tuple[ScoreInterval, tuple[float, ...], tuple[Ratio, ...]]:
     """The estimate with its interval, and what else follows from the same sums."""

@@ -129,12 +129,12 @@ def make_rule(
         ),
         settings={**settings, **dict(zip(_GUESSES, guesses, strict=True))},
         domain=study.universe.domain.to_dict(),
-        gains=() if plan.value is None else _gains(plan.value, sums),
+        gains=() if plan.value is None else gains(plan.value, sums),
         released=sums,
     )
 
 
-def _gains(step: RuleValuePlan, sums: tuple[int, ...]) -> tuple[RuleGain, ...]:
+def gains(step: RuleValuePlan, sums: tuple[int, ...]) -> tuple[RuleGain, ...]:
     """Both from one release: each mean with the second moment of both, which is at least its own."""
     noise = step.calibration
     assert isinstance(noise, ContrastNoise)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.calibration import (
     Calibration,
     Noise,
@@ -280,10 +280,11 @@ def test_numbers_take_laplace_noise():
 def test_rules_and_effects_take_it_in_every_step_that_solves():
     shares = {"center_share": 0.3, "propensity": "logistic", "value_share": 0.2}
     rule = PrivateRule(BINARY, Budget(1.0), noise="box", settings=shares).plan(4000, 10)
-    effect = PrivateEffect(BINARY, Budget(1.0), noise="box").plan(4000, 10)
-    for plan in (rule, effect):
+    wheres = BINARY, PrivateRanges(0.5)
+    effects = [PrivateEffect(where, Budget(1.0), noise="box").plan(40_000, 10) for where in wheres]
+    for plan in (rule, *effects):
         laws = {step.name: step.calibration.noise for step in plan.steps}
-        solved = {name: law for name, law in laws.items() if name not in ("value", "score")}
+        solved = {name: law for name, law in laws.items() if name not in ("value", "score", "ranges")}
         assert set(solved.values()) == {Noise.BOX}
         assert {laws[name] for name in laws.keys() - solved.keys()} == {Noise.GAMMA}
         assert plan.guarantee.epsilon == 1.0

@@ -51,6 +51,14 @@ def test_the_text_is_the_summary_of_the_file(folder, estimand, monkeypatch):
     # a summary knows the file alone: no number of it was not released
     assert shown == EffectRelease.from_json(Path("effect.json").read_bytes()).summary()
     assert run("show", "effect.json").stdout == run(*words, "--force").stdout
+    verified = run("verify", "effect.json", "--domain", "domain.toml")
+    assert (verified.exit_code, verified.stdout.splitlines()[0]) == (0, "Verified"), verified.output
+    changed = json.loads(Path("effect.json").read_bytes())
+    changed["steps"][0]["stability"] = 0.0
+    Path("changed.json").write_text(json.dumps(changed))
+    refuted = run("verify", "changed.json")
+    assert (refuted.exit_code, refuted.stdout.splitlines()[0]) == (1, "REFUTED")
+    assert "stability = 0.0, where what is declared gives 2.0" in " ".join(refuted.stdout.split())
 
 
 @pytest.mark.parametrize(

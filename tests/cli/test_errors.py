@@ -103,6 +103,7 @@ BAD = {
     "effect: unwritable output": (replaced("--output", "no/where.json", EFFECT), "no/where.json"),
     "effect: half a ledger": (replaced("--ledger", "book.db", EFFECT), "--dataset"),
     "show: no release": (["show", "no.json"], "no.json"),
+    "verify: no release": (["verify", "no.json"], "no.json"),
     "show: no JSON": (["show", "bad.toml"], "release JSON"),
     "unknown option": ([*FIT, "--nope"], "--nope"),
     "unknown command": (["nope"], "nope"),

@@ -47,6 +47,7 @@ def test_json_spells_out_what_may_be_relied_on():
             ["rule", "value"],
         ),
         (["--noise", "gaussian", "--delta", "1e-6", "--outcome-scale", "3"], "center", ["center", "rule"]),
+        (["--noise", "box", "--outcome-scale", "3"], "center", ["center", "rule"]),
     ],
 )
 def test_the_text_says_what_the_rule_is_and_is_not(more, said, steps):

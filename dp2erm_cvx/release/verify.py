@@ -1,0 +1,306 @@
+"""Whether a release says what follows from its own declarations: what is public is computed again."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.calibration import NAMES, Calibration, Perturbed, privacy_loss
+from dp2erm_cvx.calibration.registry import calibrator
+from dp2erm_cvx.display import heading
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
+from dp2erm_cvx.model.regularizer import ElasticNet
+from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study, make_plan
+from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.program import Kernel, Moments
+from dp2erm_cvx.release.effect import EffectRelease, estimated
+from dp2erm_cvx.release.record import BaseRelease, Release, Standing, StepStatement
+from dp2erm_cvx.release.rule_release import RuleRelease, gains
+from dp2erm_cvx.release.statement import state_steps
+from dp2erm_cvx.steps import Rows, StepPlan, Term
+from dp2erm_cvx.text import written_members
+from dp2erm_cvx.universe import Universe
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.display import Block
+
+_SAME = 1e-6
+#: Stated facts of which a smaller one than what was declared gives claims too much.
+_BOUNDS = ("stability", "weight_bound", "sensitivity", "gradient_radius", "hessian_trace", "gamma", "scale")
+#: Words and numbers of which none may differ.
+_FACTS = ("step", "perturbed", "noise", "strong_convexity", "box")
+_PROVEN = tuple(f"Theorem {number} " for number in (1, 2, 7, 8, 9, 10, 12, 15, 16, 17, 19))
+#: What settings of programs may hold, by the name that a release gives it.
+_KINDS: tuple[type[Any], ...] = (ElasticNet, *written_members(ConvexSet), *written_members(Kernel))
+_PARTS = {kind.__name__: kind for kind in _KINDS}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found: nothing in ``refuted`` means that every public number follows from the declarations.
+
+    ``noted`` are differences that leave the guarantee true, such as those of an earlier version. That noise
+    was drawn as stated, fresh and by the certified program, no file can show.
+    """
+
+    refuted: tuple[str, ...]
+    noted: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is refuted."""
+        return not self.refuted
+
+    def blocks(self) -> Iterator[Block]:
+        """What it says, for a screen."""
+        yield heading("Verified" if self.holds else "REFUTED")
+        yield from (f"- {line}" for line in self.refuted)
+        yield from (f"- {line}" for line in self.noted)
+        if self.holds:
+            yield (
+                "Bounds, noise and guarantee were computed again from the declarations in the file, and "
+                "agree. Whether the noise was drawn as stated cannot be seen in a file."
+            )
+
+
+def verify(release: BaseRelease, domain: Domain | None = None) -> Verification:
+    """Plan again what a release declares, and compare everything that it states.
+
+    Where a step states other noise than today's plan, the theorems are asked about the noise that it states.
+    ``domain`` is that which the reader expects. Raises DeclarationError where the file does not hold all
+    declarations: private ranges, functions and programs of a user's own.
+    """
+    refuted = []
+    stated_domain = Domain.from_dict(release.domain)  # type: ignore[attr-defined]
+    if domain is not None:
+        expected = map(_bounds, (domain, _of_columns(domain, release)))
+        if _bounds(stated_domain) not in expected:
+            refuted.append("domain: is not the one given")
+    plan = _planned(release)
+    found, noted = _compared(plan, release)
+    refuted += found
+    guarantee = release.guarantee
+    for name, stated, planned in (
+        ("relation", guarantee.relation, stated_domain.relation),
+        ("theorem", guarantee.theorem, plan.theorem),
+        ("stability_theorem", guarantee.stability_theorem, plan.bound.theorem),
+    ):
+        if stated != planned:
+            # steps by other theorems make another one of the whole
+            known = name == "theorem" and all(step.theorem in stated for step in release.steps)
+            (noted if known else refuted).append(f"guarantee: {name}: {stated!r} stated, {planned!r} planned")
+    if guarantee.standing is not Standing.UNPROVEN and not plan.proven:
+        refuted.append("guarantee: standing: no theorem certifies what is declared")
+    if guarantee.standing is Standing.PRIVATE and not plan.certified_by_design:
+        refuted.append("guarantee: standing: private, where certification is conditional")
+    return Verification((*refuted, *_results(plan, release)), tuple(noted))
+
+
+def _of_columns(domain: Domain, release: Any) -> Domain:
+    """The domain of the columns that a release names, all of them where it names others."""
+    known = domain.columns or ()
+    if not set(release.columns) <= set(known):
+        return domain
+    return domain.restricted([known.index(name) for name in release.columns])
+
+
+def _bounds(domain: Domain) -> tuple[Any, ...]:
+    """What sets noise: not the names of treatment and outcome."""
+    book = domain.codebook
+    coded = ({}, {}) if book is None else (dict(book.levels), dict(book.missing))
+    return (replace(domain, codebook=None), *coded)
+
+
+def _planned(release: BaseRelease) -> Plan:
+    """The plan of what is declared that comes nearest to what is stated."""
+    plans = []
+    for study in _studies(release):
+        try:
+            plan: Plan = make_plan(study)
+        except Dp2ermError as error:
+            complaint = error
+            continue
+        plans.append(plan)
+        if not any(_compared(plan, release)):
+            return plan
+    if not plans:
+        raise DeclarationError(f"nothing can be planned from what the file declares: {complaint}")
+    return min(plans, key=lambda plan: tuple(map(len, _compared(plan, release))))
+
+
+def _studies(release: BaseRelease) -> Iterator[Pipeline[Any]]:
+    budget = Budget(release.guarantee.epsilon, release.guarantee.delta)
+    counted = [step.numerical for step in release.steps if step.numerical is not None]
+    last = release.steps[-1]
+    common = {
+        "noise": last.noise if last.step in ("score", "rule") else release.steps[0].noise,
+        "arithmetic": "counted" if counted else "assumed",
+    }
+    for share in dict.fromkeys([NUMERICAL_SHARE, *_shares(release)]):
+        if isinstance(release, Release):
+            yield from _two_stage(release, budget, {**common, "numerical_share": share})
+        elif isinstance(release, EffectRelease):
+            yield _effect(release, budget, {**common, "numerical_share": share})
+        elif isinstance(release, RuleRelease):
+            settings = dict(release.settings)
+            scale, expected = settings.pop("outcome_scale"), settings.pop("expected")
+            settings.pop("mass")
+            yield RuleStudy(
+                _universe(release), budget, scale, expected, settings, **common, numerical_share=share
+            )
+
+
+def _shares(release: BaseRelease) -> Iterator[float]:
+    for step in release.steps:
+        if step.numerical is not None and step.perturbed is not Perturbed.OUTPUT:
+            yield min(2.0 * step.numerical.epsilon / step.epsilon, 0.5)
+
+
+def _universe(release: Any) -> Universe:
+    return Universe(Domain.from_dict(release.domain), release.n_samples, len(release.columns))
+
+
+def _effect(release: EffectRelease, budget: Budget, common: Mapping[str, Any]) -> EffectStudy:
+    if release.ranges:
+        raise DeclarationError("ranges were released: what was public about them is not in the file")
+    settings = dict(release.settings)
+    scale, _ = settings.pop("residual_scale"), settings.pop("effect_center")
+    public = next((part for part in release.nuisances if part.step == "public center"), None)
+    center = None if public is None else Term(Rows(public.rows), public.coefficient)
+    return EffectStudy(_universe(release), budget, release.estimand, scale, None, center, settings, **common)
+
+
+def _two_stage(release: Release, budget: Budget, common: Mapping[str, Any]) -> Iterator[Study]:
+    one, other = release.first_stage, release.second_stage
+    first = registry.build(registry.first_stages(), str(one["name"]), **_settings(one["settings"]))
+    second = registry.build(registry.second_stages(), str(other["name"]), **_settings(other["settings"]))
+    told = re.search(r"certified to (\S+) relative", " ".join(release.guarantee.assumptions))
+    value = release.step("value")
+    theta = release.mechanism
+    for name in NAMES:
+        yield Study(
+            first,
+            second,
+            _universe(release),
+            budget,
+            name,
+            theta.noise if name != "output" else common["noise"],
+            theta.split if calibrator(name).splits and theta.split not in (None, 1.0) else None,
+            float(told[1]) if told else 0.0,
+            common["arithmetic"],
+            common["numerical_share"],
+            None if value is None else value.epsilon / budget.epsilon,
+            "cells" if release.value is None else release.value.statistic,
+        )
+
+
+def _settings(stated: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _value(value) for name, value in stated.items()}
+
+
+def _value(stated: Any) -> Any:
+    if stated == "inf":
+        return math.inf
+    if isinstance(stated, list):
+        return tuple(stated)
+    if isinstance(stated, dict) and list(stated) == ["moments"]:
+        return Moments(stated["moments"])
+    if isinstance(stated, dict) or (isinstance(stated, str) and stated[:1].isupper()):
+        name, inner = next(iter(stated.items())) if isinstance(stated, dict) else (stated, {})
+        if name not in _PARTS:
+            raise DeclarationError(f"{name}: is not rebuilt from a file")
+        return _PARTS[name](**_settings(inner))
+    return stated
+
+
+def _compared(plan: Plan, release: BaseRelease) -> tuple[list[str], list[str]]:
+    """What is refuted, and what merely differs."""
+    planned = state_steps(plan)
+    if [step.step for step in planned] != [step.step for step in release.steps]:
+        names = ", ".join(step.step for step in planned)
+        return [f"steps: what is declared has {names}"], []
+    refuted: list[str] = []
+    noted: list[str] = []
+    for step, own, stated in zip(plan.steps, planned, release.steps, strict=True):
+        lines = list(_differences(own, stated))
+        if not lines:
+            continue
+        enough = _suffices(step, own, stated)
+        (noted if enough else refuted).extend(f"{stated.step}: {line}" for line in lines)
+    return refuted, noted
+
+
+def _differences(own: StepStatement, stated: StepStatement) -> Iterator[str]:
+    for field in fields(StepStatement):
+        if field.name in ("reason", "numerical"):
+            continue
+        one, other = getattr(own, field.name), getattr(stated, field.name)
+        close = (
+            isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, rel_tol=_SAME)
+        )
+        if one != other and not close:
+            yield f"{field.name} = {other}, where what is declared gives {one}"
+    hidden, told = own.numerical, stated.numerical
+    if (hidden is None) != (told is None):
+        yield "numerical: counted arithmetic is declared in one of two places"
+    elif hidden is not None and told is not None and told.scale < hidden.scale * (1.0 - _SAME):
+        yield f"numerical: scale = {told.scale}, where what is declared gives {hidden.scale}"
+
+
+def _suffices(step: StepPlan, own: StepStatement, stated: StepStatement) -> bool:
+    """Whether the noise that a step states is as private as it says, by a theorem of today."""
+    if any(getattr(own, name) != getattr(stated, name) for name in _FACTS) or not _proven(stated.theorem):
+        return False
+    hidden, told = own.numerical, stated.numerical
+    if (hidden is None) != (told is None) or (
+        hidden is not None and told is not None and told.scale < hidden.scale * (1.0 - _SAME)
+    ):
+        return False
+    for name in _BOUNDS[:3] if isinstance(step.calibration, Calibration) else _BOUNDS:
+        one, other = getattr(own, name), getattr(stated, name)
+        if one is not None and (other is None or other < one * (1.0 - _SAME)):
+            return False
+    found = step.calibration
+    if type(found).__name__ not in ("Calibration", "MarginCalibration") or step.loss is None:
+        return math.isclose(own.epsilon, stated.epsilon, rel_tol=_SAME) or stated.epsilon > own.epsilon
+    assert isinstance(found, Calibration)
+    left = stated.epsilon - (0.0 if told is None else 2.0 * told.epsilon)
+    changed = replace(found, scale=stated.scale, gamma=stated.gamma)
+    n = step.universe.n_samples
+    if left <= 0.0 or stated.gamma <= 0.0:
+        return False
+    spent = privacy_loss(changed, step.loss, n, left * (1.0 + _SAME))
+    return spent <= stated.delta * (1.0 + _SAME)
+
+
+def _proven(theorem: str) -> bool:
+    return theorem.startswith(_PROVEN) or theorem.endswith("noise on integers")
+
+
+def _results(plan: Plan, release: BaseRelease) -> Iterator[str]:
+    """Whether the results are what the released integers say."""
+    if isinstance(release, EffectRelease):
+        center, level = float(release.settings["effect_center"]), release.interval.level
+        found, _, _ = estimated(plan.steps[-1], release.released, center, level)  # type: ignore[arg-type]
+        stated = (release.estimate, release.interval.low, release.interval.high)
+        if not _all_close((found.estimate, found.low, found.high), stated):
+            yield "estimate and interval: are not what the released integers say"
+    if isinstance(release, RuleRelease) and release.gains:
+        again = gains(plan.steps[-1], release.released)  # type: ignore[arg-type]
+        pairs = zip(again, release.gains, strict=True)
+        if not all(_all_close((one.estimate,), (other.estimate,)) for one, other in pairs):
+            yield "gains: are not what the released integers say"
+
+
+def _all_close(found: tuple[float, ...], stated: tuple[float | None, ...]) -> bool:
+    return all(
+        (other is None and math.isinf(one)) or (other is not None and math.isclose(one, other, rel_tol=_SAME))
+        for one, other in zip(found, stated, strict=True)
+    )

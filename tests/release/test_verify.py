@@ -1,0 +1,141 @@
+"""A release that follows from its own declarations, and what was changed in one."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.release.verify import verify
+
+DOMAIN = Domain(covariate_bound=1.5, outcome_bound=2.0, arm_floor=20)
+PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-5)
+
+RELEASES = {
+    "effect": lambda: PrivateEffect(DOMAIN, PURE, residual_scale=0.3),
+    "effect, gaussian": lambda: PrivateEffect(DOMAIN, APPROXIMATE, residual_scale=0.3, noise="gaussian"),
+    "att": lambda: PrivateEffect(DOMAIN, PURE, estimand="att", settings={"propensity": "logistic"}),
+    "rule": lambda: PrivateRule(DOMAIN, PURE, outcome_scale=0.6, expected=["confounding"]),
+    "rule, gaussian": lambda: PrivateRule(DOMAIN, APPROXIMATE, expected=["confounding"], noise="gaussian"),
+    "rule and value": lambda: PrivateRule(DOMAIN, PURE, settings={"propensity": 0.5, "value_share": 0.2}),
+    "entropy balancing": lambda: PrivateTwoStageERM(DOMAIN, PURE, value_share=0.2),
+    "mmd, gaussian": lambda: PrivateTwoStageERM(DOMAIN, APPROXIMATE, "mmd", "itr_huber", noise="gaussian"),
+    "private propensity": lambda: PrivateTwoStageERM(DOMAIN, PURE, "ipw_private", "itr_logistic"),
+    "arm means, auto": lambda: PrivateTwoStageERM(
+        DOMAIN, APPROXIMATE, "uniform", "arm_means", calibration="auto", arithmetic="assumed"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X, a = rng.uniform(-0.7, 0.7, (300, 2)), rng.integers(0, 2, 300)
+    return X, a, X[:, 0] + 0.5 * a + 0.1 * rng.standard_normal(300)
+
+
+FAST = ("effect", "rule and value", "entropy balancing")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[one if one in FAST else pytest.param(one, marks=pytest.mark.slow) for one in RELEASES],
+)
+def release(request, table):
+    return RELEASES[request.param]().fit(*table).release_
+
+
+def changed(release, change):
+    plain = json.loads(release.to_json())
+    change(plain)
+    return type(release).from_json(json.dumps(plain))
+
+
+def times(*path, by):
+    def change(plain):
+        for name in path[:-1]:
+            plain = plain[name]
+        plain[path[-1]] = plain[path[-1]] * by
+
+    return change
+
+
+def put(*path, value):
+    def change(plain):
+        for name in path[:-1]:
+            plain = plain[name]
+        plain[path[-1]] = value
+
+    return change
+
+
+def test_what_was_released_is_verified(release):
+    found = verify(type(release).from_json(release.to_json()))
+    assert found.holds
+    assert not found.noted
+    assert verify(release, DOMAIN).holds
+    assert not verify(release, replace(DOMAIN, outcome_bound=3.0)).holds
+
+
+def test_a_stronger_claim_is_refuted(release):
+    changes = [
+        put("guarantee", "theorem", value="Theorem 42"),
+        put("guarantee", "stability_theorem", value="Theorem 42"),
+        times("guarantee", "epsilon", by=0.01),
+        times("n_samples", by=3),
+        put("guarantee", "relation", value="replace-one-keep-treatment"),
+    ]
+    for place, step in enumerate(release.steps):
+        here = ("steps", place)
+        changes += [
+            times(*here, "scale", by=0.9),
+            times(*here, "epsilon", by=0.9),
+            put(*here, "stability", value=0.0),
+            put(*here, "theorem", value="Theorem 42"),
+        ]
+        if step.gamma:
+            changes.append(put(*here, "gamma", value=0.0))
+        if step.sensitivity is not None:
+            changes.append(times(*here, "sensitivity", by=0.9))
+        if step.numerical is not None:
+            changes.append(times(*here, "numerical", "scale", by=0.5))
+    unseen = []
+    for number, change in enumerate(changes):
+        try:
+            if verify(changed(release, change)).holds:
+                unseen.append(number)
+        except DeclarationError:  # the reader, or the plan, refused it
+            pass
+    assert not unseen
+
+
+def test_estimates_are_what_the_integers_say(table):
+    effect = RELEASES["effect"]().fit(*table).release_
+    shifted = replace(effect, estimate=effect.estimate + 0.01)
+    assert verify(shifted).refuted == ("estimate and interval: are not what the released integers say",)
+    rule = RELEASES["rule and value"]().fit(*table).release_
+    gain = replace(rule.gains[0], estimate=rule.gains[0].estimate + 0.01)
+    assert not verify(replace(rule, gains=(gain, *rule.gains[1:]))).holds
+
+
+def test_more_noise_than_is_needed_is_no_lie(table):
+    effect = RELEASES["effect"]().fit(*table).release_
+    center = effect.steps[0]
+    more = replace(center, scale=2.0 * center.scale, gamma=1.5 * center.gamma)
+    found = verify(replace(effect, steps=(more, *effect.steps[1:])))
+    assert found.holds
+    assert len(found.noted) == 2
+
+
+def test_what_the_file_does_not_hold_is_said(table):
+    ranges = PrivateEffect(PrivateRanges(), Budget(1000.0), seed=1).fit(*table).release_
+    with pytest.raises(DeclarationError, match="ranges"):
+        verify(ranges)
+
+
+def test_a_seeded_release_is_as_it_says(table):
+    seeded = PrivateEffect(DOMAIN, PURE, seed=1).fit(*table).release_
+    assert verify(seeded).holds
+    assert not seeded.private
