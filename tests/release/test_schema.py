@@ -94,7 +94,7 @@ def test_a_file_of_schema_2_is_read_as_the_same_fit_states_it(name) -> None:
         reason = stated.reason and stated.reason.replace("smallest of 3", "smallest of 4")
         expected = replace(as_upgraded(step), epsilon=stated.epsilon, delta=stated.delta)
         assert replace(stated, reason=reason) == expected
-    rest = {"theta": new.theta, "steps": new.steps}
+    rest = {"theta": new.theta, "steps": new.steps, "kept_imbalance": new.kept_imbalance}
     if old.value is not None:
         assert new.value is not None
         np.testing.assert_allclose(old.value.released, new.value.released, rtol=1e-9)
