@@ -101,24 +101,26 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
 
 
 def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
+    from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE
+
     screen = console()
     screen.print(f"{title}: planned from public quantities", style="bold")
     # settings that the program does not have, or that stay infinite, say nothing
     axes = [name for name in AXES if any(math.isfinite(getattr(one, name)) for one in rows)]
-    headers = ["n", *axes, "epsilon", "V", "noise", "gamma", "pull", "pred. error", "theorem"]
+    headers = ["n", *axes, "epsilon", "V", "noise", "gamma", "pull", "stays", "excess", "by"]
     table = grid(*headers, *([] if automatic else ["auto"]), left=0, wrap=False)
     refused: dict[str, int] = {}
     for row in rows:
         if row.refusal is not None:
             mark = f"[{refused.setdefault(row.refusal, len(refused) + 1)}]"
-            told = [_number(row.V), *"----", f"refused {mark}"]
+            told = [_number(row.V), *"-----", f"refused {mark}"]
         else:
             spread = "-" if row.spread is None else f"±{row.spread:.3g}"
             told = [
                 _number(row.V),
                 spread,
                 _number(row.gamma),
-                "-" if row.shrinkage is None else f"{row.shrinkage:.0%}",
+                *("-" if share is None else f"{share:.0%}" for share in (row.shrinkage, row.kept)),
                 _number(row.predicted_error),
                 _short(row.theorem),
             ]
@@ -134,8 +136,9 @@ def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
         screen.print(f"[{number}] {reason}")
     screen.print(
         "noise: 2.5-97.5 % of what the second stage adds, before Theta cuts in; pull: how far gamma draws "
-        "theta toward 0; pred. error: excess of the objective, for comparing rows. A private propensity adds "
-        "noise of its own, which is not counted."
+        f"theta toward 0; stays: of a difference of {DIFFERENCE:g} SD between the arms in one covariate, "
+        "after weighting, on synthetic records; excess: predicted of the objective, for comparing rows. A "
+        "private propensity adds noise of its own, which is not counted."
     )
 
 

@@ -95,7 +95,7 @@ def test_a_file_of_schema_2_is_read_as_the_same_fit_states_it(name) -> None:
         assert stated.epsilon >= step.epsilon or stated.step != "theta"
         assert (stated.epsilon, stated.delta) == pytest.approx((step.epsilon, step.delta), rel=1e-11)
         assert stated == replace(as_upgraded(step), epsilon=stated.epsilon, delta=stated.delta)
-    rest = {"theta": new.theta, "steps": new.steps}
+    rest = {"theta": new.theta, "steps": new.steps, "kept_imbalance": new.kept_imbalance}
     if old.value is not None:
         assert new.value is not None
         np.testing.assert_allclose(old.value.released, new.value.released, rtol=1e-9)
