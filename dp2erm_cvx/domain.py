@@ -282,6 +282,8 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
         return codebook
     for column in (*codebook.levels, *codebook.missing):
         own = codebook.covariates_of(column)
+        if column in codebook.levels and column in ranges:
+            raise DeclarationError(f"ranges[{column}]: has levels: take the ranges of Codebook.ranges")
         for name in own if column in codebook.levels else own[1:]:
             if name in ranges and ranges[name] != SWITCH:
                 raise DeclarationError(f"ranges[{name}] = {_shown(ranges[name])}: must be {SWITCH}")

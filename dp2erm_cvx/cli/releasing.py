@@ -133,12 +133,16 @@ class Ordered:
 
     def show(self, model: PrivateEstimator, release: BaseRelease) -> None:
         """Notes on stderr, then the release as JSON or in words."""
+        from dp2erm_cvx.cli.reading import NO_RANGES
+
         if self.charged:
             self._tell_charge(model)
         elif self.options["ledger"] is not None:
             click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
         if self.budget.delta and not release.guarantee.delta:
             click.echo(f"note: {release.guarantee.theorem} is pure; --delta is not used", err=True)
+        if getattr(model.domain, "outcome_bound", None) is not None and model.domain.ranges is None:
+            click.echo(f"warning: {NO_RANGES}", err=True)
         if not release.private:
             click.echo(f"{release.guarantee.standing.upper()}: do not publish this release", err=True)
         if self.options["as_json"]:
