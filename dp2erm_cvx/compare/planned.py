@@ -62,7 +62,7 @@ def plan_row(study: Study) -> GridRow:
         delta=study.budget.delta,
         **settings,  # type: ignore[arg-type]
     )
-    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC))
+    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC, split=None))
     if study.calibration != AUTOMATIC:
         made = _tried(study)
     if isinstance(automatic, TwoStagePlan):
