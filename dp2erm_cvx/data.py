@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.csv_layout import PLAIN, CsvLayout
-from dp2erm_cvx.errors import DataError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.tables import (
     Table,
     as_array,
@@ -138,7 +138,8 @@ class Dataset:
             Names of the covariates; default: those of ``public``, or all columns of ``X``.
 
         Every record depends on its own cells alone (Theorem 10). Raises DataError for a column that is not
-        there, and for another number of rows.
+        there, and for another number of rows; DeclarationError where the covariates of levels are not
+        declared.
         """
         book = public.codebook
         assert book is not None
@@ -242,6 +243,8 @@ def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Se
     """Raw columns by name, and the covariates that they become."""
     if isinstance(X, Table) or hasattr(X, "columns"):
         table = X if isinstance(X, Table) else read_frame(X)
+        if names is None and (book.levels or book.missing):
+            raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         no_covariates = (book.treatment.column, book.outcome)
         return table, names or [name for name in table.names if name not in no_covariates]
     array = as_cells(X, "X")

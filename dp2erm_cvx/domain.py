@@ -149,9 +149,14 @@ class Domain:
         return tuple(self.ranges) if isinstance(self.ranges, Mapping) else None
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Of the ranges, in raw units, which scale to 0; 0 without ranges."""
+        """Of the ranges, in raw units, which scale to 0; 0 without ranges.
+
+        Raises DeclarationError where another number of ranges is declared.
+        """
         if self.ranges is None:
             return (0.0,) * n_features
+        if len(self.ranges) != n_features:
+            raise DeclarationError(f"ranges: {len(self.ranges)} are declared for {n_features} covariates")
         pairs = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
         return tuple(low / 2 + high / 2 for low, high in pairs)
 
@@ -282,6 +287,8 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
         return codebook
     for column in (*codebook.levels, *codebook.missing):
         own = codebook.covariates_of(column)
+        if column in codebook.levels and column in ranges:
+            raise DeclarationError(f"ranges[{column}]: has levels: take the ranges of Codebook.ranges")
         for name in own if column in codebook.levels else own[1:]:
             if name in ranges and ranges[name] != SWITCH:
                 raise DeclarationError(f"ranges[{name}] = {_shown(ranges[name])}: must be {SWITCH}")

@@ -93,6 +93,8 @@ def labels(values: Any, name: str) -> list[str]:
 
 def label_of(cell: Any) -> str:
     """The label that a cell holds: the same for 1, 1.0, True and "1"; empty where it is missing."""
+    if type(cell) is _Word:
+        return " ".join(cell.split())
     number = _number_in(cell)
     if not math.isnan(number):
         return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
@@ -104,6 +106,8 @@ def label_of(cell: Any) -> str:
 
 def _number_in(cell: Any) -> float:
     """The number that a cell holds, as text or otherwise; nan where there is none."""
+    if type(cell) is float:
+        return cell
     if isinstance(cell, str) and not isinstance(cell, _Word):
         cell = _cell(cell)
     # numpy would make numbers of durations and of arrays with one entry

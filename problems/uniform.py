@@ -19,6 +19,7 @@ class Uniform(ClosedFormWeights):
     """Weights 1 for every record."""
 
     name = "uniform"
+    balances_arms = True  # by nothing: what they leave is all of it
     formula = "w_i = 1"
     citation = "Chaudhuri, Monteleoni & Sarwate (2011)"
     theorem = "V = 2 (weights do not depend on the data)"

@@ -293,3 +293,7 @@ def test_columns_that_are_not_there_are_named() -> None:
         Dataset.coded(DOMAIN, np.zeros((2, 5)), [[1], [0]], [1, 2])
     with pytest.raises(DeclarationError, match=r"ranges\[region=N\] = .*must be \(-1.0, 1.0\)"):
         Domain(2.0, 1.0, ranges={"region=N": (0, 1)}, codebook=DOMAIN.codebook)
+    with pytest.raises(DeclarationError, match=r"ranges\[region\]: has levels"):
+        Domain(2.0, 1.0, ranges={"region": (0, 1)}, codebook=DOMAIN.codebook)
+    with pytest.raises(DeclarationError, match="need named ranges"):
+        Dataset.coded(Domain(2.0, 1.0, codebook=DOMAIN.codebook), frame, [1, 0], [1, 2])

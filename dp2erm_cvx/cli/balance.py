@@ -1,8 +1,8 @@
-"""A balance table for the data holder."""
+"""Tables for the data holder: balance, and the columns of a raw table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, console
@@ -10,6 +10,7 @@ from dp2erm_cvx.display import grid, heading
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics import BalanceTable
+    from dp2erm_cvx.diagnostics.columns import ColumnReport
     from dp2erm_cvx.display import Block
 
 
@@ -41,3 +42,16 @@ def balance_blocks(table: BalanceTable) -> Iterator[Block]:
     yield arms
     for note in table.notes:
         yield f"note: {note}"
+
+
+def column_blocks(report: Sequence[ColumnReport]) -> Iterator[Block]:
+    """What the columns of a raw table hold, and what to declare, marked as not private."""
+    yield heading(f"Columns of the table: {NOT_PRIVATE}, for the data holder only")
+    shown = grid("column", "declared as", "holds", "missing", "not as declared", "out of range", left=3)
+    for one in report:
+        counts = (f"{count:,}" if count else "" for count in (one.missing, one.odd, one.outside))
+        shown.add_row(one.name, one.declared, one.holds, *counts)
+    yield shown
+    for one in report:
+        for note in one.notes:
+            yield f"{one.name}: {note}"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dp2erm_cvx.cli.balance import column_blocks
 from dp2erm_cvx.cli.options import data_options
-from dp2erm_cvx.cli.screen import NOT_PRIVATE, console, progress, writable, write_text
-from dp2erm_cvx.display import grid, heading
+from dp2erm_cvx.cli.screen import console, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.diagnostics.columns import ColumnReport
-    from dp2erm_cvx.display import Block
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.tables import Table
@@ -36,15 +34,12 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
     """Report every column of DATA: its type, missing cells, text, and what is out of the declared ranges.
 
     The report is NOT private, and nothing is spent. Use it to find mistakes in the file and in its
-    declaration: a wrong separator, a label that is spelled otherwise. Ranges and levels have to be known
-    without it.
+    declaration: a wrong separator, a label that is spelled otherwise. Ranges and levels come from elsewhere.
     """
     if draft is not None:
         writable(draft, data, options["domain"])
-        if os.path.lexists(draft):
-            raise DeclarationError(f"{draft}: exists: choose another file")
-        if options["domain"] is not None:
-            raise DeclarationError("--draft writes a new domain file: leave --domain out")
+        if os.path.lexists(draft) or options["domain"] is not None:
+            raise DeclarationError(f"--draft {draft}: must be a new file, and --domain left out")
     with progress("reading the data"):
         from dp2erm_cvx.cli.draft import drafted
         from dp2erm_cvx.cli.reading import read_layout, read_public
@@ -57,40 +52,25 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         public = read_public(options) if declared else None
         layout = read_layout(options, PLAIN if declared else guessed_layout(data))
         table = read_table(data, layout, ragged=True)
-        for name in (options["treatment"], options["outcome"]):
-            if name:
-                table.cells(name)
+        for name in filter(None, (options["treatment"], options["outcome"])):
+            table.cells(name)
         named = Codebook(Treatment(options["treatment"] or None), options["outcome"] or None)
         known = (named, None) if public is None else (public.codebook, public.ranges)
         report = column_report(table, *known)
         records = [] if public is None else list(_records(table, public, options))
-        if draft is not None:
-            write_text(draft, drafted(table, layout, options["treatment"], options["outcome"]))
     screen = console()
-    for block in (*_blocks(report), *records):
+    for block in (*column_blocks(report), *records):
         screen.print(block)
     if draft is not None:
+        write_text(draft, drafted(table, layout, options["treatment"], options["outcome"]))
         click.echo(f"{draft}: written; fill its gaps with what is known without the data")
-
-
-def _blocks(report: Sequence[ColumnReport]) -> Iterator[Block]:
-    """A table of the columns, and what to declare."""
-    yield heading(f"Columns of the table: {NOT_PRIVATE}, for the data holder only")
-    shown = grid("column", "declared as", "holds", "missing", "not as declared", "out of range", left=3)
-    for one in report:
-        counts = (f"{count:,}" if count else "" for count in (one.missing, one.odd, one.outside))
-        shown.add_row(one.name, one.declared, one.holds, *counts)
-    yield shown
-    for one in report:
-        for note in one.notes:
-            yield f"{one.name}: {note}"
 
 
 def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, Any]) -> Iterator[str]:
     """What becomes of the records under the public rule."""
     import numpy as np
 
-    from dp2erm_cvx.cli.reading import coded_data
+    from dp2erm_cvx.cli.reading import NO_RANGES, coded_data
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.tables import numbers_or_nan
 
@@ -100,14 +80,14 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     data, book = coded_data(table, public, options), public.codebook
     known = book.treatment.arms(table.cells(str(book.treatment.column))) >= 0
     absent = np.isnan(numbers_or_nan(table.cells(str(book.outcome)), str(book.outcome)))
-    treated = int(np.sum(data.a[known]))
-    yield f"{len(known):,} records: {treated:,} treated, {int(np.sum(known)) - treated:,} controls."
-    found = {
-        "without treatment: each counts as one fixed record": ~known,
-        f"without outcome: each counts as one public outcome, which makes an effect smaller by about "
-        f"{np.mean(absent & known):.1%} of it": absent & known,
-    }
+    treated, controls = int(np.sum(data.a[known])), int(np.sum(1 - data.a[known]))
+    yield f"{len(known):,} records: {treated:,} treated, {controls:,} controls."
+    less = f"which makes an effect smaller by about {np.mean(absent & known):.1%} of it"
+    found = {f"without outcome: each counts as one public outcome, {less}": absent & known}
+    found["without treatment: each counts as one fixed record"] = ~known
     if isinstance(public, Domain):
+        if public.ranges is None:
+            yield f"Warning: {NO_RANGES}."
         inside = replace(public, covariate_bound=1e30, outcome_bound=1e30, intercept=0.0)
         records = inside.records(data.X, data.a, data.y)
         length = np.linalg.norm(records.X, axis=1)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import click
 import numpy as np
 
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, SETTING_FLAGS, names
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.tables import Table
 
 
-_NO_RANGES = (
+#: What is told where a domain declares none.
+NO_RANGES = (
     "no ranges are declared: raw columns are shrunk together to the covariate bound, so that the one with "
     "the largest numbers crowds out all others; declare [ranges], or scale by public constants"
 )
@@ -36,12 +36,9 @@ MOST = 1_000_000
 
 def read_data(path: str, options: dict[str, Any], domain: Domain | PrivateRanges) -> Dataset:
     """The data file, with the columns that the domain or the flags name, by the codebook of the domain."""
-    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.tables import read_table
 
     _columns(domain)
-    if isinstance(domain, Domain) and domain.ranges is None:
-        click.echo(f"warning: {_NO_RANGES}", err=True)
     return coded_data(read_table(path, read_layout(options), ragged=True), domain, options)
 
 

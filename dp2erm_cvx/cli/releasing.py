@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, apply
+from dp2erm_cvx.cli.options import Number, apply, noise_options
 from dp2erm_cvx.cli.screen import console, reserved, unwritable, writable
 from dp2erm_cvx.errors import DeclarationError
 
@@ -25,18 +25,12 @@ budget_options = apply(
     click.option(
         "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
     ),
-    click.option("--noise", default="gamma", help="gamma (pure), box (pure) or gaussian."),
+    noise_options,
     click.option(
         "--solver",
         default="first_certified",
         help="newton, projected_gradient, clarabel, scs, osqp, or the first of them that certifies.",
     ),
-    click.option(
-        "--arithmetic",
-        default="auto",
-        help="counted (needs the extra secure), assumed, or auto: counted where it can be.",
-    ),
-    click.option("--numerical-share", type=Number(), help="Share of epsilon for counted arithmetic [0.005]."),
 )
 
 #: Where a release goes, and the account that it is charged to.
@@ -139,12 +133,16 @@ class Ordered:
 
     def show(self, model: PrivateEstimator, release: BaseRelease) -> None:
         """Notes on stderr, then the release as JSON or in words."""
+        from dp2erm_cvx.cli.reading import NO_RANGES
+
         if self.charged:
             self._tell_charge(model)
         elif self.options["ledger"] is not None:
             click.echo("note: seeded, hence not private: nothing is charged to the ledger", err=True)
         if self.budget.delta and not release.guarantee.delta:
             click.echo(f"note: {release.guarantee.theorem} is pure; --delta is not used", err=True)
+        if getattr(model.domain, "outcome_bound", None) is not None and model.domain.ranges is None:
+            click.echo(f"warning: {NO_RANGES}", err=True)
         if not release.private:
             click.echo(f"{release.guarantee.standing.upper()}: do not publish this release", err=True)
         if self.options["as_json"]:

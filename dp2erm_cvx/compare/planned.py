@@ -11,6 +11,7 @@ import numpy as np
 from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
+from dp2erm_cvx.plan.kept_imbalance import kept_imbalance
 from dp2erm_cvx.plan.noise_range import planned_range
 from dp2erm_cvx.program import WeightedLeastSquares
 
@@ -26,7 +27,8 @@ class GridRow:
     (``E||b||/n``) or, for output perturbation, in the release itself. ``spread`` is the half width of the
     2.5-97.5 % range of the second stage's noise, in units of theta: of the effect where the program has one
     for everybody, else of the median coordinate. ``shrinkage`` is the mean share by which gamma pulls theta
-    toward 0. ``automatic`` names the theorem that calibration = "auto" would follow.
+    toward 0. ``kept`` is the share of an imbalance that the weights are predicted to leave. ``automatic``
+    names the theorem that calibration = "auto" would follow.
     """
 
     n_samples: int
@@ -44,6 +46,7 @@ class GridRow:
     refusal: str | None = None
     spread: float | None = None
     shrinkage: float | None = None
+    kept: float | None = None
     automatic: str | None = None
 
 
@@ -59,7 +62,7 @@ def plan_row(study: Study) -> GridRow:
         delta=study.budget.delta,
         **settings,  # type: ignore[arg-type]
     )
-    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC))
+    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC, split=None))
     if study.calibration != AUTOMATIC:
         made = _tried(study)
     if isinstance(automatic, TwoStagePlan):
@@ -67,7 +70,8 @@ def plan_row(study: Study) -> GridRow:
     if isinstance(made, str):
         return dataclasses.replace(row, refusal=made)
     spread, shrinkage = _spread(made)
-    return dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage)
+    kept = kept_imbalance(made)
+    return dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage, kept=kept)
 
 
 def _tried(study: Study) -> TwoStagePlan | str:

@@ -32,6 +32,8 @@ class FirstStage(Program):
     kind: ClassVar[Kind] = Kind.DIRECT
     #: What audits and batches solve it by: a program without a smooth form needs a conic solver.
     usual_solver: ClassVar[str] = "newton"
+    #: Whether the weights are computed to make the arms alike.
+    balances_arms: ClassVar[bool] = True
 
     @abc.abstractmethod
     def data(self, records: Records) -> dict[str, Value]:
@@ -167,6 +169,8 @@ class ClosedFormWeights(FirstStage):
     The program is ``minimize sum_i w_i^2 / f_i`` subject to ``sum(w) = n``, ``w >= 0``: the weights of
     least weighted second moment, whose stationarity condition ``2 w_i / f_i = nu`` is the closed form.
     """
+
+    balances_arms: ClassVar[bool] = False
 
     kind: ClassVar[Kind] = Kind.CLOSED_FORM
     cone: ClassVar[str] = "QP"

@@ -163,6 +163,8 @@ class Release(BaseRelease):
 
     ``theta`` (p,) has one name per coordinate in ``parameters``; it is in units of the outcome per unit
     of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
+    ``kept_imbalance`` is the share of a difference between the arms that its weights are predicted to leave,
+    by :func:`~dp2erm_cvx.plan.kept_imbalance.kept_imbalance`; None where that is not known.
     ``steps`` state what each private step spent and why, in their order. ``domain``, ``first_stage`` and
     ``second_stage`` hold the declared constants.
     """
@@ -179,6 +181,7 @@ class Release(BaseRelease):
     first_stage: dict[str, Any]
     second_stage: dict[str, Any]
     value: ValueRelease | None = None
+    kept_imbalance: float | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property

@@ -9,6 +9,7 @@ from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, 
 from dp2erm_cvx.calibration.constants import gradient_size
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
+from dp2erm_cvx.plan.kept_imbalance import kept_imbalance
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.value import state_value
 from dp2erm_cvx.solve import by_design, private_solver
@@ -32,6 +33,7 @@ def make_release(
         first_stage={"name": study.first.name, "settings": study.first.settings()},
         second_stage={"name": study.second.name, "settings": study.second.settings()},
         value=None if plan.value is None else state_value(plan.value, released[plan.value.name]),
+        kept_imbalance=kept_imbalance(plan),
     )
 
 

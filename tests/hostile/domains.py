@@ -28,7 +28,8 @@ VALUES = (
     "[{}]",
 )  # fmt: skip
 FIELDS = ("covariate_bound", "outcome_bound", "outcome_center", "treatment_cost", "ranges", "intercept",
-          "arm_floor", "relation", "coordinate_bound")  # fmt: skip
+          "arm_floor", "relation", "coordinate_bound", "treatment", "outcome_column",
+          "levels", "missing", "units", "csv")  # fmt: skip
 TAME = {
     "covariate_bound": ("1", "2.0", "1e3"),
     "outcome_bound": ("1", "0.5"),
@@ -39,6 +40,12 @@ TAME = {
     "arm_floor": ("1", "10", "10.0", "1e30"),
     "coordinate_bound": ("1", "0.5", "[1, 1]", "[0.1, 2]"),
     "relation": ('"replace-one"', '"replace-one-keep-treatment"', '"nope"'),
+    "treatment": ('"a"', '{ column = "a", treated = "yes", control = "no" }', "{ treated = 2, control = 1 }"),
+    "outcome_column": ('"y"', '"a"'),
+    "levels": ('{ region = ["N", "S", "other"] }', '{ region = [1, 2.5, ""] }', "{ g = [1, false] }"),
+    "missing": ("{ x = 0.5 }", "{ }", "{ y = 1e300 }"),
+    "units": ('{ x = "m" }',),
+    "csv": ('{ separator = ";" }', '{ encoding = "latin-1" }'),
 }
 
 

@@ -27,7 +27,9 @@ WORDS = (
     "domain.toml", "nope.csv", "/", "nope/nope", "replace-one", "equal", "1_000", "1,2,3", "9" * 400,
     "9" * 5000,
     "x" * 5000, "a\nb", "%s", "{}", "$HOME", "0x10", "1e5", "TRUE", "-0", "+1", "proportional", "pld", "t",
-    "att", "risks", "propensity=0.5", "propensity=constant", "rows=arms", "cap=2", "first_fit=none",
+    "att", "risks",
+    ";", "latin-1", "idna", "draft.toml",
+    "propensity=0.5", "propensity=constant", "rows=arms", "cap=2", "first_fit=none",
 )  # fmt: skip
 DATA = "x1,x2,a,y\n" + "".join(
     f"{k / 12 - 1},{(k * 7 % 24) / 12 - 1},{k % 2},{k % 5 - 2}\n" for k in range(24)
@@ -41,6 +43,7 @@ _PLAN = "--n 100 --covariate-bound 1 --outcome-bound 1 --n-features 2 --calibrat
 BASES: dict[str, list[str]] = {
     "fit": _FIT.split(),
     "effect": _FIT.split(),
+    "check": ["data.csv", "--treatment", "a", "--outcome", "y", "--domain", "domain.toml"],
     "show": ["release.json"],
     "predict": ["release.json", "data.csv"],
     "plan": _PLAN.split(),

@@ -112,7 +112,7 @@ def audit_density(
     The density of a release is known exactly: of a minimizer under objective perturbation (proof of Theorem
     1), of numbers with Laplace or Gaussian noise (Theorems 8 and 12), and of all steps together, each given
     what came before (Theorems 9 and 10). Weights that take no noise are solved for and certified on both
-    datasets. Noise that is gamma or Laplace throughout: the log ratio is maximized in both directions from
+    datasets. Gamma, box or Laplace noise throughout: the log ratio is maximized in both directions from
     ``starts`` random starts of each kind. Any Gaussian noise: delta(epsilon) is estimated from ``draws``
     outputs in each direction. ``seed`` makes the audit repeatable and has nothing to do with a release.
 
