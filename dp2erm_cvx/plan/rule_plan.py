@@ -92,6 +92,8 @@ class RulePlan(Plan):
         # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
         left = self.study.scale * (math.sqrt(0.5) if self.rule.map.after else 1.0)
         bend = float(erfcx(math.sqrt(2.0) * left / self.study.settings.slope))
+        if self.study.settings.response_bound is not None:
+            bend = 2.0  # of squared loss
         p = rows.shape[1]
         hessian = bend * self.mass * (rows.T @ rows) / len(rows) + calibration.gamma * np.eye(p)
         drawn = simulate_noise(calibration, _DRAWS, np.random.default_rng(p))
