@@ -19,7 +19,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "sharp": {"color": BLUE, "linewidth": 2.2},
     "auto": {"color": "#3a7d44", "linestyle": (0, (1, 1)), "linewidth": 2.2},
     "saturating": {"color": "#b3246b", "linewidth": 2.2},
-    "pipeline": {"color": "#b3246b", "linewidth": 2.2},
+    "pipeline": {"color": "#d0679d", "linestyle": (0, (4, 1))},
     "composition-sharp": {"color": "#7a4fa3", "linestyle": "--"},
     "composition-printed": {"color": "#a08bc0", "linestyle": ":"},
     "paper-corrected": {"color": "#d08a3c", "linestyle": ":"},
