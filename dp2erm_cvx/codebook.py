@@ -250,6 +250,8 @@ Kind = TypeVar("Kind", Treatment, Codebook)
 
 def _built(kind: type[Kind], title: str, declared: Mapping[str, Any]) -> Kind:
     known = [one.name for one in fields(kind)]
+    if not isinstance(declared, Mapping):
+        raise DeclarationError(f"{title} = {shown(declared)}: must have names")
     for name in declared:
         if name not in known:
             raise DeclarationError(f"{title}: unknown name {shown(name)}; known: {', '.join(known)}")

@@ -149,9 +149,14 @@ class Domain:
         return tuple(self.ranges) if isinstance(self.ranges, Mapping) else None
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Of the ranges, in raw units, which scale to 0; 0 without ranges."""
+        """Of the ranges, in raw units, which scale to 0; 0 without ranges.
+
+        Raises DeclarationError where another number of ranges is declared.
+        """
         if self.ranges is None:
             return (0.0,) * n_features
+        if len(self.ranges) != n_features:
+            raise DeclarationError(f"ranges: {len(self.ranges)} are declared for {n_features} covariates")
         pairs = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
         return tuple(low / 2 + high / 2 for low, high in pairs)
 

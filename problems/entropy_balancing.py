@@ -76,7 +76,8 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         return log_q - math.log(math.fsum(self.base_measure) / n_samples)
 
     def largest_log_base(self, n_samples: int) -> float:
-        return float(np.max(np.abs(self.log_base(n_samples)), initial=0.0))
+        # a plan may be for any number of records: none of them is stored
+        return 0.0 if self.base_measure is None else float(np.max(np.abs(self.log_base(n_samples))))
 
     def data(self, records: Records) -> dict[str, Value]:
         B, target = self.moments(records)

@@ -206,6 +206,22 @@ def test_released_ranges_take_raw_tables() -> None:
     assert model.effect_ == pytest.approx(0.99 * 20, abs=1.0)
 
 
+def test_an_outcome_that_is_missing_at_random_shrinks_the_effect_by_its_share_whatever_the_center() -> None:
+    rng = np.random.default_rng(3)
+    n = 6000
+    frame = pd.DataFrame({"age": rng.uniform(30, 80, n), "severity": rng.uniform(0, 10, n)})
+    v = (frame["severity"] - 5) / 5
+    treated = (rng.random(n) < 1 / (1 + np.exp(-1.5 * v))).astype(int)
+    score = 50 - 8 * v + 3 * treated + rng.normal(0, 4, n)
+    score[rng.random(n) < 0.3] = np.nan
+    for center in (50.0, 44.0):
+        kept = {name: DECLARED[name] for name in ("ranges", "outcome_column")}
+        domain = domain_of({**kept, "treatment": "arm", "outcome_bound": 20.0, "outcome_center": center})
+        model = PrivateEffect(domain, Budget(8.0), residual_scale=4.0, seed=1).fit(frame, treated, score)
+        # one fixed record in their place would move the effect by 3.6 at the second center
+        assert model.effect_ == pytest.approx(0.7 * 3, abs=0.5)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -54,15 +54,12 @@ class Ranking:
 def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrator] = _SHARP) -> Ranking:
     """Every valid calibration by predicted error, from public quantities only, in each of its noise laws.
 
-    Where the objective is the plug-in ``(z - theta)^2``, its strong convexity 2 is public and counts. Without
-    ``calibrators``, all that use the sharp stability bounds are compared.
+    Without ``calibrators``, all that use the sharp stability bounds are compared.
 
     Raises CalibrationError with every reason where nothing is valid; DeclarationError for an invalid
     argument.
     """
     loss = objective.loss
-    is_mean = loss.is_mean and objective.restriction is None
-    curvature = loss.strong_convexity + (2.0 if is_mean else 0.0)
     found: list[tuple[str, Calibration | OutputCalibration, float]] = []
     refused: list[tuple[str, str]] = []
     for name, one, noise in _laws(calibrators, loss):
@@ -72,7 +69,7 @@ def rank(objective: Objective, budget: Budget, calibrators: Collection[Calibrato
         except CalibrationError as error:
             refused.append((name, str(error)))
             continue
-        size = predicted_error(calibration, loss, objective.n_samples, strong_convexity=curvature)
+        size = predicted_error(calibration, loss, objective.n_samples)
         found.append((name, calibration, size))
     if not found:
         reasons = "; ".join(f"{objective.weights}, {name}: {reason}" for name, reason in refused)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective, refuse_uncovered
 from dp2erm_cvx.calibration.constants import Calibration, Noise, in_range, mean_norm
 from dp2erm_cvx.calibration.curvature import MARGIN
+from dp2erm_cvx.calibration.utility import predicted_distance
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import RENYI_ORDERS, Budget, LossConstants, RenyiCurve
 from dp2erm_cvx.public import public_number, whole_number
@@ -105,8 +106,8 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
     ``response_bound``: 2M' for the weighted regression of ``2 (2a - 1) y``, M' for arm means.
     The smallest sigma, minimized over a grid of orders, whose Renyi bound converts to the budget; every
     rounding goes to more noise. Without ``gamma`` it is chosen among ``M^2 V / (n tau)``, tau in
-    ``TAU_GRID``, by the predicted excess ``(E||b||/n + gamma a)^2 / (4 gamma)``, where a is the
-    ``theta_bound`` of the loss, or ``Z / sqrt(2 gamma)``. ``theta_bound`` affects that choice only.
+    ``TAU_GRID``, by the :func:`~dp2erm_cvx.calibration.utility.predicted_distance`. ``theta_bound`` affects
+    that choice only.
 
     Raises CalibrationError where the loss is not squared, no order fits the budget or the bound does not
     cover what is declared; DeclarationError for an invalid argument.
@@ -157,18 +158,13 @@ def calibrate_renyi(objective: Objective, budget: Budget, *, gamma: float | None
 
 
 def _best(unit: Array, gammas: Array, objective: Objective) -> int:
-    """Index of the smallest predicted excess, compared in logarithms."""
-    loss, size = objective.loss, objective.loss.theta_bound
+    """Index of the smallest predicted distance."""
+    loss = objective.loss
     norm = mean_norm(Noise.GAUSSIAN, loss.n_parameters)
-    _, Z = _squared(loss)
 
     def cost(noise: float, gamma: float) -> float:
-        if not math.isfinite(noise):
-            return math.inf
-        theta = Z / math.sqrt(2.0 * gamma) if size is None else size
-        moved = gradient_movement(objective.bound.V, loss, gamma)
-        total = noise * moved * norm / objective.n_samples + gamma * theta
-        return 2.0 * math.log(total) - math.log(gamma)
+        length = noise * gradient_movement(objective.bound.V, loss, gamma) * norm
+        return predicted_distance(length, gamma, loss, objective.n_samples)
 
     return int(np.argmin([cost(float(u), float(g)) for u, g in zip(unit, gammas, strict=True)]))
 

@@ -32,6 +32,7 @@ from dp2erm_cvx.calibration.saturating import (
     saturating_delta,
     saturating_epsilon,
 )
+from dp2erm_cvx.calibration.utility import predicted_distance, predicted_error
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.public import one_of, public_number, whole_number
@@ -158,7 +159,8 @@ class Sharp(Calibrator):
     """Theorems 1, 2, 16 and 17: noise as a linear term of an objective whose gradient is bounded.
 
     Theorem 15 in place of Theorem 1, and Theorem 16 without a split, where the loss saturates, no split is
-    declared and the noise is less. In a ball Theorem 19 at the gamma of Theorem 1, where its noise is less.
+    declared and the predicted error is less. In a ball Theorem 19 at the gamma of Theorem 1, where its noise
+    is less.
     """
 
     laws = (Noise.GAMMA, Noise.GAUSSIAN, Noise.BOX)
@@ -176,27 +178,22 @@ class Sharp(Calibrator):
         if saturation is None or (split is not None and not in_a_ball):
             return found
         try:
-            # at one gamma the smaller noise is the better one
             other = calibrate_saturating(objective, budget, noise, found.gamma if in_a_ball else None)
         except CalibrationError:
             return found  # no noise of Theorem 19 at so small a gamma
-        return min(found, other, key=lambda one: one.expected_noise)
+        # in a ball both have one gamma
+        return min(found, other, key=lambda one: predicted_error(one, objective.loss, objective.n_samples))
 
 
-#: Share of epsilon that pays for the noise where Theta is unbounded and none is declared.
-UNBOUNDED_SPLIT = 0.85
 #: The public grid of shares of epsilon that may pay for the noise.
 GRID = tuple(k / 100 for k in range(1, 100))
 
 
 def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
-    """The q that minimizes the predicted excess ``(E||b||/n + gamma a)^2 / (2 (rho + 2 gamma))``.
+    """The q that minimizes the :func:`~dp2erm_cvx.calibration.utility.predicted_distance`.
 
-    ``a`` is ``theta_bound`` and rho is the strong convexity that is public, ``mu_R``. Candidates are ``GRID``
-    and the share beyond which gamma would leave its floor: below it a smaller share buys nothing. That share
-    and ``UNBOUNDED_SPLIT``, the larger one, where Theta is unbounded; the share of the gamma of Theorem 19
-    for a logistic loss in a ball. There the prediction, which knows no curvature but gamma, would shrink
-    theta to nothing.
+    Candidates are ``GRID`` and the share beyond which gamma would leave its floor: below it a smaller share
+    buys nothing. For a logistic loss in a ball it is the share of the gamma of Theorem 19.
     """
     V, loss, n_samples = objective.bound.V, objective.loss, objective.n_samples
     epsilon = budget.epsilon
@@ -204,22 +201,16 @@ def default_split(objective: Objective, budget: Budget, noise: Noise) -> float:
     if loss.saturation is not None and math.isfinite(loss.saturation.ball):
         spent = jacobian_loss(V, loss, n_samples, ball_gamma(objective, budget)) / epsilon
         return min(max(1.0 - spent, GRID[0]), 1.0 - 1e-6)
-    if loss.theta_bound is None:
-        return max(UNBOUNDED_SPLIT, 1.0 - slack)
     candidates = [*GRID, 1.0 - slack] if slack < 1.0 else list(GRID)
     shares = tuple(q * epsilon for q in candidates)
     # the shares of the grid are the same for every bound
     parts = [part for part in (shares[: len(GRID)], shares[len(GRID) :]) if part]
     scales = np.concatenate([_scales(objective, budget, noise, part, cells=64)[0] for part in parts])
-    unit, theta_bound = mean_norm(noise, loss.n_parameters, box_of(loss, noise)), loss.theta_bound
+    unit = mean_norm(noise, loss.n_parameters, box_of(loss, noise))
 
     def predicted(share: float, scale: float) -> float:
-        # in logarithms: the square would overflow long before the calibration does
         gamma = required_gamma(V, loss, n_samples, (1.0 - share) * epsilon)
-        if not (math.isfinite(gamma) and math.isfinite(scale)):
-            return math.inf
-        error = unit * scale / n_samples + gamma * theta_bound
-        return 2.0 * math.log(error) - math.log(loss.strong_convexity + 2.0 * gamma)
+        return predicted_distance(unit * scale, gamma, loss, n_samples)
 
     costs = [predicted(share, float(scale)) for share, scale in zip(candidates, scales, strict=True)]
     return candidates[int(np.argmin(costs))]

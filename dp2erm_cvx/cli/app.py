@@ -25,8 +25,9 @@ from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.own_program import check_program_command, new_program_command
 from dp2erm_cvx.cli.plan import plan_command
 from dp2erm_cvx.cli.programs import programs_command
-from dp2erm_cvx.cli.released import predict_command, show_command, verify_command
+from dp2erm_cvx.cli.released import predict_command, show_command
 from dp2erm_cvx.cli.rule import rule_command
+from dp2erm_cvx.cli.verify import verify_command
 from dp2erm_cvx.errors import Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130

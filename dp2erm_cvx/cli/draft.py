@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _HEAD = """\
 # What a record may look like. Everything here is public: from the codebook, the protocol or earlier papers,
 # WITHOUT these data. A range or a level that was read off the data makes the stated epsilon wrong.
-# Replace every "{edit}". Delete the lines of columns that are no covariates.
+# Replace every "{edit}". Delete the lines of columns that are no covariates. Numbers that are codes, such as
+# 1, 2 and 3, are levels: move their line.
 
 outcome_column = {outcome}
 outcome_center = "{edit}"    # the outcome that is expected in general, in its own units

@@ -35,8 +35,7 @@ def experiment_command(name: str, variant: str | None, cell: str | None, **optio
     """Run the cells that are missing, keep each as it finishes, and write a table and figures.
 
     A run that was stopped goes on where it was, tuning included; a folder of another design or of other code
-    is refused. Nothing but the design decides a number: not the workers, not the stops. Experiments draw
-    noise from seeded generators and release nothing.
+    is refused. Nothing but the design decides a number. Noise is seeded, and nothing is released.
     """
     from dp2erm_cvx.studies import design_path, experiment_by_name
     from dp2erm_cvx.studies.engine import Store, load_design, run, run_one

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, data_options, second_stage_options, setting_options
+from dp2erm_cvx.cli.options import (
+    CALIBRATION,
+    calibration_options,
+    data_options,
+    second_stage_options,
+    setting_options,
+)
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
 from dp2erm_cvx.cli.screen import advance, progress
 
@@ -33,14 +39,7 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @setting_options
 @second_stage_options
 @budget_options
-@click.option("--calibration", default="sharp", help="sharp, paper, paper-corrected, renyi, output or auto.")
-@click.option("--split", type=Number(), help="Share of epsilon that pays for the noise [chosen publicly].")
-@click.option(
-    "--value-share",
-    type=Number(),
-    help="Share of epsilon for the value of the rule against treating all and none [no value].",
-)
-@click.option("--value-statistic", default="cells", help="cells or contrasts; see the docs on value.")
+@calibration_options
 @click.option("--balance", is_flag=True, help="Show covariate balance on stderr: not private.")
 @click.option("--love-plot", metavar="FILE.png", help="Draw covariate balance: not private.")
 @release_options
@@ -72,7 +71,7 @@ def fit_command(data: str, **options: Any) -> None:
             ordered.budget,
             first,
             second,
-            **{name: options[name] for name in ("calibration", "split", "value_share", "value_statistic")},
+            **{name: options[name] for name in CALIBRATION},
             **ordered.arguments(),
         )
         ordered.fit(model, dataset, lambda: _draw(model, options["love_plot"]))

@@ -112,6 +112,32 @@ setting_options = apply(
     click.option("--arm-mass", help="Short for --set arm_mass=equal or proportional."),
     click.option("--degree", type=Number(), help="Balance raw moments up to this degree."),
 )
+#: What a plan and the release that follows it are asked for alike.
+noise_options = apply(
+    click.option("--noise", default="gamma", help="gamma (pure), box (pure) or gaussian."),
+    click.option(
+        "--arithmetic",
+        default="auto",
+        help="counted (needs the extra secure), assumed, or auto: counted where it can be.",
+    ),
+    click.option("--numerical-share", type=Number(), help="Share of epsilon for counted arithmetic [0.005]."),
+)
+calibration_options = apply(
+    click.option(
+        "--calibration", default="sharp", help="sharp, paper, paper-corrected, renyi, output or auto."
+    ),
+    click.option(
+        "--split", type=Number(), help="Share of epsilon that pays for the noise [chosen publicly]."
+    ),
+    click.option(
+        "--value-share",
+        type=Number(),
+        help="Share of epsilon for the value of the rule against treating all and none [no value].",
+    ),
+    click.option("--value-statistic", default="cells", help="cells or contrasts; see the docs on value."),
+)
+#: Of those, the arguments of an estimator by their names.
+CALIBRATION = ("calibration", "split", "value_share", "value_statistic")
 second_stage_options = apply(
     click.option(
         "--second-stage", default="itr", help="Second stage: a name of dp2erm programs, or FILE.py."

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, domain_options, json_option, number_list, second_stage_options
+from dp2erm_cvx.cli.options import (
+    CALIBRATION,
+    Number,
+    calibration_options,
+    domain_options,
+    json_option,
+    noise_options,
+    number_list,
+    second_stage_options,
+)
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.screen import advance, console, print_json, progress
 from dp2erm_cvx.display import grid
@@ -44,8 +53,8 @@ dp2erm plan --program ipw_logistic --second-stage arm_means --covariate-bound 2 
 @click.option("--n-features", type=Number(), help="Number of covariates [that of the ranges].")
 @click.option("--epsilon", default="1", metavar="X,X,...", help="Privacy budgets.")
 @click.option("--delta", type=Number(), default=0.0, show_default=False, help="Part of every budget [0].")
-@click.option("--calibration", default="auto", help="auto, sharp, paper, paper-corrected, renyi or output.")
-@click.option("--noise", default="gamma", help="gamma (pure), box (pure) or gaussian.")
+@noise_options
+@calibration_options
 @json_option
 def plan_command(program: str, as_json: bool, **options: Any) -> None:
     """Tabulate what releases would cost, from public quantities alone. No data are read, no budget is spent.
@@ -58,11 +67,10 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
     with progress("planning") as bar:
         from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings, second_stage
         from dp2erm_cvx.compare.planned import plan_row
-        from dp2erm_cvx.estimators import TOLERANCE
-        from dp2erm_cvx.plan import Study
+        from dp2erm_cvx.estimators import PrivateTwoStageERM
+        from dp2erm_cvx.plan import NUMERICAL_SHARE
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.registry import build, first_stages
-        from dp2erm_cvx.universe import Universe
 
         domain = read_domain(options)
         program = known_name(program, "first")
@@ -82,17 +90,17 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
         bar.update(task, total=len(declared))
         for n, values, epsilon in declared:
             chosen = dict(zip(axes, values, strict=True))
-            study = Study(
+            model = PrivateTwoStageERM(
+                domain,
+                Budget(epsilon, options["delta"]),
                 build(first_stages(), program, **settings, **chosen),
                 second,
-                Universe(domain, n, features),
-                Budget(epsilon, options["delta"]),
-                calibration=options["calibration"],
                 noise=options["noise"],
-                tolerance=TOLERANCE,
-                arithmetic="auto",
+                arithmetic=options["arithmetic"],
+                numerical_share=options["numerical_share"] or NUMERICAL_SHARE,
+                **{name: options[name] for name in CALIBRATION},
             )
-            rows.append(plan_row(study))
+            rows.append(plan_row(model.study(n, features)))
             advance(bar)
     if as_json:
         print_json([dataclasses.asdict(row) for row in rows])
@@ -107,7 +115,7 @@ def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
     screen.print(f"{title}: planned from public quantities", style="bold")
     # settings that the program does not have, or that stay infinite, say nothing
     axes = [name for name in AXES if any(math.isfinite(getattr(one, name)) for one in rows)]
-    headers = ["n", *axes, "epsilon", "V", "noise", "gamma", "pull", "stays", "excess", "by"]
+    headers = ["n", *axes, "eps", "V", "noise", "gamma", "pull", "stays", "excess", "Thm"]
     table = grid(*headers, *([] if automatic else ["auto"]), left=0, wrap=False)
     refused: dict[str, int] = {}
     for row in rows:
@@ -143,7 +151,7 @@ def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
 
 
 def _short(theorem: str | None) -> str:
-    return "-" if theorem is None else theorem.split(" (")[0].replace("Theorem ", "Thm ")
+    return "-" if theorem is None else theorem.split(" (")[0].removeprefix("Theorem ")
 
 
 def _number(value: float | None) -> str:

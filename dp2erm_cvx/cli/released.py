@@ -1,4 +1,4 @@
-"""What is done with a release: ``show`` it, ``verify`` it, ``predict`` by it. None costs anything."""
+"""``dp2erm show``: what a release says; ``dp2erm predict``: what it recommends. Neither costs anything."""
 
 from __future__ import annotations
 
@@ -31,31 +31,6 @@ def show_command(release: str, as_json: bool) -> None:
     screen = console()
     for block in published.blocks():
         screen.print(block)
-
-
-@click.command("verify", short_help="Whether a release follows from what it declares.")
-@click.argument("release", metavar="RELEASE.json")
-@click.option("--domain", metavar="FILE.toml", help="The domain that it has to be about.")
-def verify_command(release: str, domain: str | None) -> int:
-    """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee.
-
-    The estimate and its interval are computed again from the released integers. Exit code 1 where something
-    is refuted. No file can show that the noise was drawn as it says.
-    """
-    from dp2erm_cvx.cli.options import DOMAIN_FIELDS
-    from dp2erm_cvx.cli.reading import read_domain
-    from dp2erm_cvx.release.file import read_release_file
-    from dp2erm_cvx.release.verify import verify
-
-    expected = None
-    if domain is not None:
-        expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": domain})
-    with progress("verifying"):
-        found = verify(read_release_file(release), expected)
-    screen = console()
-    for block in found.blocks():
-        screen.print(block)
-    return 0 if found.holds else 1
 
 
 @click.command("predict", short_help="Recommendations from a release alone.")

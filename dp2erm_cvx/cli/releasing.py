@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import Number, apply
+from dp2erm_cvx.cli.options import Number, apply, noise_options
 from dp2erm_cvx.cli.screen import console, reserved, unwritable, writable
 from dp2erm_cvx.errors import DeclarationError
 
@@ -25,18 +25,12 @@ budget_options = apply(
     click.option(
         "--delta", type=Number(), default=0.0, show_default=False, help="Needed by Gaussian noise [0]."
     ),
-    click.option("--noise", default="gamma", help="gamma (pure), box (pure) or gaussian."),
+    noise_options,
     click.option(
         "--solver",
         default="first_certified",
         help="newton, projected_gradient, clarabel, scs, osqp, or the first of them that certifies.",
     ),
-    click.option(
-        "--arithmetic",
-        default="auto",
-        help="counted (needs the extra secure), assumed, or auto: counted where it can be.",
-    ),
-    click.option("--numerical-share", type=Number(), help="Share of epsilon for counted arithmetic [0.005]."),
 )
 
 #: Where a release goes, and the account that it is charged to.

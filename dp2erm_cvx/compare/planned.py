@@ -24,11 +24,9 @@ class GridRow:
 
     ``refusal`` says why nothing covers it; the results are then None. ``V`` is the bound on the coupled
     variation, ``scale`` the noise scale, ``noise`` the expected size of the noise in the averaged objective
-    (``E||b||/n``) or, for output perturbation, in the release itself. ``spread`` is the half width of the
-    2.5-97.5 % range of the second stage's noise, in units of theta: of the effect where the program has one
-    for everybody, else of the median coordinate. ``shrinkage`` is the mean share by which gamma pulls theta
-    toward 0. ``kept`` is the share of an imbalance that the weights are predicted to leave. ``automatic``
-    names the theorem that calibration = "auto" would follow.
+    (``E||b||/n``) or, for output perturbation, in the release itself. ``spread`` and ``shrinkage`` are those
+    of :class:`~dp2erm_cvx.plan.noise_range.NoiseRange`, ``kept`` the share of an imbalance that the weights
+    are predicted to leave. ``automatic`` names the theorem that calibration = "auto" would follow.
     """
 
     n_samples: int
@@ -62,7 +60,7 @@ def plan_row(study: Study) -> GridRow:
         delta=study.budget.delta,
         **settings,  # type: ignore[arg-type]
     )
-    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC))
+    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC, split=None))
     if study.calibration != AUTOMATIC:
         made = _tried(study)
     if isinstance(automatic, TwoStagePlan):
@@ -89,7 +87,7 @@ def _planned(row: GridRow, made: TwoStagePlan) -> GridRow:
         V=made.bound.V,
         theorem=calibration.theorem,
         scale=calibration.scale,
-        gamma=0.0 if isinstance(calibration, OutputCalibration) else calibration.gamma,
+        gamma=getattr(calibration, "gamma", 0.0),
         noise=calibration.expected_noise / (1 if output else row.n_samples),
         predicted_error=theta.predicted_error,
     )

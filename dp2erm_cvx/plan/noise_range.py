@@ -36,8 +36,11 @@ class NoiseRange:
 
     @property
     def dominates(self) -> bool:
-        """Whether the effect, or half of the coordinates, moves by more than ``SHARE`` of ``bound``."""
-        return self.exceeds(SHARE * self.bound)
+        """Whether the effect, or half of the coordinates, moves by more than ``SHARE`` of ``bound``.
+
+        Of what gamma leaves of ``bound``, as it shrinks noise and signal alike.
+        """
+        return self.exceeds(SHARE * (1.0 - self.shrinkage) * self.bound)
 
     def exceeds(self, size: float) -> bool:
         """Whether the effect, or half of the coordinates, moves by more than ``size``, in units of theta."""

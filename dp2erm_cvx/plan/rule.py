@@ -25,10 +25,12 @@ from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.steps import (
+    Balance,
     Center,
     Factors,
     OutcomeRows,
     Propensity,
+    ResponseRows,
     Rows,
     RuleFit,
     RuleNuisances,
@@ -132,8 +134,14 @@ class RuleStudy(Pipeline[RulePlan]):
             steps.append(logistic_propensity(self, settings, numerical_share))
         yield from shares_in_turn(steps)
         factors = self._factors(settings)
-        rule = RuleRows(Rows.POOLED, center, settings.norm / bound, factors)
-        yield RuleFit(None, self._stage("itr_saturating", settings.slope), *common, rule)
+        scale = settings.norm / bound
+        if settings.response_bound is None:
+            loss = self._stage("itr_saturating", settings.slope)
+            rule = RuleRows(Rows.POOLED, center, scale, factors)
+        else:
+            loss = registry.build(registry.second_stages(), "regression")
+            rule = ResponseRows(Rows.POOLED, center, scale, factors, settings.response_bound)
+        yield RuleFit(None, loss, *common, rule)
         if settings.value_share is not None and factors is not None:
             nuisances = RuleNuisances(center, Propensity.name, log_odds=factors.log_odds)
             score = ValueScore(nuisances, settings.cap, settings.residual_bound, settings.score_bound)
@@ -148,7 +156,8 @@ class RuleStudy(Pipeline[RulePlan]):
             source = (math.log(stated) - math.log1p(-stated), *([0.0] * self.universe.n_features))
         else:
             source = "propensity" if isinstance(stated, str) else stated
-        return Factors(settings.balance, Term(Rows.POOLED, source), settings.cap)
+        balance = settings.balance if settings.response_bound is None else Balance.INVERSE
+        return Factors(balance, Term(Rows.POOLED, source), settings.cap)
 
     def _stage(self, name: str, slope: float) -> Any:
         # no theorem needs the ball; within it every solve is certified to a public radius

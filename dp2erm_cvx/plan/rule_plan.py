@@ -82,8 +82,8 @@ class RulePlan(Plan):
         """Rows (m, p) of public covariates, ``scale`` times those of the domain."""
         universe = self.study.universe
         drawn = np.random.default_rng(universe.n_features).standard_normal((_POINTS, universe.n_features))
-        x = clip_norm(reference_spread(universe) * drawn, universe.domain.features_bound)
-        return self.rule.map.rows.of(scale * x, np.zeros(_POINTS))
+        x = scale * clip_norm(reference_spread(universe) * drawn, universe.domain.features_bound)
+        return self.rule.map.rows.of(x, np.zeros(_POINTS))
 
     def _moved(self) -> Array:
         """What draws of the noise do to the effect at public covariates, (draws, m)."""
@@ -91,9 +91,9 @@ class RulePlan(Plan):
         assert isinstance(calibration, Calibration)
         # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
         left = self.study.scale * (math.sqrt(0.5) if self.rule.map.after else 1.0)
-        bend = float(erfcx(math.sqrt(2.0) * left / self.study.settings.slope))
+        squared, slope = self.study.settings.response_bound is not None, self.study.settings.slope
+        bend = 2.0 if squared else float(erfcx(math.sqrt(2.0) * left / slope))
         p = rows.shape[1]
         hessian = bend * self.mass * (rows.T @ rows) / len(rows) + calibration.gamma * np.eye(p)
         drawn = simulate_noise(calibration, _DRAWS, np.random.default_rng(p))
-        moved: Array = drawn @ np.linalg.solve(hessian, rows.T) / self.study.universe.n_samples
-        return moved
+        return np.asarray(drawn @ np.linalg.solve(hessian, rows.T) / self.study.universe.n_samples)

@@ -52,6 +52,9 @@ class RuleSettings:
     value_share
         Share of the whole budget for what the rule is worth, None for no value; the other shares are of the
         rest.
+    response_bound
+        B of a rule by squared loss with inverse propensities on the response (Theorem 14): of any law of the
+        outcome it has the sign of the mean effect, for more noise. None: factors on a loss of bounded slope.
     residual_bound, score_bound
         M_r and B of the value, see :class:`~dp2erm_cvx.steps.EffectScore`.
 
@@ -72,6 +75,7 @@ class RuleSettings:
     residual_bound: float
     score_bound: float
     value_share: float | None = None
+    response_bound: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -87,6 +91,10 @@ class RuleSettings:
             put(self, name, public_fraction(name, getattr(self, name)))
         if not self.spent < 1.0:
             raise DeclarationError("center_share and propensity_share leave nothing to the rule")
+        if self.response_bound is not None:
+            put(self, "response_bound", public_size("response_bound", self.response_bound))
+            if self.propensity is None:
+                raise DeclarationError("response_bound: needs a propensity, released or public")
         if self.value_share is not None and self.propensity is None:
             raise DeclarationError("value_share: a value needs a propensity, released or public")
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.calibration.joint import LossLaw, joint_delta
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.record import (
@@ -77,6 +78,11 @@ def read_published(
 def _check_numbers(release: Release) -> None:
     """Refuse what no release states, although every field has the right type."""
     check_guarantee(release)
+    if (book := release.domain.get("codebook")) is not None:
+        try:
+            Codebook.from_dict(book)
+        except DeclarationError as error:
+            raise DeclarationError(f"release JSON: domain: {error}") from None
     names = [step.step for step in release.steps]
     if "theta" not in names or len(set(names)) < len(names):
         raise DeclarationError("release JSON: steps: one of them releases theta, and none stands twice")

@@ -37,10 +37,14 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield ""
     yield _whom(release)
     yield _rests_on(release)
+    skewed = (
+        "; an outcome that is skewed in opposite directions with and without treatment, which turns some "
+        "signs (a larger slope helps)"
+    )
     yield (
-        "Not covered: unmeasured confounding; effects that are not linear in the covariates; an outcome that "
-        "is skewed in opposite directions with and without treatment, which turns some signs (a larger "
-        "slope helps). Every other release from these data adds to epsilon."
+        "Not covered: unmeasured confounding; effects that are not linear in the covariates"
+        f"{skewed if release.settings.get('response_bound') is None else ''}. "
+        "Every other release from these data adds to epsilon."
     )
     yield ""
     yield spent_by_step(release)
@@ -81,7 +85,8 @@ def _whom(release: RuleRelease) -> str:
     told = f"Population: that of the {release.n_samples:,} records"
     counted = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
     how = counted.get(str(release.settings["balance"]))
-    if release.settings["propensity"] is None or how is None:
+    on_response = release.settings.get("response_bound") is not None
+    if release.settings["propensity"] is None or how is None or on_response:
         return told + ", each counted alike."
     return told + f", each counted by {how}, e its probability of treatment: where either is likely."
 

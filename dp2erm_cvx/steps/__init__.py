@@ -9,7 +9,7 @@ one more module beside them.
 from dp2erm_cvx.steps.cell_nuisances import CellNuisances
 from dp2erm_cvx.steps.cell_sums import CellSums, CellSumsPlan
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan, RuleFit, RuleFitPlan
-from dp2erm_cvx.steps.factors import Balance, Factors, RuleRows
+from dp2erm_cvx.steps.factors import Balance, Factors, ResponseRows, RuleRows
 from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan, RuleValue, RuleValuePlan
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances, RuleNuisances
 from dp2erm_cvx.steps.number import SumsPlan, TreatmentRate, TreatmentRatePlan
@@ -59,6 +59,7 @@ __all__ = [
     "RecordMap",
     "Refit",
     "RefitPlan",
+    "ResponseRows",
     "RiskScores",
     "Rows",
     "RuleFit",

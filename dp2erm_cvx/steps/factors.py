@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from scipy.special import expit
 from dp2erm_cvx.domain import Array, Records, cleaned
 from dp2erm_cvx.public import one_of, public_number
 from dp2erm_cvx.steps.record_map import OutcomeRows, Term
+from dp2erm_cvx.universe import Universe
 
 
 class Balance(enum.StrEnum):
@@ -84,3 +85,32 @@ class RuleRows(OutcomeRows):
         if self.balance is None:
             return super().factors(records, released)
         return self.balance.of(records.covariates, records.a, released)
+
+
+@dataclass(frozen=True)
+class ResponseRows(RuleRows):
+    """Inverse propensities on the response in place of the loss: ``clip_B((2a - 1) f (y - m))`` (Theorem 14).
+
+    Its mean given x is the effect, for squared loss whatever the law of the outcome. ``bound`` is B.
+    """
+
+    bound: float = 1.0
+
+    @property
+    def factored(self) -> bool:
+        return False
+
+    def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
+        return np.ones(records.n_samples)
+
+    def universe(self, universe: Universe) -> Universe:
+        found = super().universe(universe)
+        return replace(found, domain=replace(found.domain, outcome_bound=self.bound))
+
+    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
+        assert self.balance is not None
+        left = RuleRows(self.rows, self.after, self.scale).records(records, released)
+        inverse = self.balance.cap * self.balance.of(records.covariates, records.a, released)
+        where = self.universe(Universe(records.domain, records.n_samples, records.covariates.shape[1]))
+        response = cleaned((2.0 * records.a - 1.0) * inverse * left.y, self.bound)
+        return Records(left.X, left.a, response, where.domain)

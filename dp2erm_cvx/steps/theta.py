@@ -161,11 +161,7 @@ class ThetaPlan(StepPlan):
     @property
     def predicted_error(self) -> float:
         """Predicted excess of the second-stage objective, by noise and gamma."""
-        # the Hessian of (z - theta)^2 is 2 whatever the data: public strong convexity
-        curvature = self.loss.strong_convexity + (2.0 if self.loss.is_mean else 0.0)
-        return predicted_error(
-            self.calibration, self.loss, self.universe.n_samples, strong_convexity=curvature
-        )
+        return predicted_error(self.calibration, self.loss, self.universe.n_samples)
 
     @property
     def curve(self) -> RenyiCurve | None:

@@ -58,7 +58,7 @@ def loss(plan, count=400, seed=0, enough=np.inf):
         x2, a2, y2 = x.copy(), a.copy(), y.copy()
         x2[0], a2[0], y2[0] = rng.choice([-1.0, 0.0, 1.0]), rng.integers(0, 2), rng.choice([-1.0, 1.0])
         if k % 4 == 1:  # the changed record is the heavy one on both sides: the most that Theorem 9 allows
-            x[1:] = -(2 * a[1:] - 1)
+            x[1:] = x2[1:] = -(2 * a[1:] - 1)
             x[0], x2[0] = 2 * a[0] - 1, 2 * a2[0] - 1
         gap = log_density((x, a, y), plan) - log_density((x2, a2, y2), plan)
         worst = max(worst, float(np.abs(gap).max()))
@@ -84,7 +84,7 @@ def test_the_fit_inverts_the_noise():
 def test_the_joint_law_keeps_the_budget_and_nearly_spends_it():
     spent = loss(PLAN)
     assert spent <= EPSILON
-    assert spent > 0.75 * EPSILON
+    assert spent > 0.7 * EPSILON
 
 
 def test_planted_bugs_break_the_budget():

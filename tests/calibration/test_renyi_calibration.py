@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from dp2erm_cvx.calibration import Objective, calibrate_renyi, renyi_divergence, renyi_epsilon
+from dp2erm_cvx.calibration import (
+    Objective,
+    calibrate_renyi,
+    predicted_error,
+    renyi_divergence,
+    renyi_epsilon,
+)
 from dp2erm_cvx.calibration.renyi import TAU_GRID
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import draw
@@ -118,8 +124,7 @@ def test_gamma_minimizes_the_predicted_error_over_the_grid(size, n):
     loss, V, budget = squared_loss(10, 1.0, 2.0, theta_bound=size), 8.7, Budget(1.0, 1e-3)
 
     def predicted(calibration):
-        theta = loss.response_bound / math.sqrt(2 * calibration.gamma) if size is None else size
-        return (calibration.expected_noise / n + calibration.gamma * theta) ** 2 / (4 * calibration.gamma)
+        return predicted_error(calibration, loss, n)
 
     chosen = calibrate_renyi(objective_of(V, loss, n), budget)
     costs = []

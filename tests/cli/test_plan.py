@@ -1,9 +1,13 @@
 import json
 
+import click
+import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
+from dp2erm_cvx.cli.app import main
 from dp2erm_cvx.plan.noise_range import noise_range
+from dp2erm_cvx.release import Release
 from dp2erm_cvx.universe import Universe
 from tests.command_line import run
 
@@ -44,16 +48,69 @@ def test_a_row_is_what_the_estimator_plans():
     assert row["shrinkage"] == pytest.approx(moved.shrinkage)
 
 
+def test_a_plan_is_asked_for_as_a_release_is():
+    """What two commands share has one default, or the plan would be of another release."""
+    commands = {name: main.commands[name] for name in ("effect", "rule", "fit", "plan")}
+    options = {
+        name: {
+            one.name: (one.default, one.type.name) for one in command.params if isinstance(one, click.Option)
+        }
+        for name, command in commands.items()
+    }
+    shared = set(options["fit"]) & set(options["plan"])
+    assert {"calibration", "noise", "split", "value_share", "arithmetic", "second_stage"} <= shared
+    lists = {"epsilon", "ridge", "radius", "trim"}
+    for one in options.values():
+        for other in options.values():
+            for name in set(one) & set(other) - lists:
+                assert one[name] == other[name], name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--value-share", "0.2", "--second-stage", "itr"], ["--split", "0.7"], ["--arithmetic", "assumed"]],
+)
+def test_a_plan_is_of_the_release_that_follows(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).uniform(-1, 1, (60, 2))
+    table = np.column_stack([X, np.arange(60) % 2, X[:, 0]])
+    np.savetxt("data.csv", table, delimiter=",", header="u,v,a,y", comments="")
+    fit = [
+        "fit",
+        "data.csv",
+        "--treatment",
+        "a",
+        "--outcome",
+        "y",
+        *IPW[1:],
+        "--epsilon",
+        "2",
+        *words,
+        "--json",
+    ]
+    released = run(*fit)
+    assert released.exit_code == 0, released.output
+    theta = Release.from_json(released.stdout).mechanism
+    (row,) = rows(*IPW, "--n", "60", "--n-features", "2", "--epsilon", "2", *words)
+    assert (row["scale"], row["gamma"], row["V"]) == (theta.scale, theta.gamma, theta.stability)
+
+
+def test_a_plan_for_any_number_of_records_stores_none_of_them():
+    for program in ("entropy_balancing", "ipw_logistic", "overlap", "uniform", "stable_balancing"):
+        (row,) = rows(*PLAN, "--program", program, "--n", str(10**18), "--n-features", "2")
+        assert 2 <= row["V"] <= 2e18, program
+
+
 def test_auto_is_named_and_is_the_best():
     words = [*PLAN, "--n", "1600", "--delta", "1e-6"]
     words[2] = "plug_in_ate"
-    (auto,) = rows(*words)
+    (auto,) = rows(*words, "--calibration", "auto")
     assert "Theorem 8" in auto["theorem"]
     for method in ("sharp", "renyi", "output"):
         (other,) = rows(*words, "--calibration", method)
         assert other["predicted_error"] >= auto["predicted_error"]
         assert "Theorem 8" in other["automatic"]
-    assert "Thm 8" in run(*words, "--calibration", "sharp").stdout
+    assert run(*words, "--calibration", "sharp").stdout.splitlines()[3].split()[-1] == "8"
 
 
 def test_a_private_propensity_is_planned_with_what_it_leaves():

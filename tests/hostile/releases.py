@@ -21,6 +21,7 @@ from dp2erm_cvx import (
     Release,
     RuleRelease,
 )
+from dp2erm_cvx.codebook import Codebook
 from tests.hostile.command import NO_NUMBER, run
 from tests.hostile.outcome import Failure, Outcome, strict_json
 from tests.hostile.values import Generator, happens, pick
@@ -43,7 +44,9 @@ RAW = (
 def _good(number: int) -> dict[str, Any]:
     rng = np.random.default_rng(number)
     X, a, y = rng.uniform(-1, 1, (12, 2)), np.arange(12) % 2, rng.normal(size=12)
-    domain = Domain(2.0, 1.0, intercept=0.5, ranges={"x1": (-1, 1), "x2": (-1, 1)})
+    book = Codebook(levels={"x1": (0.5, -0.5)}, missing={"x2": 0.0})
+    named: Any = {"x1": (-1, 1), "x2": (-1, 1)} if number % 2 else book.ranges({"x2": (-1, 1)})
+    domain = Domain(2.0, 1.0, intercept=0.5, ranges=named, codebook=None if number % 2 else book)
     if number == 3:
         effect: dict[str, Any] = json.loads(
             PrivateEffect(domain, Budget(1.0)).fit(X, a, y).release_.to_json()

@@ -10,6 +10,7 @@ import pytest
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.estimators import PrivateRule
 from dp2erm_cvx.plan import RuleStudy, make_plan, rule_of_use
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps import Balance, CenterPlan, Execution, PropensityPlan
@@ -70,6 +71,24 @@ def test_the_steps_spend_the_budget_and_no_more(universe, arithmetic, noise, del
     assert shares["rule"] == pytest.approx(1.0 - settings.spent, rel=1e-9)
 
 
+def test_factors_on_the_response_have_a_mean_of_the_effect():
+    """Squared loss keeps the sign where outcomes are skewed in opposite directions."""
+    rng, n = np.random.default_rng(1), 20_000
+    X = rng.uniform(-1, 1, (n, 2))
+    a = (rng.random(n) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+    noise = rng.exponential(1, n) - 1
+    y = X[:, 0] + a * X[:, 1] + np.where(a == 1, noise, -noise)
+    right = {}
+    for bound in (None, 12.0):
+        settings = {} if bound is None else {"response_bound": bound}
+        model = PrivateRule(
+            Domain(covariate_bound=1.5, outcome_bound=6.0), Budget(8.0), settings=settings, seed=1
+        )
+        right[bound] = np.mean(model.fit(X, a, y).predict(X) == (X[:, 1] > 0))
+    assert right[None] < 0.85
+    assert right[12.0] > 0.95
+
+
 def test_every_step_is_calibrated_as_the_theorem_says():
     """1/beta = 2 M c / eps and gamma = 2 M^2 / (n eps), M with the constant, whatever factors there are."""
     plan = make_plan(study())
@@ -102,6 +121,8 @@ def test_every_step_is_calibrated_as_the_theorem_says():
         ({"propensity": (0.1, 0.2)}, "4 public coefficients"),
         ({"propensity": (0.1, 0.2, 0.3, math.inf)}, "propensity"),
         ({"center_share": 0.9, "propensity_share": 0.2}, "leave nothing"),
+        ({"response_bound": 0.0}, "response_bound"),
+        ({"response_bound": 1.0, "propensity": None}, "needs a propensity"),
         ({"center_share": 0.0}, "center_share"),
         ({"slope": math.nan}, "slope"),
         ({"center_norm": -1.0}, "center_norm"),

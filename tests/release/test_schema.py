@@ -42,6 +42,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 SEEDED = sorted(name for name in FILES if name.rpartition("_")[2] in ("assumed", "counted"))
 #: The same fit is calibrated by Theorems 16 and 19 today, and its coefficient lies in a ball.
 LESS_NOISE = ("propensity", "propensity_gaussian", "propensity_renyi_value")
+#: The prediction that chooses gamma and the calibration is another one today.
+OTHER_GAMMA = ("renyi", "auto")
 
 
 def fitted(name: str) -> Release:
@@ -60,6 +62,8 @@ def fitted(name: str) -> Release:
         "arithmetic": arithmetic,
         **VARIANTS[variant],
     }
+    if variant != "output":  # what was the default then
+        settings["split"] = Release.from_json(FILES[name]).mechanism.split
     # that version shrank the vector alone: what lies inside of the ball is not clipped by column either
     X = 2.0 * clip_norm(X / 2.0, domain.features_bound)
     return PrivateTwoStageERM(domain, settings.pop("budget"), **settings).fit(X, a, y).release_
@@ -79,8 +83,8 @@ def test_every_variant_has_a_file() -> None:
 
 @pytest.mark.parametrize("name", SEEDED)
 def test_a_file_of_schema_2_is_read_as_the_same_fit_states_it(name) -> None:
-    if name.rpartition("_")[0] in LESS_NOISE:
-        pytest.skip("is calibrated by another theorem today")
+    if name.rpartition("_")[0] in (*LESS_NOISE, *OTHER_GAMMA):
+        pytest.skip("is calibrated otherwise today")
     if name.endswith("counted") and not secure_available():
         pytest.skip("needs the extra secure")
     old, new = Release.from_json(FILES[name]), fitted(name)
@@ -90,10 +94,7 @@ def test_a_file_of_schema_2_is_read_as_the_same_fit_states_it(name) -> None:
         # what theta spent is rounded up to what the others leave
         assert stated.epsilon >= step.epsilon or stated.step != "theta"
         assert (stated.epsilon, stated.delta) == pytest.approx((step.epsilon, step.delta), rel=1e-11)
-        # box noise is compared as well today
-        reason = stated.reason and stated.reason.replace("smallest of 3", "smallest of 4")
-        expected = replace(as_upgraded(step), epsilon=stated.epsilon, delta=stated.delta)
-        assert replace(stated, reason=reason) == expected
+        assert stated == replace(as_upgraded(step), epsilon=stated.epsilon, delta=stated.delta)
     rest = {"theta": new.theta, "steps": new.steps, "kept_imbalance": new.kept_imbalance}
     if old.value is not None:
         assert new.value is not None

@@ -129,6 +129,19 @@ def test_a_public_propensity_keeps_the_budget():
     assert 0.3 < found.loss <= found.epsilon
 
 
+def test_factors_on_the_response_keep_the_budget():
+    """Theorem 14: a flip turns a response from one end to the other, against full slopes of all others."""
+    plan = planned(0.1, 0.1, response_bound=2.0)
+    assert plan.rule.bound.V == 2.0
+    assert plan.rule.calibration.n_parameters == 2
+    found = audit_density(plan, *FLIP, starts=1)
+    assert 0.4 < found.loss <= found.epsilon
+    # noise for half of the bound that records are clipped to
+    narrow = planned(0.1, 0.1, response_bound=1.0)
+    wrong = changed(plan, "rule", calibration=narrow.rule.calibration)
+    assert audit_density(wrong, *FLIP, starts=1).loss > 1.5 * found.loss
+
+
 def test_gaussian_steps_share_one_delta():
     """Center and rule with less noise than basic composition allows, and with far too little."""
     study = RuleStudy(

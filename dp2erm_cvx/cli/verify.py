@@ -1,0 +1,32 @@
+"""``dp2erm verify``: whether a release follows from what it declares."""
+
+from __future__ import annotations
+
+import click
+
+from dp2erm_cvx.cli.options import DOMAIN_FIELDS
+from dp2erm_cvx.cli.screen import console, progress
+
+
+@click.command("verify", short_help="Whether a release follows from what it declares.")
+@click.argument("release", metavar="RELEASE.json")
+@click.option("--domain", metavar="FILE.toml", help="The domain that it has to be about.")
+def verify_command(release: str, domain: str | None) -> int:
+    """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee.
+
+    The estimate and its interval are computed again from the released integers. Exit code 1 where something
+    is refuted. No file can show that the noise was drawn as it says.
+    """
+    from dp2erm_cvx.cli.reading import read_domain
+    from dp2erm_cvx.release.file import read_release_file
+    from dp2erm_cvx.release.verify import verify
+
+    expected = None
+    if domain is not None:
+        expected = read_domain({**dict.fromkeys(DOMAIN_FIELDS), "ranges": (), "domain": domain})
+    with progress("verifying"):
+        found = verify(read_release_file(release), expected)
+    screen = console()
+    for block in found.blocks():
+        screen.print(block)
+    return 0 if found.holds else 1
