@@ -53,7 +53,7 @@ def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Gua
 
 def state_steps(plan: Plan) -> tuple[StepStatement, ...]:
     """What every step spends, and its calibrated noise."""
-    return tuple(state_step(step) for step in plan.steps)
+    return tuple(_stated(step) for step in plan.steps)
 
 
 def _standing(plan: Plan, result: PlanResult, execution: Execution, certifies: bool) -> Standing:
@@ -81,8 +81,7 @@ def _assumptions(plan: Plan, result: PlanResult, certifies: bool) -> tuple[str, 
     return tuple(found)
 
 
-def state_step(step: StepPlan) -> StepStatement:
-    """What a step spends, and its calibrated noise."""
+def _stated(step: StepPlan) -> StepStatement:
     loss, law = step.loss, _law(step.calibration)
     # in the norm of the noise
     radius = math.inf if loss is None else gradient_size(loss, law["noise"])

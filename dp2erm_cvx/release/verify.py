@@ -24,8 +24,8 @@ from dp2erm_cvx.program import Kernel, Moments
 from dp2erm_cvx.release.effect import EffectRelease, estimated
 from dp2erm_cvx.release.record import BaseRelease, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.rule_release import RuleRelease, gains
-from dp2erm_cvx.release.statement import state_step, state_steps
-from dp2erm_cvx.steps import PropensityPlan, Rows, StepPlan, Term, ThetaPlan
+from dp2erm_cvx.release.statement import state_steps
+from dp2erm_cvx.steps import Precision, PropensityPlan, Rows, StepPlan, Term, ThetaPlan
 from dp2erm_cvx.steps.step import exact_budget
 from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
@@ -274,7 +274,7 @@ def _as_stated(step: StepPlan, own: StepStatement, stated: StepStatement) -> Ste
             return None
     if not solved:
         spent = _at_least(stated.epsilon, own.epsilon) and _at_least(stated.delta, own.delta)
-        return step if spent and _hidden(told, own.numerical) else None
+        return step if spent and _hidden(told, step.precision) else None
     assert isinstance(found, Calibration)
     assert isinstance(step, ThetaPlan | PropensityPlan)
     assert step.loss is not None
@@ -288,21 +288,21 @@ def _as_stated(step: StepPlan, own: StepStatement, stated: StepStatement) -> Ste
         flatter = (found.gamma + public) / (stated.gamma + public)
         changed = replace(changed, curvature=changed.curvature * flatter)
     again = step.perturbed_by(changed, None if told is None else told.epsilon)
-    hidden = state_step(again).numerical
     spent_delta = privacy_loss(changed, step.loss, step.universe.n_samples, left * (1.0 + _SAME))
-    return again if spent_delta <= delta * (1.0 + _SAME) and _hidden(told, hidden) else None
+    return again if spent_delta <= delta * (1.0 + _SAME) and _hidden(told, again.precision) else None
 
 
 def _at_least(stated: float | None, needed: float | None) -> bool:
     return needed is None or (stated is not None and stated >= needed * (1.0 - _SAME))
 
 
-def _hidden(told: NumericalNoise | None, needed: NumericalNoise | None) -> bool:
-    """Whether what covers the arithmetic is no less than what has to."""
+def _hidden(told: NumericalNoise | None, needed: Precision | None) -> bool:
+    """Whether a grid and its noise cover the arithmetic at the epsilon that they state."""
     if told is None or needed is None:
-        return told is needed
-    enough = all(_at_least(getattr(told, name), getattr(needed, name)) for name in ("scale", "epsilon"))
-    return enough and told.grid_exponent <= needed.grid_exponent
+        return told is None and needed is None
+    step = math.ldexp(1.0, min(told.grid_exponent, 1000))
+    shift = needed.grid.l1_sensitivity + needed.grid.n_parameters * step
+    return _at_least(told.epsilon * told.scale, shift)
 
 
 def _together(steps: Sequence[StepPlan], release: BaseRelease) -> bool:

@@ -124,12 +124,9 @@ def test_more_noise_than_is_needed_is_no_lie(table):
     effect = RELEASES["effect"]().fit(*table).release_
     center = effect.steps[0]
     more = replace(center, scale=2.0 * center.scale, gamma=1.5 * center.gamma)
-    # longer noise is computed less exactly, which more of the other noise has to hide
-    assert not verify(replace(effect, steps=(more, *effect.steps[1:]))).holds
-    wider = replace(center.numerical, scale=4.0 * center.numerical.scale)
-    found = verify(replace(effect, steps=(replace(more, numerical=wider), *effect.steps[1:])))
+    found = verify(replace(effect, steps=(more, *effect.steps[1:])))
     assert found.holds
-    assert len(found.noted) == 3
+    assert len(found.noted) == 2
 
 
 def test_what_the_file_does_not_hold_is_said(table):
@@ -158,7 +155,7 @@ def test_what_is_true_of_every_step_has_to_be_true_of_all(table):
     assert found.refuted == ("guarantee: the steps spend more together, with the noise that they state",)
 
 
-@pytest.mark.parametrize("change", [("epsilon", 1e-6), ("scale", 1e-12), ("grid_exponent", 0)])
+@pytest.mark.parametrize("change", [("epsilon", 1e-6), ("scale", 1e-12), ("grid_exponent", -20)])
 def test_arithmetic_is_covered_as_stated(table, change):
     effect = RELEASES["effect"]().fit(*table).release_
     assert not verify(changed(effect, put("steps", 0, "numerical", change[0], value=change[1]))).holds
