@@ -73,7 +73,8 @@ def joint_delta(laws: Sequence[LossLaw], epsilon: float) -> float:
     for y in np.linspace(0.0, min(math.sqrt(2.0 * epsilon), 4.0), _TANGENTS):
         t = (epsilon - (y - math.log1p(y))) * (1.0 - 1e-12) - before
         raised = np.maximum(t, last.curvature)
-        mean = 0.5 * (excess_over(last.ratio, t) + raised - t + excess_over(last.ratio, raised))
+        # the difference first: added to t, a small excess would be lost
+        mean = 0.5 * ((raised - t) + excess_over(last.ratio, t) + excess_over(last.ratio, raised))
         total = float(np.sum(chances * mean)) + beyond
         best = min(best, total / (1.0 + y) * _ROUND_UP)
     return best

@@ -14,7 +14,7 @@ from dp2erm_cvx.stability import bounded_factors
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows
 from dp2erm_cvx.steps.solving import rests_on_gap
 from dp2erm_cvx.steps.step import Execution, Inputs, StepPlan, StepResult, divide
-from dp2erm_cvx.steps.theta import Theta, ThetaPlan, certified_and_covered
+from dp2erm_cvx.steps.theta import Theta, ThetaPlan
 from dp2erm_cvx.steps.weights import WeightsPlan, weights_one
 from dp2erm_cvx.universe import Universe
 
@@ -102,9 +102,7 @@ class CenterPlan(ThetaPlan):
         """The same regression, certified and covered anew."""
         assert isinstance(self.calibration, MarginCalibration)
         less = relieved(self.calibration, relief, self.loss.strong_convexity)
-        hidden = None if self.precision is None else self.precision.grid.epsilon
-        radius, covered = certified_and_covered(less, self.second, self.universe, self.loss, hidden)
-        return replace(self, calibration=less, radius=radius, precision=covered)
+        return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

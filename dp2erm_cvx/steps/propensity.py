@@ -127,9 +127,12 @@ class PropensityPlan(StepPlan):
         """The same regression, certified and covered anew."""
         assert isinstance(self.calibration, MarginCalibration)
         less = relieved(self.calibration, relief, self.loss.strong_convexity)
-        hidden = None if self.precision is None else self.precision.grid.epsilon
-        radius, covered = _certified(self.first, self.universe, less, self.loss, hidden)
-        return replace(self, calibration=less, radius=radius, precision=covered)
+        return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
+
+    def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
+        """The same regression with other noise, certified and covered anew by ``hidden`` of epsilon."""
+        radius, covered = _certified(self.first, self.universe, calibration, self.loss, hidden)
+        return replace(self, calibration=calibration, radius=radius, precision=covered)
 
     @property
     def perturbed(self) -> Perturbed:

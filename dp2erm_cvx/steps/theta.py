@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from dp2erm_cvx.calibration import (
     EXACT_ARITHMETIC,
@@ -167,6 +167,11 @@ class ThetaPlan(StepPlan):
     def curve(self) -> RenyiCurve | None:
         """The curve of Theorem 7 or 16, its arithmetic included."""
         return curve_of(self.calibration, self.precision)
+
+    def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
+        """The same program with other noise, certified and covered anew by ``hidden`` of epsilon."""
+        radius, covered = certified_and_covered(calibration, self.second, self.universe, self.loss, hidden)
+        return replace(self, calibration=calibration, radius=radius, precision=covered)
 
     @property
     def certified_by_design(self) -> bool:

@@ -84,7 +84,7 @@ def test_a_stronger_claim_is_refuted(release):
         put("guarantee", "theorem", value="Theorem 42"),
         put("guarantee", "stability_theorem", value="Theorem 42"),
         times("guarantee", "epsilon", by=0.01),
-        times("n_samples", by=3),
+        put("n_samples", value=release.n_samples // 3),
         put("guarantee", "relation", value="replace-one-keep-treatment"),
     ]
     for place, step in enumerate(release.steps):
@@ -139,3 +139,29 @@ def test_a_seeded_release_is_as_it_says(table):
     seeded = PrivateEffect(DOMAIN, PURE, seed=1).fit(*table).release_
     assert verify(seeded).holds
     assert not seeded.private
+
+
+def test_what_is_true_of_every_step_has_to_be_true_of_all(table):
+    """A small gamma is true at an epsilon of its own, and not under one delta for all."""
+    rule = RELEASES["rule, gaussian"]().fit(*table).release_
+
+    def bend(plain):
+        for step in plain["steps"]:
+            step |= {"gamma": 0.05 * step["gamma"], "epsilon": 30.0}
+            step["numerical"]["scale"] *= 100.0
+
+    assert verify(rule).holds
+    found = verify(changed(rule, bend))
+    assert found.refuted == ("guarantee: the steps spend more together, with the noise that they state",)
+
+
+@pytest.mark.parametrize("change", [("epsilon", 1e-6), ("scale", 1e-12), ("grid_exponent", -20)])
+def test_arithmetic_is_covered_as_stated(table, change):
+    effect = RELEASES["effect"]().fit(*table).release_
+    assert not verify(changed(effect, put("steps", 0, "numerical", change[0], value=change[1]))).holds
+
+
+def test_delta_does_not_move_from_one_step_to_another(table):
+    effect = RELEASES["effect, gaussian"]().fit(*table).release_
+    less = put("steps", len(effect.steps) - 1, "delta", value=1e-15)
+    assert not verify(changed(effect, less)).holds
