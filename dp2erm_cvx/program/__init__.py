@@ -2,7 +2,7 @@
 
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
-from dp2erm_cvx.privacy import LossConstants, Neighboring, StabilityBound
+from dp2erm_cvx.privacy import LossConstants, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, PrivateFirstStage, resolved
@@ -52,7 +52,6 @@ __all__ = [
     "MarginRows",
     "MarginWeight",
     "Moments",
-    "Neighboring",
     "Overlap",
     "PooledKernelStage",
     "PrivateFirstStage",
