@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import datetime
 import math
 import warnings
 from collections import Counter
@@ -88,7 +89,8 @@ def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
 def labels(values: Any, name: str) -> list[str]:
     """The cells of a column as labels, of each cell by itself; a missing one is the empty text."""
     array = as_cells(values, f"column {quoted(name)}")
-    return [label_of(cell) for cell in array.astype("U" if array.dtype.kind in "mM" else object)]
+    # a column of times hands out numpy's own, one with another cell in it those of its library
+    return [label_of(cell) for cell in (array if array.dtype.kind in "mM" else array.astype(object))]
 
 
 def label_of(cell: Any) -> str:
@@ -100,8 +102,28 @@ def label_of(cell: Any) -> str:
         return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
     if isinstance(cell, bytes):
         cell = cell.decode("utf-8", "replace")
-    missing = cell is None or type(cell).__name__ in _MISSING or isinstance(cell, float | np.floating)
-    return "" if missing else " ".join(str(cell).split())
+    if cell is None or type(cell).__name__ in _MISSING or isinstance(cell, float | np.floating):
+        return ""
+    try:
+        return " ".join(_told(cell).split())
+    except Exception:  # a whole number of thousands of digits, or whatever a foreign object raises
+        return ""
+
+
+def _told(cell: Any) -> str:
+    """A cell in words: a time in one way, whatever type or unit its column has; empty where it is none."""
+    time: Any = None
+    if isinstance(cell, np.timedelta64 | datetime.timedelta):
+        time = np.timedelta64(cell, "us")
+    elif isinstance(cell, np.datetime64) or (isinstance(cell, datetime.date) and not _zoned(cell)):
+        time = np.datetime64(cell).astype("datetime64[us]")
+    if time is None:
+        return str(cell)
+    return "" if np.isnat(time) else str(time).removesuffix("T00:00:00.000000")
+
+
+def _zoned(cell: object) -> bool:
+    return getattr(cell, "tzinfo", None) is not None
 
 
 def _number_in(cell: Any) -> float:

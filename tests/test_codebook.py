@@ -19,6 +19,7 @@ from dp2erm_cvx.declared_domain import domain_of
 from dp2erm_cvx.domain_file import declared_layout
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release.rule import effects
+from dp2erm_cvx.tables import labels
 
 DECLARED: dict[str, Any] = {
     "outcome_bound": 25.0,
@@ -313,3 +314,20 @@ def test_columns_that_are_not_there_are_named() -> None:
         Domain(2.0, 1.0, ranges={"region": (0, 1)}, codebook=DOMAIN.codebook)
     with pytest.raises(DeclarationError, match="need named ranges"):
         Dataset.coded(Domain(2.0, 1.0, codebook=DOMAIN.codebook), frame, [1, 0], [1, 2])
+
+
+def test_times_are_read_alike_beside_any_other_cell():
+    """A column of times has a type of its own until one cell is text."""
+    days = pd.DatetimeIndex([pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-02 03:04:05"), pd.NaT])
+    for column in (pd.Series(days), pd.Series(days - days[0])):
+        alone, mixed = column.to_numpy(), column.astype(object)
+        mixed[2] = "x"
+        told = labels(alone, "when")
+        assert labels(mixed.to_numpy(), "when")[:2] == told[:2]
+        assert labels(alone.astype(alone.dtype.str.replace("[ns]", "[us]")), "when") == told
+        assert told[2] == ""
+    assert labels(days.to_numpy(), "when")[0] == "2020-01-01"
+
+
+def test_no_cell_is_refused_for_its_label():
+    assert labels(np.array([10**5000, "N"], dtype=object), "region") == ["", "N"]

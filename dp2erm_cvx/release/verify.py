@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import NAMES, Calibration, MarginCalibration, Perturbed, privacy_loss
+from dp2erm_cvx.calibration import NAMES, Calibration, MarginCalibration, Noise, Perturbed, privacy_loss
 from dp2erm_cvx.calibration.joint import joint_delta
 from dp2erm_cvx.calibration.registry import calibrator
 from dp2erm_cvx.display import heading
@@ -140,9 +140,10 @@ def _planned(release: BaseRelease) -> Plan:
 def _studies(release: BaseRelease) -> Iterator[Pipeline[Any]]:
     budget = Budget(release.guarantee.epsilon, release.guarantee.delta)
     counted = [step.numerical for step in release.steps if step.numerical is not None]
-    last = release.steps[-1]
+    # beside box noise numbers have Laplace noise, which is called gamma
+    noises = [step.noise for step in release.steps]
     common = {
-        "noise": last.noise if last.step in ("score", "rule") else release.steps[0].noise,
+        "noise": next((kind for kind in (Noise.BOX, Noise.GAUSSIAN) if kind in noises), Noise.GAMMA),
         "arithmetic": "counted" if counted else "assumed",
     }
     for share in dict.fromkeys([NUMERICAL_SHARE, *_shares(release)]):

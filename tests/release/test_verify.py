@@ -16,6 +16,7 @@ PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-5)
 RELEASES = {
     "effect": lambda: PrivateEffect(DOMAIN, PURE, residual_scale=0.3),
     "effect, gaussian": lambda: PrivateEffect(DOMAIN, APPROXIMATE, residual_scale=0.3, noise="gaussian"),
+    "effect, box": lambda: PrivateEffect(replace(DOMAIN, coordinate_bound=1.0), PURE, noise="box"),
     "att": lambda: PrivateEffect(DOMAIN, PURE, estimand="att", settings={"propensity": "logistic"}),
     "rule": lambda: PrivateRule(DOMAIN, PURE, outcome_scale=0.6, expected=["confounding"]),
     "rule, gaussian": lambda: PrivateRule(DOMAIN, APPROXIMATE, expected=["confounding"], noise="gaussian"),
@@ -75,7 +76,7 @@ def test_what_was_released_is_verified(release):
     found = verify(type(release).from_json(release.to_json()))
     assert found.holds
     assert not found.noted
-    assert verify(release, DOMAIN).holds
+    assert verify(release, Domain.from_dict(release.domain)).holds
     assert not verify(release, replace(DOMAIN, outcome_bound=3.0)).holds
 
 
