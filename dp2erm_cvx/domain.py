@@ -268,7 +268,7 @@ class Domain:
 def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | None) -> float:
     """What the norm of scaled covariates inside their ranges is at most: the root of their number.
 
-    Covariates that a codebook makes of one column count once, see :meth:`Codebook.norm`.
+    Covariates that a codebook makes of one column count once, see :meth:`~dp2erm_cvx.codebook.Codebook.norm`.
     """
     if codebook is None or not isinstance(ranges, Mapping):
         return math.sqrt(len(ranges))

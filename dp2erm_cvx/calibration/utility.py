@@ -69,9 +69,9 @@ def predicted_error(
 ) -> float:
     """Predicted excess of the second-stage objective, in its units (squared outcome for a squared loss).
 
-    ``rho/2`` times the square of :func:`predicted_distance` at the expected noise, with its rho; for output
-    perturbation of a mean the noise is the distance. A prediction from public quantities, used to choose
-    among calibrations and splits; no guarantee rests on it.
+    ``rho/2`` times the square of :func:`~dp2erm_cvx.calibration.utility.predicted_distance` at the expected
+    noise, with its rho; for output perturbation of a mean the noise is the distance. A prediction from public
+    quantities, used to choose among calibrations and splits; no guarantee rests on it.
     """
     distance = calibration.expected_noise
     if isinstance(calibration, Calibration):
