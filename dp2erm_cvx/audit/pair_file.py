@@ -150,6 +150,7 @@ def _inside(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> bool:
     covariates = X[:, 1:] if domain.intercept else X
     return bool(
         (np.linalg.norm(covariates, axis=1) <= domain.features_bound).all()
+        and (np.abs(covariates) <= np.array(domain.widths(covariates.shape[1]) or np.inf)).all()
         and (not domain.intercept or (X[:, 0] == domain.intercept).all())
         and (np.abs(y) <= domain.outcome_bound).all()
         and min(a.sum(), len(a) - a.sum()) >= (domain.arm_floor or 0)

@@ -45,7 +45,7 @@ def fit(drawn, noise):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", list(Noise))
+@pytest.mark.parametrize("kind", [Noise.GAMMA, Noise.GAUSSIAN])
 @pytest.mark.parametrize("scale", [1.0, 3.3])
 def test_law(way, kind, scale):
     noise = IntegerNoise(1, scale, kind, 1.001 / scale, 0.0)

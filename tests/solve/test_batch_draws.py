@@ -65,7 +65,9 @@ def test_draws_agree_with_the_declaration(settings: dict[str, Any]) -> None:
 
 
 def test_theta_zero_is_certified() -> None:
-    found = solve_draws(bound({"regularizer": ElasticNet(l1=50.0)}), noises(20, 1.0))
+    found = solve_draws(
+        bound({"theta_set": L1Ball(5.0), "regularizer": ElasticNet(l1=50.0)}), noises(20, 1.0)
+    )
     assert np.all(found.thetas == 0)
     assert np.all(found.certified)
     assert not np.any(found.by_single)
@@ -81,7 +83,7 @@ def test_what_has_no_fast_path_is_solved_alone_and_counted() -> None:
 
 def test_states_that_do_not_settle_are_solved_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dp2erm_cvx.solve.batch.supports._MAX_CHANGES", 1)
-    found = solve_draws(bound({}), noises(20))
+    found = solve_draws(bound({"theta_set": L1Ball(0.5)}), noises(20))
     assert np.any(found.by_single)
     assert np.all(found.certified)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.domain import Records
-from dp2erm_cvx.program import Box
+from dp2erm_cvx.program import Box, L1Ball
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve
@@ -76,7 +76,12 @@ def test_a_flipped_arm_gives_the_new_weights(cache, name, changes, solver):
 @pytest.mark.parametrize("solver", ["clarabel", "scs", "osqp"])
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("itr", {}), ("itr", {"theta_set": Box(0.3)}), ("arm_means", {}), ("plug_in_ate", {})],
+    [
+        ("itr", {"theta_set": L1Ball(2.0)}),
+        ("itr", {"theta_set": Box(0.3)}),
+        ("arm_means", {}),
+        ("plug_in_ate", {}),
+    ],
 )
 def test_a_flipped_arm_gives_the_new_theta(cache, name, changes, solver):
     records = make_records(60, 3)
@@ -94,7 +99,7 @@ def test_a_flipped_arm_gives_the_new_theta(cache, name, changes, solver):
 def test_a_moved_zero_in_the_design_gives_the_new_theta(cache, solver):
     """The factor of a diagonal Gram matrix has one entry a row: permuting it keeps the count of nonzeros."""
     records = make_records(60, 3, intercept=0.0)
-    program = PROGRAMS["itr"]()
+    program = PROGRAMS["itr"](theta_set=L1Ball(2.0))
     instances = []
     for order in ([0, 1, 2], [2, 0, 1]):
         # one covariate at a time is nonzero, with unequal sizes
@@ -116,7 +121,7 @@ def test_a_moved_zero_in_the_design_gives_the_new_theta(cache, solver):
 def test_noise_gamma_and_radius_are_not_stale(cache, solver):
     records = make_records(60, 3)
     weights = make_weights(records)
-    program = PROGRAMS["itr"]()
+    program = PROGRAMS["itr"](theta_set=L1Ball(2.0))
     rng = np.random.default_rng(0)
     for gamma in (0.01, 0.1, 1.0):
         instance = program.instance(records, weights, gamma=gamma, noise=20 * rng.normal(size=4))

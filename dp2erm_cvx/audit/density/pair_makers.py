@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.pair_file import Columns, unscaled
+from dp2erm_cvx.audit.stability.groups import in_domain
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.parallel import replacing
 from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.universe import Universe
 
 Ints = NDArray[np.int64]
 
@@ -129,7 +131,7 @@ class Maker:
         y = outcomes[int(rng.integers(len(outcomes)))]
         if rng.random() < 0.5:
             y[:2] = rng.choice([-1.0, 1.0], size=2)
-        return KindPair(X, a, B * y, rng.integers(2, m, size=n - 1))
+        return KindPair(in_domain(self.universe, X), a, B * y, rng.integers(2, m, size=n - 1))
 
     def _changed(self, pair: KindPair, rng: np.random.Generator) -> KindPair:
         X, a, y, others = pair.X.copy(), pair.a.copy(), pair.y.copy(), pair.others.copy()
@@ -156,8 +158,12 @@ class Maker:
             y = -y
         if not self._flips:
             a[1] = a[0]
-        length = np.linalg.norm(X, axis=1, keepdims=True)
-        return KindPair(X * np.minimum(1.0, R / np.maximum(length, 1e-300)), a, np.clip(y, -B, B), others)
+        return KindPair(in_domain(self.universe, X), a, np.clip(y, -B, B), others)
+
+    @property
+    def universe(self) -> Universe:
+        """The datasets that the pairs are of."""
+        return Universe(self.domain, self.n, self.k)
 
     @property
     def _flips(self) -> bool:
