@@ -23,7 +23,7 @@ def records_at(universe: Universe, covariates: Array, arm: NDArray[np.int64]) ->
     return Records(X, arm, np.zeros(len(arm)), domain)
 
 
-def in_domain(universe: Universe, points: Array) -> Array:
+def in_universe(universe: Universe, points: Array) -> Array:
     """Points (..., d) clipped to the box of the covariates, if there is one, and pulled into their ball."""
     widths = universe.domain.widths(universe.n_features)
     points = points if widths is None else np.clip(points, -np.array(widths), widths)
@@ -97,7 +97,7 @@ def admitted(universe: Universe, points: Array, arm: NDArray[np.int64], share: A
         count += _whole(np.where(side, share, 0.0), amount)
     valid = (count.sum(axis=1) == n - 1) & (low <= high)
     count[~valid] = np.nan
-    return Groups(in_domain(universe, points), arm, count)
+    return Groups(in_universe(universe, points), arm, count)
 
 
 def _whole(share: Array, amount: Array) -> Array:
