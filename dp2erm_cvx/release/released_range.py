@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from dp2erm_cvx.calibration import Calibration, OutputCalibration, Perturbed
-from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.model.regularizer import ElasticNet
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.plan.noise_range import NoiseRange, noise_range
 from dp2erm_cvx.program import WeightedLeastSquares
+from dp2erm_cvx.release.rebuilt import rebuilt
 from dp2erm_cvx.release.record import Release, StepStatement
 from dp2erm_cvx.release.rule import rule_of
-from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
 
 
@@ -76,11 +76,9 @@ def _calibration(step: StepStatement, n_parameters: int) -> Calibration | Output
 
 
 def _set(stated: Any) -> ConvexSet:
-    """The set of that name and size, as :meth:`~dp2erm_cvx.program.Program.settings` states it."""
-    known = {member.__name__: member for member in written_members(ConvexSet)}
+    """The set of that name and size; what is none is taken for unbounded."""
     try:
-        ((name, sizes),) = stated.items()
-        found: ConvexSet = known[name](**sizes)
-    except (AttributeError, ValueError, KeyError, TypeError):
+        found = rebuilt(stated)
+    except DeclarationError:
         return WholeSpace()
-    return found
+    return found if isinstance(found, ConvexSet) else WholeSpace()

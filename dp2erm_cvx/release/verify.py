@@ -15,23 +15,23 @@ from dp2erm_cvx.calibration.registry import calibrator
 from dp2erm_cvx.display import heading
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
-from dp2erm_cvx.model.regularizer import ElasticNet
-from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study, make_plan
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.program import Kernel, Moments
 from dp2erm_cvx.release.effect import EffectRelease, estimated
+from dp2erm_cvx.release.rebuilt import rebuilt_settings
 from dp2erm_cvx.release.record import BaseRelease, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.rule_release import RuleRelease, gains
 from dp2erm_cvx.release.statement import state_steps
 from dp2erm_cvx.steps import Precision, PropensityPlan, Rows, StepPlan, Term, ThetaPlan
 from dp2erm_cvx.steps.step import exact_budget
-from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
+
+# what is refuted, and what merely differs
+_Compared = tuple[list[str], list[str]]
 
 _SAME = 1e-6
 #: Stated facts of which a smaller one than what was declared gives claims too much.
@@ -39,9 +39,6 @@ _BOUNDS = ("stability", "weight_bound", "sensitivity", "gradient_radius", "hessi
 #: Words and numbers of which none may differ.
 _FACTS = ("step", "perturbed", "noise", "strong_convexity", "box")
 _PROVEN = tuple(f"Theorem {number} " for number in (1, 2, 7, 8, 9, 10, 12, 15, 16, 17, 19))
-#: What settings of programs may hold, by the name that a release gives it.
-_KINDS: tuple[type[Any], ...] = (ElasticNet, *written_members(ConvexSet), *written_members(Kernel))
-_PARTS = {kind.__name__: kind for kind in _KINDS}
 
 
 @dataclass(frozen=True)
@@ -85,8 +82,7 @@ def verify(release: BaseRelease, domain: Domain | None = None) -> Verification:
         expected = map(_bounds, (domain, _of_columns(domain, release)))
         if _bounds(stated_domain) not in expected:
             refuted.append("domain: is not the one given")
-    plan = _planned(release)
-    found, noted = _compared(plan, release)
+    plan, (found, noted) = _nearest(release)
     refuted += found
     guarantee = release.guarantee
     for name, stated, planned in (
@@ -120,21 +116,21 @@ def _bounds(domain: Domain) -> tuple[Any, ...]:
     return (replace(domain, codebook=None), *coded)
 
 
-def _planned(release: BaseRelease) -> Plan:
-    """The plan of what is declared that comes nearest to what is stated."""
-    plans = []
+def _nearest(release: BaseRelease) -> tuple[Plan, _Compared]:
+    """The plan of what is declared that comes nearest to what is stated, and how it compares."""
+    found: list[tuple[Plan, _Compared]] = []
     for study in _studies(release):
         try:
             plan: Plan = make_plan(study)
         except Dp2ermError as error:
             complaint = error
             continue
-        plans.append(plan)
-        if not any(_compared(plan, release)):
-            return plan
-    if not plans:
+        found.append((plan, _compared(plan, release)))
+        if not any(found[-1][1]):
+            return found[-1]
+    if not found:
         raise DeclarationError(f"nothing can be planned from what the file declares: {complaint}")
-    return min(plans, key=lambda plan: tuple(map(len, _compared(plan, release))))
+    return min(found, key=lambda one: tuple(map(len, one[1])))
 
 
 def _studies(release: BaseRelease) -> Iterator[Pipeline[Any]]:
@@ -182,8 +178,10 @@ def _effect(release: EffectRelease, budget: Budget, common: Mapping[str, Any]) -
 
 def _two_stage(release: Release, budget: Budget, common: Mapping[str, Any]) -> Iterator[Study]:
     one, other = release.first_stage, release.second_stage
-    first = registry.build(registry.first_stages(), str(one["name"]), **_settings(one["settings"]))
-    second = registry.build(registry.second_stages(), str(other["name"]), **_settings(other["settings"]))
+    first = registry.build(registry.first_stages(), str(one["name"]), **rebuilt_settings(one["settings"]))
+    second = registry.build(
+        registry.second_stages(), str(other["name"]), **rebuilt_settings(other["settings"])
+    )
     told = re.search(r"certified to (\S+) relative", " ".join(release.guarantee.assumptions))
     value = release.step("value")
     theta = release.mechanism
@@ -204,26 +202,7 @@ def _two_stage(release: Release, budget: Budget, common: Mapping[str, Any]) -> I
         )
 
 
-def _settings(stated: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _value(value) for name, value in stated.items()}
-
-
-def _value(stated: Any) -> Any:
-    if stated == "inf":
-        return math.inf
-    if isinstance(stated, list):
-        return tuple(stated)
-    if isinstance(stated, dict) and list(stated) == ["moments"]:
-        return Moments(stated["moments"])
-    if isinstance(stated, dict) or (isinstance(stated, str) and stated[:1].isupper()):
-        name, inner = next(iter(stated.items())) if isinstance(stated, dict) else (stated, {})
-        if name not in _PARTS:
-            raise DeclarationError(f"{name}: is not rebuilt from a file")
-        return _PARTS[name](**_settings(inner))
-    return stated
-
-
-def _compared(plan: Plan, release: BaseRelease) -> tuple[list[str], list[str]]:
+def _compared(plan: Plan, release: BaseRelease) -> _Compared:
     """What is refuted, and what merely differs."""
     planned = state_steps(plan)
     if [step.step for step in planned] != [step.step for step in release.steps]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from dp2erm_cvx.calibration.joint import LossLaw, relieved, saturating_law
-from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration
+from dp2erm_cvx.calibration.joint import LossLaw, saturating_law
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.stability import bounded_factors
@@ -97,12 +96,6 @@ class CenterPlan(ThetaPlan):
     def loss_law(self) -> LossLaw | None:
         """That of Theorem 16 for a loss that saturates."""
         return saturating_law(self.calibration)
-
-    def relieved(self, relief: float) -> Self:
-        """The same regression, certified and covered anew."""
-        assert isinstance(self.calibration, MarginCalibration)
-        less = relieved(self.calibration, relief, self.loss.strong_convexity)
-        return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrator, predicted_error
-from dp2erm_cvx.calibration.joint import LossLaw, relieved, saturating_law
-from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration
+from dp2erm_cvx.calibration.joint import LossLaw, saturating_law
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
@@ -122,12 +121,6 @@ class PropensityPlan(StepPlan):
     def loss_law(self) -> LossLaw | None:
         """That of Theorem 16, where the weights at it are not planned from its noise."""
         return None if self.map is None else saturating_law(self.calibration)
-
-    def relieved(self, relief: float) -> Self:
-        """The same regression, certified and covered anew."""
-        assert isinstance(self.calibration, MarginCalibration)
-        less = relieved(self.calibration, relief, self.loss.strong_convexity)
-        return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
 
     def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
         """The same regression with other noise, certified and covered anew by ``hidden`` of epsilon."""

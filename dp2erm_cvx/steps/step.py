@@ -21,7 +21,8 @@ from dp2erm_cvx.calibration import (
     RangeNoise,
 )
 from dp2erm_cvx.calibration.grid_sums import GridSums
-from dp2erm_cvx.calibration.joint import LossLaw
+from dp2erm_cvx.calibration.joint import LossLaw, relieved
+from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
@@ -148,7 +149,14 @@ class StepPlan(abc.ABC):
 
     def relieved(self, relief: float) -> Self:
         """The same step with noise that is smaller by this, where its :attr:`loss_law` allows it."""
-        return self
+        if self.loss is None or not isinstance(self.calibration, MarginCalibration):
+            return self
+        less = relieved(self.calibration, relief, self.loss.strong_convexity)
+        return self.perturbed_by(less, None if self.precision is None else self.precision.grid.epsilon)
+
+    def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
+        """The same program with other noise, certified and covered anew by ``hidden`` of epsilon."""
+        raise NotImplementedError  # of a step that solves none
 
     @property
     def reason(self) -> str | None:
