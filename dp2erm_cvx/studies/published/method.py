@@ -91,8 +91,8 @@ def ridge_logistic(X: Array, a: Array, ridge: float) -> Array:
 
 def ridge_line(X: Array, y: Array, ridge: float) -> Array:
     """The minimizer (p,) of the mean squared error and ``ridge |w|^2``, ridge > 0; 0 without records."""
-    found: Array = np.linalg.solve(X.T @ X + ridge * max(len(y), 1) * np.eye(X.shape[1]), X.T @ y)
-    return found
+    squares = X.T @ X + ridge * max(len(y), 1) * np.eye(X.shape[1])
+    return np.asarray(np.linalg.solve(squares, X.T @ y), dtype=np.float64)
 
 
 def probability(logit: Array, clip: float) -> Array:
