@@ -103,6 +103,8 @@ def _saved(options: dict[str, Any]) -> list[str]:
 
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSection:
     writable(options["checkpoint"], data, options["domain"])
+    if data is not None and (options["n_samples"], options["n_features"]) != (None, None):
+        raise DeclarationError("--n and --n-features are for audits without data: leave them out")
     for path in _saved(options):
         writable(path, data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
@@ -139,6 +141,10 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
 def _universe(domain: Domain, options: dict[str, Any]) -> Universe:
     """The universe of an audit without data: 400 records, and the covariates of the ranges or 2."""
     from dp2erm_cvx.universe import Universe
+
+    for name in ("treatment", "outcome", "separator", "encoding", "decimal"):
+        if options[name] is not None:
+            raise DeclarationError(f"--{name} describes data: name the data file as well")
 
     n, columns = options["n_samples"], options["n_features"]
     if columns is None:
