@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.release.guarantee_text import guaranteed, spent_by_step, titled, warned
+from dp2erm_cvx.release.guarantee_text import confounding, guaranteed, spent_by_step, titled, warned
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -37,6 +37,7 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield ""
     yield _whom(release)
     yield _rests_on(release)
+    yield from confounding(release.kept_confounding, "the mean effect by which this rule decides")
     skewed = (
         "; an outcome that is skewed in opposite directions with and without treatment, which turns some "
         "signs (a larger slope helps)"
