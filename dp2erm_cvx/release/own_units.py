@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Array, Domain
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -80,37 +77,6 @@ def own_units(
     named = tuple(columns[index] for index in slopes)
     per = tuple(_per(domain.codebook, name) for name in named)
     return OwnUnits(total, named, tuple(raw), per, min(norm, domain.features_bound))
-
-
-def parameter_table(table: Table, known: OwnUnits | None, rows: Sequence[tuple[str, ...]]) -> Table:
-    """The table with ``rows`` of the parameters, and beside each its own units where theta has them."""
-    if known is None:
-        for row in rows:
-            table.add_row(*row)
-        return table
-    numbers = known.numbers()
-    if len(rows) < len(numbers):  # theta has no constant
-        rows = [("constant", *[""] * (len(rows[0]) - 1)), *rows] if known.constant else rows
-        numbers = numbers[-len(rows) :]
-    table.add_column("own units", justify="right")
-    table.add_column("", overflow="fold")
-    for row, (value, per) in zip(rows, numbers, strict=True):
-        table.add_row(*row, f"{value:+.4g}", per)
-    return table
-
-
-def beside(rows: Sequence[Mapping[str, Any]], known: OwnUnits | None) -> list[Mapping[str, Any]]:
-    """The rows of a data frame, those of parameters with their own units; None where they have none.
-
-    Where theta has no constant, that of its own units comes last.
-    """
-    if known is None:
-        return [{**row, "own_units": None, "per": ""} for row in rows]
-    numbers, found = known.numbers(), list(rows)
-    if len(rows) < len(numbers):
-        numbers = [*numbers[1:], numbers[0]]
-        found.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
-    return [{**row, "own_units": value, "per": per} for row, (value, per) in zip(found, numbers, strict=True)]
 
 
 def _per(book: Codebook | None, name: str) -> str:

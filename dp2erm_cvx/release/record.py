@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.release.shown import Shown
+from dp2erm_cvx.release.shown import Shown, beside
 from dp2erm_cvx.release.value import ValueRelease
 
 if TYPE_CHECKING:
@@ -220,7 +220,6 @@ class Release(BaseRelease):
 
     def rows(self) -> list[Mapping[str, Any]]:
         """One per coordinate of theta, and one for the effect where that is one for everybody."""
-        from dp2erm_cvx.release.own_units import beside
         from dp2erm_cvx.release.released_range import released_rows
 
         told = self.cost() | ({} if self.value is None else self.value.named())

@@ -16,10 +16,11 @@ from dp2erm_cvx.public import public_size
 from dp2erm_cvx.release.effect import EffectInterval
 from dp2erm_cvx.release.interval import score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
-from dp2erm_cvx.release.own_units import OwnUnits, beside, own_units
+from dp2erm_cvx.release.own_units import OwnUnits, own_units
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.rule_text import rule_blocks
+from dp2erm_cvx.release.shown import beside
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.steps import Execution, Rows, RuleValuePlan
 

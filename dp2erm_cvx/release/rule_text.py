@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.release.guarantee_text import guaranteed, spent_by_step, titled, warned
-from dp2erm_cvx.release.own_units import parameter_table
+from dp2erm_cvx.release.shown import parameter_table
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block

@@ -13,8 +13,8 @@ from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE, HARDLY
 from dp2erm_cvx.plan.noise_range import SHARE, NoiseRange
 from dp2erm_cvx.release.guarantee_text import guaranteed, titled, warned
-from dp2erm_cvx.release.own_units import parameter_table
 from dp2erm_cvx.release.released_range import released_range
+from dp2erm_cvx.release.shown import parameter_table
 
 if TYPE_CHECKING:
     from rich.table import Table
