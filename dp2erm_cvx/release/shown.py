@@ -62,12 +62,13 @@ def parameter_table(table: Table, known: OwnUnits | None, rows: Sequence[tuple[s
 def beside(rows: Sequence[Mapping[str, Any]], known: OwnUnits | None) -> list[Mapping[str, Any]]:
     """The rows of a data frame, those of parameters with their own units; None where they have none.
 
-    Where theta has no constant, that of its own units comes last.
+    Where theta has no constant, that of its own units comes last, unless it is 0.
     """
     if known is None:
         return [{**row, "own_units": None, "per": ""} for row in rows]
     numbers, found = known.numbers(), list(rows)
     if len(rows) < len(numbers):
-        numbers = [*numbers[1:], numbers[0]]
+        numbers = [*numbers[1:], *(numbers[:1] if known.constant else [])]
+    if len(rows) < len(numbers):
         found.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
     return [{**row, "own_units": value, "per": per} for row, (value, per) in zip(found, numbers, strict=True)]
