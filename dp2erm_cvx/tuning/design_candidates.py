@@ -53,7 +53,7 @@ class Candidate:
     words: tuple[str, ...] = field(default=())
 
 
-def candidates(question: DesignQuestion) -> list[Candidate]:
+def design_candidates(question: DesignQuestion) -> list[Candidate]:
     """Those that have a plan, the public rule of use first; settings that it takes anyway are not repeated.
 
     Raises DeclarationError or CalibrationError where not even the public rule has a plan.

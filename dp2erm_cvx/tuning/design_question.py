@@ -10,6 +10,7 @@ from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.tuning.guess import Guess, rounded
+from dp2erm_cvx.tuning.world import driver_columns
 from dp2erm_cvx.universe import Universe
 
 #: What may be asked for, and of whom an effect may be.
@@ -67,7 +68,7 @@ class DesignQuestion:
         put(self, "n_features", universe.n_features)
         put(self, "replicates", whole_number("replicates", self.replicates, at_least=10))
         put(self, "seed", whole_number("seed", self.seed, at_least=0))
-        self.guess.driver_columns(self.domain, self.n_features)
+        driver_columns(self.guess, self.domain, self.n_features)
 
     @property
     def universe(self) -> Universe:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import grid, heading
-from dp2erm_cvx.tuning.design_result import COVERS, MARGIN
+from dp2erm_cvx.tuning.design_result import MARGIN
+from dp2erm_cvx.tuning.design_row import COVERS
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.tuning.design_result import DesignResult, DesignRow
+    from dp2erm_cvx.tuning.design_result import DesignResult
+    from dp2erm_cvx.tuning.design_row import DesignRow
 
 #: What a part of the guess is, for readers.
 _PARTS = {

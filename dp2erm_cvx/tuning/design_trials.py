@@ -23,7 +23,7 @@ _JUDGED = 4000
 
 
 @dataclass(frozen=True)
-class Trial:
+class SimulatedRun:
     """One candidate on one dataset; nan where something does not apply.
 
     ``off`` is the estimate less the truth, ``low`` and ``high`` the ends of its interval less the truth, and
@@ -40,7 +40,7 @@ class Trial:
 
 def replicate(
     question: DesignQuestion, compared: Sequence[Candidate], number: int
-) -> tuple[list[Trial | str], Trial, float]:
+) -> tuple[list[SimulatedRun | str], SimulatedRun, float]:
     """Every candidate on the dataset of this number: what it did, or why it could not.
 
     With them the best constant decision, and how far the plain difference of means is off. All candidates
@@ -50,7 +50,7 @@ def replicate(
     rng = np.random.default_rng([question.seed, number, 1])
     drawn = world.draw(question.n_samples, rng)
     names = question.domain.columns or tuple(f"x{k + 1}" for k in range(question.n_features))
-    X, found = NamedColumns(drawn.X, names), list[Trial | str]()
+    X, found = NamedColumns(drawn.X, names), list[SimulatedRun | str]()
     effects = world.effects(world.census[:_JUDGED])
     for one in compared:
         model = clone(one.model).set_params(seed=int(rng.integers(2**62)))
@@ -62,22 +62,21 @@ def replicate(
                 found.append(_estimated(model, world.truth(question.estimand)))
         except Dp2ermError as error:
             found.append(str(error))
-    constant = min(
-        (_judged(np.full(len(effects), arm), effects) for arm in (False, True)), key=lambda t: t.off
-    )
-    return found, constant, world.confounded_by
+    constants = [_judged(np.full(len(effects), arm), effects) for arm in (False, True)]
+    return found, min(constants, key=lambda one: one.off), world.confounded_by
 
 
-def _estimated(model: Model, truth: float) -> Trial:
+def _estimated(model: Model, truth: float) -> SimulatedRun:
     if isinstance(model, PrivateEffect):
-        (low, high), noise = model.interval_, model.release_.interval.noise_half_width
-        return Trial(model.effect_ - truth, low - truth, high - truth, math.nan if noise is None else noise)
+        ends = [end - truth for end in model.interval_]
+        noise = model.release_.interval.noise_half_width
+        return SimulatedRun(model.effect_ - truth, *ends, math.nan if noise is None else noise)
     assert isinstance(model, PrivateTwoStageERM)
     control, treated = model.theta_
-    return Trial(float(treated - control) - truth)
+    return SimulatedRun(float(treated - control) - truth)
 
 
-def _decided(model: Model, world: World, names: Sequence[str], effects: np.ndarray) -> Trial:
+def _decided(model: Model, world: World, names: Sequence[str], effects: np.ndarray) -> SimulatedRun:
     X = world.census[: len(effects)]
     if isinstance(model, PrivateRule):
         return _judged(model.release_.effects_at(X) > 0, effects, model.release_.noise_effect)
@@ -85,9 +84,9 @@ def _decided(model: Model, world: World, names: Sequence[str], effects: np.ndarr
     return _judged(model.predict(NamedColumns(X, tuple(names))) == 1, effects)
 
 
-def _judged(treated: np.ndarray, effects: np.ndarray, noise: float = math.nan) -> Trial:
+def _judged(treated: np.ndarray, effects: np.ndarray, noise: float = math.nan) -> SimulatedRun:
     wrong = treated != (effects > 0)
-    return Trial(float(np.mean(wrong)), noise=noise, lost=float(np.mean(wrong * np.abs(effects))))
+    return SimulatedRun(float(np.mean(wrong)), noise=noise, lost=float(np.mean(wrong * np.abs(effects))))
 
 
 def planned_noise(question: DesignQuestion, one: Candidate) -> float:

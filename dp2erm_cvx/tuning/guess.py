@@ -8,7 +8,7 @@ from typing import Any
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.public import chosen_columns, public_fraction, public_number, public_size
+from dp2erm_cvx.public import public_fraction, public_number, public_size
 
 #: Strengths of confounding by name: standard deviations of the log odds of treatment.
 CONFOUNDING = {"none": 0.0, "weak": 0.4, "moderate": 0.8, "strong": 1.6}
@@ -24,22 +24,19 @@ class Guess:
         Average effect of the treatment, in units of the outcome, before its cost. None: half of
         ``outcome_scale``; for a rule the cost, so that nobody knows in advance whom to treat.
     effect_spread
-        Standard deviation of the effect over covariates, in units of the outcome. None: a quarter of
-        ``outcome_scale``; half of it for a rule.
+        Its standard deviation over covariates. None: a quarter of ``outcome_scale``; half for a rule.
     outcome_scale
         Standard deviation of the outcome without treatment, in its units. None: a third of its bound.
-    explained
-        Share of the variance of the outcome that covariates explain.
-    curved
-        Share of that which is the square of a line, and which no line sees.
+    explained, curved
+        Share of the variance of the outcome that covariates explain, and the share of that which no line
+        sees: the square of one.
     confounding
         Standard deviation of the log odds of treatment, which follow the line that the outcome follows: a
         name of ``CONFOUNDING``, or a number of at least 0.
     treated
-        Share of the records that are treated.
+        Share of the records.
     binary
-        Whether the outcome is one of two values, the ends of its interval; ``outcome_scale`` is then half of
-        their distance, and the noise is that of the coin.
+        Whether the outcome is one of the ends of its interval, which set ``outcome_scale``.
     drivers
         Covariates that outcome and treatment depend on. None: all.
 
@@ -59,10 +56,9 @@ class Guess:
     def __post_init__(self) -> None:
         if self.effect is not None:
             public_number("effect", self.effect)
-        if self.effect_spread is not None:
-            public_size("effect_spread", self.effect_spread, zero=True)
-        if self.outcome_scale is not None:
-            public_size("outcome_scale", self.outcome_scale)
+        for name, zero in (("effect_spread", True), ("outcome_scale", False)):
+            if getattr(self, name) is not None:
+                public_size(name, getattr(self, name), zero=zero)
         for name in ("explained", "curved"):
             if public_number(name, getattr(self, name), at_least=0.0) >= 1.0:
                 raise DeclarationError(f"{name} = {getattr(self, name):g}: must be at least 0 and below 1")
@@ -82,34 +78,21 @@ class Guess:
 
     def filled(self, domain: Domain, goal: str) -> Guess:
         """The same with numbers in place of every None, of the size that the domain and the goal suggest."""
-        scale = self.outcome_scale
-        if self.binary:
-            scale = domain.outcome_bound
-        elif scale is None:
-            scale = rounded(domain.outcome_bound / 3.0)
-        rule = goal == "rule"
-        effect, spread = self.effect, self.effect_spread
+        rule, effect, spread, scale = goal == "rule", self.effect, self.effect_spread, self.outcome_scale
+        if scale is None or self.binary:
+            scale = domain.outcome_bound if self.binary else rounded(domain.outcome_bound / 3.0)
         if effect is None:
             effect = domain.treatment_cost + (0.0 if rule else rounded(0.5 * scale))
         if spread is None:
             spread = rounded((0.5 if rule else 0.25) * scale)
         return replace(self, effect=effect, effect_spread=spread, outcome_scale=scale)
 
-    def stated(self, other: Guess) -> list[tuple[str, Any, bool]]:
-        """Name and value of every part of the filled guess ``other``, and whether it is stated here."""
-        default = Guess()
+    def stated(self, filled: Guess) -> list[tuple[str, Any, bool]]:
+        """Name and value of every part of the ``filled`` guess, and whether it is stated here."""
+        names = [one.name for one in fields(self)]
         return [
-            (one.name, getattr(other, one.name), getattr(self, one.name) != getattr(default, one.name))
-            for one in fields(self)
+            (name, getattr(filled, name), getattr(self, name) != getattr(Guess(), name)) for name in names
         ]
-
-    def driver_columns(self, domain: Domain, n_features: int) -> list[int]:
-        """Numbers of the covariates that matter. Raises DeclarationError on an unknown one."""
-        if self.drivers is None:
-            return list(range(n_features))
-        book = domain.codebook
-        chosen = self.drivers if book is None else book.expanded(self.drivers)
-        return chosen_columns("drivers", chosen, domain.columns or (), n_features)
 
 
 def rounded(value: float) -> float:

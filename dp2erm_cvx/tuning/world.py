@@ -12,6 +12,7 @@ from scipy.special import expit
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.noise_range import public_covariates
+from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.tuning.guess import Guess
 
 #: Records that the moments of covariates and true effects are computed from.
@@ -75,7 +76,7 @@ class World:
         put(self, "_square", (float(slope), float(constant), max(left, 1e-300)))
 
     def _scaled(self, X: Array) -> Array:
-        columns = self.guess.driver_columns(self.domain, self.n_features)
+        columns = driver_columns(self.guess, self.domain, self.n_features)
         return self.domain.features(X)[:, [index + bool(self.domain.intercept) for index in columns]]
 
     def _along(self, X: Array) -> tuple[Array, Array]:
@@ -155,3 +156,12 @@ class World:
 def _unit(weights: Array, covariance: Array) -> Array:
     """The same direction, along which covariates have a standard deviation of 1."""
     return np.asarray(weights / math.sqrt(max(float(weights @ covariance @ weights), 1e-300)))
+
+
+def driver_columns(guess: Guess, domain: Domain, n_features: int) -> list[int]:
+    """Numbers of the covariates that are guessed to matter. Raises DeclarationError on an unknown one."""
+    if guess.drivers is None:
+        return list(range(n_features))
+    book = domain.codebook
+    chosen = guess.drivers if book is None else book.expanded(guess.drivers)
+    return chosen_columns("drivers", chosen, domain.columns or (), n_features)

@@ -13,9 +13,9 @@ import pytest
 from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, load_domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.tuning import DesignQuestion, DesignResult, DesignRow, Guess, design
-from dp2erm_cvx.tuning.design_candidates import candidates
-from dp2erm_cvx.tuning.design_result import ranked
-from dp2erm_cvx.tuning.design_trials import Trial, replicate
+from dp2erm_cvx.tuning.design_candidates import design_candidates
+from dp2erm_cvx.tuning.design_row import ranked
+from dp2erm_cvx.tuning.design_trials import SimulatedRun, replicate
 from dp2erm_cvx.tuning.world import World
 from tests.command_line import run
 
@@ -135,7 +135,7 @@ def test_questions_that_are_none(wrong):
 def test_a_row_is_what_releases_do():
     """The numbers of the table anew: from records of this test's own, by the model that a row holds."""
     asked = question(n=300, replicates=40, guess=Guess(curved=0.0, confounding=1.0, effect_spread=0.0))
-    (one, *_) = candidates(asked)
+    (one, *_) = design_candidates(asked)
     found = DesignRow.of_effect("", [replicate(asked, [one], k)[0][0] for k in range(40)], math.nan)
     off, width, held = np.empty(40), np.empty(40), np.empty(40)
     for number in range(40):
@@ -156,7 +156,7 @@ def test_a_row_is_what_releases_do():
 
 def test_the_result_depends_on_the_question_alone():
     asked = question(n=60, replicates=10)
-    compared = candidates(asked)[:3]
+    compared = design_candidates(asked)[:3]
     first, again = (replicate(asked, compared, 4) for _ in range(2))
     assert first == again
     assert replicate(replace(asked, seed=1), compared, 4) != first
@@ -199,7 +199,7 @@ def test_ties_are_told_by_paired_differences():
 
 def test_what_is_worth_reading():
     asked = question(guess=Guess(effect=1.0))
-    constant = DesignRow.of_rule("constant", [Trial(0.5)] * 10)
+    constant = DesignRow.of_rule("constant", [SimulatedRun(0.5)] * 10)
 
     def answers(one, goal="effect", beside=constant, effect=1.0):
         asked = question(goal=goal, guess=Guess(effect=effect))
@@ -211,8 +211,8 @@ def test_what_is_worth_reading():
     assert answers(replace(row("", [1.0] * 10), width=9.0), effect=0.0)  # nothing to compare with
     assert not answers(DesignRow("", reason="failed"))
     for wrong, expected in ((0.45, False), (0.2, True)):
-        assert answers(DesignRow.of_rule("", [Trial(wrong)] * 10), "rule") == expected
-    assert not answers(DesignRow.of_rule("", [Trial(0.0), *[Trial(0.5)] * 9]), "rule")
+        assert answers(DesignRow.of_rule("", [SimulatedRun(wrong)] * 10), "rule") == expected
+    assert not answers(DesignRow.of_rule("", [SimulatedRun(0.0), *[SimulatedRun(0.5)] * 9]), "rule")
     assert asked.filled.effect == 1.0
 
 
@@ -227,7 +227,7 @@ def test_a_pipeline_that_is_wrong_is_seen(monkeypatch):
         return self
 
     asked = question(n=300)
-    compared = candidates(asked)[:1]
+    compared = design_candidates(asked)[:1]
     plain, _, _ = replicate(asked, compared, 0)
     monkeypatch.setattr(PrivateEffect, "fit", shifted)
     moved, _, _ = replicate(asked, compared, 0)
@@ -241,19 +241,20 @@ def test_a_failure_is_told_and_comes_last(monkeypatch):
 
     asked = question(n=60)
     monkeypatch.setattr(PrivateEffect, "fit", failing)
-    found, _, _ = replicate(asked, candidates(asked)[:2], 0)
+    found, _, _ = replicate(asked, design_candidates(asked)[:2], 0)
     assert found == ["planted", "planted"]
 
 
 def test_settings_that_the_public_rule_takes_are_not_repeated():
-    names = [one.name for one in candidates(question(n=5000, epsilon=1.0))]
+    names = [one.name for one in design_candidates(question(n=5000, epsilon=1.0))]
     assert names[0] == "default"
     assert len(set(names)) == len(names)
-    plans = [one.model.plan(5000, 1).study for one in candidates(question(n=5000)) if one.command == "effect"]
+    effects = [one.model for one in design_candidates(question(n=5000)) if one.command == "effect"]
+    plans = [model.plan(5000, 1).study for model in effects]
     assert len({(str(study.settings), study.noise) for study in plans}) == len(plans)
     assert any(name.startswith("cells") for name in names)  # one covariate has room for cells
     gaussian = replace(question(), budget=Budget(1.0, 1e-6))
-    assert any(name.endswith("gaussian") for name in (one.name for one in candidates(gaussian)))
+    assert any(name.endswith("gaussian") for name in (one.name for one in design_candidates(gaussian)))
 
 
 @pytest.mark.parametrize("goal", ["effect", "rule"])
@@ -272,7 +273,7 @@ def test_every_command_is_the_candidate(clinic, goal):
         }
     )
     frame.to_csv("data.csv", sep=";", encoding="latin-1", index=False)
-    compared = candidates(asked)
+    compared = design_candidates(asked)
     assert {one.command for one in compared} == {goal, "fit"}
     for one in compared:
         budget = ["--epsilon", "2", "--seed", "3", "--json"]
@@ -289,7 +290,9 @@ def test_every_command_is_the_candidate(clinic, goal):
 @pytest.fixture
 def few(monkeypatch):
     """Two candidates, which take less time than all."""
-    monkeypatch.setattr("dp2erm_cvx.tuning.design_run.candidates", lambda asked: candidates(asked)[:2])
+    monkeypatch.setattr(
+        "dp2erm_cvx.tuning.design_run.design_candidates", lambda asked: design_candidates(asked)[:2]
+    )
 
 
 def designed(*words):
@@ -327,7 +330,7 @@ def test_the_command_tells_what_is_guessed_and_what_to_run(clinic, few):
 
 
 def test_where_nothing_answers_it_says_so(monkeypatch, few):
-    monkeypatch.setattr("dp2erm_cvx.tuning.design_run._SIMULATED", 0)
+    monkeypatch.setattr("dp2erm_cvx.tuning.design_enough._SIMULATED", 0)
     words = [
         "--range",
         "x=-1:1",
@@ -384,7 +387,7 @@ def test_what_is_promised_comes_out(clinic, n, epsilon):
     asked = DesignQuestion(clinic, n, len(clinic.ranges), Budget(epsilon), replicates=60)
     result = design(asked)
     other = replace(asked, seed=99)
-    compared = [one for one in candidates(other) if one.name == result.best.name]
+    compared = [one for one in design_candidates(other) if one.name == result.best.name]
     trials = [replicate(other, compared, number)[0][0] for number in range(100)]
     found, best = DesignRow.of_effect("again", trials, math.nan), result.best
     assert found.bias == pytest.approx(best.bias, abs=1.5 * (found.bias_half + best.bias_half))
