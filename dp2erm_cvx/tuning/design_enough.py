@@ -10,7 +10,7 @@ from dp2erm_cvx.plan import EffectPlan, RulePlan
 from dp2erm_cvx.tuning.design_candidates import design_candidates
 from dp2erm_cvx.tuning.design_question import MOST_RECORDS
 from dp2erm_cvx.tuning.design_result import MARGIN, DesignResult, Enough
-from dp2erm_cvx.tuning.design_table import simulated
+from dp2erm_cvx.tuning.design_table import simulated_table
 
 #: Replicates, the most records that are simulated, and pipelines that are tried beside the default.
 _FEW, _SIMULATED, _TRIED = 20, 25_000, 2
@@ -29,7 +29,7 @@ def enough_records(result: DesignResult, workers: int, told: Progress) -> Enough
     while (records := _upward(n)) <= _SIMULATED:
         larger = replace(question, n_samples=records, replicates=_FEW)
         compared = [one for one in design_candidates(larger) if one.name in names]
-        found = simulated(larger, compared, workers, told, f"runs at n = {records:,}")
+        found = simulated_table(larger, compared, workers, told, f"runs at n = {records:,}")
         beside = found.constant if question.goal == "rule" else result.beside
         if DesignResult(larger, found.rows, beside, found.confounded_by).answers:
             return Enough(records, "simulated")

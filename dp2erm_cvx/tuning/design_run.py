@@ -10,7 +10,7 @@ from dp2erm_cvx.tuning.design_candidates import design_candidates
 from dp2erm_cvx.tuning.design_enough import enough_records
 from dp2erm_cvx.tuning.design_question import DesignQuestion
 from dp2erm_cvx.tuning.design_result import DesignResult
-from dp2erm_cvx.tuning.design_table import simulated
+from dp2erm_cvx.tuning.design_table import simulated_table
 
 #: A budget at which noise no longer matters.
 _NO_PRIVACY = 1e5
@@ -29,11 +29,13 @@ def design(question: DesignQuestion, *, workers: int = 1, told: Progress = untol
     depends on the question alone, and not on the number of ``workers``. Raises DeclarationError or
     CalibrationError where the default pipeline has no plan.
     """
-    found = simulated(question, design_candidates(question), workers, told)
+    found = simulated_table(question, design_candidates(question), workers, told)
     beside = found.constant
     if question.goal == "effect":
         free = replace(question, budget=Budget(_NO_PRIVACY))
-        (row,) = simulated(free, design_candidates(free)[:1], workers, told, "runs without privacy").rows
+        (row,) = simulated_table(
+            free, design_candidates(free)[:1], workers, told, "runs without privacy"
+        ).rows
         beside = replace(row, name="default, without privacy", tied=False, model=None)
     result = DesignResult(question, found.rows, beside, found.confounded_by)
     return result if result.answers else replace(result, enough=enough_records(result, workers, told))

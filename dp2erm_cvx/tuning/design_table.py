@@ -26,7 +26,7 @@ class DesignTable(NamedTuple):
     confounded_by: float
 
 
-def simulated(
+def simulated_table(
     question: DesignQuestion,
     compared: Sequence[Candidate],
     workers: int,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -97,4 +96,4 @@ class Guess:
 
 def rounded(value: float) -> float:
     """Two significant digits, as a guess has them: what is printed is what is simulated."""
-    return float(f"{value:.2g}") if math.isfinite(value) else value
+    return float(f"{value:.2g}")
