@@ -12,12 +12,12 @@ from dp2erm_cvx.cli.audit_mechanism import audited_mechanism, mechanism_options
 from dp2erm_cvx.cli.audit_show import (
     VIOLATED,
     Output,
+    audited_universe,
     replayed,
     run_reference,
     saved_files,
     search_of,
     show,
-    universe_of,
 )
 from dp2erm_cvx.cli.options import (
     WORDS,
@@ -137,7 +137,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         result = audit_stability(
             first,
             None if data is None else read_data(data, options, domain),
-            universe_of(domain, options) if data is None else domain,
+            audited_universe(domain, options) if data is None else domain,
             strategies=Strategies(solver=options["solver"]),
             search=dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown),
         )

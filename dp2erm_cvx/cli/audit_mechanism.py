@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.audit_show import VIOLATED, saved_files, search_of, universe_of
+from dp2erm_cvx.cli.audit_show import VIOLATED, audited_universe, saved_files, search_of
 from dp2erm_cvx.cli.options import Number, apply
 from dp2erm_cvx.cli.own_program import send_by_value
 from dp2erm_cvx.cli.screen import console, print_json, progress, writable
@@ -52,7 +52,7 @@ def audited_mechanism(options: dict[str, Any]) -> int:
         raise DeclarationError("--epsilon is missing: say what is declared for the mechanism")
     for path in saved_files(options):
         writable(path, options["domain"])
-    universe = universe_of(read_domain(options, {"outcome_bound": 1.0}), options)
+    universe = audited_universe(read_domain(options, {"outcome_bound": 1.0}), options)
     plan = search_of(options, evaluations=PAIRS)
     with progress("searching", total=100) as bar:
         (task,) = bar.task_ids

@@ -78,7 +78,7 @@ def saved_files(options: dict[str, Any]) -> list[str]:
     return [] if options["save"] is None else [f"{options['save']}.{ending}" for ending in ("npz", "json")]
 
 
-def universe_of(domain: Domain, options: dict[str, Any]) -> Universe:
+def audited_universe(domain: Domain, options: dict[str, Any]) -> Universe:
     """The universe of an audit without data: 400 records, and the covariates of the ranges or 2."""
     from dp2erm_cvx.universe import Universe
 

@@ -11,14 +11,16 @@ import numpy as np
 from dp2erm_cvx.audit.blackbox.attack import Attack
 from dp2erm_cvx.audit.blackbox.events import Choice, EpsilonBound
 from dp2erm_cvx.audit.blackbox.observation import Runner, run_all
+from dp2erm_cvx.audit.blackbox.paths import Path
 from dp2erm_cvx.audit.blackbox.scores import scores
 from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker
+from dp2erm_cvx.audit.pair_file import Columns
 from dp2erm_cvx.domain import Array
 
 #: Runs on each dataset of a pair that is screened, and of one that is looked at again.
 _SHORT, _LONG = 40, 200
-#: Share of the screened pairs that are new ones, pairs that are kept and refined, and those looked at again.
-_FRESH, _KEPT = 0.6, 6
+#: Shares of the steps that change one of the best pairs, and that go along a path; pairs that are kept.
+_CHANGED, _PATHS, _KEPT = 0.3, 0.2, 6
 #: Risk of the bounds of a few runs: pairs are only put into an order by them.
 _RISK = 0.25
 
@@ -31,53 +33,64 @@ class Screening:
         self._short, self._long = (EpsilonBound(runs, delta, _RISK) for runs in (_SHORT, _LONG))
         self.best: list[tuple[float, KindPair]] = []
 
-    def next_pair(self, rng: np.random.Generator) -> KindPair:
-        """A new pair, or a change of one of the best."""
-        if self.best and rng.random() >= _FRESH:
+    def step(self, rng: np.random.Generator) -> int:
+        """Meet a new pair, a change of one of the best, or where a path is steepest; pairs looked at."""
+        chance, looks = rng.random(), 0
+        if self.best and chance < _CHANGED:
             rank = min(int(rng.geometric(0.5)), len(self.best)) - 1
-            return self.maker.change(self.best[rank][1], rng)
+            pair = self.maker.change(self.best[rank][1], rng)
+        else:
+            pair = self._drawn(rng)
+        if chance > 1 - _PATHS:
+            path = Path(pair, self.maker, rng)
+            steepest, looks = path.steepest(lambda *ends: self._distance(ends, self._short, rng))
+            pair = pair if steepest is None else steepest
+        self.best.append((self._distance(pair.raw(self.maker.domain), self._short, rng), pair))
+        self.best.sort(key=lambda one: -one[0])
+        del self.best[_KEPT:]
+        return looks + 1
+
+    def _drawn(self, rng: np.random.Generator) -> KindPair:
         drawn = self.maker.draw(rng)
         if rng.random() < 0.5:
             drawn = _opposed(drawn, self.maker.domain.outcome_bound, rng)
         return _apart(drawn, rng) if rng.random() < 0.5 else drawn
 
-    def meet(self, pair: KindPair, rng: np.random.Generator) -> None:
-        """Look at a pair, and keep it where it is among the best."""
-        self.best.append((self._height(pair, self._short, rng), pair))
-        self.best.sort(key=lambda one: -one[0])
-        del self.best[_KEPT:]
-
     def worst(self, seed: int) -> KindPair:
         """The best of those kept, by more runs: the highest of many short looks is partly luck."""
         heights = [
-            self._height(pair, self._long, np.random.default_rng([seed, rank, 1]))
+            self._distance(pair.raw(self.maker.domain), self._long, np.random.default_rng([seed, rank, 1]))
             for rank, (_, pair) in enumerate(self.best)
         ]
         return self.best[int(np.argmax(heights))][1]
 
-    def _height(self, pair: KindPair, bound: EpsilonBound, rng: np.random.Generator) -> float:
-        attack, datasets = self.attack, pair.raw(self.maker.domain)
+    def _distance(
+        self, datasets: tuple[Columns, Columns], bound: EpsilonBound, rng: np.random.Generator
+    ) -> float:
         seed = int(rng.integers(2**53))
-        runner = Runner(self.mechanism, datasets, attack.takes_rng, seed, attack.statistics)
-        one, other = run_all(runner, bound.runs, attack.workers)
+        runner = Runner(self.mechanism, datasets, self.attack.takes_rng, seed, self.attack.statistics)
+        one, other = run_all(runner, bound.runs, self.attack.workers)
         choice = Choice(one, other, bound)
         choice.offer_values()
-        ranks = 0.0
+        apart = 0.0
         # learned scores would separate the very runs that they learned from
         for score in scores(one, other, ("tails",)):
             choice.offer_tails(score)
-            ranks = max(ranks, _rank_distance(score(one), score(other)))
+            apart = max(apart, _separation(score(one), score(other)))
         # bounds of so few runs are 0 for small shifts, which ranks see, and ranks miss what is rare
-        return max(choice.heights) + 2 * ranks
+        return max(choice.heights) + apart
 
 
-def _rank_distance(one: Array, other: Array) -> float:
-    """``|2 P(one > other) - 1|`` of two samples, 0 where either has no values."""
-    one, other = one[~np.isnan(one)], np.sort(other[~np.isnan(other)])
+def _separation(one: Array, other: Array) -> float:
+    """Distance of two samples by ranks, and by medians where the ranks are apart; 0 without values."""
+    one, other = np.sort(one[~np.isnan(one)]), np.sort(other[~np.isnan(other)])
     if not (one.size and other.size):
         return 0.0
     below = np.searchsorted(other, one, side="left") + np.searchsorted(other, one, side="right")
-    return float(abs(below.mean() / len(other) - 1.0))
+    ranks = abs(below.mean() / len(other) - 1.0)
+    spread = max(float(np.subtract(*np.quantile(part, [0.75, 0.25]))) for part in (one, other))
+    gap = abs(float(np.median(one) - np.median(other)))
+    return float(2 * ranks + (np.log1p(min(gap / spread, 1e9)) if spread > 0 else 10.0 * (gap > 0)))
 
 
 def _opposed(pair: KindPair, bound: float, rng: np.random.Generator) -> KindPair:

@@ -95,8 +95,9 @@ def search_blackbox(
     """Look for neighbors on which runs of ``mechanism`` differ most, and audit the worst of them.
 
     A few runs on each of two datasets put pairs into an order: new ones of structured families (clusters,
-    ends, antipodes, nearly empty arms, one record far from all others) and small changes of the best met so
-    far. The best are looked at with more runs, and one is audited by runs that had no part in the choice.
+    ends, antipodes, nearly empty arms, one record far from all others), small changes of the best met so
+    far, and the steepest places on paths between datasets far apart. The best are looked at with more runs,
+    and one is audited by runs that had no part in the choice.
 
     Parameters
     ----------
@@ -122,8 +123,7 @@ def search_blackbox(
     clock, spent = search.start(), 0
     while clock.left(spent) != 0 or spent == 0:
         rng = np.random.default_rng([search.seed, spent])
-        screening.meet(screening.next_pair(rng), rng)
-        spent += 1
+        spent += screening.step(rng)
         if search.progress is not None:
             search.progress(Progress(clock.share(spent), spent, 0.0))
     pair = screening.worst(search.seed)

@@ -12,7 +12,7 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.universe import Universe
 
 CONTINUOUS = ("values", "tails", "learned")
-SMALL = Universe(Domain(1.0, 1.0, arm_floor=5), 30, 2)
+SMALL = Universe(Domain(1.0, 1.0, arm_floor=5), 40, 2)
 
 
 def noisy_sum(dataset, rng, scale=2.0):
@@ -44,14 +44,27 @@ def centered_by_the_data(dataset, rng):
     return float(z.sum() + rng.laplace(scale=2.0))
 
 
+def jumps_at_a_share(dataset, rng):
+    """Only neighbors on both sides of one share of treated records are far apart."""
+    _, a, _ = dataset
+    return 5.0 * (a.mean() > 0.62) + rng.laplace(scale=1.0)
+
+
 def search(mechanism, seed=0, universe=SMALL, **settings):
     attack = Attack(runs=1200, takes_rng=True, seed=seed, events=CONTINUOUS)
-    plan = SearchPlan(evaluations=settings.pop("evaluations", 24), seed=seed)
+    plan = SearchPlan(evaluations=settings.pop("evaluations", 40), seed=seed)
     return search_blackbox(mechanism, universe, epsilon=1.0, attack=attack, search=plan, **settings)
 
 
 @pytest.mark.parametrize(
-    "wrong", [half_the_noise, intercept_without_noise, one_scalar_for_a_vector, centered_by_the_data]
+    "wrong",
+    [
+        half_the_noise,
+        intercept_without_noise,
+        one_scalar_for_a_vector,
+        centered_by_the_data,
+        jumps_at_a_share,
+    ],
 )
 def test_what_is_planted_is_found(wrong):
     found = search(wrong)
@@ -84,7 +97,7 @@ def test_pairs_stay_in_the_domain_and_its_relation():
         assert np.all(np.abs(y - 5.0) <= 3.0 * (1 + 1e-12))
         assert 8 <= a.sum() <= 12
     assert (found.first[1] == found.second[1]).all()
-    assert found.screened == 12
+    assert found.screened >= 12
 
 
 def test_the_same_seed_finds_the_same_pair():
@@ -103,7 +116,7 @@ def test_a_saved_pair_is_told_in_words_and_audited_again(tmp_path):
     assert [kind["in"] for kind in finding["records"][:2]] == ["first only", "second only"]
     pair = SavedPair.load(tmp_path / "pair")
     if len(finding["records"]) > 2:
-        assert sum(kind["times"] for kind in finding["records"][2:]) == 29
+        assert sum(kind["times"] for kind in finding["records"][2:]) == 39
     np.testing.assert_array_equal(pair.raw()[1][2], found.second[2])
     again = replay_blackbox(tmp_path / "pair", half_the_noise)
     assert again.exceeds
