@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx.audit.blackbox.attack import Attack
+from dp2erm_cvx.audit.blackbox.candidates import RecordPath, far_record, opposed
 from dp2erm_cvx.audit.blackbox.events import Choice, EpsilonBound
 from dp2erm_cvx.audit.blackbox.observation import Runner, run_all
-from dp2erm_cvx.audit.blackbox.paths import Path
 from dp2erm_cvx.audit.blackbox.scores import scores
 from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker
 from dp2erm_cvx.audit.pair_file import Columns
@@ -42,7 +41,7 @@ class Screening:
         else:
             pair = self._drawn(rng)
         if chance > 1 - _PATHS:
-            path = Path(pair, self.maker, rng)
+            path = RecordPath(pair, self.maker, rng)
             steepest, looks = path.steepest(lambda *ends: self._distance(ends, self._short, rng))
             pair = pair if steepest is None else steepest
         self.best.append((self._distance(pair.raw(self.maker.domain), self._short, rng), pair))
@@ -53,8 +52,8 @@ class Screening:
     def _drawn(self, rng: np.random.Generator) -> KindPair:
         drawn = self.maker.draw(rng)
         if rng.random() < 0.5:
-            drawn = _opposed(drawn, self.maker.domain.outcome_bound, rng)
-        return _apart(drawn, rng) if rng.random() < 0.5 else drawn
+            drawn = opposed(drawn, self.maker.domain.outcome_bound, rng)
+        return far_record(drawn, rng) if rng.random() < 0.5 else drawn
 
     def worst(self, seed: int) -> KindPair:
         """The best of those kept, by more runs: the highest of many short looks is partly luck."""
@@ -72,13 +71,13 @@ class Screening:
         one, other = run_all(runner, bound.runs, self.attack.workers)
         choice = Choice(one, other, bound)
         choice.offer_values()
-        apart = 0.0
+        gap = 0.0
         # learned scores would separate the very runs that they learned from
         for score in scores(one, other, ("tails",)):
             choice.offer_tails(score)
-            apart = max(apart, _separation(score(one), score(other)))
+            gap = max(gap, _separation(score(one), score(other)))
         # bounds of so few runs are 0 for small shifts, which ranks see, and ranks miss what is rare
-        return max(choice.heights) + apart
+        return max(choice.heights) + gap
 
 
 def _separation(one: Array, other: Array) -> float:
@@ -91,21 +90,3 @@ def _separation(one: Array, other: Array) -> float:
     spread = max(float(np.subtract(*np.quantile(part, [0.75, 0.25]))) for part in (one, other))
     gap = abs(float(np.median(one) - np.median(other)))
     return float(2 * ranks + (np.log1p(min(gap / spread, 1e9)) if spread > 0 else 10.0 * (gap > 0)))
-
-
-def _opposed(pair: KindPair, bound: float, rng: np.random.Generator) -> KindPair:
-    """The outcome of the changed record goes from one end to the other, often within its arm."""
-    y, a = pair.y.copy(), pair.a.copy()
-    y[:2] = bound * rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
-    if rng.random() < 0.5:
-        a[1] = a[0]
-    return replace(pair, a=a, y=y)
-
-
-def _apart(pair: KindPair, rng: np.random.Generator) -> KindPair:
-    """Everybody but the changed record nearer to 0, so that one record is far from all others."""
-    X, y = pair.X.copy(), pair.y.copy()
-    X[2:] *= 10.0 ** rng.uniform(-4, 0)
-    if rng.random() < 0.5:
-        y[2:] *= 10.0 ** rng.uniform(-4, 0)
-    return replace(pair, X=X, y=y)

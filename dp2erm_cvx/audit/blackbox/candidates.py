@@ -1,4 +1,4 @@
-"""Neighbors at which a mechanism jumps: two datasets far apart, halved until one record differs."""
+"""Neighbors that a search by runs looks at besides those of every audit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,25 @@ from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker
 from dp2erm_cvx.audit.pair_file import Columns
 
 
-class Path:
+def opposed(pair: KindPair, bound: float, rng: np.random.Generator) -> KindPair:
+    """The outcome of the changed record goes from one end to the other, often within its arm."""
+    y, a = pair.y.copy(), pair.a.copy()
+    y[:2] = bound * rng.choice([-1.0, 1.0]) * np.array([1.0, -1.0])
+    if rng.random() < 0.5:
+        a[1] = a[0]
+    return replace(pair, a=a, y=y)
+
+
+def far_record(pair: KindPair, rng: np.random.Generator) -> KindPair:
+    """Everybody but the changed record nearer to 0, so that one record is far from all others."""
+    X, y = pair.X.copy(), pair.y.copy()
+    X[2:] *= 10.0 ** rng.uniform(-4, 0)
+    if rng.random() < 0.5:
+        y[2:] *= 10.0 ** rng.uniform(-4, 0)
+    return replace(pair, X=X, y=y)
+
+
+class RecordPath:
     """Datasets of two kinds of records: ``count`` of the second kind, all others of the first.
 
     Two neighbors on the way move an output at least as much, on average, as its ends do: a threshold that no
