@@ -87,6 +87,11 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
         odd.update(one for one, number in zip(told, numbers, strict=True) if one and np.isnan(number))
         if isinstance(pair, tuple | list):
             outside = int(np.sum((numbers < pair[0]) | (numbers > pair[1])))
+    elif book.sampling_weights is not None and name == book.sampling_weights.column:
+        weights, numbers = book.sampling_weights, numbers_or_nan(cells, name)
+        declared, note = "sampling weight", f"no number: counts as {weights.missing:g}"
+        odd.update(one for one, number in zip(told, numbers, strict=True) if one and np.isnan(number))
+        outside = int(np.sum((numbers < 0.0) | (numbers > weights.largest)))
     else:
         line = levels_line(name, told) if "text" in kind else None
         hint = () if line is None else (f"if a codebook lists its levels, declare under [levels]: {line}",)

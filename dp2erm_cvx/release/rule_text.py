@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.release.guarantee_text import guaranteed, spent_by_step, titled, warned
+from dp2erm_cvx.release.guarantee_text import guaranteed, population, sampled, spent_by_step, titled, warned
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -36,6 +36,7 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield from _worth(release)
     yield ""
     yield _whom(release)
+    yield from sampled(release)
     yield _rests_on(release)
     skewed = (
         "; an outcome that is skewed in opposite directions with and without treatment, which turns some "
@@ -82,7 +83,7 @@ def _worth(release: RuleRelease) -> Iterator[Block]:
 
 
 def _whom(release: RuleRelease) -> str:
-    told = f"Population: that of the {release.n_samples:,} records"
+    told = f"Population: {population(release)}"
     counted = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
     how = counted.get(str(release.settings["balance"]))
     on_response = release.settings.get("response_bound") is not None

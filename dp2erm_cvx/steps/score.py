@@ -63,18 +63,23 @@ class EffectScore(abc.ABC):
     center
         c_0, a public guess of what is estimated; None: the released effect where all covariates are 0, no
         larger than two outcome bounds.
+    sampled
+        Whether records count by their sampling weights, so that what is estimated is a ratio of two means.
     """
 
     #: What is estimated, as it is declared.
     estimand: ClassVar[str]
-    #: The sums that it releases.
+    #: The sums that it releases where records have no sampling weights.
     law: ClassVar[type[GridSums]]
+    #: What a record counts by at most before its sampling weight.
+    largest_share: ClassVar[float] = 1.0
 
     nuisances: Nuisances
     cap: float
     residual_bound: float
     bound: float
     center: float | None = None
+    sampled: bool = False
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -84,13 +89,40 @@ class EffectScore(abc.ABC):
         if self.center is not None:
             put(self, "center", public_number("effect_center", self.center))
 
-    @abc.abstractmethod
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums, by the bounds of the score alone."""
+        if self.sampled:
+            return calibrate_overlap(self._part * self.bound, n_samples, budget, noise)
+        return self.unweighted_noise(n_samples, budget, noise)
+
+    def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        """The exact sums, before their noise. Private.
+
+        With factors u in [0, 1] of sampling weights those of ``u phi`` and of ``u h``, h what a record counts
+        by without them, both halved where h may be 1.
+        """
+        if not self.sampled:
+            return self.unweighted_sums(records, released, noise)
+        score, share = self.counted(records, released)
+        factors = self._part * records.counts
+        return overlap_sums(factors * score, factors * share, noise)
 
     @abc.abstractmethod
-    def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
-        """The exact sums, before their noise. Private."""
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
+        """The noise of the sums where records count alike."""
+
+    @abc.abstractmethod
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        """The sums where records count alike. Private."""
+
+    def counted(self, records: Records, released: Released) -> tuple[Array, Array]:
+        """The score less its center, within B, and what every record counts by (n,). Private."""
+        raise NotImplementedError  # of a score that is no ratio of one mean to another
+
+    @property
+    def _part(self) -> float:
+        """What makes the share of a record at most one half."""
+        return 0.5 / self.largest_share
 
     def center_in(self, universe: Universe, released: Released) -> float:
         """c_0, a function of public numbers and of what was released."""
@@ -136,11 +168,14 @@ class AverageScore(EffectScore):
     estimand: ClassVar[str] = "ate"
     law: ClassVar[type[GridSums]] = ScoreNoise
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ScoreNoise:
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_score(self.bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: ScoreNoise) -> tuple[int, ...]:
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         return score_sums(self.of(records, released), noise)
+
+    def counted(self, records: Records, released: Released) -> tuple[Array, Array]:
+        return self.of(records, released), np.ones(records.n_samples)
 
     def of(self, records: Records, released: Released) -> Array:
         """The score (n,) less its center, row by row. Private."""
@@ -164,14 +199,17 @@ class TreatedScore(EffectScore):
         found = self.nuisances.propensity(records.covariates, released)
         return np.minimum(cleaned(found - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> TreatedNoise:
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_treated(self.bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: TreatedNoise) -> tuple[int, ...]:
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        return treated_sums(self.counted(records, released)[0], records.a, noise)
+
+    def counted(self, records: Records, released: Released) -> tuple[Array, Array]:
         m_0, m_1, center, e, treated, r = self.parts(records, released)
         predicted = np.where(treated, m_1 - m_0 - center, 0.0)
         score = self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
-        return treated_sums(score, records.a, noise)
+        return score, treated.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -184,16 +222,20 @@ class OverlapScore(EffectScore):
 
     estimand: ClassVar[str] = "overlap"
     law: ClassVar[type[GridSums]] = OverlapNoise
+    largest_share: ClassVar[float] = 0.5
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> OverlapNoise:
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_overlap(self.bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: OverlapNoise) -> tuple[int, ...]:
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        return overlap_sums(*self.counted(records, released), noise)
+
+    def counted(self, records: Records, released: Released) -> tuple[Array, Array]:
         m_0, m_1, center, e, treated, r = self.parts(records, released)
         share = np.minimum(e, 1.0 - e)
         factor = share / np.where(treated, e, 1.0 - e)
         score = self.clipped(share * (m_1 - m_0 - center), np.where(treated, factor * r, -factor * r))
-        return overlap_sums(score, share, noise)
+        return score, share
 
 
 @dataclass(frozen=True)
@@ -208,10 +250,10 @@ class RiskScores(EffectScore):
 
     other_bound: float = 0.5
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ArmNoise:
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_arms(self.bound, self.other_bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: ArmNoise) -> tuple[int, ...]:
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         m_0, m_1, _, e, treated, r = self.parts(records, released)
         score_1 = self.clipped(m_1, np.where(treated, r / e, 0.0))
         score_0 = self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
@@ -232,10 +274,10 @@ class ValueScore(AverageScore):
     nuisances: RuleNuisances
     center: float | None = 0.0
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ContrastNoise:  # type: ignore[override]
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_contrasts(self.bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: ContrastNoise) -> tuple[int, ...]:  # type: ignore[override]
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         treats = self.nuisances.effect(records.covariates, released) > 0
         score = self.of(records, released)
         return contrast_sums(np.where(treats, score, -score), treats, noise)
