@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx import registry
@@ -15,6 +14,7 @@ from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.estimators.fitting import TOLERANCE, dataset_of
+from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.sampling import refuse_sampling
@@ -53,7 +53,7 @@ class PrivateWorkings:
         )
 
 
-class TwoStageBase(BaseEstimator):  # type: ignore[misc]
+class TwoStageBase(ConfiguredEstimator):
     """Common to the private and the non-private estimator."""
 
     first_stage: str | FirstStage

@@ -197,7 +197,7 @@ class PrivateEffect(PrivateEstimator):
         self.receipt_ = self._charge(plan, "average effect")
         execution = self.execution()
         found = plan.run(data, execution)
-        self.release_ = make_effect(plan, found, data.columns, execution, self.level)
+        self.release_ = self._stated(make_effect(plan, found, data.columns, execution, self.level))
         self.effect_ = self.release_.estimate
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from dp2erm_cvx.data import Dataset, NamedColumns, Public
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, fitted_before, no_score, refuse_search
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.solve import Solver, private_solver
 from dp2erm_cvx.steps import Execution
+
+Stated = TypeVar("Stated", bound=BaseRelease)
 
 #: Relative radius that the solutions behind a release are certified to.
 TOLERANCE = 1e-6
@@ -71,7 +74,7 @@ def checked_domain(domain: object) -> Domain:
     return domain
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(ConfiguredEstimator):
     """Common to everything that releases something from records."""
 
     #: What is public about the records: a Domain, or what stands for one.
@@ -106,6 +109,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         dataset = self.dataset_from(X, a, y)
         return self.plan(dataset.n_samples, dataset.X.shape[1]), dataset
 
+    @property
+    def score(self) -> NoReturn:
+        """Always raises DeclarationError, which names what compares candidates.
+
+        Raised as soon as it is looked up: a search of scikit-learn does so before its first fit, and nothing
+        has been spent.
+        """
+        raise DeclarationError(no_score(self))
+
     def execution(self) -> Execution:
         """How a plan is run. Raises DeclarationError or SolverError where something declared is invalid."""
         if self.seed is not None and (type(self.seed) is not int or self.seed < 0):
@@ -114,6 +126,14 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _charge(self, plan: Plan, note: str) -> Receipt | None:
         """Before any noise: whatever happens later, a release that could be shown has been paid for."""
+        if self.seed is None:
+            refuse_search(self)
+        if learned := fitted_before(self):
+            warnings.warn(
+                f"{_steps(learned)} of this Pipeline read all of these records before: that is not covered "
+                "by the guarantee. Declare ranges in the Domain, which scales every record by itself",
+                stacklevel=3,
+            )
         if self.ledger is None and self.dataset is None:
             return None
         if not isinstance(self.ledger, Ledger) or self.dataset is None:
@@ -129,6 +149,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         relation = plan.study.universe.domain.relation
         return self.ledger.charge(self.dataset, plan.guarantee, note, relation=relation, curve=plan.curve)
 
+    def _stated(self, release: Stated) -> Stated:
+        """The release, with what it rests on where a Pipeline has read the records before."""
+        if not (learned := fitted_before(self)):
+            return release
+        told = f"{_steps(learned)} of a Pipeline, fitted to the same records before, reveals nothing of them"
+        assumptions = (*release.guarantee.assumptions, told)
+        changed: Stated = replace(release, guarantee=replace(release.guarantee, assumptions=assumptions))  # type: ignore[type-var]
+        return changed
+
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings
         return {name: value for name, value in super().__getstate__().items() if name != "private_workings_"}
+
+
+def _steps(names: tuple[str, ...]) -> str:
+    return f"step {', '.join(names)}"

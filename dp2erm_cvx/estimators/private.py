@@ -161,7 +161,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         self.receipt_ = self._charge(plan, f"{plan.study.first.name}, then {plan.study.second.name}")
         execution = self.execution()
         found = plan.run(dataset, execution)
-        self.release_ = make_release(plan, found, dataset.columns, execution)
+        self.release_ = self._stated(make_release(plan, found, dataset.columns, execution))
         theta, propensity = found.steps["theta"], found.steps.get("propensity")
         assert theta.solution is not None
         self.private_workings_ = PrivateWorkings(

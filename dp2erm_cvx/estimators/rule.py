@@ -144,7 +144,7 @@ class PrivateRule(PrivateEstimator):
         plan = self.plan(*data.X.shape)
         self.receipt_ = self._charge(plan, "treatment rule")
         execution = self.execution()
-        self.release_ = make_rule(plan, plan.run(data, execution), data.columns, execution)
+        self.release_ = self._stated(make_rule(plan, plan.run(data, execution), data.columns, execution))
         self.theta_ = np.array(self.release_.theta)
         self.n_features_in_, self.feature_names_in_ = data.X.shape[1], np.array(data.columns, dtype=object)
         return self

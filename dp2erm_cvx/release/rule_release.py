@@ -16,9 +16,11 @@ from dp2erm_cvx.public import public_size
 from dp2erm_cvx.release.effect import EffectInterval
 from dp2erm_cvx.release.interval import score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
+from dp2erm_cvx.release.own_units import OwnUnits, own_units
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.rule_text import rule_blocks
+from dp2erm_cvx.release.shown import beside
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.steps import Execution, Rows, RuleValuePlan
 
@@ -61,6 +63,7 @@ class RuleRelease(BaseRelease):
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
     spelled: ClassVar[tuple[str, ...]] = ("private", "standing")
+    derived: ClassVar[tuple[str, ...]] = ("own_units",)
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
@@ -83,6 +86,12 @@ class RuleRelease(BaseRelease):
         rows = domain.features(X)
         return Rows.POOLED.predict(self.theta, rows[:, 1:] if domain.intercept else rows, 0.0)
 
+    @property
+    def own_units(self) -> OwnUnits | None:
+        """Theta in the covariates' own units; None without ranges."""
+        domain, slopes = Domain.from_dict(self.domain), dict(enumerate(self.theta[1:]))
+        return own_units(domain, self.columns, slopes, self.theta[0], math.inf)
+
     def blocks(self) -> Iterator[Block]:
         """What it says, from what was released and public numbers alone."""
         return rule_blocks(self)
@@ -92,7 +101,8 @@ class RuleRelease(BaseRelease):
         told = {"noise_effect": self.noise_effect, "flipped_share": self.flipped_share, **self.cost()}
         told |= {f"gain over {gain.over}": gain.estimate for gain in self.gains}
         pairs = zip(self.parameters, self.theta, strict=True)
-        return [{"parameter": name, "value": value, **told} for name, value in pairs]
+        rows = [{"parameter": name, "value": value, **told} for name, value in pairs]
+        return beside(rows, self.own_units)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RuleRelease:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.release.guarantee_text import guaranteed, population, sampled, spent_by_step, titled, warned
+from dp2erm_cvx.release.shown import parameter_table
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -28,10 +29,11 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
         f"outcome{net}. Covariates x are {scaled}, and shrunk to a norm of at most "
         f"{domain.features_bound:.4g}."
     )
-    table = grid("parameter", "theta")
-    for name, value in zip(release.parameters, release.theta, strict=True):
-        table.add_row(name, f"{value:+.4g}")
-    yield table
+    rows = [(name, f"{value:+.4g}") for name, value in zip(release.parameters, release.theta, strict=True)]
+    known = release.own_units
+    yield parameter_table(grid("parameter", "theta"), known, rows)
+    if known is not None:
+        yield known.told()
     yield from _reliable(release)
     yield from _worth(release)
     yield ""

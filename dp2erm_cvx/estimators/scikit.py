@@ -1,0 +1,134 @@
+"""What scikit-learn asks of an estimator: nested settings, and what its searches and pipelines may not do."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import sys
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+
+from dp2erm_cvx import registry
+from dp2erm_cvx.errors import DeclarationError
+
+#: What has settings of its own, which are reached as ``first_stage__ridge`` and ``budget__epsilon``.
+_NESTED = ("domain", "budget", "first_stage", "second_stage")
+
+
+class ConfiguredEstimator(BaseEstimator):  # type: ignore[misc]
+    """Settings by name, those of programs, domain and budget included."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Settings by name; where ``deep``, those of programs, domain and budget as ``first_stage__ridge``.
+
+        A program that is given by its name has its default settings.
+        """
+        found: dict[str, Any] = super().get_params(deep=False)
+        for outer in _NESTED if deep else ():
+            if outer in found:
+                inner = _settings(_built(outer, found[outer]))
+                found |= {f"{outer}__{name}": value for name, value in inner.items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name, ``first_stage__ridge`` and the like included.
+
+        Programs, domains and budgets are never changed in place: a new one takes the place of the old.
+        Raises DeclarationError for an unknown name or an invalid value; then nothing is changed.
+        """
+        known = self.get_params(deep=False)
+        changed = {name: value for name, value in params.items() if "__" not in name}
+        inner: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            outer, _, setting = name.partition("__")
+            if setting:
+                inner.setdefault(outer, {})[setting] = value
+        _refuse_unknown(self, [*changed, *inner], known)
+        for outer, values in inner.items():
+            # the outer one may be new as well
+            whole = _built(outer, changed.get(outer, known[outer]))
+            settings = _settings(whole) if outer in _NESTED else {}
+            _refuse_unknown(
+                self, [f"{outer}__{name}" for name in values], [f"{outer}__{name}" for name in settings]
+            )
+            changed[outer] = dataclasses.replace(whole, **values)
+        for name, value in changed.items():
+            setattr(self, name, value)
+        return self
+
+
+def refuse_search(model: BaseEstimator) -> None:
+    """Raise DeclarationError where a search or a cross-validation of scikit-learn fits the model.
+
+    scikit-learn does not tell an estimator who fits it, so the callers are asked.
+    """
+    for frame in _callers():
+        if frame.f_globals.get("__name__", "").startswith("sklearn.model_selection."):
+            raise DeclarationError(no_score(model))
+
+
+def fitted_before(model: BaseEstimator) -> tuple[str, ...]:
+    """Names of the steps that a Pipeline around this fit has fitted to the same records.
+
+    A step that learns nothing, such as FunctionTransformer, is none of them, nor is a frozen one. Only the
+    pipelines of scikit-learn are seen: what was done to records elsewhere nobody knows here.
+    """
+    found: list[str] = []
+    last: BaseEstimator = model
+    for frame in _callers():
+        pipeline = frame.f_locals.get("self")
+        if isinstance(pipeline, Pipeline) and pipeline.steps[-1][1] is last:
+            found += [name for name, step in pipeline.steps[:-1] if _learns(step)]
+            last = pipeline  # perhaps the last step of another
+    return tuple(found)
+
+
+def no_score(model: BaseEstimator) -> str:
+    """Why there is no score, and what compares candidates instead."""
+    return (
+        f"{type(model).__name__} has no score: one of private records is not private, and every fit of a "
+        "search is a release that spends its budget again. Candidates are compared by dp2erm_cvx.tuning.tune "
+        "on public records, or by tune_privately, which charges a ledger for all of them"
+    )
+
+
+def _built(outer: str, value: Any) -> Any:
+    """The program of a name; anything else as it stands."""
+    if isinstance(value, str) and outer == "first_stage":
+        return registry.build(registry.first_stages(), value)
+    if isinstance(value, str) and outer == "second_stage":
+        return registry.build(registry.second_stages(), value)
+    return value
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return {}
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+
+
+def _refuse_unknown(model: BaseEstimator, given: Iterable[str], known: Iterable[str]) -> None:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            told = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
+            raise DeclarationError(f"{type(model).__name__} has no setting {name!r}; {told}")
+
+
+def _learns(step: Any) -> bool:
+    if step is None or step == "passthrough" or type(step).__name__ == "FrozenEstimator":
+        return False
+    # without tags, as in scikit-learn 1.5, every step counts
+    tags = getattr(step, "__sklearn_tags__", None)
+    return True if tags is None else bool(tags().requires_fit)
+
+
+def _callers() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -1,0 +1,18 @@
+"""Private estimators of an effect that others published, one file each, behind one call."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dp2erm_cvx.studies.published.method import PublishedEffect
+from dp2erm_cvx.studies.published.private_propensity import PrivatePropensity
+from dp2erm_cvx.studies.published.subsample_aggregate import SubsampleAggregate
+
+#: By the names of designs.
+PUBLISHED: Mapping[str, type[PublishedEffect]] = MappingProxyType(
+    {
+        "private_propensity": PrivatePropensity,
+        "subsample_aggregate": SubsampleAggregate,
+    }
+)
+
+__all__ = ["PUBLISHED", "PrivatePropensity", "PublishedEffect", "SubsampleAggregate"]

@@ -1,0 +1,104 @@
+"""scikit-learn's conventions: nested settings, no score, no search, and what a Pipeline has read before."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRule, PrivateTwoStageERM, TwoStageERM
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
+
+DOMAIN = Domain(covariate_bound=1.5, outcome_bound=4.0)
+RNG = np.random.default_rng(0)
+X, A, Y = RNG.uniform(-1, 1, (200, 2)), RNG.integers(0, 2, 200), RNG.uniform(-1, 1, 200)
+
+
+def weighted(**settings):
+    return PrivateTwoStageERM(DOMAIN, Budget(1.0), IPWLogistic(ridge=0.5), "arm_means", **settings)
+
+
+def test_nested_settings_make_new_programs_domains_and_budgets():
+    first = IPWLogistic(ridge=0.5)
+    model = PrivateTwoStageERM(DOMAIN, Budget(1.0), first, "itr")
+    assert model.get_params()["first_stage__ridge"] == 0.5
+    assert "first_stage__ridge" not in model.get_params(deep=False)
+    copy = clone(model).set_params(first_stage__ridge=2.0, budget__epsilon=3.0, domain__outcome_bound=1.0)
+    assert copy.first_stage == dataclasses.replace(first, ridge=2.0)
+    assert (copy.budget, copy.domain) == (Budget(3.0), dataclasses.replace(DOMAIN, outcome_bound=1.0))
+    assert (model.first_stage, model.domain, first.ridge) == (first, DOMAIN, 0.5)
+    assert clone(copy).get_params() == copy.get_params()
+    assert copy.set_params(**copy.get_params()).get_params() == copy.get_params()
+
+
+def test_a_program_given_by_name_has_settings_too():
+    model = TwoStageERM(DOMAIN, "entropy_balancing").set_params(first_stage__ridge=7.0)
+    assert model.resolved_first_stage().ridge == 7.0
+    # a new program and one of its settings in one call
+    assert model.set_params(first_stage__trim=3.0, first_stage="ipw_logistic").first_stage.trim == 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("first_stage__rigde", "did you mean first_stage__ridge"),
+        ("budgt", "did you mean budget"),
+        ("q", "known"),
+    ],
+)
+def test_an_unknown_setting_changes_nothing(name, complaint):
+    model = weighted()
+    with pytest.raises(DeclarationError, match=complaint):
+        model.set_params(**{"split": 0.5, name: 1.0})
+    assert model.split is None
+
+
+@pytest.mark.parametrize("kind", [PrivateTwoStageERM, PrivateEffect, PrivateRule])
+def test_a_score_points_to_the_tuners(kind):
+    with pytest.raises(DeclarationError, match="tune_privately"):
+        kind(DOMAIN, Budget(1.0)).score(X, A)
+
+
+def test_no_search_spends_anything(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.declare("trial", Budget(9.0))
+    model = weighted(ledger=ledger, dataset="trial")
+    with pytest.raises(DeclarationError, match="tune_privately"):
+        GridSearchCV(model, {"first_stage__ridge": [0.5, 1.0]}).fit(X, A)
+    with pytest.raises(DeclarationError, match="tune_privately"):
+        cross_val_score(model, X, A, params={"y": Y})
+    # an own scoring is never asked for a score: every fit refuses before it charges
+    with pytest.raises(ValueError, match="tune_privately"):
+        cross_val_score(model, X, A, params={"y": Y}, scoring="accuracy")
+    assert ledger.account("trial").receipts == ()
+    # what is seeded is no release
+    assert len(cross_val_score(weighted(seed=1), X, A, params={"y": Y}, scoring="accuracy")) == 5
+
+
+def test_a_pipeline_says_what_has_read_the_records():
+    for kind, name in ((PrivateEffect, "privateeffect"), (PrivateTwoStageERM, "privatetwostageerm")):
+        outer = make_pipeline(StandardScaler(), kind(DOMAIN, Budget(1.0)))
+        with pytest.warns(UserWarning, match="step standardscaler of this Pipeline read all"):
+            outer.fit(X, A, **{f"{name}__y": Y})
+        assert "step standardscaler" in outer[-1].release_.guarantee.assumptions[-1]
+    inner = make_pipeline(make_pipeline(weighted()))
+    assert (
+        inner.set_params(pipeline__privatetwostageerm__first_stage__ridge=9.0)[0][0].first_stage.ridge == 9.0
+    )
+    both = make_pipeline(StandardScaler(), inner)
+    with pytest.warns(UserWarning, match="step standardscaler"):
+        both.fit(X, A, pipeline__pipeline__privatetwostageerm__y=Y)
+
+
+def test_steps_that_learn_nothing_are_no_reason_to_warn():
+    pipeline = make_pipeline(FunctionTransformer(np.tanh), "passthrough", weighted())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline.fit(X, A, privatetwostageerm__y=Y)
+    assert not any("Pipeline" in told for told in pipeline[-1].release_.guarantee.assumptions)

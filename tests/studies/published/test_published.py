@@ -1,0 +1,107 @@
+"""Published estimators: right without noise, as noisy as they state, and functions of their seed."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from dp2erm_cvx.datasets import EFFECT_SCENARIOS
+from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.studies.published import PUBLISHED, PrivatePropensity, SubsampleAggregate
+from dp2erm_cvx.studies.published.method import groups, noisy, noisy_vector, ridge_logistic
+
+NO_NOISE = Budget(1e9)
+
+
+def drawn(name="binary", n=6000, seed=0):
+    one = EFFECT_SCENARIOS[name]
+    data = one.draw(n, np.random.default_rng(seed)).dataset
+    return one, one.domain.records(data.X, data.a, data.y)
+
+
+def replaced(records, row, x, a, y):
+    X, arms, outcomes = np.array(records.X), np.array(records.a), np.array(records.y)
+    X[row], arms[row], outcomes[row] = x, a, y
+    return Records(X, arms, outcomes, records.domain)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_method_is_a_function_of_its_seed(name):
+    _, records = drawn(n=600)
+    found = [PUBLISHED[name]()(records, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert found[0].value == found[1].value != found[2].value
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_without_noise_a_method_finds_the_effect(name):
+    one, records = drawn(n=20_000)
+    found = PUBLISHED[name]()(records, NO_NOISE, np.random.default_rng(1)).value
+    assert found == pytest.approx(one.effect, abs=0.03)
+
+
+def without_noise(method, records):
+    """What the noise of a generator is added to."""
+    return method(records, NO_NOISE, np.random.default_rng(3)).value
+
+
+def test_the_average_of_groups_moves_by_at_most_what_is_stated():
+    domain = Domain(1.0, 1.0, intercept=0.5)
+    X, a, y = np.column_stack([np.full(40, 0.5), np.zeros(40)]), np.ones(40, dtype=int), np.full(40, 1.0)
+    a[7], y[7] = 0, -1.0  # the only control
+    records, method = Records(X, a, y, domain), SubsampleAggregate(per_column=10.0)
+    at = without_noise(method, records)
+    assert at == pytest.approx(1.0)  # 2 in one of two groups, nothing in the other
+    moved = [without_noise(method, replaced(records, 7, X[7], arm, 1.0)) - at for arm in (0, 1)]
+    assert moved == pytest.approx([-1.0, -1.0])
+    assert max(abs(np.array(moved))) <= 4.0 / 2
+
+
+def test_weighted_means_move_by_at_most_what_is_stated():
+    # the propensity from one half is noise alone at this budget, the same on both sides
+    domain = Domain(1.0, 1.0, intercept=0.5)
+    X = np.column_stack([np.full(40, 0.5), np.zeros(40)])
+    a, y = np.tile([0, 1], 20), np.full(40, 1.0)
+    records, method = Records(X, a, y, domain), PrivatePropensity(clip=0.1, ridge=10.0)
+    at = without_noise(method, records)
+    moved = [without_noise(method, replaced(records, row, X[row], 1, -1.0)) - at for row in range(40)]
+    # e = 1/2: from -y/(1 - e) to -1/e or from 1/e to -1/e
+    assert max(abs(np.array(moved))) <= 2.0 / (0.1 * 20)
+    assert max(abs(np.array(moved))) == pytest.approx(4.0 / 20, rel=0.1)
+
+
+def test_logistic_minimizers_agree_with_a_second_solver_and_move_as_little_as_proven():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+    a = (rng.random(60) < 0.7).astype(float)
+
+    def objective(w, a=a):
+        return np.mean(np.logaddexp(0.0, -(2 * a - 1) * (X @ w))) + 0.005 * w @ w
+
+    w = ridge_logistic(X, a, 0.01)
+    assert w == pytest.approx(minimize(objective, np.zeros(3), tol=1e-12).x, abs=1e-4)
+    flipped = a.copy()
+    flipped[np.argmax(np.linalg.norm(X, axis=1))] = 1 - a[np.argmax(np.linalg.norm(X, axis=1))]
+    assert np.linalg.norm(ridge_logistic(X, flipped, 0.01) - w) <= 2 / (60 * 0.01)
+    # separated arms: the ridge holds the minimizer
+    assert np.all(np.isfinite(ridge_logistic(X, (X[:, 0] > 0).astype(float), 1e-3)))
+
+
+def test_noise_has_the_scale_of_its_law():
+    rng = np.random.default_rng(0)
+    pure = np.array([noisy(0.0, 2.0, Budget(0.5), rng) for _ in range(20_000)])
+    assert np.mean(np.abs(pure)) == pytest.approx(4.0, rel=0.03)
+    # .5-GDP is (2, 1e-5)
+    gaussian = np.array([noisy(0.0, 1.0, Budget(2.0, 1e-5), rng) for _ in range(20_000)])
+    assert np.std(gaussian) == pytest.approx(2.0, rel=0.03)
+    lengths = [np.linalg.norm(noisy_vector(np.zeros(3), 2.0, Budget(0.5), rng)) for _ in range(20_000)]
+    assert np.mean(lengths) == pytest.approx(12.0, rel=0.03)
+    assert sorted(np.concatenate(groups(7, 3, rng))) == list(range(7))
+
+
+def test_groups_and_halves_do_not_depend_on_records_and_an_arm_may_be_missing():
+    one, records = drawn(n=100)
+    for arm in (0, 1):
+        same = Records(records.X, np.full(100, arm), records.y, one.domain)
+        for name in PUBLISHED:
+            assert np.isfinite(PUBLISHED[name]()(same, Budget(1.0, 1e-5), np.random.default_rng(0)).value)
