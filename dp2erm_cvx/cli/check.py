@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.balance import column_blocks
+from dp2erm_cvx.cli.balance import column_blocks, sampling_lines
 from dp2erm_cvx.cli.options import data_options
 from dp2erm_cvx.cli.screen import console, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
     from dp2erm_cvx.tables import Table
@@ -83,7 +82,7 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     absent = np.isnan(numbers_or_nan(table.cells(str(book.outcome)), str(book.outcome)))
     treated, controls = int(np.sum(data.a[known])), int(np.sum(1 - data.a[known]))
     yield f"{len(known):,} records: {treated:,} treated, {controls:,} controls."
-    yield from _sampling(data, public)
+    yield from sampling_lines(data.sampling, book.sampling_weights)
     less = f"which makes an effect smaller by about {np.mean(absent & known):.1%} of it"
     found = {f"without outcome: each counts as one public outcome, {less}": absent & known}
     found["without treatment: each counts as one fixed record"] = ~known
@@ -98,17 +97,3 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     for what, which in found.items():
         if np.any(which):
             yield f"{int(np.sum(which)):,} {what}."
-
-
-def _sampling(data: Dataset, public: Domain | PrivateRanges) -> Iterator[str]:
-    """What sampling weights average to, and how many equal ones they are worth (Kish 1965)."""
-    declared = None if public.codebook is None else public.codebook.sampling_weights
-    if declared is None or data.sampling is None:
-        return
-    weights, mean = data.sampling, float(data.sampling.mean())
-    worth = mean**2 / max(float((weights**2).mean()), 1e-300)
-    yield (
-        f"Sampling weights average {mean:.4g} after clipping ({declared.mean:g} is declared), from 0 to "
-        f"{declared.largest:g}. For sampling error the records are worth {worth * len(weights):,.0f} of "
-        f"equal weight; noise is up to {1.25 * declared.largest / max(mean, 1e-300):.3g} times as large."
-    )

@@ -48,7 +48,7 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     ]
 
 
-def population(release: Any) -> str:
+def stood_for(release: Any) -> str:
     """Whom a release is about, as far as sampling weights say."""
     weights = Domain.from_dict(release.domain).sampling
     if weights is None:

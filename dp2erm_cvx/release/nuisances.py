@@ -9,16 +9,8 @@ from typing import ClassVar
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan, PlanResult
-from dp2erm_cvx.steps import (
-    CellNuisances,
-    CellSumsPlan,
-    CenterPlan,
-    ColumnRangesPlan,
-    Rows,
-    StepPlan,
-    TreatmentRatePlan,
-)
-from dp2erm_cvx.steps.number import UNIT
+from dp2erm_cvx.steps import CellNuisances, CellSumsPlan, CenterPlan, ColumnRangesPlan, Rows, StepPlan
+from dp2erm_cvx.steps.number import TreatmentRatePlan
 
 
 @dataclass(frozen=True)
@@ -65,14 +57,10 @@ def state_nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ..
 def state_coefficient(step: StepPlan, released: Array, columns: tuple[str, ...]) -> Nuisance:
     """What a step ``released`` (p,): a regression of the outcome, or the propensity."""
     coefficient = tuple(float(value) for value in released)
-    names: tuple[str, ...]
     if isinstance(step, CenterPlan):
         rows, names = step.map.rows.value, step.map.rows.names(columns)
     elif isinstance(step, TreatmentRatePlan):
-        rows, names = "treated records", ("number",)
-        if len(coefficient) == 2:
-            rows, names = "sampling weights over their bound", ("treated", "untreated")
-            coefficient = tuple(value / UNIT for value in coefficient)
+        rows, names, coefficient = step.stated(released)
     else:
         rows, names = "log odds of treatment", Rows.POOLED.names(columns)
     return Nuisance(step.name, rows, names, coefficient)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.release.guarantee_text import guaranteed, population, sampled, spent_by_step, titled, warned
+from dp2erm_cvx.release.guarantee_text import guaranteed, sampled, spent_by_step, stood_for, titled, warned
 from dp2erm_cvx.release.shown import parameter_table
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _worth(release: RuleRelease) -> Iterator[Block]:
 
 
 def _whom(release: RuleRelease) -> str:
-    told = f"Population: {population(release)}"
+    told = f"Population: {stood_for(release)}"
     counted = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
     how = counted.get(str(release.settings["balance"]))
     on_response = release.settings.get("response_bound") is not None

@@ -145,6 +145,14 @@ class TreatmentRatePlan(SumsPlan):
         return int(whole[records.a == 1].sum()), int(whole[records.a == 0].sum())
 
     @staticmethod
+    def stated(released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        """What was released: of what, the name of every number, and the numbers."""
+        if len(released) == 1:
+            return "treated records", ("number",), (float(released[0]),)
+        both = float(released[0]) / UNIT, float(released[1]) / UNIT
+        return "sampling weights over their bound", ("treated", "untreated"), both
+
+    @staticmethod
     def rate(released: Array, n_samples: int) -> float:
         """The treated share from what was released: of the records, or of both sums; 1/2 of nothing."""
         if len(released) == 1:
