@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.release.guarantee_text import guaranteed, sampled, spent_by_step, stood_for, titled, warned
+from dp2erm_cvx.release.guarantee_text import (
+    confounding,
+    guaranteed,
+    sampled,
+    spent_by_step,
+    stood_for,
+    titled,
+    warned,
+)
 from dp2erm_cvx.release.shown import parameter_table
 
 if TYPE_CHECKING:
@@ -40,6 +48,7 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield _whom(release)
     yield from sampled(release)
     yield _rests_on(release)
+    yield from confounding(release.kept_confounding, "the mean effect by which this rule decides")
     skewed = (
         "; an outcome that is skewed in opposite directions with and without treatment, which turns some "
         "signs (a larger slope helps)"

@@ -28,11 +28,9 @@ class CellSums(Step):
     ``P + Q`` counts records and ``P - Q`` sums outcomes, in K-ths. With a sampling weight s of at most S the
     whole number nearest to ``K s / S`` stands for K, and both sums are of weights.
 
-    Sensitivity. The entries of one record are not negative and add up to at most K, whatever its cell, arm,
-    outcome and weight: they move by 2K (:func:`~dp2erm_cvx.steps.number.split_shift`), attained where the
-    cell or the arm changes, or t turns from -1 to 1. So discrete Laplace noise of scale ``2K / epsilon``, two
-    records over epsilon, on every entry of the partition, empty or not, is epsilon-differentially private.
-    Counts and sums released apart take twice as much.
+    The entries of one record are not negative and add up to at most K, whatever its cell, arm, outcome and
+    weight: :func:`~dp2erm_cvx.steps.number.split_shift` is the most that they move. Noise of scale
+    ``2K / epsilon`` on every entry, empty or not, is private. Counts and sums released apart take twice that.
     """
 
     name: ClassVar[str] = "cells"
