@@ -39,7 +39,7 @@ class PrivatePropensity(PublishedEffect):
     source: ClassVar[str] = "Lee, Gresele, Park & Muandet (2019), arXiv 1905.12592"
     assumes: ClassVar[str] = "norms of covariates, outcomes"
 
-    ridge: float = 0.01
+    ridge: float = 0.003
     clip: float = 0.1
 
     def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
