@@ -181,9 +181,9 @@ class Codebook:
 
     def columns(self, names: Sequence[str]) -> tuple[str, ...]:
         """The raw columns that these covariates are made of."""
-        return tuple(dict.fromkeys(self._origin(name)[0] for name in names))
+        return tuple(dict.fromkeys(self.origin(name)[0] for name in names))
 
-    def _origin(self, name: str) -> tuple[str, str | None]:
+    def origin(self, name: str) -> tuple[str, str | None]:
         """The raw column of a covariate, and the level or the "missing" that it stands for."""
         for column in (*self.levels, *self.missing):
             known = self.covariates_of(column)
@@ -203,7 +203,7 @@ class Codebook:
         cells: dict[str, Any] = {}
         found = []
         for name, middle in zip(names, middles, strict=True):
-            raw, part = self._origin(name)
+            raw, part = self.origin(name)
             if raw in self.levels:
                 own = cells.setdefault(raw, None) or labels(column(raw), raw)
                 cells[raw] = own
