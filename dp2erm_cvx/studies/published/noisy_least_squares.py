@@ -11,7 +11,8 @@ import numpy as np
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.published.method import PublishedEffect, deviation, noisy_vector
+from dp2erm_cvx.studies.published.method import PublishedEffect
+from dp2erm_cvx.studies.published.noise import deviation, noisy_vector
 
 
 @dataclass(frozen=True)

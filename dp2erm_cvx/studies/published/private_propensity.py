@@ -11,13 +11,9 @@ import numpy as np
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.published.method import (
-    PublishedEffect,
-    noisy,
-    noisy_vector,
-    probability,
-    ridge_logistic,
-)
+from dp2erm_cvx.studies.published.fits import probability, ridge_logistic
+from dp2erm_cvx.studies.published.method import PublishedEffect
+from dp2erm_cvx.studies.published.noise import noisy, noisy_vector
 
 
 @dataclass(frozen=True)

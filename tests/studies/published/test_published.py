@@ -15,15 +15,9 @@ from dp2erm_cvx.studies.published import (
     PrivatePropensity,
     SubsampleAggregate,
 )
-from dp2erm_cvx.studies.published.method import (
-    deviation,
-    group_count,
-    groups,
-    noisy,
-    noisy_vector,
-    ridge_line,
-    ridge_logistic,
-)
+from dp2erm_cvx.studies.published.fits import ridge_line, ridge_logistic
+from dp2erm_cvx.studies.published.method import group_count, groups
+from dp2erm_cvx.studies.published.noise import deviation, noisy, noisy_vector
 
 NO_NOISE = Budget(1e9)
 
