@@ -18,7 +18,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.steps import AverageScore
-from dp2erm_cvx.steps.cell_sums import UNIT
+from dp2erm_cvx.steps.number import UNIT
 from dp2erm_cvx.studies.effect_data import EffectData, census, in_domain
 from dp2erm_cvx.studies.engine import Row
 from dp2erm_cvx.studies.published import PUBLISHED
