@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: The modules are imported when one is run.
-NAMES = ("confounded", "effects", "nhefs", "rates", "simulation", "twins")
+NAMES = ("benchmark", "confounded", "effects", "nhefs", "rates", "simulation", "twins")
 
 
 @click.command("experiment", short_help="Run an experiment of the documentation.")

@@ -68,9 +68,9 @@ def replicate(
 
 def _estimated(model: Model, truth: float) -> SimulatedRun:
     if isinstance(model, PrivateEffect):
-        ends = [end - truth for end in model.interval_]
+        low, high = (end - truth for end in model.interval_)
         noise = model.release_.interval.noise_half_width
-        return SimulatedRun(model.effect_ - truth, *ends, math.nan if noise is None else noise)
+        return SimulatedRun(model.effect_ - truth, low, high, math.nan if noise is None else noise)
     assert isinstance(model, PrivateTwoStageERM)
     control, treated = model.theta_
     return SimulatedRun(float(treated - control) - truth)
