@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import grid, heading
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE, HARDLY
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,10 +49,53 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     ]
 
 
+def stood_for(release: Any) -> str:
+    """Whom a release is about, as far as sampling weights say."""
+    weights = Domain.from_dict(release.domain).sampling
+    if weights is None:
+        return f"that of the {release.n_samples:,} records"
+    return f"the one that the {release.n_samples:,} records stand for by the weights in {weights.column}"
+
+
+def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
+    """What sampling weights cost, and what of the design of a survey is not counted; nothing without any."""
+    weights = Domain.from_dict(release.domain).sampling
+    if weights is None:
+        return
+    # the mean of the weights takes a fifth of what an average effect would have for its score
+    times = (1.25 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
+    yield (
+        f"Sampling weights count from 0 to the public bound {weights.largest:g}. Larger ones are clipped: "
+        f"who stands for many then counts too little. Where they average {weights.mean:g}, which is a "
+        f"guess, noise is up to {times:.3g} times that of equal weights."
+    )
+    if interval:
+        yield (
+            "The interval takes records to be drawn independently: the strata of a survey, which make it "
+            "longer than need be, and its clusters, which make it too short, are not counted."
+        )
+
+
 def warned(release: BaseRelease) -> list[Text]:
     """The last line of a release that is not private, none otherwise."""
     told = f"{release.guarantee.standing.upper()}: do not publish this release"
     return [] if release.private else [heading(told)]
+
+
+def stays(share: float | None, told: str, warning: str) -> Iterator[str]:
+    """What is predicted to stay of a difference between the arms, with a warning above ``HARDLY``."""
+    if share is not None:
+        said = f"{told} about {min(share, 1.0):.0%}: predicted on synthetic records, from public quantities."
+        yield said if share <= HARDLY else f"{said} {warning}"
+
+
+def confounding(share: float | None, what: str) -> Iterator[str]:
+    """What stays of the bias that one declared covariate makes, in an effect or a rule."""
+    told = (
+        f"Of the bias by a covariate that lies {DIFFERENCE:g} SD apart between the arms, and moves the "
+        f"outcome as far as residuals spread, {what} keeps"
+    )
+    yield from stays(share, told, "THE CORRECTION HARDLY WORKS: expect confounding in what is released.")
 
 
 def spent_by_step(release: BaseRelease) -> Table:

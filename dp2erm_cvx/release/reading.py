@@ -53,7 +53,8 @@ def read_published(
         plain = json.loads(text, parse_constant=_refused, parse_float=_finite, object_pairs_hook=_named_once)
         if upgrade is not None and isinstance(plain, dict) and plain.get("schema_version") == 2:
             plain = upgrade(plain)
-        stated = {name: plain.pop(name, None) for name in kind.spelled if isinstance(plain, dict)}
+        besides = (*kind.spelled, *kind.derived) if isinstance(plain, dict) else ()
+        stated = {name: plain.pop(name, None) for name in besides}
         release: P = release_adapter(kind).validate_python(plain)
     except ValidationError as error:
         first = error.errors()[0]
@@ -72,7 +73,19 @@ def read_published(
         # a number or another type is not what was spelled out, even where it compares equal
         if type(stated[name]) not in (bool, str) or stated[name] != spelled:
             raise DeclarationError(f"release JSON: {name} does not agree with guarantee.standing")
+    worked_out = release.worked_out()
+    for name in kind.derived:
+        if stated[name] is not None and not _same(stated[name], worked_out.get(name)):
+            raise DeclarationError(f"release JSON: {name} does not follow from what was released")
     return release
+
+
+def _same(stated: Any, known: Any) -> bool:
+    """Whether both state the same: numbers may be written in any way."""
+    if isinstance(known, dict):
+        fine = isinstance(stated, dict) and list(stated) == list(known)
+        return fine and all(_same(stated[name], value) for name, value in known.items())
+    return not isinstance(stated, bool) and bool(stated == known)
 
 
 def _check_numbers(release: Release) -> None:
@@ -103,7 +116,10 @@ def _check_numbers(release: Release) -> None:
 
 
 def check_guarantee(release: BaseRelease) -> None:
-    """Raise DeclarationError where the guarantee is none."""
+    """Raise DeclarationError where the guarantee is none, or a predicted share."""
+    for name in ("kept_imbalance", "kept_confounding"):
+        if (getattr(release, name, None) or 0.0) < 0.0:
+            raise DeclarationError(f"release JSON: {name}: is no share")
     try:
         Budget(release.guarantee.epsilon, release.guarantee.delta)
     except DeclarationError as error:

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dp2erm_cvx.calibration import Noise, Perturbed
+from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.release.shown import Shown
+from dp2erm_cvx.release.shown import Shown, beside
 from dp2erm_cvx.release.value import ValueRelease
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
+    from dp2erm_cvx.release.own_units import OwnUnits
 
 #: Layout of the JSON of a release; files of schema 2 are upgraded when they are read.
 SCHEMA_VERSION = 3
@@ -121,6 +123,8 @@ class BaseRelease(Shown):
 
     #: What its JSON spells out of the guarantee, beside stating it there.
     spelled: ClassVar[tuple[str, ...]] = ("private",)
+    #: What follows from what was released, in the JSON of those releases that have it.
+    derived: ClassVar[tuple[str, ...]] = ()
 
     guarantee: Guarantee
     steps: tuple[StepStatement, ...]
@@ -144,11 +148,17 @@ class BaseRelease(Shown):
     def to_json(self) -> str:
         """The release as JSON, with what it has ``spelled`` out."""
         plain = release_adapter(type(self)).dump_python(self, mode="json")
-        return json.dumps({**self.spelled_out(), **plain}, indent=2, allow_nan=False)
+        whole = {**self.spelled_out(), **plain, **self.worked_out()}
+        return json.dumps(whole, indent=2, allow_nan=False)
 
     def spelled_out(self) -> dict[str, Any]:
         """What stands in front of the JSON."""
         return {name: getattr(self, name) for name in self.spelled}
+
+    def worked_out(self) -> dict[str, Any]:
+        """What the JSON states at its end: arithmetic on what was released and on public constants."""
+        found = {name: getattr(self, name) for name in self.derived}
+        return {name: value.to_dict() for name, value in found.items() if value is not None}
 
     def cost(self) -> dict[str, Any]:
         """What every row of the data frame says of the guarantee."""
@@ -170,6 +180,7 @@ class Release(BaseRelease):
     """
 
     __pydantic_config__: ClassVar = _STRICT
+    derived: ClassVar[tuple[str, ...]] = ("own_units",)
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
@@ -191,6 +202,16 @@ class Release(BaseRelease):
         assert found is not None  # a record without it is no release
         return found
 
+    @property
+    def own_units(self) -> OwnUnits | None:
+        """Theta in the covariates' own units; None unless it is of a linear stage at hand and has ranges."""
+        from dp2erm_cvx.release.rule import stage_units
+
+        try:
+            return stage_units(self)
+        except Dp2ermError:
+            return None
+
     def blocks(self) -> Iterator[Block]:
         """What it says, from what was released and public numbers alone."""
         from dp2erm_cvx.release.summary import release_blocks
@@ -201,7 +222,8 @@ class Release(BaseRelease):
         """One per coordinate of theta, and one for the effect where that is one for everybody."""
         from dp2erm_cvx.release.released_range import released_rows
 
-        return [{**row, **self.cost()} for row in released_rows(self)]
+        told = self.cost() | ({} if self.value is None else self.value.named())
+        return [{**row, **told} for row in beside(released_rows(self), self.own_units)]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Release:
@@ -215,8 +237,13 @@ class Release(BaseRelease):
 def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
     """JSON Schema of ``to_json`` of this kind of release."""
     schema: dict[str, Any] = release_adapter(kind).json_schema()
-    types = {"private": {"type": "boolean"}, "standing": {"$ref": "#/$defs/Standing"}}
+    types = {
+        "private": {"type": "boolean"},
+        "standing": {"$ref": "#/$defs/Standing"},
+        "own_units": {"type": "object"},
+    }
     schema["properties"] = {name: types[name] for name in kind.spelled} | schema["properties"]
+    schema["properties"] |= {name: types[name] for name in kind.derived}
     schema["required"] = [*kind.spelled, *schema["required"]]
     return schema
 

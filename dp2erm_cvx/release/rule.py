@@ -12,8 +12,9 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.data import coded_covariates
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
-from dp2erm_cvx.program import SecondStage
+from dp2erm_cvx.program import LinearStage, SecondStage
 from dp2erm_cvx.release import Release
+from dp2erm_cvx.release.own_units import OwnUnits, own_units
 from dp2erm_cvx.release.rule_release import RuleRelease
 from dp2erm_cvx.tables import Table, read_frame
 
@@ -21,9 +22,8 @@ from dp2erm_cvx.tables import Table, read_frame
 def effects(release: Release | RuleRelease, X: Any) -> Array:
     """Estimated net effect (m,) for raw covariates X, in units of the outcome.
 
-    X is (m, k) with the columns of the release in their order, or a data frame, whose columns are found by
-    name. They are coded, scaled and clipped as in the fit. Raises DataError for other columns, and
-    DeclarationError for a release that was changed into something that is none.
+    X is (m, k) with the columns of the release in their order, or a data frame, coded, scaled and clipped as
+    in the fit. Raises DataError for other columns, DeclarationError for a release that is none.
     """
     if isinstance(release, RuleRelease):
         return release.effects_at(_table(release, X))
@@ -50,6 +50,25 @@ def _table(release: Release | RuleRelease, X: Any) -> Array:
     if table.ndim != 2 or table.shape[1] != len(release.columns):
         raise DataError(f"X has shape {table.shape}: must have the columns {', '.join(release.columns)}")
     return table
+
+
+def stage_units(release: Release) -> OwnUnits | None:
+    """Theta of a linear second stage in own units; None for another one, and without ranges.
+
+    Raises as :func:`rule_of` does.
+    """
+    second, domain = rule_of(release)
+    if not isinstance(second, LinearStage):
+        return None
+    own = type(second)
+    if own.effect is not LinearStage.effect or own.covariates is not LinearStage.covariates:
+        return None  # rows of one's own are not the scaled covariates
+    constant, theta = 0.0, release.theta
+    if domain.intercept:
+        constant, theta = theta[0] * domain.intercept, theta[1:]
+    chosen = second.columns(domain, len(release.columns))
+    norm = math.inf if second.features_bound is None else second.features_bound
+    return own_units(domain, release.columns, dict(zip(chosen, theta, strict=True)), constant, norm)
 
 
 def rule_of(release: Release) -> tuple[SecondStage, Domain]:

@@ -11,14 +11,17 @@ from dp2erm_cvx.calibration import ContrastNoise
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.plan import PlanResult, RulePlan, RuleSettings
+from dp2erm_cvx.plan.kept_confounding import kept_confounding
 from dp2erm_cvx.plan.rule_settings import EXPECTATIONS
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.release.effect import EffectInterval
 from dp2erm_cvx.release.interval import score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
+from dp2erm_cvx.release.own_units import OwnUnits, own_units
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.rule_text import rule_blocks
+from dp2erm_cvx.release.shown import beside
 from dp2erm_cvx.release.statement import state_guarantee, state_steps
 from dp2erm_cvx.steps import Execution, Rows, RuleValuePlan
 
@@ -56,11 +59,13 @@ class RuleRelease(BaseRelease):
     decisions it is predicted to flip: from theta, public guesses and a public covariate spread alone.
     ``settings`` hold the public settings and guesses, such as the ``mass`` of the factors over n. ``gains``
     say what the rule is worth, and ``released`` are the integers that noise was added to for them, where a
-    share of the budget was declared for that.
+    share of the budget was declared for that. ``kept_confounding`` is the share of a bias that is predicted
+    to stay, by :func:`~dp2erm_cvx.plan.kept_confounding.kept_confounding`; None where that is not known.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
     spelled: ClassVar[tuple[str, ...]] = ("private", "standing")
+    derived: ClassVar[tuple[str, ...]] = ("own_units",)
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
@@ -75,6 +80,7 @@ class RuleRelease(BaseRelease):
     domain: dict[str, Any]
     gains: tuple[RuleGain, ...] = ()
     released: tuple[int, ...] = ()
+    kept_confounding: float | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def effects_at(self, X: Array) -> Array:
@@ -82,6 +88,12 @@ class RuleRelease(BaseRelease):
         domain = Domain.from_dict(self.domain)
         rows = domain.features(X)
         return Rows.POOLED.predict(self.theta, rows[:, 1:] if domain.intercept else rows, 0.0)
+
+    @property
+    def own_units(self) -> OwnUnits | None:
+        """Theta in the covariates' own units; None without ranges."""
+        domain, slopes = Domain.from_dict(self.domain), dict(enumerate(self.theta[1:]))
+        return own_units(domain, self.columns, slopes, self.theta[0], math.inf)
 
     def blocks(self) -> Iterator[Block]:
         """What it says, from what was released and public numbers alone."""
@@ -92,7 +104,8 @@ class RuleRelease(BaseRelease):
         told = {"noise_effect": self.noise_effect, "flipped_share": self.flipped_share, **self.cost()}
         told |= {f"gain over {gain.over}": gain.estimate for gain in self.gains}
         pairs = zip(self.parameters, self.theta, strict=True)
-        return [{"parameter": name, "value": value, **told} for name, value in pairs]
+        rows = [{"parameter": name, "value": value, **told} for name, value in pairs]
+        return beside(rows, self.own_units)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RuleRelease:
@@ -131,6 +144,7 @@ def make_rule(
         domain=study.universe.domain.to_dict(),
         gains=() if plan.value is None else gains(plan.value, sums),
         released=sums,
+        kept_confounding=kept_confounding(plan),
     )
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.release.guarantee_text import guaranteed, spent_by_step, titled, warned
+from dp2erm_cvx.release.guarantee_text import (
+    confounding,
+    guaranteed,
+    sampled,
+    spent_by_step,
+    stood_for,
+    titled,
+    warned,
+)
+from dp2erm_cvx.release.shown import parameter_table
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -28,15 +37,18 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
         f"outcome{net}. Covariates x are {scaled}, and shrunk to a norm of at most "
         f"{domain.features_bound:.4g}."
     )
-    table = grid("parameter", "theta")
-    for name, value in zip(release.parameters, release.theta, strict=True):
-        table.add_row(name, f"{value:+.4g}")
-    yield table
+    rows = [(name, f"{value:+.4g}") for name, value in zip(release.parameters, release.theta, strict=True)]
+    known = release.own_units
+    yield parameter_table(grid("parameter", "theta"), known, rows)
+    if known is not None:
+        yield known.told()
     yield from _reliable(release)
     yield from _worth(release)
     yield ""
     yield _whom(release)
+    yield from sampled(release)
     yield _rests_on(release)
+    yield from confounding(release.kept_confounding, "the mean effect by which this rule decides")
     skewed = (
         "; an outcome that is skewed in opposite directions with and without treatment, which turns some "
         "signs (a larger slope helps)"
@@ -82,7 +94,7 @@ def _worth(release: RuleRelease) -> Iterator[Block]:
 
 
 def _whom(release: RuleRelease) -> str:
-    told = f"Population: that of the {release.n_samples:,} records"
+    told = f"Population: {stood_for(release)}"
     counted = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
     how = counted.get(str(release.settings["balance"]))
     on_response = release.settings.get("response_bound") is not None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import WIDTH, as_frame, as_html, as_text
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from dp2erm_cvx.display import Block
+    from dp2erm_cvx.release.own_units import OwnUnits
 
 
 class Shown(abc.ABC):
@@ -37,3 +40,35 @@ class Shown(abc.ABC):
     def _repr_html_(self) -> str:
         """The summary in a notebook."""
         return as_html(self.blocks())
+
+
+def parameter_table(table: Table, known: OwnUnits | None, rows: Sequence[tuple[str, ...]]) -> Table:
+    """The table with ``rows`` of the parameters, and beside each its own units where theta has them."""
+    if known is None:
+        for row in rows:
+            table.add_row(*row)
+        return table
+    numbers = known.numbers()
+    if len(rows) < len(numbers):  # theta has no constant
+        rows = [("constant", *[""] * (len(rows[0]) - 1)), *rows] if known.constant else rows
+        numbers = numbers[-len(rows) :]
+    table.add_column("own units", justify="right")
+    table.add_column("", overflow="fold")
+    for row, (value, per) in zip(rows, numbers, strict=True):
+        table.add_row(*row, f"{value:+.4g}", per)
+    return table
+
+
+def beside(rows: Sequence[Mapping[str, Any]], known: OwnUnits | None) -> list[Mapping[str, Any]]:
+    """The rows of a data frame, those of parameters with their own units; None where they have none.
+
+    Where theta has no constant, that of its own units comes last, unless it is 0.
+    """
+    if known is None:
+        return [{**row, "own_units": None, "per": ""} for row in rows]
+    numbers, found = known.numbers(), list(rows)
+    if len(rows) < len(numbers):
+        numbers = [*numbers[1:], *(numbers[:1] if known.constant else [])]
+    if len(rows) < len(numbers):
+        found.append({**rows[-1], "parameter": "constant", "value": None, "noise_half_width": None})
+    return [{**row, "own_units": value, "per": per} for row, (value, per) in zip(found, numbers, strict=True)]

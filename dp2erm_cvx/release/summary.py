@@ -10,10 +10,11 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.display import grid, pairs
-from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE, HARDLY
+from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE
 from dp2erm_cvx.plan.noise_range import SHARE, NoiseRange
-from dp2erm_cvx.release.guarantee_text import guaranteed, titled, warned
+from dp2erm_cvx.release.guarantee_text import guaranteed, stays, titled, warned
 from dp2erm_cvx.release.released_range import released_range
+from dp2erm_cvx.release.shown import parameter_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,55 +28,53 @@ def release_blocks(release: Release) -> Iterator[Block]:
     yield titled("Release", release)
     names = [str(stage.get("name")) for stage in (release.first_stage, release.second_stage)]
     yield f"{names[0]}, then {names[1]}, on {release.n_samples} records"
-    yield from _balance(release)
+    told = f"Of a difference of {DIFFERENCE:g} SD between the arms in one covariate these weights leave"
+    warning = "THE WEIGHTS HARDLY BALANCE: confounding stays in the estimate."
+    yield from stays(release.kept_imbalance, told, warning)
     yield from _estimates(release, names[1])
     yield ""
     yield _guarantee(release)
     yield from warned(release)
 
 
-def _balance(release: Release) -> Iterator[Block]:
-    """What the weights will not do, predicted without the data."""
-    kept = release.kept_imbalance
-    if kept is None:
-        return
-    said = (
-        f"Of a difference of {DIFFERENCE:g} SD between the arms in one covariate these weights leave about "
-        f"{min(kept, 1.0):.0%}: predicted on synthetic records, from public quantities."
-    )
-    yield said if kept <= HARDLY else f"{said} THE WEIGHTS HARDLY BALANCE: confounding stays in the estimate."
-
-
 def _estimates(release: Release, second: str) -> Iterator[Block]:
     moved = released_range(release)
     if moved is None:
-        table = grid("parameter", "theta")
-        for name, value in zip(release.parameters, release.theta, strict=True):
-            table.add_row(name, f"{value:+.4g}")
-        yield table
+        yield from _parameters(release)
         return
-    yield _moved(release, moved)
+    yield from _parameters(release, moved)
     center = release.domain.get("outcome_center")
     if moved.coefficients is None:
-        yield "theta is in units of the outcome per unit of the scaled covariates; treat where x'theta > 0."
+        predicts = "it predicts the outcome less its center"
+        rule = predicts if second == "regression" else "treat where x'theta > 0"
+        yield f"theta is in units of the outcome per unit of the scaled covariates; {rule}."
     elif second == "arm_means" and center:
         yield f"The arm means are relative to the public center {center:g}."
     yield from noise_sentences(moved)
-    yield from _value(release)
+    if release.value is not None:
+        yield from release.value.blocks()
     if release.step("propensity") is not None:
         yield "The noise of the private propensity comes on top: its effect on theta depends on the records."
 
 
-def _moved(release: Release, moved: NoiseRange) -> Table:
-    table = grid("parameter", "theta", "2.5-97.5 % of the noise")
-    for name, value, width in zip(release.parameters, release.theta, moved.half_width, strict=True):
-        table.add_row(name, f"{value:+.4g}", f"±{width:.3g}")
-    if moved.coefficients is not None and len(release.theta) > 1:
+def _parameters(release: Release, moved: NoiseRange | None = None) -> Iterator[Block]:
+    """Theta as it was released, what noise may have moved, and in own units."""
+    rows: list[tuple[str, ...]]
+    rows = [(name, f"{value:+.4g}") for name, value in zip(release.parameters, release.theta, strict=True)]
+    headers = ["parameter", "theta"]
+    if moved is not None:
+        headers.append("2.5-97.5 % of the noise")
+        rows = [(*row, f"±{width:.3g}") for row, width in zip(rows, moved.half_width, strict=True)]
+    known = release.own_units
+    table = parameter_table(grid(*headers), known, rows)
+    if moved is not None and moved.coefficients is not None and len(release.theta) > 1:
         net = ", net of the treatment cost" if release.domain.get("treatment_cost") else ""
         effect = float(moved.coefficients @ np.array(release.theta))
         table.add_section()
         table.add_row(f"effect (units of the outcome{net})", f"{effect:+.4g}", f"±{moved.effect:.3g}")
-    return table
+    yield table
+    if known is not None:
+        yield known.told()
 
 
 def noise_sentences(moved: NoiseRange) -> list[str]:
@@ -95,22 +94,6 @@ def noise_sentences(moved: NoiseRange) -> list[str]:
             f"({moved.bound:.3g}); this release says little about the data."
         )
     return lines
-
-
-def _value(release: Release) -> Iterator[Block]:
-    value = release.value
-    if value is None:
-        return
-    table = grid("value of the rule against", "difference", "95 % of the noise")
-    for other, found, width in zip(
-        ("treating all", "treating none"),
-        (value.against_all, value.against_none),
-        value.half_widths,
-        strict=True,
-    ):
-        table.add_row(other, f"{found:+.4g}", f"±{width:.3g}")
-    yield table
-    yield "Estimated by the weights of the first stage; the range is that of the noise alone."
 
 
 def _guarantee(release: Release) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,9 +13,12 @@ from numpy.typing import ArrayLike
 from dp2erm_cvx.calibration import EXACT_ARITHMETIC
 from dp2erm_cvx.calibration.grid import noise_half_width
 from dp2erm_cvx.calibration.value import ValueStatistic
+from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.release.shown import Shown
 
 if TYPE_CHECKING:  # a release is read without the solvers
+    from dp2erm_cvx.display import Block
     from dp2erm_cvx.steps import ValuePlan
 
 EXACT_NOISE = "exact discrete Laplace noise; rounding is counted in its scale"
@@ -23,7 +27,7 @@ FIRST_ORDER_WIDTH = "about 95 % for the noise alone, to first order in it"
 
 
 @dataclass(frozen=True)
-class ValueRelease:
+class ValueRelease(Shown):
     """Value of the rule less that of treating all and of treating none, in units of the net outcome.
 
     ``released`` holds the 8 or 2 numbers that noise of ``scale`` was added to, ``epsilon``-differentially
@@ -43,6 +47,28 @@ class ValueRelease:
     scale: float
     epsilon: float
     arithmetic: str
+
+    def compared(self) -> list[tuple[str, float, float]]:
+        """What the rule is compared with, the difference, and the half width of its noise."""
+        found = (self.against_all, self.against_none)
+        return list(zip(("treating all", "treating none"), found, self.half_widths, strict=True))
+
+    def blocks(self) -> Iterator[Block]:
+        """What it says, from what was released and public numbers alone."""
+        table = grid("value of the rule against", "difference", "95 % of the noise")
+        for other, found, width in self.compared():
+            table.add_row(other, f"{found:+.4g}", f"±{width:.3g}")
+        yield table
+        yield "Estimated by the weights of the first stage; the range is that of the noise alone."
+
+    def rows(self) -> list[Mapping[str, Any]]:
+        """One for treating all, one for treating none."""
+        named = ("against", "difference", "noise_half_width")
+        return [{**dict(zip(named, one, strict=True)), "epsilon": self.epsilon} for one in self.compared()]
+
+    def named(self) -> dict[str, Any]:
+        """The differences by name, as the data frame of a release has them beside theta."""
+        return {f"value against {other}": found for other, found, _ in self.compared()}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types."""

@@ -1,0 +1,195 @@
+"""Theta in own units: the same decisions inside the domain, from released and public numbers alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp2erm_cvx import Budget, Domain, PrivateRule, PrivateTwoStageERM, Release
+from dp2erm_cvx.declared_domain import domain_of
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.problems.regression import Regression
+from dp2erm_cvx.release.rule import effects
+from dp2erm_cvx.release.rule_release import RuleRelease
+
+RANGES = {"age": (20.0, 80.0), "dose": (-0.003, 0.001), "income": (0.0, 3e6)}
+UNITS = {"age": "year", "income": "dollar"}
+
+
+def data(columns: int, n: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.uniform(0, 1, (n, columns)), rng.integers(0, 2, n), rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def rule() -> RuleRelease:
+    domain = Domain(1.2, 2.0, ranges=RANGES, treatment_cost=0.5)
+    return PrivateRule(domain, Budget(2.0), outcome_scale=1.0, seed=1).fit(*data(3)).release_
+
+
+@pytest.fixture(scope="module")
+def stages() -> dict[str, Release]:
+    found = {}
+    for name, second, intercept in (
+        ("all", "itr", 0.0),
+        ("constant", "itr_huber", 0.4),
+        ("chosen", TreatmentRule(features=("income", "age"), features_bound=0.5), 0.4),
+        ("regression", Regression(), 0.0),
+    ):
+        domain = Domain(1.2, 2.0, ranges=RANGES, intercept=intercept)
+        model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, seed=1)
+        found[name] = model.fit(*data(3)).release_
+    return found
+
+
+def inside(release: RuleRelease | Release, n: int, seed: int) -> np.ndarray:
+    """Raw records (n, 3) whose scaled norm is at most that of the domain and of the rule."""
+    rng, known = np.random.default_rng(seed), release.own_units
+    assert known is not None
+    z = rng.standard_normal((n, 3))
+    z *= (known.norm * rng.random(n) ** (1 / 3) * (1 - 1e-9) / np.linalg.norm(z, axis=1))[:, None]
+    low, high = np.array(list(RANGES.values())).T
+    return (low + high) / 2 + (high - low) / 2 * np.clip(z, -1, 1)
+
+
+NUMBERS = st.floats(-1e3, 1e3).map(lambda value: round(value, 6))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(["rule", "all", "constant", "chosen", "regression"]),
+    st.lists(NUMBERS, min_size=4, max_size=4),
+    st.integers(0, 10**6),
+)
+def test_decisions_inside_the_domain_are_the_same(rule, stages, kind, theta, seed) -> None:
+    release = rule if kind == "rule" else stages[kind]
+    release = replace(release, theta=tuple(theta[: len(release.theta)]))
+    known, X = release.own_units, inside(release, 50, seed)
+    assert known is not None
+    expected = effects(release, X)
+    found = known.at(X[:, [release.columns.index(name) for name in known.columns]])
+    rounding = 1e-10 * (1.0 + abs(known.constant) + sum(map(abs, theta)))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=rounding)
+    clear = np.abs(expected) > rounding
+    np.testing.assert_array_equal(found[clear] > 0, expected[clear] > 0)
+
+
+def test_a_record_beyond_is_moved_first(rule) -> None:
+    far = np.array([[500.0, 1.0, -1e7]])
+    known = rule.own_units
+    assert known is not None
+    assert abs(known.at(far)[0] - effects(rule, far)[0]) > 1.0
+    assert f"at most {rule.own_units.norm:.4g}" in " ".join(rule.summary().split())
+
+
+def test_the_chosen_features_are_shrunk_to_their_own_norm(stages) -> None:
+    known = stages["chosen"].own_units
+    assert known is not None
+    assert (known.columns, known.norm) == (("income", "age"), 0.5)
+
+
+def test_levels_gaps_and_units_are_named() -> None:
+    declared = {
+        "outcome_bound": 4.0,
+        "ranges": {"age": [20, 80], "bmi": [15, 45]},
+        "levels": {"region": ["N", "", "other"]},
+        "missing": {"bmi": 25.0},
+        "units": UNITS,
+    }
+    rng, n = np.random.default_rng(0), 60
+    X = np.empty((n, 3), dtype=object)
+    X[:, 0], X[:, 1], X[:, 2] = rng.uniform(20, 80, n), rng.uniform(15, 45, n), rng.choice(["N", "S"], n)
+    domain = domain_of(declared)
+    model = PrivateRule(domain, Budget(2.0), outcome_scale=1.0, settings={"propensity": 0.5}, seed=1)
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X, columns=["age", "bmi", "region"])
+    release = model.fit(table, rng.integers(0, 2, n), rng.standard_normal(n)).release_
+    frame = release.to_frame().set_index("parameter")
+    assert frame["per"].to_dict() == {
+        "intercept": "",
+        "age": "per year",
+        "bmi": "per unit",
+        "bmi=missing": "where bmi is missing",
+        "region=N": "where region is N",
+        "region=missing": "where region is missing",
+        "region=other": "where region is other",
+    }
+    # what is 0 or 1 stays so
+    assert frame["own_units"]["region=N"] == release.theta[release.parameters.index("region=N")]
+    assert frame["own_units"]["age"] == pytest.approx(release.theta[1] / 30.0)
+    assert "where region is other" in release.summary()
+    assert "where region is other" in release._repr_html_()
+
+
+def test_the_json_states_what_follows_and_nothing_else(rule, stages) -> None:
+    for release in (rule, *stages.values()):
+        plain = json.loads(release.to_json())
+        assert plain["own_units"] == release.own_units.to_dict()
+        kind = type(release)
+        assert kind.from_json(json.dumps(plain)) == release
+        # files of before it was stated, and numbers written otherwise
+        assert kind.from_json(json.dumps({**plain, "own_units": None})) == release
+        del plain["own_units"]
+        assert kind.from_json(json.dumps(plain)) == release
+
+
+@pytest.mark.parametrize("change", ["constant", "slope", "name", "more", "true", "list"])
+def test_a_changed_number_is_refused(rule, change) -> None:
+    plain = json.loads(rule.to_json())
+    own = plain["own_units"]
+    if change == "constant":
+        own["constant"] += 1e-6
+    elif change == "slope":
+        own["slopes"]["age"] = 0
+    elif change == "name":
+        own["slopes"] = {f"{name}s": value for name, value in own["slopes"].items()}
+    elif change == "more":
+        own["effect"] = 3.0
+    elif change == "true":
+        own["constant"] = True
+    else:
+        plain["own_units"] = [own]
+    with pytest.raises(DeclarationError, match="own_units does not follow"):
+        RuleRelease.from_json(json.dumps(plain))
+
+
+def test_no_own_units_where_nothing_is_scaled_or_linear(stages) -> None:
+    X, a, y = data(3)
+    for domain, second in ((Domain(1.2, 2.0), "itr"), (Domain(1.2, 2.0, ranges=RANGES), "arm_means")):
+        release = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, seed=1).fit(X, a, y).release_
+        assert release.own_units is None
+        assert "own_units" not in json.loads(release.to_json())
+        assert "own units" not in release.summary()
+        assert release.to_frame()["own_units"].isna().all()
+        stated = {**json.loads(release.to_json()), "own_units": {"constant": 0.0, "slopes": {}}}
+        with pytest.raises(DeclarationError, match="own_units does not follow"):
+            Release.from_json(json.dumps(stated))
+    gone = replace(stages["all"], second_stage={"name": "elsewhere", "settings": {}})
+    assert gone.own_units is None
+
+
+@pytest.mark.parametrize("pair", [(1e15, 1e15 + 1.0), (0.0, 1e-320), (-1e150, 1e150), (1e150, 2e150)])
+def test_no_range_makes_a_release_fail(pair) -> None:
+    X, a, y = data(1)
+    domain = Domain(1.2, 2.0, ranges={"x": pair})
+    release = PrivateTwoStageERM(domain, Budget(2.0), "uniform", "itr", seed=1).fit(X, a, y).release_
+    assert Release.from_json(release.to_json()) == release
+    assert "itr" in release.summary()
+
+
+def test_the_value_of_a_rule_is_shown_like_any_release() -> None:
+    domain = Domain(1.2, 2.0, ranges=RANGES)
+    model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", "itr", value_share=0.2, seed=1)
+    release = model.fit(*data(3)).release_
+    value = release.value
+    assert value is not None
+    assert value.summary() in release.summary()
+    assert list(value.to_frame()["difference"]) == [value.against_all, value.against_none]
+    assert "treating none" in value._repr_html_()
+    assert set(release.to_frame()["value against treating all"]) == {value.against_all}
