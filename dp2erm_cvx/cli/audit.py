@@ -149,6 +149,8 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
 
 
 def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
+    if (options["epsilon"], options["delta"], options["runs"]) != (None, 0.0, None):
+        raise DeclarationError("--epsilon, --delta and --runs go with --mechanism: leave them out")
     if data is None:
         for name in ("treatment", "outcome", "separator", "encoding", "decimal"):
             if options[name] is not None:

@@ -35,6 +35,7 @@ GOOD = {
     "ledger": "book.db --dataset other --declare-epsilon 1",
     "experiment": "confounded --design design.toml",
     "demo": "--audit-seconds 0",
+    "design": "--domain domain.toml --n 50 --epsilon 1 --replicates 1",
 }
 #: Numbers that some options do take: no limit.
 _ENDLESS = ("--radius", "--trim", "--seconds", "--features-bound")
@@ -72,6 +73,11 @@ _TEXTS = {
     "--variant": ("nobody",),
     "--declare-delta": ("1", "-1"),
     "--delta": ("1", "-0.1"),
+    "--goal": ("gain", ""),
+    "--confounding": ("huge", "-1"),
+    "--treated": ("0", "1", "2"),
+    "--drivers": ("nobody", ","),
+    "--mechanism": ("nobody", "no.py", "own.py"),
     "--seed": ("-1", "1.5"),
     "--epsilon": ("0", "-1", "1e-400", "nan", "many"),
     "--level": ("0", "1", "95"),
