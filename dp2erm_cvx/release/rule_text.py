@@ -34,11 +34,11 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield parameter_table(grid("parameter", "theta"), known, rows)
     if known is not None:
         yield known.told()
-    yield from _reliable(release)
-    yield from _worth(release)
+    yield from reliability(release)
+    yield from gain_blocks(release)
     yield ""
-    yield _whom(release)
-    yield _rests_on(release)
+    yield rule_population(release)
+    yield rule_assumption(release)
     skewed = (
         "; an outcome that is skewed in opposite directions with and without treatment, which turns some "
         "signs (a larger slope helps)"
@@ -55,7 +55,8 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield from warned(release)
 
 
-def _reliable(release: RuleRelease) -> Iterator[str]:
+def reliability(release: RuleRelease) -> Iterator[str]:
+    """What noise is predicted to do to the decisions."""
     settings = release.settings
     guessed = f"an outcome of standard deviation {float(settings['outcome_scale']):.4g}"
     if float(settings["mass"]) < 1.0:
@@ -69,7 +70,8 @@ def _reliable(release: RuleRelease) -> Iterator[str]:
         yield "NOISE DOMINATES: this rule says little about the data."
 
 
-def _worth(release: RuleRelease) -> Iterator[Block]:
+def gain_blocks(release: RuleRelease) -> Iterator[Block]:
+    """What the rule gains over others, where that was paid for."""
     if not release.gains:
         return
     table = grid("value of the rule over", "gain", "95 % interval")
@@ -83,7 +85,8 @@ def _worth(release: RuleRelease) -> Iterator[Block]:
     )
 
 
-def _whom(release: RuleRelease) -> str:
+def rule_population(release: RuleRelease) -> str:
+    """Which records count how much."""
     told = f"Population: that of the {release.n_samples:,} records"
     counted = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
     how = counted.get(str(release.settings["balance"]))
@@ -93,7 +96,8 @@ def _whom(release: RuleRelease) -> str:
     return told + f", each counted by {how}, e its probability of treatment: where either is likely."
 
 
-def _rests_on(release: RuleRelease) -> str:
+def rule_assumption(release: RuleRelease) -> str:
+    """When the rule has the sign of the effect."""
     centered = any(part.step == "center" for part in release.nuisances)
     stated = release.settings["propensity"]
     if stated == "logistic" and centered:

@@ -28,14 +28,14 @@ def release_blocks(release: Release) -> Iterator[Block]:
     yield titled("Release", release)
     names = [str(stage.get("name")) for stage in (release.first_stage, release.second_stage)]
     yield f"{names[0]}, then {names[1]}, on {release.n_samples} records"
-    yield from _balance(release)
+    yield from balance_sentences(release)
     yield from _estimates(release, names[1])
     yield ""
-    yield _guarantee(release)
+    yield release_guarantee(release)
     yield from warned(release)
 
 
-def _balance(release: Release) -> Iterator[Block]:
+def balance_sentences(release: Release) -> Iterator[str]:
     """What the weights will not do, predicted without the data."""
     kept = release.kept_imbalance
     if kept is None:
@@ -106,7 +106,8 @@ def noise_sentences(moved: NoiseRange) -> list[str]:
     return lines
 
 
-def _guarantee(release: Release) -> Table:
+def release_guarantee(release: Release) -> Table:
+    """What holds, what it rests on, and the noise of theta."""
     mechanism = release.mechanism
     output = mechanism.perturbed is Perturbed.OUTPUT
     # the paper multiplies by its own, uncentered gradient bound, and Theorem 7 by another radius
