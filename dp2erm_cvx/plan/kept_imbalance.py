@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import Calibration
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.noise_range import public_covariates
 from dp2erm_cvx.plan.two_stage import TwoStagePlan
-from dp2erm_cvx.program import PrivateFirstStage
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.solve import solve
 
 #: Difference of the arms' means of one covariate that is declared, in its standard deviations.
@@ -28,33 +31,54 @@ def kept_imbalance(plan: TwoStagePlan) -> float | None:
     prediction, without any data: stronger or other imbalance leaves other shares. None where the weights are
     not for balancing arms, or cannot be had on these records.
     """
-    first, universe = plan.study.first, plan.study.universe
+    first, universe, step = plan.study.first, plan.study.universe, plan.propensity
     if not first.balances_arms:
         return None
-    rng = np.random.default_rng(universe.n_features)
-    X = public_covariates(universe.domain, universe.n_features, _RECORDS, rng)
-    arm = np.arange(_RECORDS) % 2
-    X[:, 0] += DIFFERENCE * (arm - 0.5) * X[:, 0].std()
-    records = universe.domain.records(X, arm, np.zeros(_RECORDS))
+    noise = None
+    if isinstance(first, PrivateFirstStage) and step is not None:
+        assert isinstance(step.calibration, Calibration)
+        noise = step.calibration, universe.n_samples
+    asked = first, universe.domain, universe.n_features, noise
     try:
-        found = [_difference(records, weights) for weights in _weights(plan, records, rng)]
+        return _kept(*asked)  # the same at every epsilon, unless the coefficient is private
+    except TypeError:  # a user's program need not be hashable
+        return _kept.__wrapped__(*asked)
+
+
+@lru_cache(maxsize=256)
+def _kept(
+    first: FirstStage, domain: Domain, n_features: int, noise: tuple[Calibration, int] | None
+) -> float | None:
+    rng = np.random.default_rng(n_features)
+    X = public_covariates(domain, n_features, _RECORDS, rng)
+    arm = np.arange(_RECORDS) % 2
+    records = domain.records(shifted(X, arm), arm, np.zeros(_RECORDS))
+    try:
+        found = [_difference(records, weights) for weights in _weights(first, records, noise, rng)]
     except Dp2ermError:
         return None
     return float(np.mean(np.abs(found)) / abs(_difference(records, np.ones(_RECORDS))))
 
 
-def _weights(plan: TwoStagePlan, records: Records, rng: np.random.Generator) -> list[Array]:
+def shifted(X: Array, arm: NDArray[np.int64]) -> Array:
+    """Covariates (n, k) of which the first differs between arms (n,) in {0, 1}, in public."""
+    moved = X.copy()
+    moved[:, 0] += DIFFERENCE * (arm - 0.5) * X[:, 0].std()
+    return moved
+
+
+def _weights(
+    first: FirstStage, records: Records, noise: tuple[Calibration, int] | None, rng: np.random.Generator
+) -> list[Array]:
     """Weights (n,) of the synthetic records, for every draw of the noise if they have any."""
-    first = plan.study.first
-    if not isinstance(first, PrivateFirstStage) or plan.propensity is None:
+    if noise is None:
         return [solve(first.instance(records), tolerance=_TOLERANCE).value]
-    calibration = plan.propensity.calibration
-    assert isinstance(calibration, Calibration)
+    assert isinstance(first, PrivateFirstStage)
+    calibration, n_samples = noise
     # noise is divided by n
-    drawn = simulate_noise(calibration, _DRAWS, rng) * (_RECORDS / plan.study.universe.n_samples)
+    drawn = simulate_noise(calibration, _DRAWS, rng) * (_RECORDS / n_samples)
     return [
-        solve(first.perturbed(records, calibration.gamma, noise), tolerance=_TOLERANCE).value
-        for noise in drawn
+        solve(first.perturbed(records, calibration.gamma, one), tolerance=_TOLERANCE).value for one in drawn
     ]
 
 

@@ -12,6 +12,7 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.plan import EffectPlan, EffectSettings, PlanResult
 from dp2erm_cvx.plan.effect import SCORES
+from dp2erm_cvx.plan.kept_confounding import kept_confounding
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.arms import ArmRisks
 from dp2erm_cvx.release.effect_caveats import CAPPED, capped_share
@@ -88,7 +89,9 @@ class EffectRelease(BaseRelease):
     and public numbers tell. ``released`` are the integers that noise was added to, ``standard_deviation``
     bounds that of the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were
     released.
-    ``settings`` hold the public clips and shares, ``domain`` the declared universe.
+    ``settings`` hold the public clips and shares, ``domain`` the declared universe. ``kept_confounding`` is
+    the share of a bias that is predicted to stay, by
+    :func:`~dp2erm_cvx.plan.kept_confounding.kept_confounding`; None where that is not known.
 
     Where ``ranges`` were released, settings, nuisances and domain are those of normalized records, and
     ``outcome_unit`` is what one unit of their outcome is.
@@ -116,6 +119,7 @@ class EffectRelease(BaseRelease):
     ranges: tuple[ColumnRange, ...] = ()
     outcome_unit: float = 1.0
     capped: float = 0.0
+    kept_confounding: float | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
@@ -193,6 +197,7 @@ def make_effect(
         ranges=ranges,
         outcome_unit=unit,
         capped=capped,
+        kept_confounding=kept_confounding(plan),
     )
 
 

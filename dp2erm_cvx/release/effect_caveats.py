@@ -12,6 +12,7 @@ from scipy.special import betainc, expit
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan.effect_plan import NEGLIGIBLE
+from dp2erm_cvx.release.guarantee_text import confounding
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -90,6 +91,7 @@ def caveats(release: EffectRelease) -> Iterator[str]:
             f"Noise of the nuisances: NOT negligible beside the interval ({ratio}). The bias toward the "
             "naive difference of means may exceed the interval."
         )
+    yield from confounding(release.kept_confounding, "this effect")
     if release.capped > CAPPED:
         whole = _OF.get(str(release.settings["propensity"]), "all records")
         yield (

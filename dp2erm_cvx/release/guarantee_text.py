@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import grid, heading
+from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE, HARDLY
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,6 +52,22 @@ def warned(release: BaseRelease) -> list[Text]:
     """The last line of a release that is not private, none otherwise."""
     told = f"{release.guarantee.standing.upper()}: do not publish this release"
     return [] if release.private else [heading(told)]
+
+
+def stays(share: float | None, told: str, warning: str) -> Iterator[str]:
+    """What is predicted to stay of a difference between the arms, with a warning above ``HARDLY``."""
+    if share is not None:
+        said = f"{told} about {min(share, 1.0):.0%}: predicted on synthetic records, from public quantities."
+        yield said if share <= HARDLY else f"{said} {warning}"
+
+
+def confounding(share: float | None, what: str) -> Iterator[str]:
+    """What stays of the bias that one declared covariate makes, in an effect or a rule."""
+    told = (
+        f"Of the bias by a covariate that lies {DIFFERENCE:g} SD apart between the arms, and moves the "
+        f"outcome as far as residuals spread, {what} keeps"
+    )
+    yield from stays(share, told, "THE CORRECTION HARDLY WORKS: expect confounding in what is released.")
 
 
 def spent_by_step(release: BaseRelease) -> Table:

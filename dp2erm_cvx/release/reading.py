@@ -113,7 +113,10 @@ def _check_numbers(release: Release) -> None:
 
 
 def check_guarantee(release: BaseRelease) -> None:
-    """Raise DeclarationError where the guarantee is none."""
+    """Raise DeclarationError where the guarantee is none, or a predicted share."""
+    for name in ("kept_imbalance", "kept_confounding"):
+        if (getattr(release, name, None) or 0.0) < 0.0:
+            raise DeclarationError(f"release JSON: {name}: is no share")
     try:
         Budget(release.guarantee.epsilon, release.guarantee.delta)
     except DeclarationError as error:

@@ -11,6 +11,7 @@ from dp2erm_cvx.calibration import ContrastNoise
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.plan import PlanResult, RulePlan, RuleSettings
+from dp2erm_cvx.plan.kept_confounding import kept_confounding
 from dp2erm_cvx.plan.rule_settings import EXPECTATIONS
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.release.effect import EffectInterval
@@ -58,7 +59,8 @@ class RuleRelease(BaseRelease):
     decisions it is predicted to flip: from theta, public guesses and a public covariate spread alone.
     ``settings`` hold the public settings and guesses, such as the ``mass`` of the factors over n. ``gains``
     say what the rule is worth, and ``released`` are the integers that noise was added to for them, where a
-    share of the budget was declared for that.
+    share of the budget was declared for that. ``kept_confounding`` is the share of a bias that is predicted
+    to stay, by :func:`~dp2erm_cvx.plan.kept_confounding.kept_confounding`; None where that is not known.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -78,6 +80,7 @@ class RuleRelease(BaseRelease):
     domain: dict[str, Any]
     gains: tuple[RuleGain, ...] = ()
     released: tuple[int, ...] = ()
+    kept_confounding: float | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def effects_at(self, X: Array) -> Array:
@@ -141,6 +144,7 @@ def make_rule(
         domain=study.universe.domain.to_dict(),
         gains=() if plan.value is None else gains(plan.value, sums),
         released=sums,
+        kept_confounding=kept_confounding(plan),
     )
 
 

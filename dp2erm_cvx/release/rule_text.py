@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.release.guarantee_text import guaranteed, spent_by_step, titled, warned
+from dp2erm_cvx.release.guarantee_text import confounding, guaranteed, spent_by_step, titled, warned
 from dp2erm_cvx.release.shown import parameter_table
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.release.rule_release import RuleRelease
 
+#: What of a rule confounding biases.
+DECIDES = "the mean effect by which this rule decides"
 #: Predicted share of flipped decisions from which a rule says little.
 LITTLE = 0.25
 
@@ -39,6 +41,7 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield ""
     yield rule_population(release)
     yield rule_assumption(release)
+    yield from confounding(release.kept_confounding, DECIDES)
     skewed = (
         "; an outcome that is skewed in opposite directions with and without treatment, which turns some "
         "signs (a larger slope helps)"

@@ -10,9 +10,9 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Perturbed
 from dp2erm_cvx.display import grid, pairs
-from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE, HARDLY
+from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE
 from dp2erm_cvx.plan.noise_range import SHARE, NoiseRange
-from dp2erm_cvx.release.guarantee_text import guaranteed, titled, warned
+from dp2erm_cvx.release.guarantee_text import guaranteed, stays, titled, warned
 from dp2erm_cvx.release.released_range import released_range
 from dp2erm_cvx.release.shown import parameter_table
 
@@ -37,14 +37,9 @@ def release_blocks(release: Release) -> Iterator[Block]:
 
 def balance_sentences(release: Release) -> Iterator[str]:
     """What the weights will not do, predicted without the data."""
-    kept = release.kept_imbalance
-    if kept is None:
-        return
-    said = (
-        f"Of a difference of {DIFFERENCE:g} SD between the arms in one covariate these weights leave about "
-        f"{min(kept, 1.0):.0%}: predicted on synthetic records, from public quantities."
-    )
-    yield said if kept <= HARDLY else f"{said} THE WEIGHTS HARDLY BALANCE: confounding stays in the estimate."
+    told = f"Of a difference of {DIFFERENCE:g} SD between the arms in one covariate these weights leave"
+    warning = "THE WEIGHTS HARDLY BALANCE: confounding stays in the estimate."
+    yield from stays(release.kept_imbalance, told, warning)
 
 
 def _estimates(release: Release, second: str) -> Iterator[Block]:

@@ -16,13 +16,20 @@ from dp2erm_cvx.release.declared import declared_tables
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.effect_caveats import CAPPED, caveats, clips
 from dp2erm_cvx.release.effect_text import ESTIMANDS, aligned, estimate_lines, outcome_unit_name
-from dp2erm_cvx.release.guarantee_text import guaranteed, spent_by_step
+from dp2erm_cvx.release.guarantee_text import confounding, guaranteed, spent_by_step
 from dp2erm_cvx.release.promise import promised
 from dp2erm_cvx.release.ranges import range_blocks
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.release.released_range import released_range
 from dp2erm_cvx.release.rule_release import RuleRelease
-from dp2erm_cvx.release.rule_text import LITTLE, gain_blocks, reliability, rule_assumption, rule_population
+from dp2erm_cvx.release.rule_text import (
+    DECIDES,
+    LITTLE,
+    gain_blocks,
+    reliability,
+    rule_assumption,
+    rule_population,
+)
 from dp2erm_cvx.release.summary import balance_sentences, noise_sentences, release_guarantee
 from dp2erm_cvx.report.page import check_installed, rendered
 from dp2erm_cvx.report.picture import Picture, Span, bars, picture
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
 #: What has to be read before the result is used.
 _DOMINATES = "The noise dominates: this release says little about the data."
 _UNBALANCED = "The weights hardly balance: confounding stays in the estimate."
+_CONFOUNDED = "The correction hardly works: expect confounding in what is released."
 _ADJUSTMENT = (
     "The noise of the released adjustment is not negligible: the bias toward the naive difference of means "
     "may exceed the interval."
@@ -135,6 +143,7 @@ def _effect(release: EffectRelease) -> Story:
     alerts = {
         _ADJUSTMENT: release.nuisance_ratio > NEGLIGIBLE,
         _OVERLAP: release.capped > CAPPED,
+        _CONFOUNDED: _hardly(release.kept_confounding),
     }
     slight = "slight, and not counted" if release.negligible else "NOT slight, and not counted"
     counted += [
@@ -167,6 +176,7 @@ def _rule(release: RuleRelease) -> Story:
     ]
     if release.gains:
         counted[1] = (counted[1][0], "counted in what the rule gains, NOT in the rule itself")
+    alerts = {_DOMINATES: release.flipped_share >= LITTLE, _CONFOUNDED: _hardly(release.kept_confounding)}
     caption = "Gain in the mean outcome, in units of the net outcome; 95 % intervals for noise and sampling."
     gain = "".join(f"; it gains {one.estimate:+.3g} over {one.over}" for one in release.gains)
     return Story(
@@ -175,11 +185,11 @@ def _rule(release: RuleRelease) -> Story:
         tuple(counted),
         (*reliability(release), *gain_blocks(release)),
         (rule_population(release), _adjusted(release.columns)),
-        (rule_assumption(release), *_NOT_COVERED),
+        (rule_assumption(release), *confounding(release.kept_confounding, DECIDES), *_NOT_COVERED),
         (spent_by_step(release), pairs(guaranteed(release))),
         picture(spans, caption),
         widths=(None,) * len(release.theta),
-        alerts=(_DOMINATES,) if release.flipped_share >= LITTLE else (),
+        alerts=tuple(line for line, said in alerts.items() if said),
     )
 
 
@@ -201,7 +211,7 @@ def _stages(release: Release) -> Story:
     names = [str(stage.get("name")) for stage in (release.first_stage, release.second_stage)]
     alerts = {
         _DOMINATES: moved is not None and moved.dominates,
-        _UNBALANCED: release.kept_imbalance is not None and release.kept_imbalance > HARDLY,
+        _UNBALANCED: _hardly(release.kept_imbalance),
     }
     range_of_noise = "not predicted" if moved is None else "counted, as predicted from public quantities"
     return Story(
@@ -225,6 +235,11 @@ def _stages(release: Release) -> Story:
         alerts=tuple(line for line, said in alerts.items() if said),
         scaled=release.own_units is not None,
     )
+
+
+def _hardly(share: float | None) -> bool:
+    """Whether most of a difference between the arms is predicted to stay."""
+    return share is not None and share > HARDLY
 
 
 def _adjusted(columns: tuple[str, ...]) -> str:

@@ -92,6 +92,20 @@ class EffectScore(abc.ABC):
     def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         """The exact sums, before their noise. Private."""
 
+    @abc.abstractmethod
+    def of(self, records: Records, released: Released) -> Array:
+        """The score (n,) less its center, row by row. Private."""
+
+    def mass(self, records: Records, released: Released) -> Array:
+        """What every record counts (n,) of the population that is estimated for. Private."""
+        return np.ones(records.n_samples)
+
+    def effect(self, records: Records, released: Released) -> float:
+        """What the sums estimate, before any noise. Private."""
+        center = self.regressions(records, released)[2]
+        mass = float(np.sum(self.mass(records, released)))
+        return float(np.sum(self.of(records, released))) / mass + center
+
     def center_in(self, universe: Universe, released: Released) -> float:
         """c_0, a function of public numbers and of what was released."""
         if self.center is not None:
@@ -143,7 +157,6 @@ class AverageScore(EffectScore):
         return score_sums(self.of(records, released), noise)
 
     def of(self, records: Records, released: Released) -> Array:
-        """The score (n,) less its center, row by row. Private."""
         m_0, m_1, center, e, treated, r = self.parts(records, released)
         return self.clipped(m_1 - m_0 - center, np.where(treated, r / e, -r / (1.0 - e)))
 
@@ -168,10 +181,15 @@ class TreatedScore(EffectScore):
         return calibrate_treated(self.bound, n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: TreatedNoise) -> tuple[int, ...]:
+        return treated_sums(self.of(records, released), records.a, noise)
+
+    def of(self, records: Records, released: Released) -> Array:
         m_0, m_1, center, e, treated, r = self.parts(records, released)
         predicted = np.where(treated, m_1 - m_0 - center, 0.0)
-        score = self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
-        return treated_sums(score, records.a, noise)
+        return self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
+
+    def mass(self, records: Records, released: Released) -> Array:
+        return np.asarray(records.a == 1, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -189,11 +207,17 @@ class OverlapScore(EffectScore):
         return calibrate_overlap(self.bound, n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: OverlapNoise) -> tuple[int, ...]:
+        return overlap_sums(self.of(records, released), self.mass(records, released), noise)
+
+    def of(self, records: Records, released: Released) -> Array:
         m_0, m_1, center, e, treated, r = self.parts(records, released)
         share = np.minimum(e, 1.0 - e)
         factor = share / np.where(treated, e, 1.0 - e)
-        score = self.clipped(share * (m_1 - m_0 - center), np.where(treated, factor * r, -factor * r))
-        return overlap_sums(score, share, noise)
+        return self.clipped(share * (m_1 - m_0 - center), np.where(treated, factor * r, -factor * r))
+
+    def mass(self, records: Records, released: Released) -> Array:
+        e = self.propensity(records, released)
+        return np.minimum(e, 1.0 - e)
 
 
 @dataclass(frozen=True)
@@ -212,10 +236,17 @@ class RiskScores(EffectScore):
         return calibrate_arms(self.bound, self.other_bound, n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: ArmNoise) -> tuple[int, ...]:
+        return arm_sums(*self._arms(records, released), records.a, noise)
+
+    def of(self, records: Records, released: Released) -> Array:
+        score_1, score_0 = self._arms(records, released)
+        difference: Array = score_1 - score_0 - self.regressions(records, released)[2]
+        return difference
+
+    def _arms(self, records: Records, released: Released) -> tuple[Array, Array]:
         m_0, m_1, _, e, treated, r = self.parts(records, released)
         score_1 = self.clipped(m_1, np.where(treated, r / e, 0.0))
-        score_0 = self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
-        return arm_sums(score_1, score_0, records.a, noise)
+        return score_1, self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
 
 
 @dataclass(frozen=True)

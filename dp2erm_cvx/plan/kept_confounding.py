@@ -1,0 +1,145 @@
+"""How much confounding an effect or a rule leaves: from public quantities alone, before it is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from dp2erm_cvx.calibration import Calibration
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.mechanism import simulate_noise
+from dp2erm_cvx.plan.effect_plan import EffectPlan
+from dp2erm_cvx.plan.kept_imbalance import shifted
+from dp2erm_cvx.plan.noise_range import public_covariates
+from dp2erm_cvx.plan.rule_plan import RulePlan
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.steps import (
+    CellSumsPlan,
+    CenterPlan,
+    ColumnRangesPlan,
+    MeanScorePlan,
+    PropensityPlan,
+    Rows,
+    RuleFitPlan,
+    RuleRows,
+    StepPlan,
+    Term,
+    TreatmentRatePlan,
+)
+from dp2erm_cvx.universe import Universe
+
+_LEAST, _TOLERANCE = 50, 1e-3
+#: Draws of the noise, as many as bring the standard error of the share below this.
+_FEWEST, _DRAWS, _ERROR = 4, 32, 0.03
+#: Covariates beyond which nothing is solved for a prediction.
+_MOST = 100
+
+
+def kept_confounding(plan: EffectPlan | RulePlan) -> float | None:
+    """The share that stays of the bias by one covariate, whose arms differ by ``DIFFERENCE``.
+
+    Solved on synthetic records: covariates as the domain makes one expect, arms of one size, no effect, an
+    outcome that this covariate moves as far as its residuals spread, the public guess of the plan. The steps
+    before the last are solved at their gamma, clips and draws of their noise; the score, or the rule at its
+    gamma, has no noise of its own. Biases are taken without signs, relative to those of arm means, or of the
+    same rule without center and factors. A prediction, without any data. None where the propensity is public
+    (nothing is confounded in a trial), a public center says nothing about records that are made up, and for
+    more than a hundred covariates.
+    """
+    stated = plan.study.settings.propensity
+    if stated is not None and not isinstance(stated, str):
+        return None
+    if plan.study.universe.n_features > _MOST or getattr(plan.study, "public_center", None) is not None:
+        return None
+    steps = tuple(step for step in plan.steps if not isinstance(step, ColumnRangesPlan))
+    try:
+        return _kept(steps, plan.study.universe, plan.study.scale)
+    except Dp2ermError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _kept(steps: tuple[StepPlan, ...], universe: Universe, scale: float) -> float:
+    """The same for steps of which the last is the score or, perhaps before its value, the rule."""
+    rng = np.random.default_rng(universe.n_features)
+    records = _confounded(universe, scale, rng)
+    last = next(step for step in steps if isinstance(step, MeanScorePlan | RuleFitPlan))
+    before = steps[: steps.index(last)]
+    naive = float(np.mean(records.y[records.a == 1]) - np.mean(records.y[records.a == 0]))
+    if isinstance(last, RuleFitPlan):
+        naive = _mean_effect(_uncorrected(last, universe.n_features), records, {})
+    # noise is divided by n
+    less = records.n_samples / universe.n_samples
+    found: list[float] = []
+    while len(found) < _FEWEST or (len(found) < _DRAWS and np.std(found) > _ERROR * np.sqrt(len(found))):
+        released: dict[str, Array] = {}
+        for step in before:
+            released[step.name] = _released(step, records, released, less, rng)
+        if isinstance(last, RuleFitPlan):
+            bias = _mean_effect(last, records, released)
+        else:
+            bias = last.score.effect(records, released)
+        found.append(abs(bias / naive))
+    return float(np.mean(found))
+
+
+def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> Records:
+    """Four records for all covariates drawn: in either arm, shifted, with residuals of either sign.
+
+    Nothing else is confounded, by chance or otherwise.
+    """
+    domain, size = universe.domain, max(_LEAST, 2 * universe.n_features)
+    drawn = public_covariates(domain, universe.n_features, size, rng)
+    arm = np.repeat([0, 1, 0, 1], size)
+    X = shifted(np.tile(drawn, (4, 1)), arm)
+    residual = np.repeat([-1.0, -1.0, 1.0, 1.0], size) * np.tile(np.abs(rng.standard_normal(size)), 4)
+    net = scale * ((X[:, 0] - drawn[:, 0].mean()) / drawn[:, 0].std() + residual)
+    return domain.records(X, arm, net + domain.outcome_center + domain.treatment_cost * arm)
+
+
+def _released(
+    step: StepPlan, records: Records, released: Mapping[str, Array], less: float, rng: np.random.Generator
+) -> Array:
+    """What a step would release, with noise ``less`` times its own, as these records are fewer."""
+    if isinstance(step, CellSumsPlan | TreatmentRatePlan):
+        sums = np.array(step.exact_sums(records, released), dtype=np.float64)
+        noise = np.sqrt(step.integers.variance) * rng.standard_normal(sums.shape)
+        if isinstance(step, TreatmentRatePlan):
+            return np.asarray(sums + less * noise)
+        return np.asarray(np.round(sums / less + noise).astype(np.int64))  # what is done with it knows n
+    assert isinstance(step, CenterPlan | PropensityPlan)
+    assert isinstance(step.calibration, Calibration)
+    return _solved(step, records, released, less * simulate_noise(step.calibration, 1, rng)[0])
+
+
+def _solved(
+    step: CenterPlan | PropensityPlan, records: Records, released: Mapping[str, Array], noise: Array
+) -> Array:
+    """The coefficient (p,) of a regression with this noise."""
+    calibration = step.calibration
+    assert isinstance(calibration, Calibration)
+    if isinstance(step, PropensityPlan):
+        mapped = records if step.map is None else step.map.records(records, released)
+        return solve(step.first.perturbed(mapped, calibration.gamma, noise), tolerance=_TOLERANCE).point
+    mapped, factors = step.map.records(records, released), step.map.factors(records, released)
+    instance = step.program.instance(mapped, factors, gamma=calibration.gamma, noise=noise)
+    return step.map.unscaled(solve(instance, tolerance=_TOLERANCE).value, records.covariates.shape[1])
+
+
+def _mean_effect(step: RuleFitPlan, records: Records, released: Mapping[str, Array]) -> float:
+    """What a rule estimates on average, without noise of its own."""
+    assert isinstance(step.calibration, Calibration)
+    theta = _solved(step, records, released, np.zeros(step.calibration.n_parameters))
+    return float(np.mean(Rows.POOLED.predict(theta, records.covariates, 0.0)))
+
+
+def _uncorrected(step: RuleFitPlan, n_features: int) -> RuleFitPlan:
+    """The same rule without a center, at the factors of a propensity of one half."""
+    rows = step.map
+    assert isinstance(rows, RuleRows)
+    even = rows.balance and replace(rows.balance, log_odds=Term(Rows.POOLED, (0.0,) * (n_features + 1)))
+    return replace(step, map=replace(rows, after=(), balance=even))
