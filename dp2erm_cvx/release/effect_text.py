@@ -56,14 +56,14 @@ def estimate_lines(release: EffectRelease) -> Iterator[str]:
     low, high = _pair(interval)
     half = None if low is None or high is None else 0.5 * (high - low)
     unit = "risk difference" if release.risks else f"in {outcome_unit_name(release)}"
-    estimate = aligned(release.estimate, half)
+    estimate = signed(release.estimate, half)
     yield f"estimate: {estimate}, {unit}{', net of the treatment cost' if net else ''}"
     yield f"{100 * interval.level:g} % interval: {_ends(interval, half)}"
     noise, sampling = interval.noise_half_width, interval.sampling_half_width
     if half is None or noise is None or sampling is None:
         yield "An end is unbounded: the size of that population, as it was released, is within its noise."
     else:
-        told = [aligned(width, half).lstrip("+") for width in (half, noise, sampling)]
+        told = [signed(width, half).lstrip("+") for width in (half, noise, sampling)]
         yield f"The half width is {told[0]}. Noise alone would leave {told[1]}, sampling alone {told[2]}."
     if release.risks:
         treated, untreated = (f"{risk:.3g}" for risk in release.risks)
@@ -84,10 +84,10 @@ def _pair(interval: EffectInterval) -> tuple[float | None, float | None]:
 
 
 def _ends(interval: EffectInterval, half: float | None) -> str:
-    return " to ".join("unbounded" if end is None else aligned(end, half) for end in _pair(interval))
+    return " to ".join("unbounded" if end is None else signed(end, half) for end in _pair(interval))
 
 
-def aligned(number: float, half: float | None) -> str:
+def signed(number: float, half: float | None) -> str:
     """A number with a sign, to two digits of the half width."""
     places = 1 - math.floor(math.log10(half)) if half is not None and half > 0.0 else -1
     return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"

@@ -15,7 +15,7 @@ from dp2erm_cvx.release import Release
 from dp2erm_cvx.release.declared import declared_tables
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.effect_caveats import CAPPED, caveats, clips
-from dp2erm_cvx.release.effect_text import ESTIMANDS, aligned, estimate_lines, outcome_unit_name
+from dp2erm_cvx.release.effect_text import ESTIMANDS, estimate_lines, outcome_unit_name, signed
 from dp2erm_cvx.release.guarantee_text import confounding, guaranteed, spent_by_step
 from dp2erm_cvx.release.promise import promised
 from dp2erm_cvx.release.ranges import range_blocks
@@ -137,7 +137,7 @@ def _effect(release: EffectRelease) -> Story:
     spans = [Span(level, release.estimate, low, high)]
     spans += [Span.around(f"{name} alone", release.estimate, width) for name, width in parts if width]
     counted = [
-        (name, "counted" if width is None else f"counted: alone, ±{aligned(width, half).lstrip('+')}")
+        (name, "counted" if width is None else f"counted: alone, ±{signed(width, half).lstrip('+')}")
         for name, width in parts
     ]
     alerts = {
@@ -200,7 +200,7 @@ def _stages(release: Release) -> Story:
     if moved is not None and moved.coefficients is not None and moved.effect is not None:
         value, width = float(np.dot(moved.coefficients, release.theta)), moved.effect
         spans = [Span("noise alone, 95 % of it", value, value - width, value + width)]
-        headline = f"Estimate: {aligned(value, width)}; noise alone moves it by up to ±{width:.3g} (95 %)"
+        headline = f"Estimate: {signed(value, width)}; noise alone moves it by up to ±{width:.3g} (95 %)"
     elif moved is None or release.second_stage["name"] == "regression":
         headline = "Released coefficients"
     told: list[Block] = [*balance_sentences(release), *([] if moved is None else noise_sentences(moved))]
