@@ -16,7 +16,7 @@ from dp2erm_cvx.release.declared import declared_tables
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.effect_caveats import CAPPED, caveats, clips
 from dp2erm_cvx.release.effect_text import ESTIMANDS, estimate_lines, outcome_unit_name, signed
-from dp2erm_cvx.release.guarantee_text import confounding, guaranteed, spent_by_step
+from dp2erm_cvx.release.guarantee_text import confounding, guaranteed, sampled, spent_by_step, stood_for
 from dp2erm_cvx.release.promise import promised
 from dp2erm_cvx.release.ranges import range_blocks
 from dp2erm_cvx.release.record import BaseRelease
@@ -49,7 +49,6 @@ _OVERLAP = "Overlap may be poor: for many records one treatment is so unlikely t
 _NORMALIZED = (
     "Bounds of the outcome, of residuals and of scores were declared in units of the released range."
 )
-_FROM = "The population that the"
 #: What no release covers.
 _NOT_COVERED = (
     "Not covered: unmeasured confounding, what clipping to the declared ranges removes, and models that are "
@@ -155,7 +154,11 @@ def _effect(release: EffectRelease) -> Story:
         f"{estimate[:1].upper()}{estimate[1:]}; {rest[0]}",
         tuple(counted),
         (*rest[1 if half is None else 2 :], *range_blocks(release)),
-        (f"{_FROM} {release.n_samples:,} records come from, {people}.", _adjusted(release.columns)),
+        (
+            f"Population: {stood_for(release)}, {people}.",
+            _adjusted(release.columns),
+            *sampled(release, interval=True),
+        ),
         tuple(caveats(release)),
         (spent_by_step(release), pairs(guaranteed(release))),
         picture(spans, f"In {outcome_unit_name(release)}. The bars below are parts of the interval."),
@@ -184,7 +187,7 @@ def _rule(release: RuleRelease) -> Story:
         f"Treat where the released score is positive{gain}",
         tuple(counted),
         (*reliability(release), *gain_blocks(release)),
-        (rule_population(release), _adjusted(release.columns)),
+        (rule_population(release), _adjusted(release.columns), *sampled(release)),
         (rule_assumption(release), *confounding(release.kept_confounding, DECIDES), *_NOT_COVERED),
         (spent_by_step(release), pairs(guaranteed(release))),
         picture(spans, caption),
@@ -223,7 +226,7 @@ def _stages(release: Release) -> Story:
             ("bias: confounders that are missing, weights that do not balance, shrinkage", "NOT counted"),
         ),
         tuple(told),
-        (f"{_FROM} {release.n_samples:,} records come from.", _adjusted(release.columns)),
+        (f"Population: {stood_for(release)}.", _adjusted(release.columns), *sampled(release)),
         (
             f"Weights by {names[0]}, then {names[1]}. That this is what treatment does is an assumption: "
             "after weighting, the arms agree in all that moves the outcome.",
