@@ -252,7 +252,10 @@ def test_an_outcome_that_is_missing_at_random_shrinks_the_effect_by_its_share_wh
         ({"outcome_column": 3}, "column of the outcome = 3: must be one printable line"),
         ({"ranges": [[0, 1]]}, "ranges: need names beside levels or missing"),
         ({"ranges": {"age": [1], "severity": [0, 1]}}, r"ranges\[age\] = \[1\]: must be a pair"),
-        ({"lvels": {}}, "unknown name 'lvels'; known: arm_floor, coordinate_bound, covariate_bound, csv"),
+        (
+            {"lvels": {}},
+            r"unknown name 'lvels'; did you mean levels\? known: arm_floor, coordinate_bound",
+        ),
         ({"codebook": {}}, "unknown name 'codebook'"),
     ],
 )
