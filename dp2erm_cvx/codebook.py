@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import one_line, public_number
+from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.tables import label_of, labels, numbers_or_nan, repeated
 
 Value = TypeVar("Value")
@@ -92,11 +93,13 @@ class Codebook:
         the outcome it may be declared too; it is the center of the outcome otherwise.
     units
         Of columns, for readers.
+    sampling_weights
+        Column and bound of the sampling weights of a survey, where there are any.
 
     A cell that is no finite number counts as missing. A record without treatment counts as one fixed record:
-    a control with the outcome of a missing one, and covariates in the middle of their ranges. All this
-    depends on the cells of one record alone (Theorem 10), and n stays what it is. Raises DeclarationError
-    naming the entry.
+    a control with the outcome of a missing one, and covariates in the middle of their ranges; its sampling
+    weight is 0. All this depends on the cells of one record alone (Theorem 10), and n stays what it is.
+    Raises DeclarationError naming the entry.
     """
 
     treatment: Treatment = field(default_factory=Treatment)
@@ -104,6 +107,7 @@ class Codebook:
     levels: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
     missing: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    sampling_weights: SamplingWeights | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -116,9 +120,23 @@ class Codebook:
         put(self, "levels", _named("levels", self.levels, _levels))
         put(self, "missing", _named("missing", self.missing, public_number))
         put(self, "units", _named("units", self.units, one_line))
+        sampling = self.sampling_weights
+        if isinstance(sampling, Mapping):
+            put(self, "sampling_weights", _built(SamplingWeights, "sampling_weights", sampling))
+        elif not isinstance(sampling, SamplingWeights | None):
+            raise DeclarationError(f"sampling_weights = {shown(sampling)}: must be a table")
         self._refuse_confused()
 
     def _refuse_confused(self) -> None:
+        sampling = self.sampling_weights
+        if sampling is not None and sampling.column in (self.treatment.column, self.outcome, *self.levels):
+            raise DeclarationError(
+                f"sampling_weights: {shown(sampling.column)} is declared otherwise as well"
+            )
+        if sampling is not None and sampling.column in self.missing:
+            raise DeclarationError(
+                f"missing: {shown(sampling.column)}: declare it as missing of [sampling_weights]"
+            )
         for name in self.missing:
             if name == self.treatment.column:
                 raise DeclarationError(
@@ -126,6 +144,12 @@ class Codebook:
                 )
             if name in self.levels:
                 raise DeclarationError(f'missing: {shown(name)} has levels: declare "" among them instead')
+
+    @property
+    def no_covariates(self) -> tuple[str | None, ...]:
+        """The columns of the treatment, of the outcome and of the sampling weights, where they are named."""
+        sampling = self.sampling_weights
+        return self.treatment.column, self.outcome, None if sampling is None else sampling.column
 
     def covariates_of(self, column: str) -> tuple[str, ...]:
         """The covariates that a raw column becomes."""
@@ -146,8 +170,11 @@ class Codebook:
         """
         found: dict[str, Value | tuple[float, float]] = {}
         for name in [*declared, *self.levels]:
-            if name in (self.outcome, self.treatment.column):
-                raise DeclarationError(f"{shown(name)} is the treatment or the outcome, and no covariate")
+            if name in self.no_covariates:
+                kind = "the treatment or the outcome"
+                if name not in (self.treatment.column, self.outcome):
+                    kind = "the column of the sampling weights"
+                raise DeclarationError(f"{shown(name)} is {kind}, and no covariate")
             if name in declared and name in self.levels:
                 raise DeclarationError(f"{shown(name)} has a range and levels: declare one of them")
             for one in self.covariates_of(name):
@@ -230,13 +257,18 @@ class Codebook:
         parts.append("another number is the middle of its range where missing")
         if self.outcome not in self.missing:
             parts.append("the outcome is its center where missing")
-        return "; ".join([*parts, "a record without treatment is a control in the middle of all"])
+        parts.append("a record without treatment is a control in the middle of all")
+        if self.sampling_weights is not None:
+            parts.append(f"{self.sampling_weights.told()}; a record without treatment does not count")
+        return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """The declarations as plain JSON types."""
         treatment = {one.name: getattr(self.treatment, one.name) for one in fields(Treatment)}
         levels = {name: list(known) for name, known in self.levels.items()}
-        others = {"missing": dict(self.missing), "units": dict(self.units)}
+        others: dict[str, Any] = {"missing": dict(self.missing), "units": dict(self.units)}
+        if self.sampling_weights is not None:  # files of before there were any stay as they are
+            others["sampling_weights"] = asdict(self.sampling_weights)
         return {"treatment": treatment, "outcome": self.outcome, "levels": levels, **others}
 
     @classmethod
@@ -245,7 +277,7 @@ class Codebook:
         return _built(cls, "codebook", declared)
 
 
-Kind = TypeVar("Kind", Treatment, Codebook)
+Kind = TypeVar("Kind", Treatment, SamplingWeights, Codebook)
 
 
 def _built(kind: type[Kind], title: str, declared: Mapping[str, Any]) -> Kind:
@@ -255,6 +287,9 @@ def _built(kind: type[Kind], title: str, declared: Mapping[str, Any]) -> Kind:
     for name in declared:
         if name not in known:
             raise DeclarationError(f"{title}: unknown name {shown(name)}; {known_names(name, known)}")
+    for one in fields(kind):
+        if one.name not in declared and one.default is one.default_factory is MISSING:
+            raise DeclarationError(f"{title}: {one.name} is missing")
     return kind(**declared)
 
 

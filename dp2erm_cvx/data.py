@@ -51,6 +51,8 @@ class Dataset:
         The p distinct covariate names.
     treatment, outcome
         The names of ``a`` and ``y``.
+    sampling
+        (n,) sampling weights where a codebook declares any; stored as read-only float64.
 
     An arm without records is not an error. Raises :class:`~dp2erm_cvx.errors.DataError` naming the row
     (the first record is row 1) and the column of the first value that is missing, not finite or not a number.
@@ -62,6 +64,7 @@ class Dataset:
     columns: tuple[str, ...]
     treatment: str = "a"
     outcome: str = "y"
+    sampling: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         table, *vectors = (as_array(getattr(self, name), name) for name in "Xay")
@@ -88,7 +91,12 @@ class Dataset:
         X = np.column_stack([to_numbers(table[:, k], name) for k, name in enumerate(columns)])
         a = _treatments(to_numbers(vectors[0], names[-2]), names[-2])
         y = to_numbers(vectors[1], names[-1])
-        for field, value in (("X", X), ("a", a), ("y", y)):
+        kept: list[tuple[str, NDArray[Any]]] = [("X", X), ("a", a), ("y", y)]
+        if self.sampling is not None:
+            kept.append(("sampling", to_numbers(as_vector(self.sampling, "sampling"), "sampling")))
+            if len(kept[-1][1]) != n_samples:
+                raise DataError(f"sampling has {len(kept[-1][1])} values for the {n_samples} rows of X")
+        for field, value in kept:
             value.setflags(write=False)
             object.__setattr__(self, field, value)
         object.__setattr__(self, "columns", columns)
@@ -131,7 +139,8 @@ class Dataset:
             A :class:`~dp2erm_cvx.domain.Domain` or :class:`~dp2erm_cvx.private_ranges.PrivateRanges` with a
             codebook.
         X
-            A data frame, in which the columns are found by name, or an array with them in their order.
+            A data frame, in which the columns are found by name, or an array with them in their order;
+            sampling weights are found by name alone.
         a, y
             (n,) cells of the treatment and of the outcome.
         columns
@@ -148,14 +157,18 @@ class Dataset:
         arms = book.treatment.arms(as_vector(a, "a"))
         outcomes = numbers_or_nan(as_vector(y, "y"), book.outcome or "y")
         covariates = book.covariates(table.cells, names, middles)
+        weights = book.sampling_weights
+        sampling = None if weights is None else weights.of(table.cells(weights.column))
         if not len(covariates) == len(arms) == len(outcomes):
             sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
             raise DataError(f"X, a and y have {sizes} rows: must be as many")
         lost, middle = arms < 0, book.missing.get(book.outcome or "", public.outcome_middle)
         covariates = np.where(lost[:, None], np.array(middles), covariates)
         arms, outcomes = np.where(lost, 0, arms), np.where(lost | np.isnan(outcomes), middle, outcomes)
+        if sampling is not None:
+            sampling = np.where(lost, 0.0, sampling)
         told = book.treatment.column or "a", book.outcome or "y"
-        return cls(covariates, arms, outcomes, tuple(names), *told)
+        return cls(covariates, arms, outcomes, tuple(names), *told, sampling)
 
     @classmethod
     def from_pandas(
@@ -222,11 +235,12 @@ class Public(Protocol):
 class NamedColumns:
     """Covariates (m, k) of a :class:`Dataset` with their names, as a data frame would carry them.
 
-    A codebook has been applied to them already.
+    A codebook has been applied to them already. ``sampling`` (m,) are sampling weights, where declared.
     """
 
     values: NDArray[np.float64]
     columns: tuple[str, ...]
+    sampling: NDArray[np.float64] | None = None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype, copy=copy)
@@ -245,8 +259,7 @@ def _raw(X: Any, names: Sequence[str] | None, book: Codebook) -> tuple[Table, Se
         table = X if isinstance(X, Table) else read_frame(X)
         if names is None and (book.levels or book.missing):
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
-        no_covariates = (book.treatment.column, book.outcome)
-        return table, names or [name for name in table.names if name not in no_covariates]
+        return table, names or [name for name in table.names if name not in book.no_covariates]
     array = as_cells(X, "X")
     width = array.shape[1] if array.ndim == 2 else -1
     raw = [f"x{k + 1}" for k in range(width)] if names is None else list(book.columns(names))

@@ -19,6 +19,7 @@ CODEBOOK = {
     "levels": "levels",
     "missing": "missing",
     "units": "units",
+    "sampling_weights": "sampling_weights",
 }
 
 

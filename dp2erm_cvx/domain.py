@@ -14,6 +14,7 @@ from dp2erm_cvx.codebook import SWITCH, Codebook, Named
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.sampling import SamplingWeights
 
 #: An array of double precision.
 Array = NDArray[np.float64]
@@ -31,17 +32,19 @@ class Records:
 
     ``X`` is (n, p) with row norms at most ``domain.covariate_bound`` (its first column is the
     intercept where the domain declares one), ``a`` is (n,) in {0, 1}, ``y`` is (n,) and already
-    centered, so ``|y| <= domain.outcome_bound``.
+    centered, so ``|y| <= domain.outcome_bound``. ``sampling`` (n,) holds sampling weights over their
+    bound, in [0, 1]; None where all records count alike.
     """
 
     X: Array
     a: NDArray[np.int64]
     y: Array
     domain: Domain
+    sampling: Array | None = None
 
     def __post_init__(self) -> None:
         # whatever reads records must not be able to move them out of the universe
-        for name in ("X", "a", "y"):
+        for name in ("X", "a", "y", *([] if self.sampling is None else ["sampling"])):
             view = getattr(self, name).view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
@@ -54,6 +57,11 @@ class Records:
     def n_samples(self) -> int:
         """Number of records."""
         return len(self.a)
+
+    @property
+    def counts(self) -> Array:
+        """What every record counts (n,), in [0, 1]: its sampling weight over the bound, or 1."""
+        return np.ones(self.n_samples) if self.sampling is None else self.sampling
 
     @property
     def covariates(self) -> Array:
@@ -171,6 +179,11 @@ class Domain:
         return self.outcome_center
 
     @property
+    def sampling(self) -> SamplingWeights | None:
+        """The sampling weights that the codebook declares, if any."""
+        return None if self.codebook is None else self.codebook.sampling_weights
+
+    @property
     def features_bound(self) -> float:
         """Bound on the scaled covariates without the intercept: ``sqrt(M^2 - intercept^2)``."""
         return math.sqrt((self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept))
@@ -216,10 +229,14 @@ class Domain:
             net = np.asarray(y, dtype=np.float64) - self.treatment_cost * np.asarray(a) - self.outcome_center
         return np.clip(net, -self.outcome_bound, self.outcome_bound)
 
-    def records(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Records:
-        """Map finite raw data into the universe by the fixed clipping rule."""
-        arm = np.asarray(a, dtype=np.int64)
-        return Records(self.features(X), arm, self.net_outcome(arm, y), self)
+    def records(self, X: ArrayLike, a: ArrayLike, y: ArrayLike, sampling: ArrayLike | None = None) -> Records:
+        """Map finite raw data into the universe by the fixed clipping rule.
+
+        ``sampling`` (n,) are weights in their own unit, where the domain declares any; None: all the largest.
+        """
+        arm, declared = np.asarray(a, dtype=np.int64), self.sampling
+        factors = None if declared is None or sampling is None else declared.factors(sampling)
+        return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors)
 
     def restricted(self, columns: Sequence[int]) -> Domain:
         """The same universe with these covariates alone, by number and in this order.

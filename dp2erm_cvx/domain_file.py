@@ -22,7 +22,8 @@ def load_domain(path: str | Path) -> Domain:
 
     The names are those of the Domain's fields, at the top level or in a table ``[domain]``; ``ranges``
     may be a table ``[ranges]`` or ``[domain.ranges]`` of ``column = [low, high]``. The tables
-    ``[treatment]``, ``[levels]``, ``[missing]`` and ``[units]``, and ``outcome_column``, make a
+    ``[treatment]``, ``[levels]``, ``[missing]``, ``[units]`` and ``[sampling_weights]``, and
+    ``outcome_column``, make a
     :class:`~dp2erm_cvx.codebook.Codebook`. Where ranges or levels are declared, ``covariate_bound`` may be
     left out: it is then the norm that no record inside them exceeds. A table ``[csv]`` says how the data
     file is written.

@@ -1,7 +1,12 @@
 """Typed errors, split by what the reader can do about them."""
 
+from __future__ import annotations
+
 import difflib
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Characters of a message: what it quotes can have any length.
 _LONGEST = 500

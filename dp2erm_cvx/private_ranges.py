@@ -129,14 +129,16 @@ class PrivateRanges:
         """What an effect on the normalized outcome is multiplied by: half of the released range."""
         return 1.0 if self.public_outcome else _middle(released[-1])[1]
 
-    def records(self, X: ArrayLike, a: ArrayLike, y: ArrayLike, released: Array) -> Records:
+    def records(
+        self, X: ArrayLike, a: ArrayLike, y: ArrayLike, released: Array, sampling: ArrayLike | None = None
+    ) -> Records:
         """Normalize raw records by ``released`` (k + 1, 2), the outcome last: each by itself (Theorem 10)."""
         covariates = np.asarray(X, dtype=np.float64)
         scaled = normalized(covariates, released[:-1, 0], released[:-1, 1])
         outcome = np.asarray(y, dtype=np.float64)
         if not self.public_outcome:
             outcome = normalized(outcome, *released[-1])
-        return self.domain(covariates.shape[1]).records(scaled, a, outcome)
+        return self.domain(covariates.shape[1]).records(scaled, a, outcome, sampling)
 
 
 def _middle(ends: Any) -> tuple[float, float]:

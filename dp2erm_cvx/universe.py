@@ -49,6 +49,11 @@ class Universe:
         return None if found is None else (*constant, *found)
 
     @property
+    def mass(self) -> float:
+        """What records count on average, by the public guess of the mean sampling weight; 1 without any."""
+        return 1.0 if self.domain.sampling is None else self.domain.sampling.mass
+
+    @property
     def flips(self) -> bool:
         """Whether the treatment of the replaced record may change."""
         return self.domain.relation is Neighboring.REPLACE_ONE

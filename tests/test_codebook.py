@@ -52,6 +52,35 @@ def coded(rows: list[tuple[Any, ...]], domain: Domain = DOMAIN) -> Dataset:
     return Dataset.coded(domain, pd.DataFrame(dict(zip(RAW, columns, strict=False))), columns[5], columns[6])
 
 
+WEIGHTS = {"column": "wt", "largest": 3, "missing": 0.5, "mean": 1}
+SAMPLED = domain_of({**DECLARED, "sampling_weights": WEIGHTS})
+
+
+@pytest.mark.parametrize(
+    ("cell", "weight"),
+    [
+        (2, 2.0),
+        ("1.5", 1.5),
+        (9e300, 3.0),
+        (-1, 0.0),
+        (True, 1.0),
+        *((cell, 0.5) for cell in (None, "", "many", math.nan, math.inf, "1e400", pd.NA, 1j, [1])),
+    ],
+)
+def test_a_sampling_weight_is_a_number_within_its_bound(cell: Any, weight: float) -> None:
+    column = pd.Series([cell, 1.0, 3.0], dtype=object)
+    others = {"age": [40, 50, 60], "severity": 1, "region": "N", "smoker": True, "grade": 1}
+    data = Dataset.coded(SAMPLED, pd.DataFrame({**others, "wt": column}), ["yes", "no", "?"], [50, 51, 52])
+    assert data.sampling is not None
+    # a record without treatment stands for nobody
+    assert data.sampling.tolist() == [weight, 1.0, 0.0]
+    records = SAMPLED.records(data.X, data.a, data.y, data.sampling)
+    assert records.counts.tolist() == [weight / 3, 1 / 3, 0.0]
+    assert not records.counts.flags.writeable
+    assert "wt" not in data.columns
+    assert Domain.from_dict(json.loads(json.dumps(SAMPLED.to_dict()))) == SAMPLED
+
+
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(ROWS, ROWS)
 def test_whatever_cells_hold_a_record_of_the_universe_comes_of_its_own_row(rows, others) -> None:
@@ -252,6 +281,13 @@ def test_an_outcome_that_is_missing_at_random_shrinks_the_effect_by_its_share_wh
         ({"outcome_column": 3}, "column of the outcome = 3: must be one printable line"),
         ({"ranges": [[0, 1]]}, "ranges: need names beside levels or missing"),
         ({"ranges": {"age": [1], "severity": [0, 1]}}, r"ranges\[age\] = \[1\]: must be a pair"),
+        ({"sampling_weights": "wt"}, "sampling_weights = 'wt': must be a table"),
+        ({"sampling_weights": {"column": "wt"}}, "sampling_weights: largest is missing"),
+        ({"sampling_weights": {**WEIGHTS, "largest": 0}}, "sampling_weights: largest = 0: must be"),
+        ({"sampling_weights": {**WEIGHTS, "mean": 4}}, "mean = 4: must be at most largest = 3"),
+        ({"sampling_weights": {**WEIGHTS, "column": "score"}}, "'score' is declared otherwise"),
+        ({"sampling_weights": {**WEIGHTS, "column": "severity"}}, "declare it as missing of"),
+        ({"sampling_weights": {**WEIGHTS, "column": "age"}}, "'age' is the column of the sampling weights"),
         (
             {"lvels": {}},
             r"unknown name 'lvels'; did you mean levels\? known: arm_floor, coordinate_bound",

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics import BalanceTable
     from dp2erm_cvx.diagnostics.columns import ColumnReport
     from dp2erm_cvx.display import Block
+    from dp2erm_cvx.domain import Array
+    from dp2erm_cvx.sampling import SamplingWeights
 
 
 def show_balance(table: BalanceTable, *, stderr: bool) -> None:
@@ -55,3 +57,16 @@ def column_blocks(report: Sequence[ColumnReport]) -> Iterator[Block]:
     for one in report:
         for note in one.notes:
             yield f"{one.name}: {note}"
+
+
+def sampling_lines(weights: Array | None, declared: SamplingWeights | None) -> Iterator[str]:
+    """What sampling weights (n,) average to, and how many equal ones they are worth (Kish 1965)."""
+    if weights is None or declared is None:
+        return
+    mean = max(float(weights.mean()), 1e-300)
+    worth = mean**2 / max(float((weights**2).mean()), 1e-300)
+    yield (
+        f"Sampling weights average {mean:.4g} after clipping ({declared.mean:g} is declared), from 0 to "
+        f"{declared.largest:g}. For sampling error the records are worth {worth * len(weights):,.0f} of "
+        f"equal weight; noise is up to {1.25 * declared.largest / mean:.3g} times as large."
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.balance import column_blocks
+from dp2erm_cvx.cli.balance import column_blocks, sampling_lines
 from dp2erm_cvx.cli.options import data_options
 from dp2erm_cvx.cli.screen import console, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
@@ -82,6 +82,7 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     absent = np.isnan(numbers_or_nan(table.cells(str(book.outcome)), str(book.outcome)))
     treated, controls = int(np.sum(data.a[known])), int(np.sum(1 - data.a[known]))
     yield f"{len(known):,} records: {treated:,} treated, {controls:,} controls."
+    yield from sampling_lines(data.sampling, book.sampling_weights)
     less = f"which makes an effect smaller by about {np.mean(absent & known):.1%} of it"
     found = {f"without outcome: each counts as one public outcome, {less}": absent & known}
     found["without treatment: each counts as one fixed record"] = ~known

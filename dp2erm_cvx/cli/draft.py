@@ -34,6 +34,10 @@ _TAIL = """
 [missing]    # the number that stands for a missing cell, which is marked; else the middle of the range
 # severity = 5
 
+# [sampling_weights]    # of a survey: how many a record stands for; beyond "largest" is clipped
+# column = "weight"
+# largest = 5
+
 [units]
 # severity = "points"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 #: The modules are imported when one is run.
-NAMES = ("confounded", "effects", "nhefs", "rates", "simulation", "twins")
+NAMES = ("benchmark", "confounded", "effects", "nhefs", "rates", "simulation", "twins")
 
 
 @click.command("experiment", short_help="Run an experiment of the documentation.")

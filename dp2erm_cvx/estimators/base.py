@@ -17,6 +17,7 @@ from dp2erm_cvx.estimators.fitting import TOLERANCE, dataset_of
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps import StepResult, solve_theta, solve_weights
 from dp2erm_cvx.tables import to_numbers
@@ -153,6 +154,9 @@ class TwoStageERM(TwoStageBase):
         weights meet the constraints, with the covariates in the way and the smallest tolerance of the program
         that they can be met within, SolverError where no point was found, else CertificateError.
         """
+        refuse_sampling(
+            self.domain.sampling, "weights of sum n balance the sample, and take no sampling weights"
+        )
         dataset = dataset_of(self.domain, X, a, y)
         records = self.domain.records(dataset.X, dataset.a, dataset.y)
         tolerance = public_number("tolerance", self.tolerance, above=0)

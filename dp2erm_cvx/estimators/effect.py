@@ -211,7 +211,7 @@ class PrivateEffect(PrivateEstimator):
     def _prepared(self, raw: Dataset) -> tuple[EffectPlan, Dataset]:
         columns = self._columns(raw.columns)
         names = tuple(raw.columns[index] for index in columns)
-        data = Dataset(raw.X[:, columns], raw.a, raw.y, names, raw.treatment, raw.outcome)
+        data = Dataset(raw.X[:, columns], raw.a, raw.y, names, raw.treatment, raw.outcome, raw.sampling)
         return make_plan(self._study(raw.n_samples, columns)), data
 
     def _public_center(self, domain: Domain, n_features: int) -> Term | None:

@@ -55,6 +55,10 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
         return Dataset.coded(public, X, a, y)
     columns, named = public.columns, getattr(X, "columns", None)
     dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
+    if public.codebook is not None and public.codebook.sampling_weights is not None:
+        if (sampling := getattr(X, "sampling", None)) is None:
+            raise DataError("sampling weights are declared, and these columns come without any")
+        dataset = replace(dataset, sampling=sampling)
     if columns is not None and dataset.columns != columns:
         raise DeclarationError(
             f"the domain declares the columns {', '.join(columns)}; "

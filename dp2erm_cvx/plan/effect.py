@@ -25,6 +25,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
+from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps import (
     AverageScore,
     CellNuisances,
@@ -118,6 +119,12 @@ class EffectStudy(Pipeline[EffectPlan]):
             if self.ranges is not None:
                 raise DeclarationError("public_center: needs declared ranges, whose units it would be in")
             self._check(self.public_center)
+        if self.estimand == RiskScores.estimand:
+            refuse_sampling(
+                self.universe.domain.sampling,
+                "two risks and the size of the population are three private means; estimand = 'ate' is the "
+                "risk difference",
+            )
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property
@@ -202,7 +209,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         clips = settings.cap, settings.residual_bound, settings.score_bound
         if self.estimand == RiskScores.estimand:
             return RiskScores(nuisances, *clips, other_bound=self.universe.domain.outcome_bound)
-        return SCORES[self.estimand](nuisances, *clips, self.effect_center)
+        sampled = self.universe.domain.sampling is not None
+        return SCORES[self.estimand](nuisances, *clips, self.effect_center, sampled)
 
     def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))

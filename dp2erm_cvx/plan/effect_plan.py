@@ -14,6 +14,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan.noise_range import reference_spread
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.steps import CellSumsPlan, CenterPlan, MeanScorePlan, PropensityPlan, Rows, TreatmentRatePlan
+from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.effect import EffectStudy
@@ -75,7 +76,7 @@ class EffectPlan(Plan):
                 if settings.squared_radius is not None:
                     bend = 2.0
                 moments = reference_moments(self.study, step.map.rows, step.map.scale)
-                noise, kept = _error(step.calibration, bend, moments, self.study.universe.n_samples)
+                noise, kept = _error(step.calibration, bend, moments, self.study.universe)
                 # a refit shrinks what the first fit has left, its noise included
                 variance, bias = variance * kept + noise, bias * kept
         return math.sqrt(variance), math.sqrt(bias)
@@ -91,7 +92,7 @@ class EffectPlan(Plan):
         assert isinstance(step, PropensityPlan)
         assert isinstance(step.calibration, Calibration)
         moments = reference_moments(self.study, Rows.POOLED)
-        noise, kept = _error(step.calibration, _VARIANCE, moments, self.study.universe.n_samples)
+        noise, kept = _error(step.calibration, _VARIANCE, moments, self.study.universe)
         return _VARIANCE * math.sqrt(noise), _SPREAD * math.sqrt(kept)
 
 
@@ -107,10 +108,10 @@ def reference_moments(study: EffectStudy, rows: Rows, scale: float = 1.0) -> Arr
     return moments
 
 
-def _error(calibration: Calibration, bend: float, moments: Array, n_samples: int) -> tuple[float, float]:
+def _error(calibration: Calibration, bend: float, moments: Array, universe: Universe) -> tuple[float, float]:
     """Mean square of ``<x, noise>`` at the minimizer, and the share of a signal that gamma shrinks away."""
-    curvature = bend * moments + calibration.gamma
-    noise = float(np.sum(moments * calibration.variances / (n_samples * curvature) ** 2))
+    curvature = universe.mass * bend * moments + calibration.gamma
+    noise = float(np.sum(moments * calibration.variances / (universe.n_samples * curvature) ** 2))
     # intercepts are hardly shrunk, and slopes of the effect say little of its mean
     slope = float(np.sort(curvature)[len(curvature) // 2])
     return noise, (calibration.gamma / slope) ** 2

@@ -133,7 +133,7 @@ def effect_rule(
         F, at most what the inverse of a propensity may be.
     """
     bound = universe.domain.outcome_bound
-    total = universe.n_samples * budget.epsilon
+    total = universe.mass * universe.n_samples * budget.epsilon
     few, some, common = (total < limit * universe.n_features for limit in (FEW, MANY, PLENTY))
     poor = cap > CAP
     # residuals within two outcome bounds reach four times that at most, however large the guess

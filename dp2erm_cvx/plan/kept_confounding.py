@@ -98,7 +98,8 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
     X = shifted(np.tile(drawn, (4, 1)), arm)
     residual = np.repeat([-1.0, -1.0, 1.0, 1.0], size) * np.tile(np.abs(rng.standard_normal(size)), 4)
     net = scale * ((X[:, 0] - drawn[:, 0].mean()) / drawn[:, 0].std() + residual)
-    return domain.records(X, arm, net + domain.outcome_center + domain.treatment_cost * arm)
+    weights = None if domain.sampling is None else np.full(len(arm), domain.sampling.mean)
+    return domain.records(X, arm, net + domain.outcome_center + domain.treatment_cost * arm, weights)
 
 
 def _released(
@@ -107,7 +108,8 @@ def _released(
     """What a step would release, with noise ``less`` times its own, as these records are fewer."""
     if isinstance(step, CellSumsPlan | TreatmentRatePlan):
         sums = np.array(step.exact_sums(records, released), dtype=np.float64)
-        noise = np.sqrt(step.integers.variance) * rng.standard_normal(sums.shape)
+        # sums are in units of the integers, their variance is not
+        noise = np.sqrt(step.integers.variance) / step.integers.unit * rng.standard_normal(sums.shape)
         if isinstance(step, TreatmentRatePlan):
             return np.asarray(sums + less * noise)
         return np.asarray(np.round(sums / less + noise).astype(np.int64))  # what is done with it knows n

@@ -60,7 +60,8 @@ class Plan:
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
     def run(self, dataset: Dataset, execution: Execution) -> PlanResult:
         """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays."""
-        records = self.study.universe.domain.records(dataset.X, dataset.a, dataset.y)
+        raw = dataset.X, dataset.a, dataset.y, dataset.sampling
+        records = self.study.universe.domain.records(*raw)
         inputs, results = Inputs(dataset, records), dict[str, StepResult]()
         for step in self.steps:
             released = {name: result.released for name, result in results.items()}

@@ -24,6 +24,7 @@ from dp2erm_cvx.plan.rule_plan import RulePlan
 from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_fraction, public_size
+from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps import (
     Balance,
     Center,
@@ -90,6 +91,11 @@ class RuleStudy(Pipeline[RulePlan]):
         if isinstance(self.expected, str):
             raise DeclarationError(f"expected = {self.expected!r}: must be a list")
         put(self, "expected", tuple(self.expected))
+        if self.settings.value_share is not None:
+            refuse_sampling(
+                self.universe.domain.sampling,
+                "value_share: what a rule is worth is not estimated with sampling weights",
+            )
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property

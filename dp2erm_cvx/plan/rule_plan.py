@@ -52,7 +52,7 @@ class RulePlan(Plan):
     @property
     def mass(self) -> float:
         """The public guess of the sum of the factors, over n."""
-        return MASS if self.rule.map.factored else 1.0
+        return (MASS if self.rule.map.factored else 1.0) * self.study.universe.mass
 
     @property
     def noise_effect(self) -> float:

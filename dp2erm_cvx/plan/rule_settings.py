@@ -140,7 +140,7 @@ def rule_of_use(
         if fact not in EXPECTATIONS:
             raise DeclarationError(f"expected = {fact!r}: must be one of {', '.join(EXPECTATIONS)}")
     scale = universe.domain.outcome_bound / 3.0 if outcome_scale is None else outcome_scale
-    total = universe.n_samples * budget.epsilon / (universe.n_features + 1)
+    total = universe.mass * universe.n_samples * budget.epsilon / (universe.n_features + 1)
     both = total >= PROPENSITY_FROM
     centered = both or total >= CENTER_FROM or bool(expected)
     return RuleSettings(

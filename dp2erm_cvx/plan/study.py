@@ -15,6 +15,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.registry import refuse_taken_name
+from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps import Propensity, Step, StepPlan, Theta, Value
 from dp2erm_cvx.universe import Universe
 
@@ -61,6 +62,9 @@ class Study(Pipeline[TwoStagePlan]):
     def __post_init__(self) -> None:
         super().__post_init__()
         put = object.__setattr__
+        refuse_sampling(
+            self.universe.domain.sampling, "weights of sum n balance the sample, and take no sampling weights"
+        )
         chosen = self.calibrator
         if self.split is not None and not chosen.splits:
             raise DeclarationError(

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp2erm_cvx.plotting.effects import benchmark
 from dp2erm_cvx.plotting.figure import COLORS, WIDTH, legend_below, new_figure, plain, save
 from dp2erm_cvx.plotting.rules import study
 from dp2erm_cvx.studies.summary import means
@@ -177,6 +178,7 @@ def _ranges(ax: Axes, line: pd.DataFrame, shift: float, color: str, label: str) 
 
 
 _DRAWN: dict[str, Callable[[pd.DataFrame], Iterable[tuple[str, Any]]]] = {
+    "benchmark": benchmark,
     "confounded": confounded,
     "nhefs": nhefs,
     "rates": rates,

@@ -271,6 +271,8 @@ def _check_steps(release: EffectRelease) -> None:
     named = [part for part in release.nuisances if part.step != "cells" or part.parameters]
     if any(len(part.parameters) != len(part.coefficient) for part in named):
         raise DeclarationError("release JSON: nuisances: a name for every coefficient")
-    sums = len(SCORES[release.estimand].law.degrees)
+    sampled = Domain.from_dict(release.domain).sampling is not None
+    law = OverlapNoise if sampled else SCORES[release.estimand].law
+    sums = len(law.degrees)
     if len(release.released) != sums or bool(release.ratios) != bool(release.risks):
         raise DeclarationError("release JSON: released: not what this estimand releases")

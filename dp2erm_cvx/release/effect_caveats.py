@@ -13,6 +13,7 @@ from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan.effect_plan import NEGLIGIBLE
 from dp2erm_cvx.release.guarantee_text import confounding
+from dp2erm_cvx.steps import TreatmentRatePlan
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -52,6 +53,9 @@ def capped_share(
         return float(betainc(half, half, ends[0]) + betainc(half, half, 1.0 - ends[1]))
     if "propensity, treated records" in known:
         share, count = known["propensity, treated records"] / n_samples, np.ones(1)
+    elif "propensity, sampling weights over their bound" in known:
+        both = known["propensity, sampling weights over their bound"]
+        share, count = np.array([TreatmentRatePlan.rate(both, n_samples)]), np.ones(1)
     elif "cells, treated share" in known:
         share, count = known["cells, treated share"], np.maximum(known["cells, records"], 0.0)
     else:

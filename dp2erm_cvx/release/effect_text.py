@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dp2erm_cvx.display import pairs
 from dp2erm_cvx.release.effect_caveats import caveats, clips
-from dp2erm_cvx.release.guarantee_text import guaranteed, spent_by_step, titled, warned
+from dp2erm_cvx.release.guarantee_text import guaranteed, sampled, spent_by_step, stood_for, titled, warned
 from dp2erm_cvx.release.ranges import range_blocks
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ def effect_blocks(release: EffectRelease) -> Iterator[Block]:
     title, whom = _ESTIMANDS[release.estimand]
     yield titled(title, release)
     yield from _estimate(release)
-    yield (
-        f"Population: that of the {release.n_samples:,} records, {whom}. Adjusted for: "
-        f"{', '.join(release.columns)}."
-    )
+    yield f"Population: {stood_for(release)}, {whom}. Adjusted for: {', '.join(release.columns)}."
+    yield from sampled(release, interval=True)
     yield ""
     yield from range_blocks(release)
     yield clips(release)

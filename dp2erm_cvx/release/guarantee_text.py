@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.display import grid, heading
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE, HARDLY
 
 if TYPE_CHECKING:
@@ -46,6 +47,33 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
         ("theorems", f"{guarantee.theorem}; {guarantee.stability_theorem}"),
         ("assuming", "; ".join(guarantee.assumptions)),
     ]
+
+
+def stood_for(release: Any) -> str:
+    """Whom a release is about, as far as sampling weights say."""
+    weights = Domain.from_dict(release.domain).sampling
+    if weights is None:
+        return f"that of the {release.n_samples:,} records"
+    return f"the one that the {release.n_samples:,} records stand for by the weights in {weights.column}"
+
+
+def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
+    """What sampling weights cost, and what of the design of a survey is not counted; nothing without any."""
+    weights = Domain.from_dict(release.domain).sampling
+    if weights is None:
+        return
+    # the mean of the weights takes a fifth of what an average effect would have for its score
+    times = (1.25 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
+    yield (
+        f"Sampling weights count from 0 to the public bound {weights.largest:g}. Larger ones are clipped: "
+        f"who stands for many then counts too little. Where they average {weights.mean:g}, which is a "
+        f"guess, noise is up to {times:.3g} times that of equal weights."
+    )
+    if interval:
+        yield (
+            "The interval takes records to be drawn independently: the strata of a survey, which make it "
+            "longer than need be, and its clusters, which make it too short, are not counted."
+        )
 
 
 def warned(release: BaseRelease) -> list[Text]:

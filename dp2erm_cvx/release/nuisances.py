@@ -10,6 +10,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan, PlanResult
 from dp2erm_cvx.steps import CellNuisances, CellSumsPlan, CenterPlan, ColumnRangesPlan, Rows, StepPlan
+from dp2erm_cvx.steps.number import TreatmentRatePlan
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ def state_coefficient(step: StepPlan, released: Array, columns: tuple[str, ...])
     coefficient = tuple(float(value) for value in released)
     if isinstance(step, CenterPlan):
         rows, names = step.map.rows.value, step.map.rows.names(columns)
-    elif len(coefficient) == 1:
-        rows, names = "treated records", ("number",)
+    elif isinstance(step, TreatmentRatePlan):
+        rows, names, coefficient = step.stated(released)
     else:
         rows, names = "log odds of treatment", Rows.POOLED.names(columns)
     return Nuisance(step.name, rows, names, coefficient)

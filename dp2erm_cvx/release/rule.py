@@ -22,9 +22,8 @@ from dp2erm_cvx.tables import Table, read_frame
 def effects(release: Release | RuleRelease, X: Any) -> Array:
     """Estimated net effect (m,) for raw covariates X, in units of the outcome.
 
-    X is (m, k) with the columns of the release in their order, or a data frame, whose columns are found by
-    name. They are coded, scaled and clipped as in the fit. Raises DataError for other columns, and
-    DeclarationError for a release that was changed into something that is none.
+    X is (m, k) with the columns of the release in their order, or a data frame, coded, scaled and clipped as
+    in the fit. Raises DataError for other columns, DeclarationError for a release that is none.
     """
     if isinstance(release, RuleRelease):
         return release.effects_at(_table(release, X))

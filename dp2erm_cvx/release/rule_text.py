@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.release.guarantee_text import confounding, guaranteed, spent_by_step, titled, warned
+from dp2erm_cvx.release.guarantee_text import (
+    confounding,
+    guaranteed,
+    sampled,
+    spent_by_step,
+    stood_for,
+    titled,
+    warned,
+)
 from dp2erm_cvx.release.shown import parameter_table
 
 if TYPE_CHECKING:
@@ -38,6 +46,7 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield from _worth(release)
     yield ""
     yield _whom(release)
+    yield from sampled(release)
     yield _rests_on(release)
     yield from confounding(release.kept_confounding, "the mean effect by which this rule decides")
     skewed = (
@@ -85,7 +94,7 @@ def _worth(release: RuleRelease) -> Iterator[Block]:
 
 
 def _whom(release: RuleRelease) -> str:
-    told = f"Population: that of the {release.n_samples:,} records"
+    told = f"Population: {stood_for(release)}"
     counted = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
     how = counted.get(str(release.settings["balance"]))
     on_response = release.settings.get("response_bound") is not None

@@ -12,6 +12,7 @@ from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.plan.kept_imbalance import kept_imbalance
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.value import state_value
+from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.solve import by_design, private_solver
 from dp2erm_cvx.steps import Execution, Precision, StepPlan
 
@@ -68,6 +69,8 @@ def _standing(plan: Plan, result: PlanResult, execution: Execution, certifies: b
 def _assumptions(plan: Plan, result: PlanResult, certifies: bool) -> tuple[str, ...]:
     """What the guarantee rests on beyond its theorems, public quantities and the standing."""
     found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
+    if plan.study.universe.domain.sampling is not None:
+        found.append(OWN_RECORD)
     for program in plan.programs:
         home = type(program).__module__
         if not home.startswith("dp2erm_cvx."):

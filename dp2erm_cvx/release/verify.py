@@ -111,9 +111,10 @@ def _of_columns(domain: Domain, release: Any) -> Domain:
 
 def _bounds(domain: Domain) -> tuple[Any, ...]:
     """What sets noise: not the names of treatment and outcome."""
-    book = domain.codebook
+    book, sampling = domain.codebook, domain.sampling
     coded = ({}, {}) if book is None else (dict(book.levels), dict(book.missing))
-    return (replace(domain, codebook=None), *coded)
+    counted = None if sampling is None else (sampling.largest, sampling.missing)
+    return (replace(domain, codebook=None), *coded, counted)
 
 
 def _nearest(release: BaseRelease) -> tuple[Plan, _Compared]:

@@ -101,6 +101,11 @@ def bounded_factors(n: int) -> StabilityBound:
     )
 
 
+def own_factors(n: int, *, factored: bool) -> StabilityBound:
+    """The bound of factors of the own record, or where there are none that of weights 1: V = 2 for both."""
+    return bounded_factors(n) if factored else uniform_weights(n)
+
+
 def randomized_trial(n: int, propensity: float, trim: float = math.inf) -> StabilityBound:
     """Bound for inverse probability weights of a trial with a known treatment probability.
 

@@ -13,13 +13,10 @@ from numpy.typing import NDArray
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
 from dp2erm_cvx.domain import Array, Records, cleaned
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.number import SumsPlan
+from dp2erm_cvx.steps.number import UNIT, SumsPlan, split_shift
 from dp2erm_cvx.steps.partition import Partition
 from dp2erm_cvx.steps.step import Step, StepPlan, divide
 from dp2erm_cvx.universe import Universe
-
-#: K: every record adds K to the integers of its cell and arm; a power of two, so that K-ths are exact.
-UNIT = 2**20
 
 
 @dataclass(frozen=True)
@@ -28,15 +25,12 @@ class CellSums(Step):
 
     The outcome ``t = (y - c) / M'`` lies in [-1, 1]. A record adds ``p``, the whole number nearest to
     ``K (1 + t) / 2``, to one entry P of its cell and arm, and ``K - p`` to the entry Q beside it. Then
-    ``P + Q`` counts records and ``P - Q`` sums outcomes, in K-ths.
+    ``P + Q`` counts records and ``P - Q`` sums outcomes, in K-ths. With a sampling weight s of at most S the
+    whole number nearest to ``K s / S`` stands for K, and both sums are of weights.
 
-    Sensitivity. The entries of one record are not negative and add up to K, whatever its cell, arm and
-    outcome. A replacement takes such a vector v away and adds another one, v': the movement is at most
-    ``||v|| + ||v'|| = 2K`` in the l1 norm, attained where the cell or the arm changes, or t turns from -1
-    to 1. In the l2 norm ``||v - v'||^2 <= ||v||^2 + ||v'||^2 <= 2 K^2``, because no entry is negative. So
-    discrete Laplace noise of scale ``2K / epsilon``, two records over epsilon, on every entry of the
-    partition, empty or not, is epsilon-differentially private. Counts and sums released apart take twice
-    as much.
+    The entries of one record are not negative and add up to at most K, whatever its cell, arm, outcome and
+    weight: :func:`~dp2erm_cvx.steps.number.split_shift` is the most that they move. Noise of scale
+    ``2K / epsilon`` on every entry, empty or not, is private. Counts and sums released apart take twice that.
     """
 
     name: ClassVar[str] = "cells"
@@ -52,8 +46,7 @@ class CellSums(Step):
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> CellSumsPlan:
         """Calibrate the noise of one entry: the number of cells does not enter."""
-        shift = 2 * UNIT if Noise(self.noise).pure else math.isqrt(2 * UNIT * UNIT) + 1
-        noise = replace(calibrate_integers(shift, budget, self.noise), unit=1.0 / UNIT)
+        noise = replace(calibrate_integers(split_shift(self.noise), budget, self.noise), unit=1.0 / UNIT)
         return CellSumsPlan(universe, noise, None, None, self.exact, self.partition)
 
 
@@ -77,7 +70,7 @@ class CellSumsPlan(SumsPlan):
         For records that fill the cells evenly, between which m_a and e have standard deviations ``outcome``
         and ``treated``.
         """
-        count = self.universe.n_samples / self.partition.size
+        count = self.universe.mass * self.universe.n_samples / self.partition.size
         noise = math.sqrt(self.calibration.variance) / count
         # variance 2 v M'^2 of the sum of an arm with half of the records, v of (1 - e) N_1 - e N_0 at e = 1/2
         own = math.sqrt(8.0) * noise * self.universe.domain.outcome_bound
@@ -86,11 +79,12 @@ class CellSumsPlan(SumsPlan):
     def sums(self, records: Records) -> NDArray[np.int64]:
         """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
         bound = self.universe.domain.outcome_bound
-        half = np.rint((cleaned(records.y / bound, 1.0) + 1.0) * (UNIT / 2)).astype(np.int64)
+        whole = np.rint(UNIT * records.counts)
+        half = np.rint((cleaned(records.y / bound, 1.0) + 1.0) * (whole / 2)).astype(np.int64)
         first = 4 * self.partition.index(records.covariates) + 2 * records.a
         found = np.zeros(4 * self.partition.size, dtype=np.int64)
         np.add.at(found, first, half)
-        np.add.at(found, first + 1, UNIT - half)
+        np.add.at(found, first + 1, whole.astype(np.int64) - half)
         return found.reshape(-1, 2, 2)
 
     def table(self, released: Mapping[str, Array]) -> Array:

@@ -9,12 +9,12 @@ from typing import ClassVar
 from dp2erm_cvx.calibration.joint import LossLaw, saturating_law
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget, LossConstants
-from dp2erm_cvx.stability import bounded_factors
+from dp2erm_cvx.stability import own_factors
 from dp2erm_cvx.steps.record_map import OutcomeRows, Rows
 from dp2erm_cvx.steps.solving import rests_on_gap
 from dp2erm_cvx.steps.step import Execution, Inputs, StepPlan, StepResult, divide
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan
-from dp2erm_cvx.steps.weights import WeightsPlan, weights_one
+from dp2erm_cvx.steps.weights import WeightsPlan
 from dp2erm_cvx.universe import Universe
 
 
@@ -55,11 +55,14 @@ class Center(Theta):
     def weights(self, universe: Universe, earlier: Mapping[str, StepPlan]) -> WeightsPlan:
         """1, or factors of each record at what was released."""
         n = universe.n_samples
-        return WeightsPlan(None, bounded_factors(n), 0.0, n) if self.map.factored else weights_one(n)
+        return WeightsPlan(None, own_factors(n, factored=self._factored(universe)), 0.0, n)
 
     def loss(self, universe: Universe) -> LossConstants:
         found = super().loss(universe)
-        return found.factored() if self.map.factored else found
+        return found.factored() if self._factored(universe) else found
+
+    def _factored(self, universe: Universe) -> bool:
+        return self.map.factored or universe.domain.sampling is not None
 
 
 class Refit(Center):

@@ -84,7 +84,7 @@ class RuleRows(OutcomeRows):
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
         if self.balance is None:
             return super().factors(records, released)
-        return self.balance.of(records.covariates, records.a, released)
+        return self.balance.of(records.covariates, records.a, released) * records.counts
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ResponseRows(RuleRows):
         return False
 
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
-        return np.ones(records.n_samples)
+        return records.counts
 
     def universe(self, universe: Universe) -> Universe:
         found = super().universe(universe)
@@ -113,4 +113,4 @@ class ResponseRows(RuleRows):
         inverse = self.balance.cap * self.balance.of(records.covariates, records.a, released)
         where = self.universe(Universe(records.domain, records.n_samples, records.covariates.shape[1]))
         response = cleaned((2.0 * records.a - 1.0) * inverse * left.y, self.bound)
-        return Records(left.X, left.a, response, where.domain)
+        return Records(left.X, left.a, response, where.domain, left.sampling)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.steps.number import TreatmentRatePlan
 from dp2erm_cvx.steps.record_map import Rows, Term
 from dp2erm_cvx.steps.step import StepPlan
 
@@ -54,7 +55,7 @@ class LinearNuisances(Nuisances):
         if not isinstance(self.treated, str):
             return np.full(len(x), self.treated)
         if self.constant:
-            return np.full(len(x), float(released[self.treated][0]) / len(x))
+            return np.full(len(x), TreatmentRatePlan.rate(released[self.treated], len(x)))
         return np.asarray(expit(Rows.POOLED.predict(released[self.treated], x, np.zeros(len(x)))))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -15,9 +16,21 @@ from dp2erm_cvx.calibration.joint import LossLaw
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget, StabilityBound
-from dp2erm_cvx.stability import uniform_weights
+from dp2erm_cvx.stability import own_factors
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide
 from dp2erm_cvx.universe import Universe
+
+#: K, the whole number that a record adds to sums where it may add a share; a power of two: K-ths are exact.
+UNIT = 2**20
+
+
+def split_shift(noise: Noise | str) -> int:
+    """How far sums move with one record where its whole numbers are not negative and add up to at most K.
+
+    A replacement takes such a vector v away and adds another one, v': ``||v|| + ||v'|| <= 2K`` in the l1
+    norm, and ``||v - v'||^2 <= ||v||^2 + ||v'||^2 <= 2 K^2`` in the l2 norm, as no entry is negative.
+    """
+    return 2 * UNIT if Noise(noise).pure else math.isqrt(2 * UNIT * UNIT) + 1
 
 
 @dataclass(frozen=True)
@@ -31,8 +44,9 @@ class NumberPlan(StepPlan):
 
     @property
     def bound(self) -> StabilityBound:
-        """That of weights 1."""
-        return uniform_weights(self.universe.n_samples)
+        """That of weights 1, or of sampling weights."""
+        factored = self.universe.domain.sampling is not None
+        return own_factors(self.universe.n_samples, factored=factored)
 
     @property
     def theorem(self) -> str:
@@ -87,7 +101,11 @@ class SumsPlan(NumberPlan):
 
 @dataclass(frozen=True)
 class TreatmentRate(Step):
-    """The number of treated records, from a ``share`` of the budget: one replacement moves it by 1."""
+    """The number of treated records, from a ``share`` of the budget: one replacement moves it by 1.
+
+    With sampling weights those of the treated and those of the untreated are added up, in K-ths of their
+    bound: the same as cells, of which there is one.
+    """
 
     name: ClassVar[str] = "propensity"
 
@@ -100,6 +118,9 @@ class TreatmentRate(Step):
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> TreatmentRatePlan:
         noise = calibrate_integers(1, budget, self.noise)
+        if universe.domain.sampling is not None:
+            shift = split_shift(self.noise)
+            noise = replace(calibrate_integers(shift, budget, self.noise), unit=1.0 / UNIT)
         return TreatmentRatePlan(universe, noise, None, None, self.exact)
 
 
@@ -117,5 +138,24 @@ class TreatmentRatePlan(SumsPlan):
         return self.calibration.variance / self.universe.n_samples**2
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
-        """The number of treated records."""
-        return (int(records.a.sum()),)
+        """The number of treated records, or both sums of sampling weights, treated first."""
+        if records.domain.sampling is None:
+            return (int(records.a.sum()),)
+        whole = np.rint(UNIT * records.counts).astype(np.int64)
+        return int(whole[records.a == 1].sum()), int(whole[records.a == 0].sum())
+
+    @staticmethod
+    def stated(released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+        """What was released: of what, the name of every number, and the numbers."""
+        if len(released) == 1:
+            return "treated records", ("number",), (float(released[0]),)
+        both = float(released[0]) / UNIT, float(released[1]) / UNIT
+        return "sampling weights over their bound", ("treated", "untreated"), both
+
+    @staticmethod
+    def rate(released: Array, n_samples: int) -> float:
+        """The treated share from what was released: of the records, or of both sums; 1/2 of nothing."""
+        if len(released) == 1:
+            return float(released[0]) / n_samples
+        treated, untreated = (max(float(one), 0.0) for one in released)
+        return treated / (treated + untreated) if treated + untreated > 0.0 else 0.5

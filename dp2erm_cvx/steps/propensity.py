@@ -12,7 +12,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import BoundFamily, Budget, LossConstants, RenyiCurve, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.program.stage import Program
-from dp2erm_cvx.stability import uniform_weights
+from dp2erm_cvx.stability import own_factors
 from dp2erm_cvx.steps.precision import (
     Precision,
     coefficient_bound,
@@ -67,10 +67,12 @@ class Propensity(Step):
         universe = universe if self.map is None else self.map.universe(universe)
         n, epsilon = universe.n_samples, 0.0
         first = self.first.resolve(universe.domain)
-        loss = first.loss_constants(universe)
+        loss, factored = first.loss_constants(universe), universe.domain.sampling is not None
+        loss = loss.factored() if factored else loss
         if self.numerical_share is not None:
             budget, epsilon = reserve(budget, self.numerical_share)
-        objective = Objective(uniform_weights(n), loss, n, universe.domain.relation, first.name)
+        bound = own_factors(n, factored=factored)
+        objective = Objective(bound, loss, n, universe.domain.relation, first.name)
         calibration = calibrator("sharp").calibrate(objective, budget, self.noise, self.split)
         assert isinstance(calibration, Calibration)
         hidden = None if self.numerical_share is None else epsilon
@@ -99,8 +101,9 @@ class PropensityPlan(StepPlan):
 
     @property
     def bound(self) -> StabilityBound:
-        """That of weights 1."""
-        return uniform_weights(self.universe.n_samples)
+        """That of weights 1, or of sampling weights."""
+        factored = self.universe.domain.sampling is not None
+        return own_factors(self.universe.n_samples, factored=factored)
 
     @property
     def theorem(self) -> str:

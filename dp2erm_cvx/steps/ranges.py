@@ -70,7 +70,8 @@ class ColumnRangesPlan(NumberPlan):
     def hand_on(self, inputs: Inputs, found: StepResult) -> Inputs:
         """The records, normalized: whatever was released, they are in the public domain of the plan."""
         data = inputs.dataset
-        return replace(inputs, records=self.declared.records(data.X, data.a, data.y, found.released))
+        mapped = self.declared.records(data.X, data.a, data.y, found.released, data.sampling)
+        return replace(inputs, records=mapped)
 
     def _range(self, place: int, known: Known, values: Array, execution: Execution) -> tuple[float, float]:
         if isinstance(known, tuple):

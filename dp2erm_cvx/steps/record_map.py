@@ -38,12 +38,12 @@ class RecordMap(abc.ABC):
 
     @property
     def factored(self) -> bool:
-        """Whether a record may count with a factor below 1."""
+        """Whether a record may count with a factor below 1, beside its sampling weight."""
         return False
 
     def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
         """What every mapped record counts (n,), in [0, 1]: of itself and ``released`` alone as well."""
-        return np.ones(records.n_samples)
+        return records.counts
 
 
 class Rows(enum.StrEnum):
@@ -162,7 +162,7 @@ class OutcomeRows(RecordMap):
                 y = y - term.predict(x, records.a, released)
         where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
         rows = self.rows.of(self.scale * x, records.a)
-        return Records(rows, records.a, cleaned(y, where.outcome_bound), where)
+        return Records(rows, records.a, cleaned(y, where.outcome_bound), where, records.sampling)
 
     def unscaled(self, theta: Array, n_features: int) -> Array:
         """A coefficient (p,) on the mapped rows as one on rows of the covariates themselves."""
@@ -183,4 +183,4 @@ class WithConstant(RecordMap):
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
         x = records.covariates
         where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
-        return Records(Rows.POOLED.of(x, records.a), records.a, records.y, where)
+        return Records(Rows.POOLED.of(x, records.a), records.a, records.y, where, records.sampling)

@@ -63,18 +63,23 @@ class EffectScore(abc.ABC):
     center
         c_0, a public guess of what is estimated; None: the released effect where all covariates are 0, no
         larger than two outcome bounds.
+    sampled
+        Whether records count by their sampling weights, so that what is estimated is a ratio of two means.
     """
 
     #: What is estimated, as it is declared.
     estimand: ClassVar[str]
-    #: The sums that it releases.
+    #: The sums that it releases where records have no sampling weights.
     law: ClassVar[type[GridSums]]
+    #: What a record counts by at most before its sampling weight.
+    largest_share: ClassVar[float] = 1.0
 
     nuisances: Nuisances
     cap: float
     residual_bound: float
     bound: float
     center: float | None = None
+    sampled: bool = False
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -84,27 +89,50 @@ class EffectScore(abc.ABC):
         if self.center is not None:
             put(self, "center", public_number("effect_center", self.center))
 
-    @abc.abstractmethod
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums, by the bounds of the score alone."""
+        if self.sampled:
+            return calibrate_overlap(self._part * self.bound, n_samples, budget, noise)
+        return self.unweighted_noise(n_samples, budget, noise)
+
+    def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        """The exact sums, before their noise. Private.
+
+        With factors u in [0, 1] of sampling weights those of ``u phi`` and of ``u h``, h what a record counts
+        by without them, both halved where h may be 1.
+        """
+        if not self.sampled:
+            return self.unweighted_sums(records, released, noise)
+        factors = self._part * records.counts
+        score, share = self.of(records, released), self.mass(records, released)
+        return overlap_sums(factors * score, factors * share, noise)
 
     @abc.abstractmethod
-    def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
-        """The exact sums, before their noise. Private."""
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
+        """The noise of the sums where records count alike."""
+
+    @abc.abstractmethod
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        """The sums where records count alike. Private."""
+
+    @property
+    def _part(self) -> float:
+        """What makes the share of a record at most one half."""
+        return 0.5 / self.largest_share
 
     @abc.abstractmethod
     def of(self, records: Records, released: Released) -> Array:
         """The score (n,) less its center, row by row. Private."""
 
     def mass(self, records: Records, released: Released) -> Array:
-        """What every record counts (n,) of the population that is estimated for. Private."""
+        """What every record counts (n,), beside its sampling weight, of the effect's population. Private."""
         return np.ones(records.n_samples)
 
     def effect(self, records: Records, released: Released) -> float:
         """What the sums estimate, before any noise. Private."""
         center = self.regressions(records, released)[2]
-        mass = float(np.sum(self.mass(records, released)))
-        return float(np.sum(self.of(records, released))) / mass + center
+        mass = float(np.sum(records.counts * self.mass(records, released)))
+        return float(np.sum(records.counts * self.of(records, released))) / mass + center
 
     def center_in(self, universe: Universe, released: Released) -> float:
         """c_0, a function of public numbers and of what was released."""
@@ -150,10 +178,10 @@ class AverageScore(EffectScore):
     estimand: ClassVar[str] = "ate"
     law: ClassVar[type[GridSums]] = ScoreNoise
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ScoreNoise:
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_score(self.bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: ScoreNoise) -> tuple[int, ...]:
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         return score_sums(self.of(records, released), noise)
 
     def of(self, records: Records, released: Released) -> Array:
@@ -177,10 +205,10 @@ class TreatedScore(EffectScore):
         found = self.nuisances.propensity(records.covariates, released)
         return np.minimum(cleaned(found - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> TreatedNoise:
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_treated(self.bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: TreatedNoise) -> tuple[int, ...]:
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         return treated_sums(self.of(records, released), records.a, noise)
 
     def of(self, records: Records, released: Released) -> Array:
@@ -202,11 +230,12 @@ class OverlapScore(EffectScore):
 
     estimand: ClassVar[str] = "overlap"
     law: ClassVar[type[GridSums]] = OverlapNoise
+    largest_share: ClassVar[float] = 0.5
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> OverlapNoise:
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_overlap(self.bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: OverlapNoise) -> tuple[int, ...]:
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         return overlap_sums(self.of(records, released), self.mass(records, released), noise)
 
     def of(self, records: Records, released: Released) -> Array:
@@ -232,10 +261,10 @@ class RiskScores(EffectScore):
 
     other_bound: float = 0.5
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ArmNoise:
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_arms(self.bound, self.other_bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: ArmNoise) -> tuple[int, ...]:
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         return arm_sums(*self._arms(records, released), records.a, noise)
 
     def of(self, records: Records, released: Released) -> Array:
@@ -263,10 +292,10 @@ class ValueScore(AverageScore):
     nuisances: RuleNuisances
     center: float | None = 0.0
 
-    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> ContrastNoise:  # type: ignore[override]
+    def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_contrasts(self.bound, n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: ContrastNoise) -> tuple[int, ...]:  # type: ignore[override]
+    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
         treats = self.nuisances.effect(records.covariates, released) > 0
         score = self.of(records, released)
         return contrast_sums(np.where(treats, score, -score), treats, noise)

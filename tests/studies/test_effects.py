@@ -1,5 +1,7 @@
 """The study of effects: its references, what its intervals are judged by, and its table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,11 +11,12 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import EFFECT_SCENARIOS
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plotting.studies import figures_of
 from dp2erm_cvx.studies import design_path
 from dp2erm_cvx.studies.effect_data import drawn_data, real_data
-from dp2erm_cvx.studies.effect_methods import EffectMethod, private_row
+from dp2erm_cvx.studies.effect_methods import EffectMethod, PublishedMethod, private_row, published_row
 from dp2erm_cvx.studies.effect_summary import effect_errors
-from dp2erm_cvx.studies.effects import EffectsDesign, EffectsStudy
+from dp2erm_cvx.studies.effects import BenchmarkStudy, EffectsDesign, EffectsStudy
 from dp2erm_cvx.studies.engine import load_design, run
 
 
@@ -123,3 +126,53 @@ def test_settings_are_scaled_and_none_is_a_setting():
         drawn_data("none", 50, np.random.default_rng(0))
     with pytest.raises(DeclarationError):
         real_data("none")
+
+
+def test_a_benchmark_has_the_methods_of_others(tmp_path):
+    fields = {"data": {"varying": {"replicates": {150: 2}, "epsilons": [1.0], "weights": []}}}
+    design = load_design(EffectsDesign, design_path("benchmark"), **fields)
+    table = run(BenchmarkStudy(), design, tmp_path)
+    assert {"private", *design.published} <= set(table["method"])
+    assert (table[table["epsilon"] == 1.0]["seconds"] > 0).all()
+    lines = effect_errors(table).set_index("method")
+    assert lines.loc["Lee et al.", "delta"] == 1e-5
+    assert lines.loc["Guha & Reiter", "delta"] == 0.0
+    assert (lines["records"] == 150).all()
+    # no interval of theirs is public
+    assert lines.loc[list(design.published), "width"].isna().all()
+    paths = figures_of("benchmark", table, tmp_path)
+    assert [path.name for path in paths] == ["benchmark.svg", "benchmark.png"]
+
+
+def test_methods_without_an_effect_among_the_treated_have_no_row():
+    data = replace(drawn_data("varying", 200, np.random.default_rng(0)), treated_only=True)
+    rng = np.random.default_rng(1)
+    assert published_row(data, PublishedMethod(method="private_propensity"), 1.0, rng) is None
+    row = published_row(data, PublishedMethod(method="subsample_aggregate"), 1.0, rng)
+    assert row["status"] == "done"
+    with pytest.raises(KeyError):
+        published_row(data, PublishedMethod(method="none"), 1.0, rng)
+
+
+def test_settings_of_a_challenge_share_a_line():
+    place = {"n": 0, "epsilon": 1.0, "method": "m", "status": "done", "low": np.nan, "high": np.nan}
+    rows = [
+        {**place, "data": f"acic-{k}", "effect": float(k), "estimate": 3.0 + off}
+        for k in (1, 5)
+        for off in (-0.5, 0.5)
+    ]
+    (line,) = effect_errors(pd.DataFrame(rows)).to_dict("records")
+    assert (line["data"], line["samples"]) == ("acic", 4)
+    # off by 2 -+ .5 and -2 -+ .5
+    assert line["bias"] == 0.0
+    assert line["rmse"] == pytest.approx(np.sqrt(4.25))
+    assert line["deviation"] == pytest.approx(np.sqrt(0.5))
+    half = 1.96 * np.std([2.25, 6.25, 2.25, 6.25], ddof=1) / (4 * line["rmse"])
+    assert line["rmse_half"] == pytest.approx(half, rel=1e-4)
+
+
+def test_a_name_may_stand_for_several_benchmarks():
+    source = {"replicates": {0: 2}, "epsilons": [1.0]}
+    design = EffectsDesign(seed=1, data={"acic-hinges-*": source, "binary": source}, methods={})
+    assert list(design.sources()) == [*(f"acic-hinges-{k}" for k in range(1, 11)), "binary"]
+    assert len(list(EffectsStudy().keys(design))) == 22

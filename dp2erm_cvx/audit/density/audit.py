@@ -207,6 +207,11 @@ def _regular(peak: Peak) -> bool:
     return peak.outputs is not None and regular(peak.outputs)
 
 
+def _covariates(data: Dataset) -> Array:
+    """With the sampling weights, which a record brings along."""
+    return data.X if data.sampling is None else np.column_stack([data.X, data.sampling])
+
+
 def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> None:
     for data in (first, second):
         if data.X.shape != (universe.n_samples, universe.n_features):
@@ -214,7 +219,8 @@ def _check_neighbors(first: Dataset, second: Dataset, universe: Universe) -> Non
                 f"datasets of shapes {first.X.shape} and {second.X.shape} are not neighbors in a plan for "
                 f"{universe.n_samples} records of {universe.n_features} covariates"
             )
-    changed = int(differing_rows((first.X, first.a, first.y), (second.X, second.a, second.y)).sum())
+    one, other = ((_covariates(data), data.a, data.y) for data in (first, second))
+    changed = int(differing_rows(one, other).sum())
     if changed > 1:
         raise DataError(f"{changed} records differ row by row: neighbors differ in one")
     relation = universe.domain.relation

@@ -47,7 +47,8 @@ def laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tuple
     for step in plan.steps:
         if isinstance(step, ThetaPlan) and step.weighted:
             weighting = step.weights.program
-    one, other = (_Side(domain.records(data.X, data.a, data.y), weighting, execution) for data in datasets)
+    raw = ((data.X, data.a, data.y, data.sampling) for data in datasets)
+    one, other = (_Side(domain.records(*columns), weighting, execution) for columns in raw)
     pairs = {step.name: _Remembered(step, one, other, step is plan.steps[-1]) for step in plan.steps}
     first, second = ({name: pair.side(which) for name, pair in pairs.items()} for which in (0, 1))
     return ReleaseLaw(first), ReleaseLaw(second)

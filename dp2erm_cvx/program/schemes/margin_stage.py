@@ -107,7 +107,8 @@ class MarginFirstStage(FirstStage):
         Z = leaf("Z")
         lam = cp.Variable(Z.shape[1], name="coefficient")
         phi = self.loss.epigraph(Z @ lam)
-        objective = cp.sum(phi.objective)
+        counts = leaf("counts", nonneg=True) if leaf.has("counts") else None
+        objective = cp.sum(phi.objective if counts is None else cp.multiply(counts, phi.objective))
         objective += leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
         if leaf.has("linear"):
             objective += leaf("linear") @ lam
@@ -116,16 +117,23 @@ class MarginFirstStage(FirstStage):
         return Declaration(objective, variables, ball | phi.constraints, phi.auxiliary)
 
     def margin_data(
-        self, records: Records, gamma: float = 0.0, noise: Array | None = None
+        self, records: Records, gamma: float = 0.0, noise: Array | None = None, counts: Array | None = None
     ) -> dict[str, Value]:
-        """Leaves of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective."""
+        """Leaves of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective.
+
+        ``counts`` (n,) in [0, 1] multiply the losses.
+        """
         data: dict[str, Value] = {"Z": self.rows(records), "curvature": records.n_samples * (self.mu + gamma)}
         linear, ball = self.linear(records, noise), self.ball(records.domain)
         if linear is not None:
             data["linear"] = linear
+        if counts is not None:
+            data["counts"] = counts
         return data if math.isinf(ball) else data | {"radius": ball}
 
-    def margin_model(self, records: Records, gamma: float = 0.0, noise: Array | None = None) -> MarginModel:
+    def margin_model(
+        self, records: Records, gamma: float = 0.0, noise: Array | None = None, counts: Array | None = None
+    ) -> MarginModel:
         """The exact form of the same."""
         ball = self._feasible(records.domain)
         return MarginModel(
@@ -134,6 +142,7 @@ class MarginFirstStage(FirstStage):
             records.n_samples * (self.mu + gamma),
             Penalty(ball),
             norm_bound=self.ball(records.domain),
+            multipliers=counts,
             linear=self.linear(records, noise),
             weight=self.log_weight,
             weight_rows=self.weight_rows(records),
@@ -154,6 +163,7 @@ class MarginFirstStage(FirstStage):
             self._feasible(domain),
             ridge=n * (self.mu + gamma),
             linear=n * self.linear_bound(domain) + noise_bound,
+            weighted=domain.sampling is not None,
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:

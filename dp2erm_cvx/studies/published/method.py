@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import abc
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from dp2erm_cvx.calibration.integers import analytic_ratio
 from dp2erm_cvx.compare.effect_references import Estimate
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.privacy import Budget
 
 
@@ -45,60 +43,6 @@ class PublishedEffect(abc.ABC):
 
         With ``budget.delta`` = 0 noise is pure, else Gaussian. The error is nan where no interval is public.
         """
-
-
-def noisy(value: float, sensitivity: float, budget: Budget, rng: np.random.Generator) -> float:
-    """Laplace noise, or Gaussian noise of the smallest scale where delta > 0 (Balle and Wang 2018)."""
-    if budget.delta == 0.0:
-        return value + float(rng.laplace(scale=sensitivity / budget.epsilon))
-    return value + sensitivity / analytic_ratio(budget.epsilon, budget.delta) * float(rng.standard_normal())
-
-
-def noisy_vector(value: Array, sensitivity: float, budget: Budget, rng: np.random.Generator) -> Array:
-    """Noise for a Euclidean sensitivity: of density ``exp(-epsilon |b| / sensitivity)``, or Gaussian."""
-    direction = rng.standard_normal(value.size)
-    if budget.delta > 0.0:
-        return value + sensitivity / analytic_ratio(budget.epsilon, budget.delta) * direction
-    length = rng.gamma(value.size, sensitivity / budget.epsilon)
-    return value + length / math.sqrt(float(np.sum(direction**2))) * direction
-
-
-def ridge_logistic(X: Array, a: Array, ridge: float) -> Array:
-    """The minimizer (p,) of the mean logistic loss and ``ridge/2 |w|^2``, ridge > 0, by Newton's method."""
-    n, p = X.shape
-    sign: Array = 2.0 * a - 1.0
-    w: Array = np.zeros(p)
-
-    def objective(w: Array) -> float:
-        return float(np.mean(np.logaddexp(0.0, -sign * (X @ w)))) + 0.5 * ridge * float(w @ w)
-
-    for _ in range(100):
-        share = 0.5 * (1.0 - np.tanh(0.5 * sign * (X @ w)))
-        gradient = ridge * w - X.T @ (sign * share) / n
-        hessian = (X.T * (share * (1.0 - share))) @ X / n + ridge * np.eye(p)
-        step = np.linalg.solve(hessian, gradient)
-        decrement, size = float(gradient @ step), 1.0
-        # below this the objective is rounding, and a whole step is as good as any
-        if decrement > 1e-12:
-            at = objective(w)
-            while size > 1e-6 and objective(w - size * step) > at - 0.1 * size * decrement:
-                size /= 2.0
-        w -= size * step
-        if decrement < 1e-20:
-            break
-    return w
-
-
-def ridge_line(X: Array, y: Array, ridge: float) -> Array:
-    """The minimizer (p,) of the mean squared error and ``ridge |w|^2``, ridge > 0; 0 without records."""
-    squares = X.T @ X + ridge * max(len(y), 1) * np.eye(X.shape[1])
-    return np.asarray(np.linalg.solve(squares, X.T @ y), dtype=np.float64)
-
-
-def probability(logit: Array, clip: float) -> Array:
-    """Of treatment, at least ``clip`` and at most 1 - ``clip``."""
-    found: Array = np.clip(0.5 * (1.0 + np.tanh(0.5 * logit)), clip, 1.0 - clip)
-    return found
 
 
 def groups(n: int, count: int, rng: np.random.Generator) -> list[np.ndarray]:

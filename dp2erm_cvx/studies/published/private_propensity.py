@@ -11,13 +11,9 @@ import numpy as np
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.published.method import (
-    PublishedEffect,
-    noisy,
-    noisy_vector,
-    probability,
-    ridge_logistic,
-)
+from dp2erm_cvx.studies.published.fits import probability, ridge_logistic
+from dp2erm_cvx.studies.published.method import PublishedEffect
+from dp2erm_cvx.studies.published.noise import noisy, noisy_vector
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class PrivatePropensity(PublishedEffect):
     source: ClassVar[str] = "Lee, Gresele, Park & Muandet (2019), arXiv 1905.12592"
     assumes: ClassVar[str] = "norms of covariates, outcomes"
 
-    ridge: float = 0.01
+    ridge: float = 0.003
     clip: float = 0.1
 
     def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:

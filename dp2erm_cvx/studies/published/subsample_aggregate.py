@@ -11,14 +11,9 @@ import numpy as np
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.published.method import (
-    PublishedEffect,
-    group_count,
-    groups,
-    noisy,
-    probability,
-    ridge_logistic,
-)
+from dp2erm_cvx.studies.published.fits import probability, ridge_logistic
+from dp2erm_cvx.studies.published.method import PublishedEffect, group_count, groups
+from dp2erm_cvx.studies.published.noise import noisy
 
 
 @dataclass(frozen=True)

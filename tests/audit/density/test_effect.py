@@ -3,10 +3,11 @@
 from dataclasses import fields, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateEffect, PrivateRanges
 from dp2erm_cvx.audit import SearchPlan, audit_density, replay_pair, search_pairs
 from dp2erm_cvx.audit.density import ascent, law
 from dp2erm_cvx.audit.density.audit import audited_laws
@@ -14,6 +15,7 @@ from dp2erm_cvx.audit.density.law import log_ratio
 from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
+from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps import AverageScore, Execution
 from tests.audit.bugs import less
 from tests.audit.pairs import lone, neighbors
@@ -54,6 +56,66 @@ def changed_record(first, second, rest=(0.0, 0, 0.0)):
         x, a, y = (np.array([own, *[other] * (N - 1)]) for own, other in zip(record, rest, strict=True))
         pair.append((x[:, None].astype(float), a.astype(int), y.astype(float)))
     return tuple(pair)
+
+
+# sampling weights
+
+SAMPLED = replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 5.0)))
+
+
+def with_weights(model, pair, weights):
+    """The plan of the model over the domain with weights, and the pair with its own."""
+    model.domain = SAMPLED
+    frames = (
+        (pd.DataFrame({"x": X[:, 0], "wt": wt}), a, y) for (X, a, y), wt in zip(pair, weights, strict=True)
+    )
+    return model.plan(N, 1), tuple(frames)
+
+
+@pytest.mark.parametrize("settings", [{}, {"propensity": "constant"}, {"cells": {"x": 2}}])
+@pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
+def test_a_weighted_score_moves_by_its_share_at_most(estimand, settings):
+    """Whatever was released, and with another weight in the neighbor; the treated attain all of it."""
+    if "cells" in settings:
+        settings = settings | {"rows": None, "propensity": "cells"}
+    ranged = replace(SAMPLED, ranges={"x": (-1.0, 1.0)})
+    model = effect(estimand=estimand, **settings | {"score_bound": 0.4})
+    model.domain = ranged
+    plan, rng = model.plan(N, 1), np.random.default_rng(7)
+    counted = [step for step in plan.steps if hasattr(step, "exact_sums")]
+    worst = dict.fromkeys((step.name for step in counted), 0.0)
+    for _ in range(200):
+        released = {name: rng.normal(size=3) * 10 ** rng.uniform(-2, 1) for name in ("center", "refit")}
+        released["propensity"] = rng.integers(-9, 9, 2).astype(float)
+        released["cells"] = rng.integers(-9, 9, 8)
+        x, a, y = rng.choice([-1.0, 1.0], (2, 1)), rng.integers(0, 2, 2), rng.choice([-1.0, 1.0], 2)
+        wt = rng.choice([-1.0, 0.0, 2.5, 5.0, 5.0, 50.0, np.nan], 2)
+        pair = [
+            ranged.records(
+                np.concatenate([x[i : i + 1], np.zeros((N - 1, 1))]),
+                np.append(a[i], np.zeros(N - 1)),
+                np.append(y[i], np.zeros(N - 1)),
+                np.append(wt[i], np.ones(N - 1)),
+            )
+            for i in (0, 1)
+        ]
+        for step in counted:
+            sums = [step.exact_sums(data, released) for data in pair]
+            moved = sum(abs(s - t) for s, t in zip(*sums, strict=True))
+            worst[step.name] = max(worst[step.name], moved / step.integers.sensitivity)
+    assert all(share <= 1.0 for share in worst.values())
+    assert worst["score"] > 0.79  # of an average effect .85: a record of no weight has no score either
+    assert all(share > 0.99 for name, share in worst.items() if name != "score")
+
+
+def test_a_weighted_effect_spends_what_it_may():
+    pair = changed_record((1.0, 1, 1.0), (1.0, 1, -1.0), (1.0, 1, 1.0))
+    heavy, light = np.full(N, 5.0), np.array([0.0, *[5.0] * (N - 1)])
+    plan, datasets = with_weights(effect(), pair, (heavy, heavy))
+    assert 0.6 < audit_density(plan, *datasets, starts=1).loss <= 1.0
+    for weights in ((heavy, light), (light, 9.0 * heavy)):
+        one, other = audited_laws(*with_weights(effect(), pair, weights))[1]
+        assert 0.0 < abs(log_ratio(one, other, one.place(np.zeros(one.dimension)))) <= 1.0
 
 
 # the density

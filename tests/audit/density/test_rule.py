@@ -3,15 +3,18 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateRule
+from dp2erm_cvx import Budget, Codebook, Domain, PrivateRule
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density import ascent, law
 from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.audit.density.law import log_ratio
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.plan import RuleStudy, make_plan
+from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps import Balance, RuleRows
 from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import less
@@ -19,6 +22,7 @@ from tests.plan.changed import changed
 
 N = 8
 DOMAIN = Domain(covariate_bound=1.0, outcome_bound=1.0)
+SAMPLED = dataclasses.replace(DOMAIN, codebook=Codebook(sampling_weights=SamplingWeights("wt", 4.0)))
 
 
 @pytest.fixture(autouse=True)
@@ -28,13 +32,13 @@ def few_evaluations(monkeypatch):
     monkeypatch.setattr(ascent, "_EVALUATIONS", 20)
 
 
-def planned(center=0.4, propensity=None, balance="matching", epsilon=1.0, **others):
+def planned(center=0.4, propensity=None, balance="matching", epsilon=1.0, domain=DOMAIN, **others):
     """``propensity`` is its share, None for factors 1."""
     settings = {"center_share": center, "propensity": None, "balance": balance, "cap": 5.0, **others}
     if propensity is not None:
         settings |= {"propensity": "logistic", "propensity_share": propensity}
     declared = {"outcome_scale": 0.05, "settings": settings, "arithmetic": "assumed"}
-    return PrivateRule(DOMAIN, Budget(epsilon), **declared).plan(N, 1)
+    return PrivateRule(domain, Budget(epsilon), **declared).plan(N, 1)
 
 
 def records(a=1, y=1.0, others=1):
@@ -158,6 +162,52 @@ def test_gaussian_steps_share_one_delta():
     assert not found.exceeds
     wrong = dataclasses.replace(plan, steps=tuple(step.relieved(4.0) for step in plan.steps))
     assert audit_density(wrong, *OPPOSED, draws=100).exceeds
+
+
+def weighted(pair, own, others=4.0):
+    """The pair with sampling weights: the changed record has one and the other of ``own``."""
+    found = []
+    for (X, a, y), weight in zip(pair, own, strict=True):
+        wt = np.where(np.arange(N) == 0, weight, others)
+        found.append((pd.DataFrame({"x": X[:, 0], "wt": wt}), a, y))
+    return tuple(found)
+
+
+def test_records_with_sampling_weights_spend_epsilon_and_no_more():
+    """A neighbor has another weight as well; beyond the bound it counts as the bound."""
+    plan = planned(domain=SAMPLED)
+    assert {step.bound.theorem for step in plan.steps} == {"Theorem 13 (factors at most 1, not normalized)"}
+    assert 0.999 < loss_at_zero(plan, weighted(OPPOSED, (4.0, 4.0))) <= 1.0
+    assert 0.999 < loss_at_zero(plan, weighted(OPPOSED, (4e9, 400.0))) <= 1.0
+    # no number: that record does not count
+    assert 0.499 < loss_at_zero(plan, weighted(OPPOSED, (np.inf, 4.0))) <= 1.0
+    others = np.random.default_rng(2).choice([0.0, 0.5, 4.0], N)
+    assert 0.5 < audit_density(plan, *weighted(FLIP, (1.0, 4.0), others), starts=1).loss <= 1.0
+    all_steps = planned(0.3, 0.1, domain=SAMPLED)
+    assert 0.89 < loss_at_zero(all_steps, weighted(OPPOSED, (4.0, 9.0))) <= 1.0
+    one, (X, a, y) = weighted(OPPOSED, (4.0, 4.0))
+    with pytest.raises(DataError, match="differ row by row"):
+        audit_density(plan, one, (X.assign(wt=[4.0] * (N - 1) + [1.0]), a, y))
+
+
+@pytest.mark.parametrize(
+    ("planted", "pair"),
+    [
+        (lambda own, weights: weights / own.largest, weighted(OPPOSED, (12.0, 12.0))),
+        # a mean weight of 1, which every record moves: neighbors that differ in a weight alone
+        (
+            lambda own, weights: len(weights) * weights / weights.sum(),
+            weighted([(np.ones((N, 1)), np.ones(N, int), np.resize([1.0, -1.0], N))] * 2, (0.0, 4.0), 0.01),
+        ),
+    ],
+    ids=["not clipped", "normalized"],
+)
+def test_planted_errors_of_sampling_weights_are_caught(planted, pair, monkeypatch):
+    plan = planned(domain=SAMPLED)
+    assert loss_at_zero(plan, pair) <= 1.0
+    monkeypatch.setattr(SamplingWeights, "of", lambda own, cells: np.asarray(cells, dtype=float))
+    monkeypatch.setattr(SamplingWeights, "factors", planted)
+    assert loss_at_zero(plan, pair) > 2.0
 
 
 # planted errors
