@@ -17,6 +17,7 @@ from dp2erm_cvx.cli.bounds import bounds_command
 from dp2erm_cvx.cli.certify import certify_command
 from dp2erm_cvx.cli.check import check_command
 from dp2erm_cvx.cli.demo import demo_command
+from dp2erm_cvx.cli.design import design_command
 from dp2erm_cvx.cli.effect import effect_command
 from dp2erm_cvx.cli.experiment import experiment_command
 from dp2erm_cvx.cli.fit import fit_command
@@ -107,6 +108,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     check_command,
+    design_command,
     effect_command,
     rule_command,
     fit_command,

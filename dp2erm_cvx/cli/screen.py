@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -78,6 +78,21 @@ def counted(items: Iterable[Item], bar: Progress, description: str | None = None
     for item in items:
         yield item
         advance(bar, description)
+
+
+def stages(bar: Progress) -> Callable[[str, int, int], None]:
+    """A bar for whatever is counted; it starts anew with the next, whose steps take another time."""
+    (task,) = bar.task_ids
+    at = ""
+
+    def shown(what: str, done: int, total: int) -> None:
+        nonlocal at
+        if what != at:
+            bar.reset(task)
+        at = what
+        bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} {what}")
+
+    return shown
 
 
 def writable(path: str | None, *inputs: str | None) -> None:
