@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dp2erm_cvx.errors import DeclarationError
@@ -150,6 +150,7 @@ def test_answers_that_the_registry_refuses_are_refused(releases, name, answer) -
 TEXTS = st.text(max_size=30) | st.text(st.sampled_from("ab \n\t:#-'\"\\|>&*!%@`{}[],?"), max_size=20)
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.dictionaries(
         st.sampled_from(["a", "long_name", "c2"]),
