@@ -4,7 +4,14 @@ An audit looks for a violation. It reads the records or the noise it is given an
 on them, so its result is for the data holder, or for synthetic data. Finding nothing proves nothing.
 """
 
-from dp2erm_cvx.audit.blackbox import Attack, BlackBoxAudit, audit_blackbox
+from dp2erm_cvx.audit.blackbox import (
+    Attack,
+    BlackBoxAudit,
+    BlackBoxSearch,
+    audit_blackbox,
+    replay_blackbox,
+    search_blackbox,
+)
 from dp2erm_cvx.audit.density import (
     DensityAudit,
     Direction,
@@ -21,6 +28,7 @@ from dp2erm_cvx.audit.stability import StabilityAudit, Strategies, audit_stabili
 __all__ = [
     "Attack",
     "BlackBoxAudit",
+    "BlackBoxSearch",
     "DensityAudit",
     "Direction",
     "HockeyStick",
@@ -37,6 +45,8 @@ __all__ = [
     "audit_repeats",
     "audit_stability",
     "replay",
+    "replay_blackbox",
     "replay_pair",
+    "search_blackbox",
     "search_pairs",
 ]

@@ -17,6 +17,7 @@ from dp2erm_cvx.cli.bounds import bounds_command
 from dp2erm_cvx.cli.certify import certify_command
 from dp2erm_cvx.cli.check import check_command
 from dp2erm_cvx.cli.demo import demo_command
+from dp2erm_cvx.cli.design import design_command
 from dp2erm_cvx.cli.effect import effect_command
 from dp2erm_cvx.cli.experiment import experiment_command
 from dp2erm_cvx.cli.fit import fit_command
@@ -25,7 +26,7 @@ from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.own_program import check_program_command, new_program_command
 from dp2erm_cvx.cli.plan import plan_command
 from dp2erm_cvx.cli.programs import programs_command
-from dp2erm_cvx.cli.released import predict_command, show_command
+from dp2erm_cvx.cli.released import predict_command, report_command, show_command
 from dp2erm_cvx.cli.rule import rule_command
 from dp2erm_cvx.cli.verify import verify_command
 from dp2erm_cvx.errors import Dp2ermError
@@ -107,10 +108,12 @@ def main(context: click.Context) -> None:
 
 for command in (
     check_command,
+    design_command,
     effect_command,
     rule_command,
     fit_command,
     show_command,
+    report_command,
     verify_command,
     predict_command,
     bounds_command,

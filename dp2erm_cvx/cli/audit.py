@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.audit_show import VIOLATED, Output, replayed, run_reference, search_of, show
+from dp2erm_cvx.cli.audit_mechanism import audited_mechanism, mechanism_options
+from dp2erm_cvx.cli.audit_show import (
+    VIOLATED,
+    Output,
+    audited_universe,
+    replayed,
+    run_reference,
+    saved_files,
+    search_of,
+    show,
+)
 from dp2erm_cvx.cli.options import (
     WORDS,
     Number,
@@ -20,13 +30,10 @@ from dp2erm_cvx.cli.options import (
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.screen import print_json, progress, writable
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.audit.search import Progress
-    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.report import AuditSection
-    from dp2erm_cvx.universe import Universe
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -38,6 +45,7 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 @click.command("audit", short_help="Search for neighbors that violate a stability bound.", epilog=_EXAMPLE)
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @click.option("--program", help="First stage: a name of dp2erm programs, or FILE.py.")
+@mechanism_options
 @setting_options
 @data_options
 @click.option("--n", "n_samples", type=Number(), help="Number of records, without DATA [400].")
@@ -65,7 +73,14 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
 
     Short searches at other n and ridges come on top, each with a twentieth of the budget. --reference gives
     --solves [80000] to each audit, or divides --seconds among them.
+
+    --mechanism audits any function by its runs instead: --solves [60] pairs are screened, and the worst is
+    run --runs times on both sides. With --replay the pair is that of a file.
     """
+    if options["mechanism"] is not None:
+        if data is not None or program is not None or options["reference"] or options["checkpoint"]:
+            raise DeclarationError("--mechanism goes without DATA, --program, --reference and --checkpoint")
+        return audited_mechanism(options)
     if options["replay"] is not None:
         if data is not None or options["reference"]:
             raise DeclarationError("--replay takes the records from the saved pair")
@@ -73,7 +88,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
             raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
         return replayed(options["replay"], options["solver"], options["as_json"])
     command = shlex.join(["dp2erm", *context.meta[WORDS]])
-    used = [data, options["domain"], options["checkpoint"], *_saved(options)]
+    used = [data, options["domain"], options["checkpoint"], *saved_files(options)]
     output = Output(options["output_dir"], "audit", *used, page=not options["no_page"])
     if options["reference"]:
         if data is not None or program is not None or options["save"] or options["checkpoint"]:
@@ -97,13 +112,9 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     return VIOLATED if section.violated else 0
 
 
-def _saved(options: dict[str, Any]) -> list[str]:
-    return [] if options["save"] is None else [f"{options['save']}.{ending}" for ending in ("npz", "json")]
-
-
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSection:
     writable(options["checkpoint"], data, options["domain"])
-    for path in _saved(options):
+    for path in saved_files(options):
         writable(path, data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
         from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
@@ -126,7 +137,7 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         result = audit_stability(
             first,
             None if data is None else read_data(data, options, domain),
-            _universe(domain, options) if data is None else domain,
+            audited_universe(domain, options) if data is None else domain,
             strategies=Strategies(solver=options["solver"]),
             search=dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown),
         )
@@ -134,17 +145,3 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
         cells = () if options["no_tightness"] else tightness(first, small, search=short)
     return AuditSection(result.program.name, result, cells)
-
-
-def _universe(domain: Domain, options: dict[str, Any]) -> Universe:
-    """The universe of an audit without data: 400 records, and the covariates of the ranges or 2."""
-    from dp2erm_cvx.universe import Universe
-
-    n, columns = options["n_samples"], options["n_features"]
-    if columns is None:
-        columns = 2 if domain.ranges is None else len(domain.ranges)
-    return Universe(
-        domain,
-        whole_number("--n", 400 if n is None else n, at_least=2),
-        whole_number("--n-features", columns, at_least=1),
-    )

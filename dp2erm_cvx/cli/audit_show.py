@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from dp2erm_cvx.audit.search import SearchPlan
     from dp2erm_cvx.audit.stability import Replay
     from dp2erm_cvx.compare.reference_audits import ReferenceAudit
+    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.report import AuditSection
+    from dp2erm_cvx.universe import Universe
 
 
 #: Exit code where a bound was violated.
@@ -69,6 +71,25 @@ def search_of(options: dict[str, Any], **default: float) -> SearchPlan:
         limits = {"seconds": options["seconds"]}
         limits["evaluations"] = None if solves is None else whole_number("--solves", solves, at_least=1)
     return SearchPlan(**limits, seed=options["seed"], workers=options["workers"])
+
+
+def saved_files(options: dict[str, Any]) -> list[str]:
+    """The files of ``--save``."""
+    return [] if options["save"] is None else [f"{options['save']}.{ending}" for ending in ("npz", "json")]
+
+
+def audited_universe(domain: Domain, options: dict[str, Any]) -> Universe:
+    """The universe of an audit without data: 400 records, and the covariates of the ranges or 2."""
+    from dp2erm_cvx.universe import Universe
+
+    n, columns = options["n_samples"], options["n_features"]
+    if columns is None:
+        columns = 2 if domain.ranges is None else len(domain.ranges)
+    return Universe(
+        domain,
+        whole_number("--n", 400 if n is None else n, at_least=2),
+        whole_number("--n-features", columns, at_least=1),
+    )
 
 
 def show(section: AuditSection) -> None:

@@ -8,8 +8,9 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -146,7 +147,7 @@ def known_name(text: str, stage: str) -> str:
     name = getattr(cls, "name", None)
     if not isinstance(name, str) or not dataclasses.is_dataclass(cls):
         raise ProgramError(f"{match['path']}: {cls.__name__} has to be a frozen dataclass with a name")
-    _send_by_value(cls)
+    send_by_value(cls)
     click.get_current_context().with_resource(known_meanwhile(cls))
     return name
 
@@ -174,8 +175,8 @@ def _chosen(path: str, chosen: str | None, stage: str) -> type[Program]:
     return fitting[chosen]
 
 
-def _send_by_value(cls: type[Program]) -> None:
-    """Other processes cannot import a file that is not installed: joblib sends them the class itself."""
+def send_by_value(named: Callable[..., Any]) -> None:
+    """Other processes cannot import a file that is not installed: joblib sends them what it holds."""
     inside = "joblib.externals.cloudpickle"  # which newer versions of joblib import from elsewhere
     pickler = importlib.import_module(inside if importlib.util.find_spec(inside) else "cloudpickle")
-    pickler.register_pickle_by_value(sys.modules[cls.__module__])
+    pickler.register_pickle_by_value(sys.modules[named.__module__])

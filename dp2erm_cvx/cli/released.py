@@ -1,17 +1,19 @@
-"""``dp2erm show``: what a release says; ``dp2erm predict``: what it recommends. Neither costs anything."""
+"""What a release says, on a screen or a page, and what it recommends: none of it costs anything."""
 
 from __future__ import annotations
 
 import csv
 import io
+import os
+from pathlib import Path
 from typing import Any
 
 import click
 
 from dp2erm_cvx.cli.options import csv_options, json_option
 from dp2erm_cvx.cli.own_program import known_name
-from dp2erm_cvx.cli.screen import console, progress, writable, write_text
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.cli.screen import check_new, console, progress, writable, write_text
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 
 @click.command("show", short_help="What a release says, from its file alone.")
@@ -31,6 +33,33 @@ def show_command(release: str, as_json: bool) -> None:
     screen = console()
     for block in published.blocks():
         screen.print(block)
+
+
+@click.command("report", short_help="One page about a release, for readers.")
+@click.argument("release", metavar="RELEASE.json")
+@click.option("--output", metavar="PAGE.html", help="The page [that of the release, as .html].")
+@click.option("--force", is_flag=True, help="Overwrite a page that exists.")
+def report_command(release: str, output: str | None, force: bool) -> None:
+    """Write one page of HTML about a release, for readers who know no differential privacy.
+
+    Estimate, interval and what it counts, the guarantee in words, what was declared, for whom it holds and
+    what it rests on; only released numbers. What does not follow from its declarations leads the page.
+    """
+    page = output or f"{os.path.splitext(release)[0]}.html"
+    check_new(page, force, release)
+    with progress("writing the page"):
+        from dp2erm_cvx.release.file import read_release_file
+        from dp2erm_cvx.release.verify import verify
+        from dp2erm_cvx.report import release_page
+
+        published = read_release_file(release)
+        try:
+            refuted = verify(published).refuted
+        except Dp2ermError:
+            refuted = ()  # not all declarations are in the file
+        text = release_page(published, source=Path(release).name, refuted=refuted)
+        write_text(page, text)
+    click.echo(f"wrote {page}")
 
 
 @click.command("predict", short_help="Recommendations from a release alone.")

@@ -1,6 +1,12 @@
 """What every program must do, as checks that run on a class, a registered name or a file."""
 
-from dp2erm_cvx.conformance.files import TEMPLATES, load_program, program_template, programs_of_file
+from dp2erm_cvx.conformance.files import (
+    TEMPLATES,
+    callable_of,
+    load_program,
+    program_template,
+    programs_of_file,
+)
 from dp2erm_cvx.conformance.outcome import CheckOutcome, CheckStatus, ConformanceReport
 from dp2erm_cvx.conformance.run import check_program, checks_of
 from dp2erm_cvx.conformance.samples import edge_records, standard_records
@@ -10,6 +16,7 @@ __all__ = [
     "CheckOutcome",
     "CheckStatus",
     "ConformanceReport",
+    "callable_of",
     "check_program",
     "checks_of",
     "edge_records",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import keyword
 import os
 import re
 import sys
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.program import Program
@@ -80,6 +83,29 @@ def programs_of_file(path: str | Path) -> list[type[Program]]:
         missing = ", ".join(sorted(getattr(found[0], "__abstractmethods__", ())))
         raise ProgramError(f"{path}: {found[0].__name__} does not state {missing}")
     raise ProgramError(f"{path}: holds no program: define a class based on one of dp2erm_cvx.program")
+
+
+def callable_of(text: str) -> Callable[..., Any]:
+    """What ``FILE.py:NAME`` or ``package.module:NAME`` names; a file is executed, a module imported.
+
+    Raises ProgramError where there is no such file, module or name, or what it names cannot be called.
+    """
+    place, _, name = text.rpartition(":")
+    if not place or not name.isidentifier():
+        raise ProgramError(f"{text!r}: must look like FILE.py:NAME or package.module:NAME")
+    if place.endswith(".py"):
+        if not Path(place).is_file():
+            raise ProgramError(f"{place}: is no file")
+        module = _executed(Path(place))
+    else:
+        try:
+            module = importlib.import_module(place)
+        except Exception as error:
+            raise ProgramError(f"{place}: cannot be imported: {type(error).__name__}: {error}") from None
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise ProgramError(f"{place}: holds nothing called {name} that can be called")
+    return found  # type: ignore[no-any-return]
 
 
 def executed_anew(cls: type[Program]) -> type[Program] | None:

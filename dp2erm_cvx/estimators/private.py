@@ -5,7 +5,7 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.base import PrivateWorkings, TwoStageBase
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator
 from dp2erm_cvx.ledger import Ledger
@@ -121,8 +121,8 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         tolerance = public_number("tolerance", self.tolerance, above=0)
         if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:
             raise DeclarationError(
-                f"tolerance = {tolerance:g}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in a private "
-                "fit"
+                f"tolerance = {shown(self.tolerance)}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in "
+                "a private fit"
             )
         return Study(
             self.resolved_first_stage(),

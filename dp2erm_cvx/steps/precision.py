@@ -107,7 +107,11 @@ def spent_by(calibration: Calibration, precision: Precision | None) -> Budget:
 
 
 def curve_of(calibration: Calibration | OutputCalibration, precision: Precision | None) -> RenyiCurve | None:
-    """Renyi divergences of a perturbed objective with its grid, where a theorem states them."""
+    """Renyi divergences of a perturbed objective with its grid, where a theorem states them.
+
+    Of a release that differs from the computed one only where noise is longer than :func:`noise_bound`, of
+    probability below ``exp(-1800)``: whoever converts them pays for that event out of delta.
+    """
     if not isinstance(calibration, RenyiCalibration | MarginCalibration):
         return None
     curve = calibration.curve()

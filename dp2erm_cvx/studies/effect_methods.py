@@ -78,16 +78,19 @@ class PublishedMethod(BaseModel):
 def published_row(
     data: EffectData, chosen: PublishedMethod, epsilon: float, rng: np.random.Generator
 ) -> Row | None:
-    """One estimate; None where the method has no estimate among the treated.
+    """One estimate, or why there is none; None where the method has none among the treated.
 
-    Raises KeyError for an unknown method.
+    Raises KeyError for an unknown method, DataError where a package is missing.
     """
     kind = PUBLISHED[chosen.method]
     if data.treated_only and not kind.serves_treated:
         return None
     records = data.domain.records(data.dataset.X, data.dataset.a, data.dataset.y)
     method = kind(**chosen.settings, treated_only=data.treated_only)
-    found = method(records, Budget(epsilon, chosen.delta), rng)
+    try:
+        found = method(records, Budget(epsilon, chosen.delta), rng)
+    except ValueError as error:  # of code that is not ours, and may fail by the data
+        return {"status": "failed", "reason": str(error), "delta": chosen.delta}
     ends: Row = {"low": found.value - Z * found.error, "high": found.value + Z * found.error}
     return {"status": "done", "estimate": found.value, "delta": chosen.delta, **ends}
 

@@ -148,3 +148,50 @@ def test_a_number_beyond_machine_integers_is_refused(option):
     refused = run(*words, option, "1e300")
     assert refused.exit_code == 2
     assert "1e+300: must be at most" in refused.stderr
+
+
+MECHANISMS = """
+def noisy_sum(dataset, rng, scale=2.0):
+    _, a, y = dataset
+    return y[a == 1].sum() + rng.laplace(scale=scale)
+
+
+not_callable = 3
+"""
+RUNS = ["--epsilon", "1", "--covariate-bound", "1", "--n", "20", "--n-features", "1", "--solves", "25"]
+
+
+def test_a_mechanism_of_a_file_is_audited_saved_and_replayed(folder):
+    Path("mechanisms.py").write_text(MECHANISMS)
+    mechanism = ["audit", "--mechanism", "mechanisms.py:noisy_sum"]
+    honest = run(*mechanism, *RUNS)
+    assert honest.exit_code == 0
+    assert "no violation found" in " ".join(honest.stdout.split())
+    wrong = run(*mechanism, "--set", "scale=1", *RUNS, "--save", "wrong", "--json")
+    assert wrong.exit_code == 1
+    facts = json.loads(wrong.stdout)
+    assert facts["exceeds"] is True
+    saved = json.loads(Path("wrong.json").read_text())["finding"]
+    assert saved["mechanism"] == "mechanisms.py:noisy_sum scale=1"
+    assert saved["audit"]["epsilon_low"] == facts["epsilon_low"]
+    again = run(*mechanism, "--set", "scale=1", "--replay", "wrong")
+    assert again.exit_code == 1
+    assert "VIOLATED" in again.stdout
+    assert run(*mechanism, "--replay", "wrong", "--runs", "400").exit_code == 0
+
+
+def test_what_is_no_mechanism_is_refused(folder):
+    Path("mechanisms.py").write_text(MECHANISMS)
+    for words, said in (
+        (["mechanisms.py:not_callable"], "nothing called not_callable that can be called"),
+        (["nowhere.py:f"], "is no file"),
+        (["mechanisms.py"], "must look like FILE.py:NAME"),
+        (["no.such.module:f"], "cannot be imported"),
+        (["mechanisms.py:noisy_sum", "--set", "wide=1"], "takes no such argument"),
+        (["mechanisms.py:noisy_sum", "--program", "mmd"], "goes without"),
+    ):
+        result = run("audit", "--mechanism", *words, *RUNS)
+        assert result.exit_code == 2
+        assert said in result.stderr
+    missing = run("audit", "--mechanism", "mechanisms.py:noisy_sum", "--covariate-bound", "1")
+    assert "--epsilon is missing" in missing.stderr

@@ -100,6 +100,11 @@ class Choice:
         """One per direction."""
         return self._best[0][1], self._best[1][1]
 
+    @property
+    def heights(self) -> tuple[float, float]:
+        """The bounds that chose them, which the same runs gave: they order pairs and prove nothing."""
+        return self._best[0][0], self._best[1][0]
+
     def offer_tails(self, score: Score) -> None:
         """Both tails of ``score``, from every threshold that separates picking runs."""
         values = [np.sort(part[~np.isnan(part)]) for part in map(score, self._pick)]

@@ -84,7 +84,7 @@ class Maker:
         """
         for _ in range(_TRIES):
             pair = self._drawn(rng)
-            if self._admissible(pair):
+            if self.admissible(pair):
                 return pair
         raise DeclarationError(f"arm_floor = {self.domain.arm_floor}: no pair of {self.n} records was found")
 
@@ -94,7 +94,7 @@ class Maker:
             found = pair
             for _ in range(int(rng.integers(1, 3))):
                 found = self._changed(found, rng)
-            if self._admissible(found):
+            if self.admissible(found):
                 return found
         return pair
 
@@ -169,7 +169,8 @@ class Maker:
     def _flips(self) -> bool:
         return self.domain.relation is Neighboring.REPLACE_ONE
 
-    def _admissible(self, pair: KindPair) -> bool:
+    def admissible(self, pair: KindPair) -> bool:
+        """Whether both datasets keep the arm floor."""
         floor = self.domain.arm_floor
         if floor is None:
             return True

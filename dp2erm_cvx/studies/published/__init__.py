@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from dp2erm_cvx.studies.published.dpate_package import Dpate
 from dp2erm_cvx.studies.published.folds import FoldNuisances
 from dp2erm_cvx.studies.published.method import PublishedEffect
 from dp2erm_cvx.studies.published.noisy_least_squares import NoisyLeastSquares
@@ -12,6 +13,7 @@ from dp2erm_cvx.studies.published.subsample_aggregate import SubsampleAggregate
 #: By the names of designs.
 PUBLISHED: Mapping[str, type[PublishedEffect]] = MappingProxyType(
     {
+        "dpate": Dpate,
         "folds": FoldNuisances,
         "noisy_least_squares": NoisyLeastSquares,
         "private_propensity": PrivatePropensity,
@@ -21,6 +23,7 @@ PUBLISHED: Mapping[str, type[PublishedEffect]] = MappingProxyType(
 
 __all__ = [
     "PUBLISHED",
+    "Dpate",
     "FoldNuisances",
     "NoisyLeastSquares",
     "PrivatePropensity",

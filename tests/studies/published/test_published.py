@@ -1,25 +1,31 @@
 """Published estimators: right without noise, as noisy as they state, and functions of their seed."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from dp2erm_cvx.datasets import EFFECT_SCENARIOS
 from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.published import (
     PUBLISHED,
+    Dpate,
     FoldNuisances,
     NoisyLeastSquares,
     PrivatePropensity,
     SubsampleAggregate,
+    dpate_package,
 )
 from dp2erm_cvx.studies.published.fits import ridge_line, ridge_logistic
 from dp2erm_cvx.studies.published.method import group_count, groups
 from dp2erm_cvx.studies.published.noise import deviation, noisy, noisy_vector
 
 NO_NOISE = Budget(1e9)
+#: Without the package of others, which few have.
+WRITTEN = sorted(set(PUBLISHED) - {"dpate"})
 
 
 def drawn(name="binary", n=6000, seed=0):
@@ -34,14 +40,14 @@ def replaced(records, row, x, a, y):
     return Records(X, arms, outcomes, records.domain)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_a_method_is_a_function_of_its_seed(name):
     _, records = drawn(n=600)
     found = [PUBLISHED[name]()(records, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)]
     assert found[0].value == found[1].value != found[2].value
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_without_noise_a_method_finds_the_effect(name):
     one, records = drawn(n=20_000)
     found = PUBLISHED[name]()(records, NO_NOISE, np.random.default_rng(1)).value
@@ -180,5 +186,18 @@ def test_groups_and_halves_do_not_depend_on_records_and_an_arm_may_be_missing():
     one, records = drawn(n=100)
     for arm in (0, 1):
         same = Records(records.X, np.full(100, arm), records.y, one.domain)
-        for name in PUBLISHED:
+        for name in WRITTEN:
             assert np.isfinite(PUBLISHED[name]()(same, Budget(1.0, 1e-5), np.random.default_rng(0)).value)
+
+
+def test_a_package_of_others_is_called_as_it_is(monkeypatch):
+    one, records = drawn(n=2000)
+    if find_spec("dpate"):
+        state = np.random.get_state()[1]  # noqa: NPY002
+        found = [Dpate()(records, Budget(2.0), np.random.default_rng(seed)).value for seed in (1, 1, 2)]
+        assert found[0] == found[1] != found[2]
+        assert found[0] == pytest.approx(one.effect, abs=0.2)
+        assert np.all(np.random.get_state()[1] == state)  # noqa: NPY002
+    monkeypatch.setattr(dpate_package, "find_spec", lambda package: None)
+    with pytest.raises(DataError, match="dpate is not installed: pip install dpate"):
+        Dpate()(records, Budget(1.0), np.random.default_rng(0))

@@ -1,0 +1,146 @@
+"""The search for a pair whose runs refute a guarantee: what is planted is found, who is honest left alone."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Domain
+from dp2erm_cvx.audit import Attack, SearchPlan, replay_blackbox, search_blackbox
+from dp2erm_cvx.audit.pair_file import SavedPair, differing_rows
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.universe import Universe
+
+CONTINUOUS = ("values", "tails", "learned")
+SMALL = Universe(Domain(1.0, 1.0, arm_floor=5), 40, 2)
+
+
+def noisy_sum(dataset, rng, scale=2.0):
+    """The sum of the treated outcomes moves by at most 2, so that this is epsilon = 2 / scale."""
+    _, a, y = dataset
+    return float(np.sum(y[a == 1]) + rng.laplace(scale=scale))
+
+
+def half_the_noise(dataset, rng):
+    return noisy_sum(dataset, rng, scale=1.0)
+
+
+def intercept_without_noise(dataset, rng):
+    _, a, y = dataset
+    return [y.sum() + rng.laplace(scale=2.0), a.mean()]
+
+
+def one_scalar_for_a_vector(dataset, rng):
+    """Each sum alone has all the noise that it needs, but it is the same noise."""
+    _, a, y = dataset
+    return np.array([y[a == 1].sum(), y[a == 0].sum()]) + rng.laplace(scale=4.0)
+
+
+def centered_by_the_data(dataset, rng):
+    """Clipping after a standardization by the data bounds no record's share."""
+    _, _, y = dataset
+    spread = y.std()
+    z = np.clip((y - y.mean()) / (spread if spread > 0 else 1.0), -1, 1)
+    return float(z.sum() + rng.laplace(scale=2.0))
+
+
+def jumps_at_a_share(dataset, rng):
+    """Only neighbors on both sides of one share of treated records are far apart."""
+    _, a, _ = dataset
+    return 5.0 * (a.mean() > 0.62) + rng.laplace(scale=1.0)
+
+
+def search(mechanism, seed=0, universe=SMALL, **settings):
+    attack = Attack(runs=1200, takes_rng=True, seed=seed, events=CONTINUOUS)
+    plan = SearchPlan(evaluations=settings.pop("evaluations", 40), seed=seed)
+    return search_blackbox(mechanism, universe, epsilon=1.0, attack=attack, search=plan, **settings)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        half_the_noise,
+        intercept_without_noise,
+        one_scalar_for_a_vector,
+        centered_by_the_data,
+        jumps_at_a_share,
+    ],
+)
+def test_what_is_planted_is_found(wrong):
+    found = search(wrong)
+    assert found.exceeds
+    assert "VIOLATED" in str(found)
+    assert not found.private
+    assert differing_rows(found.first, found.second).sum() == 1
+
+
+@pytest.mark.parametrize("seeds", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_who_keeps_the_word_is_not_flagged(seeds):
+    found = [search(noisy_sum, seed=seed) for seed in range(seeds)]
+    assert sum(one.exceeds for one in found) <= seeds // 10
+    # though the search does find a pair on which nearly all is lost that can be
+    assert all(one.audit.epsilon_low > 0.4 for one in found)
+
+
+def test_pairs_stay_in_the_domain_and_its_relation():
+    domain = Domain(2.0, 3.0, arm_floor=8, relation="replace-one-keep-treatment", outcome_center=5.0)
+    seen = []
+
+    def watched(dataset, rng):
+        seen.append(dataset)
+        return rng.normal()
+
+    found = search(watched, universe=Universe(domain, 20, 3), evaluations=12)
+    for X, a, y in seen[::97]:
+        assert X.shape == (20, 3)
+        assert np.all(np.linalg.norm(X, axis=1) <= 2.0 * (1 + 1e-12))
+        assert np.all(np.abs(y - 5.0) <= 3.0 * (1 + 1e-12))
+        assert 8 <= a.sum() <= 12
+    assert (found.first[1] == found.second[1]).all()
+    assert found.screened >= 12
+
+
+def test_the_same_seed_finds_the_same_pair():
+    first, second = (search(noisy_sum, seed=3, evaluations=6) for _ in range(2))
+    assert first.audit == second.audit
+    for one, other in zip(first.first + first.second, second.first + second.second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_saved_pair_is_told_in_words_and_audited_again(tmp_path):
+    found = search(half_the_noise)
+    found.save(tmp_path / "pair")
+    finding = json.loads((tmp_path / "pair.json").read_text())["finding"]
+    assert finding["mechanism"] == "half_the_noise"
+    assert finding["audit"]["epsilon_low"] == found.audit.epsilon_low
+    assert [kind["in"] for kind in finding["records"][:2]] == ["first only", "second only"]
+    pair = SavedPair.load(tmp_path / "pair")
+    if len(finding["records"]) > 2:
+        assert sum(kind["times"] for kind in finding["records"][2:]) == 39
+    np.testing.assert_array_equal(pair.raw()[1][2], found.second[2])
+    again = replay_blackbox(tmp_path / "pair", half_the_noise)
+    assert again.exceeds
+    assert again.seed != found.audit.seed
+    assert not replay_blackbox(tmp_path / "pair", noisy_sum).exceeds
+    few = replay_blackbox(tmp_path / "pair", half_the_noise, attack=Attack(runs=40, takes_rng=True))
+    assert few.runs == 40
+
+
+def test_pairs_of_other_audits_are_refused(tmp_path):
+    found = search(noisy_sum, evaluations=2)
+    found.save(tmp_path / "pair")
+    facts = json.loads((tmp_path / "pair.json").read_text())
+    (tmp_path / "pair.json").write_text(json.dumps(facts | {"audit": "density"}))
+    with pytest.raises(DataError, match="density audit"):
+        replay_blackbox(tmp_path / "pair", noisy_sum)
+    (tmp_path / "pair.json").write_text(json.dumps(facts | {"finding": {}}))
+    with pytest.raises(DataError, match="no finding"):
+        replay_blackbox(tmp_path / "pair", noisy_sum)
+
+
+def test_a_mechanism_that_always_raises_is_an_error():
+    def broken(dataset, rng):
+        raise ValueError("no")
+
+    with pytest.raises(DeclarationError, match="every run raised"):
+        search(broken, evaluations=2)
