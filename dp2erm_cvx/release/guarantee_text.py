@@ -62,8 +62,8 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     weights = Domain.from_dict(release.domain).sampling
     if weights is None:
         return
-    # the mean of the weights takes a fifth of what an average effect would have for its score
-    times = (1.25 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
+    # an average effect has a denominator now, of which its noise is 17/16 times what it was
+    times = (17 / 16 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
     yield (
         f"Sampling weights count from 0 to the public bound {weights.largest:g}. Larger ones are clipped: "
         f"who stands for many then counts too little. Where they average {weights.mean:g}, which is a "
