@@ -215,13 +215,17 @@ class Domain:
             # halves first: high - low may overflow where the ends do not
             with np.errstate(over="ignore"):  # an infinity is cut off below
                 scaled = (scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
-        widths = self.widths(scaled.shape[1])
-        largest = 1e300 if widths is None else np.array(widths)
-        # shrinking a row leaves it in its box
-        scaled = clip_norm(np.clip(scaled, -largest, largest), self.features_bound)
+        scaled = self.inside(scaled)
         if self.intercept:
             scaled = np.column_stack([np.full(len(scaled), self.intercept), scaled])
         return scaled
+
+    def inside(self, points: Array) -> Array:
+        """Scaled covariates (..., k) clipped to their box, if there is one, and shrunk into their ball."""
+        widths = self.widths(points.shape[-1])
+        largest = 1e300 if widths is None else np.array(widths)
+        # shrinking a row leaves it in its box
+        return clip_norm(np.clip(points, -largest, largest), self.features_bound)
 
     def net_outcome(self, a: ArrayLike, y: ArrayLike) -> Array:
         """Centered, cost-adjusted outcome clipped to ``[-M', M']``."""
@@ -324,11 +328,11 @@ def cleaned(values: Array, bound: float | Array) -> Array:
 
 
 def clip_norm(X: Array, bound: float) -> Array:
-    """Shrink each row radially so that its Euclidean norm is at most ``bound``."""
-    largest = np.max(np.abs(X), axis=1, keepdims=True, initial=0.0)
+    """Shrink each row (..., k) radially so that its Euclidean norm is at most ``bound``."""
+    largest = np.max(np.abs(X), axis=-1, keepdims=True, initial=0.0)
     safe = np.where(largest > 0, largest, 1.0)
     unit = X / safe
-    length = np.linalg.norm(unit, axis=1, keepdims=True)
+    length = np.linalg.norm(unit, axis=-1, keepdims=True)
     with np.errstate(over="ignore"):
         norm = safe * length
     # a norm that rounds to the bound may exceed it: clip from just below
