@@ -71,8 +71,8 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     )
     if interval:
         yield (
-            "The interval takes records to be drawn independently: the strata of a survey, which make it "
-            "longer than need be, and its clusters, which make it too short, are not counted."
+            "The interval takes records to be drawn independently. The strata of a survey, which mostly "
+            "allow a shorter one, and its clusters, which need a longer one, are not counted."
         )
 
 
