@@ -12,7 +12,7 @@ import click
 from dp2erm_cvx.cli.options import REQUIRED, Number, data_options, json_option, setting_options
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, print_json, progress
 from dp2erm_cvx.display import grid
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
         n = options["n_samples"]
         n = 400 if n is None else whole_number("n_samples", n, at_least=2)
         if n > MOST:
-            raise DeclarationError(f"n_samples = {n:g}: must be at most {MOST:,}")
+            raise DeclarationError(f"n_samples = {shown(options['n_samples'])}: must be at most {MOST:,}")
         dataset, domain = simulated(n)
     elif options["n_samples"] is not None:
         raise DeclarationError("--n is the number of simulated records: leave it out beside a data file")
