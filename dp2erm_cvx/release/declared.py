@@ -39,6 +39,8 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
     if domain.treatment_cost:
         yield "treatment cost", f"{domain.treatment_cost:g} in units of the outcome, for every treated record"
     yield "norm", f"scaled covariates are shrunk to at most {domain.features_bound:.4g}"
+    if domain.sampling is not None:
+        yield "sampling weights", domain.sampling.told()
     if domain.arm_floor:
         yield "arms", f"at least {domain.arm_floor:,} records in each"
     yield "neighbors", str(domain.relation)
