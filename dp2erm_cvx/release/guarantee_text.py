@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dp2erm_cvx.release.record import BaseRelease
+    from dp2erm_cvx.release.record import BaseRelease, StepStatement
 
 #: What each step releases.
 _RELEASED = {
@@ -106,5 +106,10 @@ def spent_by_step(release: BaseRelease) -> Table:
         noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
         noise = "exponential" if step.step == "ranges" else noise
         numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
-        table.add_row(step.step, _RELEASED.get(step.step, step.theorem), noise, *numbers)
+        table.add_row(step.step, releases_of(step), noise, *numbers)
     return table
+
+
+def releases_of(step: StepStatement) -> str:
+    """What a step releases, in words."""
+    return _RELEASED.get(step.step, step.theorem)

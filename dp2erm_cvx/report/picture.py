@@ -28,7 +28,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Placed:
     """A span on the picture: from ``left`` to ``right``, its estimate at ``dot``, all in percent."""
 
     span: Span
@@ -41,7 +41,7 @@ class Drawn:
 class Picture:
     """Spans over one axis: ``ticks`` are places with labels, ``zero`` is the place of 0."""
 
-    drawn: tuple[Drawn, ...]
+    drawn: tuple[Placed, ...]
     ticks: tuple[tuple[float, str], ...]
     zero: float
     caption: str
@@ -60,7 +60,7 @@ def picture(spans: Sequence[Span], caption: str) -> Picture | None:
         return round(100.0 * (value - low) / (high - low), 3)
 
     drawn = tuple(
-        Drawn(
+        Placed(
             one,
             0.0 if one.low is None else place(one.low),
             100.0 if one.high is None else place(one.high),

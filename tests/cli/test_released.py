@@ -83,3 +83,24 @@ def test_bad_files_end_in_one_line(folder, words, complaint) -> None:
     assert complaint in result.stderr
     assert result.stderr.count("\n") == 1
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_record_for_a_registry_is_written_with_marks(folder) -> None:
+    shown = run("datasheet", "effect.json", "--set", "name=A = B")
+    assert shown.exit_code == 0
+    assert '\n    name: "A = B"\n' in shown.stdout
+    assert "17 of 18 fields" in shown.stderr
+    assert shown.stdout.partition("url_slug")[2].count("TODO") == 17
+    written = run("datasheet", "effect.json", "--set", "name=A = B", "--output", "record.yaml")
+    assert (written.exit_code, written.stdout) == (0, "")
+    assert Path("record.yaml").read_text(encoding="utf-8") == shown.stdout
+    for words, complaint in (
+        (["effect.json", "--output", "record.yaml"], "exists: choose another file, or --force"),
+        (["effect.json", "--set", "name"], "must be FIELD=TEXT; fields: url_slug"),
+        (["effect.json", "--set", "publication_date=soon"], "the day of publication as YYYY-MM-DD"),
+        (["effect.json", "--set", "nme=x"], "no field that is asked for"),
+        (["missing.json"], "cannot be read"),
+    ):
+        refused = run("datasheet", *words)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+        assert complaint in refused.stderr
