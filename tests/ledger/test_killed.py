@@ -1,4 +1,4 @@
-"""Whatever stops a command that spends: the ledger has the charge, and a release is on disk whole or never."""
+"""Whatever stops a command that spends: the ledger has the charge, a release is on disk whole or never."""
 
 from __future__ import annotations
 
