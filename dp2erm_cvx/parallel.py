@@ -13,7 +13,14 @@ from dp2erm_cvx.public import public_number
 
 _T = TypeVar("_T")
 
+#: Is told what is counted, how many of it are done, and their number.
+Progress = Callable[[str, int, int], None]
+
 _MOST = 4096
+
+
+def untold(what: str, done: int, total: int) -> None:
+    """No one watches."""
 
 
 def whole_workers(workers: float) -> int:

@@ -17,6 +17,7 @@ from dp2erm_cvx.cli.bounds import bounds_command
 from dp2erm_cvx.cli.certify import certify_command
 from dp2erm_cvx.cli.check import check_command
 from dp2erm_cvx.cli.demo import demo_command
+from dp2erm_cvx.cli.design import design_command
 from dp2erm_cvx.cli.effect import effect_command
 from dp2erm_cvx.cli.experiment import experiment_command
 from dp2erm_cvx.cli.fit import fit_command
@@ -25,10 +26,10 @@ from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.own_program import check_program_command, new_program_command
 from dp2erm_cvx.cli.plan import plan_command
 from dp2erm_cvx.cli.programs import programs_command
-from dp2erm_cvx.cli.released import predict_command, show_command
+from dp2erm_cvx.cli.released import datasheet_command, predict_command, report_command, show_command
 from dp2erm_cvx.cli.rule import rule_command
 from dp2erm_cvx.cli.verify import verify_command
-from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
 
@@ -105,12 +106,23 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """An empty text is what a shell makes of a variable that is not set: no value, and no default either."""
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        name = parameter.opts[-1] if isinstance(parameter, click.Option) else parameter.make_metavar(context)
+        raise DeclarationError(f"{name} is empty: give a value, or leave it out")
+    return value
+
+
 for command in (
     check_command,
+    design_command,
     effect_command,
     rule_command,
     fit_command,
     show_command,
+    report_command,
+    datasheet_command,
     verify_command,
     predict_command,
     bounds_command,
@@ -124,4 +136,6 @@ for command in (
     experiment_command,
     demo_command,
 ):
+    for one in command.params:
+        one.callback = _filled
     main.add_command(command)

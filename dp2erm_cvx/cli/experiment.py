@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dp2erm_cvx.cli.options import Number, output_dir_option
-from dp2erm_cvx.cli.screen import console, print_json, progress, write_text
+from dp2erm_cvx.cli.screen import console, print_json, progress, stages, write_text
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.progress import Progress
 
 #: The modules are imported when one is run.
 NAMES = ("benchmark", "confounded", "effects", "nhefs", "rates", "simulation", "twins")
@@ -48,7 +46,7 @@ def experiment_command(name: str, variant: str | None, cell: str | None, **optio
     declared = load_design(chosen.design, design or design_path(name), variant or None, **given)
     folder = Path(options["output_dir"]) / "-".join(filter(None, (name, variant)))
     with progress(name, total=None) as bar:
-        how: dict[str, Any] = {"workers": options["workers"], "progress": _stages(bar)}
+        how: dict[str, Any] = {"workers": options["workers"], "progress": stages(bar)}
         if cell is not None:
             rows = run_one(chosen, declared, cell, folder=folder, **how)
         else:
@@ -58,21 +56,6 @@ def experiment_command(name: str, variant: str | None, cell: str | None, **optio
     else:
         shared = Store(folder, name, chosen.opened(declared)).shared()
         _show(chosen, declared, table, shared, folder)
-
-
-def _stages(bar: Progress) -> Callable[[str, int, int], None]:
-    """A bar for whatever is counted; it starts anew with the next, whose steps take another time."""
-    (task,) = bar.task_ids
-    at = ""
-
-    def shown(what: str, done: int, total: int) -> None:
-        nonlocal at
-        if what != at:
-            bar.reset(task)
-        at = what
-        bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} {what}")
-
-    return shown
 
 
 def _show(chosen: Any, declared: Any, table: pd.DataFrame, shared: dict[str, Any], folder: Path) -> None:

@@ -54,8 +54,13 @@ def number_list(flag: str, text: str) -> tuple[float, ...]:
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """``"age, sex"`` -> ("age", "sex")."""
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+    """``"age, sex"`` -> ("age", "sex"). Raises DeclarationError where one stands twice."""
+    if text is None:
+        return None
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if len(set(found)) < len(found):
+        raise DeclarationError(f"{text!r}: a name stands there twice: give it once")
+    return found
 
 
 def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
@@ -97,13 +102,13 @@ csv_options = apply(
     click.option("--encoding", metavar="NAME", help="Of a CSV file, such as latin-1 [utf-8]."),
     click.option("--decimal", metavar="CHARACTER", help="Decimal sign of a CSV file: . or , [.]."),
 )
-_column_options = apply(
+column_options = apply(
     click.option("--treatment", metavar="COLUMN", help="Column of the treatment [that of the domain file]."),
     click.option("--outcome", metavar="COLUMN", help="Column of the outcome [that of the domain file]."),
     click.option("--covariates", metavar="A,B,...", help="Default: those of the domain, else all others."),
 )
 #: The columns of a data file, how it is written, then the domain.
-data_options = apply(_column_options, csv_options, domain_options)
+data_options = apply(column_options, csv_options, domain_options)
 setting_options = apply(
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Setting; repeatable."),
     click.option("--ridge", type=Number(), help="Short for --set ridge=..."),

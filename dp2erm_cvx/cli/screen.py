@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -80,6 +80,21 @@ def counted(items: Iterable[Item], bar: Progress, description: str | None = None
         advance(bar, description)
 
 
+def stages(bar: Progress) -> Callable[[str, int, int], None]:
+    """A bar for whatever is counted; it starts anew with the next, whose steps take another time."""
+    (task,) = bar.task_ids
+    at = ""
+
+    def shown(what: str, done: int, total: int) -> None:
+        nonlocal at
+        if what != at:
+            bar.reset(task)
+        at = what
+        bar.update(task, completed=done, total=total, description=f"{done:,} of {total:,} {what}")
+
+    return shown
+
+
 def writable(path: str | None, *inputs: str | None) -> None:
     """Raise DeclarationError before any work is done, where a file could not or should not be written.
 
@@ -97,6 +112,13 @@ def writable(path: str | None, *inputs: str | None) -> None:
         raise DeclarationError(f"{path}: is used by this command already: choose another file")
     if not fine:
         raise DeclarationError(f"{path}: cannot be written: choose a file in a folder that exists")
+
+
+def check_new(path: str | None, force: bool, *inputs: str | None) -> None:
+    """Raise DeclarationError where a file is not :func:`writable`, or exists without ``force``."""
+    writable(path, *inputs)
+    if path is not None and not force and os.path.lexists(path):
+        raise DeclarationError(f"{path}: exists: choose another file, or --force")
 
 
 @contextmanager

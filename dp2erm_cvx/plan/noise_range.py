@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp2erm_cvx.calibration import Calibration, OutputCalibration
+from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.two_stage import TwoStagePlan
@@ -16,6 +17,8 @@ from dp2erm_cvx.universe import Universe
 
 #: The noise dominates where it reaches beyond this share of the largest value that Theta allows.
 SHARE = 0.5
+#: Share of the cells that public records miss where gaps are marked.
+MISSING = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +121,7 @@ def public_covariates(domain: Domain, n_features: int, size: int, rng: np.random
 
     A declared range is 6 standard deviations wide, and the mean lies one of them off its middle, as nobody
     knows in advance where it lies. Without ranges, the same on a cube whose half diagonal is the bound.
+    Levels are alike, and of numbers whose gaps are marked a share of ``MISSING`` is.
     """
     drawn: Array = (1 + rng.standard_normal((size, n_features))) / 3
     if domain.ranges is None:
@@ -126,4 +130,19 @@ def public_covariates(domain: Domain, n_features: int, size: int, rng: np.random
     pairs = domain.ranges.values() if isinstance(domain.ranges, Mapping) else domain.ranges
     low, high = np.array(list(pairs)).T
     spread: Array = (low / 2 + high / 2) + (high / 2 - low / 2) * drawn
-    return spread
+    return spread if domain.codebook is None else _coded(spread, domain, domain.codebook, rng)
+
+
+def _coded(X: Array, domain: Domain, book: Codebook, rng: np.random.Generator) -> Array:
+    """The covariates that a codebook makes of levels and gaps put in the place of normal ones."""
+    names = list(domain.columns or ())
+    for column in (*book.levels, *book.missing):
+        own = [names.index(name) for name in book.covariates_of(column) if name in names]
+        if column in book.levels:
+            level = rng.integers(max(len(own), 1), size=(len(X), 1))
+            X[:, own] = level == np.arange(len(own))
+        elif len(own) == 2:
+            absent = rng.random(len(X)) < MISSING
+            X[:, own[1]] = absent
+            X[absent, own[0]] = book.missing[column]
+    return X

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, PrivateTwoStageERM
-from dp2erm_cvx.cli.experiment import _stages
+from dp2erm_cvx.cli.screen import stages
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.studies import design_path
@@ -201,7 +201,7 @@ def test_the_progress_bar_starts_anew_with_every_stage():
 
     bar = Progress(disable=True)
     task = bar.add_task("", total=None)
-    shown = _stages(bar)
+    shown = stages(bar)
     shown("settings tuned", 3, 4)
     assert bar.tasks[task].description == "3 of 4 settings tuned"
     assert bar.tasks[task].total == 4

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.parallel import run_tasks
+from dp2erm_cvx.parallel import Progress, run_tasks, untold
 from dp2erm_cvx.studies.engine.experiment import (
     Design,
     Experiment,
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 D = TypeVar("D", bound=Design)
-
-#: Is told what is counted, how many of it are done, and their number.
-Progress = Callable[[str, int, int], None]
-
-
-def untold(what: str, done: int, total: int) -> None:
-    """No one watches."""
 
 
 def run(
