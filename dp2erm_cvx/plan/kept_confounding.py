@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -12,7 +13,7 @@ from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.effect_plan import EffectPlan
-from dp2erm_cvx.plan.kept_imbalance import UNPREDICTED, finite, shifted, varying
+from dp2erm_cvx.plan.kept_imbalance import UNPREDICTED, shifted, varying
 from dp2erm_cvx.plan.noise_range import public_covariates
 from dp2erm_cvx.plan.rule_plan import RulePlan
 from dp2erm_cvx.solve import solve
@@ -58,9 +59,10 @@ def kept_confounding(plan: EffectPlan | RulePlan) -> float | None:
     steps = tuple(step for step in plan.steps if not isinstance(step, ColumnRangesPlan))
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return finite(_kept(steps, plan.study.universe, plan.study.scale))
+            share = _kept(steps, plan.study.universe, plan.study.scale)
     except UNPREDICTED:
         return None
+    return share if math.isfinite(share) else None
 
 
 @lru_cache(maxsize=256)

@@ -58,13 +58,9 @@ def _kept(
     column, records = varying(X), domain.records(shifted(X, arm), arm, np.zeros(_RECORDS))
     try:
         found = [_difference(records, one, column) for one in _weights(first, records, noise, rng)]
-        return finite(float(np.mean(np.abs(found))) / abs(_difference(records, np.ones(_RECORDS), column)))
+        share = float(np.mean(np.abs(found))) / abs(_difference(records, np.ones(_RECORDS), column))
     except UNPREDICTED:
         return None
-
-
-def finite(share: float) -> float | None:
-    """None for what is no number: no release states one."""
     return share if math.isfinite(share) else None
 
 
