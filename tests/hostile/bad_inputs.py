@@ -35,6 +35,8 @@ GOOD = {
     "ledger": "book.db --dataset other --declare-epsilon 1",
     "experiment": "confounded --design design.toml",
     "demo": "--audit-seconds 0",
+    "datasheet": "release.json --output new.md",
+    "report": "release.json --output new.html",
     "design": "--domain domain.toml --n 50 --epsilon 1 --replicates 1",
 }
 #: Numbers that some options do take: no limit.

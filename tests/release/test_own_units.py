@@ -183,9 +183,10 @@ def test_no_range_makes_a_release_fail(pair) -> None:
     assert "itr" in release.summary()
 
 
-def test_the_value_of_a_rule_is_shown_like_any_release() -> None:
+@pytest.mark.parametrize("second", ["itr", "itr_huber"])
+def test_the_value_of_a_rule_is_shown_like_any_release(second) -> None:
     domain = Domain(1.2, 2.0, ranges=RANGES)
-    model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", "itr", value_share=0.2, seed=1)
+    model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, value_share=0.2, seed=1)
     release = model.fit(*data(3)).release_
     value = release.value
     assert value is not None
@@ -193,3 +194,11 @@ def test_the_value_of_a_rule_is_shown_like_any_release() -> None:
     assert list(value.to_frame()["difference"]) == [value.against_all, value.against_none]
     assert "treating none" in value._repr_html_()
     assert set(release.to_frame()["value against treating all"]) == {value.against_all}
+
+
+def test_a_plug_in_that_is_not_installed_keeps_no_release_from_being_read(stages) -> None:
+    plain = json.loads(stages["chosen"].to_json())
+    plain["second_stage"]["name"] = "somebody_elses_stage"
+    read = type(stages["chosen"]).from_json(json.dumps(plain))
+    assert read.own_units is None
+    assert "own_units" not in json.loads(read.to_json())
