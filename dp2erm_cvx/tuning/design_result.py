@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,7 @@ class DesignResult:
         if best.reason:
             return False
         if self.question.goal == "effect":
-            return best.holds and (best.width < abs(self.effect) or not self.effect)
+            return best.holds and best.width < (abs(self.effect) or math.inf)
         gains = np.array(self.beside.scores) - np.array(best.scores)
         return float(np.mean(gains)) > max(MARGIN, half_width(gains))
 

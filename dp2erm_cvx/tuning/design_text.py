@@ -152,7 +152,7 @@ def _why(result: DesignResult) -> str:
 def _enough(result: DesignResult) -> str:
     found, free = result.enough, result.beside
     lead = ""
-    if result.question.goal == "effect" and not (free.holds and free.width < abs(result.effect)):
+    if result.question.goal == "effect" and not free.width < abs(result.effect):
         lead = "Without privacy it would be no better. "
     if found is None:
         return lead

@@ -209,6 +209,7 @@ def test_what_is_worth_reading():
     assert not answers(replace(row("", [1.0] * 10), width=1.1))
     assert not answers(replace(row("", [1.0] * 10, covers=0.8), width=0.9))
     assert answers(replace(row("", [1.0] * 10), width=9.0), effect=0.0)  # nothing to compare with
+    assert not answers(replace(row("", [1.0] * 10), width=math.inf), effect=0.0)
     assert not answers(DesignRow("", reason="failed"))
     for wrong, expected in ((0.45, False), (0.2, True)):
         assert answers(DesignRow.of_rule("", [SimulatedRun(wrong)] * 10), "rule") == expected
