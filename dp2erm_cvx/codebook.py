@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import one_line, public_number
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.tables import label_of, labels, numbers_or_nan, repeated
@@ -286,7 +286,7 @@ def _built(kind: type[Kind], title: str, declared: Mapping[str, Any]) -> Kind:
         raise DeclarationError(f"{title} = {shown(declared)}: must have names")
     for name in declared:
         if name not in known:
-            raise DeclarationError(f"{title}: unknown name {shown(name)}; known: {', '.join(known)}")
+            raise DeclarationError(f"{title}: unknown name {shown(name)}; {known_names(name, known)}")
     for one in fields(kind):
         if one.name not in declared and one.default is one.default_factory is MISSING:
             raise DeclarationError(f"{title}: {one.name} is missing")

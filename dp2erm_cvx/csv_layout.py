@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from dp2erm_cvx.errors import DataError, DeclarationError, shown
+from dp2erm_cvx.errors import DataError, DeclarationError, known_names, shown
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class CsvLayout:
         known = [one.name for one in fields(cls)]
         for name in declared:
             if name not in known:
-                raise DeclarationError(f"csv: unknown name {shown(name)}; known: {', '.join(known)}")
+                raise DeclarationError(f"csv: unknown name {shown(name)}; {known_names(name, known)}")
         return cls(**declared)
 
 

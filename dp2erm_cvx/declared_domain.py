@@ -9,7 +9,7 @@ from typing import Any
 
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Domain, norm_within
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import public_number
 
 #: What a domain file declares of the columns of a table, and the field of the codebook that it is.
@@ -45,8 +45,8 @@ def check_names(declared: Mapping[str, Any]) -> None:
     known = {*(one.name for one in fields(Domain)), *CODEBOOK} - {"codebook"}
     for name in declared:
         if name not in known:
-            told = ", ".join(sorted({*known, "csv"}))
-            raise DeclarationError(f"domain: unknown name {shown(name)}; known: {told}")
+            told = known_names(name, sorted({*known, "csv"}))
+            raise DeclarationError(f"domain: unknown name {shown(name)}; {told}")
 
 
 def split_codebook(declared: Mapping[str, Any]) -> tuple[Codebook | None, dict[str, Any]]:

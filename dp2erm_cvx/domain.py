@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.codebook import SWITCH, Codebook, Named
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.sampling import SamplingWeights
@@ -122,19 +122,24 @@ class Domain:
         for name in ("covariate_bound", "outcome_bound"):
             bound = public_number(name, getattr(self, name), above=0)
             if not 1 / LARGEST <= bound <= LARGEST:
-                raise DeclarationError(f"{name} = {bound:g}: must be from {1 / LARGEST:g} to {LARGEST:g}")
+                raise DeclarationError(
+                    f"{name} = {shown(getattr(self, name))}: must be from {1 / LARGEST:g} to {LARGEST:g}"
+                )
             put(self, name, bound)
         for name in ("outcome_center", "treatment_cost"):
             number = public_number(name, getattr(self, name))
             if abs(number) > LARGEST:
-                raise DeclarationError(f"{name} = {number:g}: must be at most {LARGEST:g} in size")
+                raise DeclarationError(
+                    f"{name} = {shown(getattr(self, name))}: must be at most {LARGEST:g} in size"
+                )
             put(self, name, number)
-        put(self, "intercept", public_number("intercept", self.intercept, at_least=0))
-        if self.intercept >= self.covariate_bound:
+        intercept = public_number("intercept", self.intercept, at_least=0)
+        if intercept >= self.covariate_bound:
             raise DeclarationError(
-                f"intercept = {self.intercept:g}: must be below covariate_bound = {self.covariate_bound:g}, "
-                "which counts it"
+                f"intercept = {shown(self.intercept)}: must be below covariate_bound = "
+                f"{self.covariate_bound:g}, which counts it"
             )
+        put(self, "intercept", intercept)
         if self.arm_floor is not None:
             floor = public_number("arm_floor", self.arm_floor, at_least=1)
             if floor != int(floor):
@@ -144,7 +149,7 @@ class Domain:
             put(self, "relation", Neighboring(self.relation))
         except ValueError:
             names = ", ".join(relation.value for relation in Neighboring)
-            raise DeclarationError(f"relation = {_shown(self.relation)}: must be one of {names}") from None
+            raise DeclarationError(f"relation = {shown(self.relation)}: must be one of {names}") from None
         put(self, "ranges", _checked_ranges(self.ranges))
         put(self, "codebook", checked_codebook(self.codebook, self.ranges))
         put(self, "coordinate_bound", _checked_widths(self.coordinate_bound))
@@ -210,13 +215,17 @@ class Domain:
             # halves first: high - low may overflow where the ends do not
             with np.errstate(over="ignore"):  # an infinity is cut off below
                 scaled = (scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
-        widths = self.widths(scaled.shape[1])
-        largest = 1e300 if widths is None else np.array(widths)
-        # shrinking a row leaves it in its box
-        scaled = clip_norm(np.clip(scaled, -largest, largest), self.features_bound)
+        scaled = self.inside(scaled)
         if self.intercept:
             scaled = np.column_stack([np.full(len(scaled), self.intercept), scaled])
         return scaled
+
+    def inside(self, points: Array) -> Array:
+        """Scaled covariates (..., k) clipped to their box, if there is one, and shrunk into their ball."""
+        widths = self.widths(points.shape[-1])
+        largest = 1e300 if widths is None else np.array(widths)
+        # shrinking a row leaves it in its box
+        return clip_norm(np.clip(points, -largest, largest), self.features_bound)
 
     def net_outcome(self, a: ArrayLike, y: ArrayLike) -> Array:
         """Centered, cost-adjusted outcome clipped to ``[-M', M']``."""
@@ -275,7 +284,7 @@ class Domain:
         known = {field.name for field in fields(cls)}
         for name in declared:
             if name not in known:
-                raise DeclarationError(f"domain: unknown name {name!r}; known: {', '.join(sorted(known))}")
+                raise DeclarationError(f"domain: unknown name {name!r}; {known_names(name, sorted(known))}")
         for name in ("covariate_bound", "outcome_bound"):
             if name not in declared:
                 raise DeclarationError(f"domain: {name} is missing")
@@ -299,7 +308,7 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
     if isinstance(codebook, Mapping):
         codebook = Codebook.from_dict(codebook)
     if not isinstance(codebook, Codebook):
-        raise DeclarationError(f"codebook = {_shown(codebook)}: must be a Codebook")
+        raise DeclarationError(f"codebook = {shown(codebook)}: must be a Codebook")
     if not isinstance(ranges, Mapping):
         return codebook
     for column in (*codebook.levels, *codebook.missing):
@@ -308,7 +317,7 @@ def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
             raise DeclarationError(f"ranges[{column}]: has levels: take the ranges of Codebook.ranges")
         for name in own if column in codebook.levels else own[1:]:
             if name in ranges and ranges[name] != SWITCH:
-                raise DeclarationError(f"ranges[{name}] = {_shown(ranges[name])}: must be {SWITCH}")
+                raise DeclarationError(f"ranges[{name}] = {shown(ranges[name])}: must be {SWITCH}")
     return codebook
 
 
@@ -319,25 +328,17 @@ def cleaned(values: Array, bound: float | Array) -> Array:
 
 
 def clip_norm(X: Array, bound: float) -> Array:
-    """Shrink each row radially so that its Euclidean norm is at most ``bound``."""
-    largest = np.max(np.abs(X), axis=1, keepdims=True, initial=0.0)
+    """Shrink each row (..., k) radially so that its Euclidean norm is at most ``bound``."""
+    largest = np.max(np.abs(X), axis=-1, keepdims=True, initial=0.0)
     safe = np.where(largest > 0, largest, 1.0)
     unit = X / safe
-    length = np.linalg.norm(unit, axis=1, keepdims=True)
+    length = np.linalg.norm(unit, axis=-1, keepdims=True)
     with np.errstate(over="ignore"):
         norm = safe * length
     # a norm that rounds to the bound may exceed it: clip from just below
     outside = norm > bound * (1.0 - 5e-13)
     divisor = np.where(outside, length, 1.0)
     return np.where(outside, unit * (bound * _SLACK / divisor), X)
-
-
-def _shown(value: object) -> str:
-    try:
-        told = " ".join(repr(value).split())
-    except ValueError:  # a whole number of thousands of digits
-        return f"a {type(value).__name__}"
-    return told if len(told) <= 80 else told[:77] + "..."
 
 
 def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:
@@ -348,7 +349,7 @@ def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:
     widths = tuple(public_number("coordinate_bound", one, above=0.0) for one in entries)
     if not widths or not all(1 / LARGEST <= width <= LARGEST for width in widths):
         raise DeclarationError(
-            f"coordinate_bound = {_shown(declared)}: must be from {1 / LARGEST:g} to {LARGEST:g}, one number "
+            f"coordinate_bound = {shown(declared)}: must be from {1 / LARGEST:g} to {LARGEST:g}, one number "
             "or one per covariate"
         )
     return widths if several else widths[0]
@@ -364,7 +365,7 @@ def _checked_ranges(
     if isinstance(ranges, Mapping):
         return Named({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
     if isinstance(ranges, str) or not isinstance(ranges, Iterable):
-        raise DeclarationError(f"ranges = {_shown(ranges)}: must be pairs (low, high), one per covariate")
+        raise DeclarationError(f"ranges = {shown(ranges)}: must be pairs (low, high), one per covariate")
     return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))
 
 
@@ -372,9 +373,9 @@ def _checked_pair(name: str, pair: Any) -> tuple[float, float]:
     try:
         low, high = pair
     except (TypeError, ValueError):
-        raise DeclarationError(f"ranges[{name}] = {_shown(pair)}: must be a pair (low, high)") from None
-    low = public_number(f"ranges[{name}] low", low)
-    high = public_number(f"ranges[{name}] high", high)
-    if not high / 4 - low / 4 > 0:
-        raise DeclarationError(f"ranges[{name}] = ({low:g}, {high:g}): low must be below high")
-    return low, high
+        raise DeclarationError(f"ranges[{name}] = {shown(pair)}: must be a pair (low, high)") from None
+    first = public_number(f"ranges[{name}] low", low)
+    last = public_number(f"ranges[{name}] high", high)
+    if not last / 4 - first / 4 > 0:
+        raise DeclarationError(f"ranges[{name}] = ({shown(low)}, {shown(high)}): low must be below high")
+    return first, last

@@ -11,6 +11,7 @@ from dp2erm_cvx.csv_layout import CsvLayout
 from dp2erm_cvx.declared_domain import domain_of
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.text import WrittenNumber
 
 #: What stands in a drafted file where something has to be declared.
 EDIT = "EDIT"
@@ -56,7 +57,7 @@ def declared_layout(path: str | Path) -> CsvLayout:
 def _loaded(path: str | Path) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
-            declared = tomllib.load(file)
+            declared = tomllib.load(file, parse_float=WrittenNumber)
     except OSError as error:
         raise DeclarationError(f"{path}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:

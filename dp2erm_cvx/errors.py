@@ -1,5 +1,13 @@
 """Typed errors, split by what the reader can do about them."""
 
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 #: Characters of a message: what it quotes can have any length.
 _LONGEST = 500
 
@@ -19,6 +27,14 @@ def shown(value: object) -> str:
     except Exception:  # a whole number of thousands of digits has no text, and a foreign object may have none
         return f"a {type(value).__name__}"
     return told if len(told) <= 80 else told[:77] + "..."
+
+
+def known_names(name: object, known: Iterable[str]) -> str:
+    """What a message says about an unknown name: the nearest known one, or all of them."""
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, 1)
+    told = f"known: {', '.join(names) or 'none'}"
+    return f"did you mean {near[0]}? {told}" if near else told
 
 
 class DeclarationError(Dp2ermError, ValueError):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.saturation import Saturation
 
@@ -44,7 +44,7 @@ class Budget:
         epsilon = public_number("epsilon", self.epsilon, above=0.0)
         delta = public_number("delta", self.delta, at_least=0.0)
         if delta >= 1.0:
-            raise DeclarationError(f"delta = {delta!r}: must be in [0, 1)")
+            raise DeclarationError(f"delta = {shown(self.delta)}: must be in [0, 1)")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
 

@@ -31,7 +31,9 @@ class Within:
         for name in ("low", "high"):
             end = public_number(name, getattr(self, name))
             if abs(end) > LARGEST:
-                raise DeclarationError(f"{name} = {end:g}: must be at most {LARGEST:g} in size")
+                raise DeclarationError(
+                    f"{name} = {shown(getattr(self, name))}: must be at most {LARGEST:g} in size"
+                )
             object.__setattr__(self, name, end)
         if not self.low < self.high:
             raise DeclarationError(f"({self.low:g}, {self.high:g}): low must be below high")

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, TypeVar
 
-from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.errors import DeclarationError, ProgramError, known_names
 from dp2erm_cvx.program import FirstStage, Program, SecondStage
 
 Stage = TypeVar("Stage", bound=Program)
@@ -87,9 +87,7 @@ def build(known: dict[str, type[Stage]], name: str, **settings: Any) -> Stage:
     accepted = inspect.signature(known[name]).parameters
     for setting in settings:
         if setting not in accepted:
-            raise DeclarationError(
-                f"{name} has no setting {setting!r}; known: {', '.join(accepted) or 'none'}"
-            )
+            raise DeclarationError(f"{name} has no setting {setting!r}; {known_names(setting, accepted)}")
     return known[name](**settings)
 
 

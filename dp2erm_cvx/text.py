@@ -9,14 +9,32 @@ from typing import Any, ClassVar, Self
 from dp2erm_cvx.errors import DeclarationError
 
 
+class WrittenNumber(float):
+    """A number that messages quote as somebody wrote it, such as 1e400 or 0.10; float() forgets the text."""
+
+    text: str
+
+    def __new__(cls, text: str) -> WrittenNumber:
+        """The float that the text stands for. Raises ValueError."""
+        found = super().__new__(cls, text)
+        found.text = text.strip()
+        return found
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __reduce__(self) -> tuple[type[WrittenNumber], tuple[str]]:
+        return WrittenNumber, (self.text,)
+
+
 def number_or_text(text: str) -> int | float | str:
     """``"3"`` -> 3, ``"0.5"``, ``"inf"`` -> float, anything else as it stands."""
-    for kind in (int, float):
+    for kind in (int, WrittenNumber):
         try:
             number = kind(text)
         except ValueError:
             continue
-        return number if abs(number) < 1e300 else float(text)  # a whole number can be beyond any float
+        return number if abs(number) < 1e300 else WrittenNumber(text)  # it can be beyond any float
     return text
 
 

@@ -288,7 +288,10 @@ def test_an_outcome_that_is_missing_at_random_shrinks_the_effect_by_its_share_wh
         ({"sampling_weights": {**WEIGHTS, "column": "score"}}, "'score' is declared otherwise"),
         ({"sampling_weights": {**WEIGHTS, "column": "severity"}}, "declare it as missing of"),
         ({"sampling_weights": {**WEIGHTS, "column": "age"}}, "'age' is the column of the sampling weights"),
-        ({"lvels": {}}, "unknown name 'lvels'; known: arm_floor, coordinate_bound, covariate_bound, csv"),
+        (
+            {"lvels": {}},
+            r"unknown name 'lvels'; did you mean levels\? known: arm_floor, coordinate_bound",
+        ),
         ({"codebook": {}}, "unknown name 'codebook'"),
     ],
 )

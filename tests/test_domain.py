@@ -98,7 +98,7 @@ def test_without_ranges_covariates_are_taken_as_they_are() -> None:
         ({"outcome_center": "abc"}, "outcome_center = 'abc': must be a number"),
         ({"treatment_cost": float("nan")}, "treatment_cost = nan: must be a finite number"),
         ({"intercept": -0.5}, "intercept = -0.5: must be at least 0"),
-        ({"intercept": 2.0}, "intercept = 2: must be below covariate_bound = 2, which counts it"),
+        ({"intercept": 2.0}, "intercept = 2.0: must be below covariate_bound = 2, which counts it"),
         ({"arm_floor": 0}, "arm_floor = 0: must be at least 1"),
         ({"arm_floor": 2.5}, "arm_floor = 2.5: must be a whole number"),
         ({"arm_floor": "many"}, "arm_floor = 'many': must be a number"),

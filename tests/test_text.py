@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import pickle
 
+import pytest
+from click.testing import CliRunner
+
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import (
@@ -17,6 +23,7 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.text import number_or_text
 
 
 @pytest.mark.parametrize(
@@ -65,3 +72,25 @@ def test_moments() -> None:
     assert Moments.from_text("3") == Moments.from_text("moments:3") == Moments(3)
     with pytest.raises(DeclarationError, match="degree = 'two'"):
         Moments.from_text("two")
+
+
+@pytest.mark.parametrize("text", ["1e400", "0.10", "-01.50", "1e-400", "1e18"])
+def test_numbers_are_quoted_as_they_were_written(text):
+    number = number_or_text(text)
+    assert (number, repr(number)) == (float(text), text)
+    assert repr(pickle.loads(pickle.dumps(number))) == text
+    assert json.dumps(number) == json.dumps(float(text))
+    assert type(float(number)) is type(number * 1.0) is float
+
+
+def test_errors_quote_options_and_files_as_they_were_written(tmp_path):
+    words = ["bounds", "--program", "uniform", "--covariate-bound", "1", "--n", "20"]
+    result = CliRunner().invoke(main, [*words, "--outcome-bound", "-01.50"])
+    assert "outcome_bound = -01.50: must" in result.stderr
+    file = tmp_path / "domain.toml"
+    file.write_text("covariate_bound = 1.0\noutcome_bound = 1e400\n")
+    with pytest.raises(DeclarationError, match="outcome_bound = 1e400: must be a finite number"):
+        load_domain(file)
+    file.write_text("covariate_bound = 1.0\noutcome_bound = 1.50\noutcome_centre = 0.0\n")
+    with pytest.raises(DeclarationError, match="'outcome_centre'; did you mean outcome_center"):
+        load_domain(file)

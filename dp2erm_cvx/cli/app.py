@@ -26,7 +26,7 @@ from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.own_program import check_program_command, new_program_command
 from dp2erm_cvx.cli.plan import plan_command
 from dp2erm_cvx.cli.programs import programs_command
-from dp2erm_cvx.cli.released import predict_command, show_command
+from dp2erm_cvx.cli.released import datasheet_command, predict_command, report_command, show_command
 from dp2erm_cvx.cli.rule import rule_command
 from dp2erm_cvx.cli.verify import verify_command
 from dp2erm_cvx.errors import Dp2ermError
@@ -113,6 +113,8 @@ for command in (
     rule_command,
     fit_command,
     show_command,
+    report_command,
+    datasheet_command,
     verify_command,
     predict_command,
     bounds_command,

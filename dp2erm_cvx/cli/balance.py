@@ -68,5 +68,5 @@ def sampling_lines(weights: Array | None, declared: SamplingWeights | None) -> I
     yield (
         f"Sampling weights average {mean:.4g} after clipping ({declared.mean:g} is declared), from 0 to "
         f"{declared.largest:g}. For sampling error the records are worth {worth * len(weights):,.0f} of "
-        f"equal weight; noise is up to {1.25 * declared.largest / mean:.3g} times as large."
+        f"equal weight; noise is {declared.largest / mean:.3g} times as large."
     )

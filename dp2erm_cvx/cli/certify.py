@@ -12,7 +12,7 @@ import click
 from dp2erm_cvx.cli.options import REQUIRED, Number, data_options, json_option, setting_options
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, print_json, progress
 from dp2erm_cvx.display import grid
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
                 raise DeclarationError(f"{flag} describes data: name the data file as well")
         n = whole_number("n_samples", options["n_samples"], at_least=2)
         if n > MOST:
-            raise DeclarationError(f"n_samples = {n:g}: must be at most {MOST:,}")
+            raise DeclarationError(f"n_samples = {shown(options['n_samples'])}: must be at most {MOST:,}")
         dataset, domain = simulated(n)
     else:
         domain = read_domain(options)

@@ -85,7 +85,8 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     yield from sampling_lines(data.sampling, book.sampling_weights)
     less = f"which makes an effect smaller by about {np.mean(absent & known):.1%} of it"
     found = {f"without outcome: each counts as one public outcome, {less}": absent & known}
-    found["without treatment: each counts as one fixed record"] = ~known
+    lost = "each counts as one fixed record" if data.sampling is None else "none of them counts"
+    found[f"without treatment: {lost}"] = ~known
     if isinstance(public, Domain):
         if public.ranges is None:
             yield f"Warning: {NO_RANGES}."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Number, output_dir_option
-from dp2erm_cvx.cli.screen import advance, console, counted, progress, write_text
+from dp2erm_cvx.cli.screen import advance, console, counted, progress, unwritable, write_text
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
@@ -27,11 +27,19 @@ if TYPE_CHECKING:
     "--audit-seconds", type=Number(), default=30, help="For the audit at the end, about; 0 leaves it out."
 )
 @click.option("--seed", type=Number(), help="For tests only: nothing released is then private.")
-def demo_command(output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: int | None) -> None:
+@click.option(
+    "--export", metavar="FOLDER", help="Write the files of the quickstart instead: made up, for its commands."
+)
+def demo_command(
+    output_dir: str, solvers: Sequence[str], audit_seconds: float, seed: int | None, export: str | None
+) -> None:
     """Private effects and treatment rules from NHEFS, beside non-private comparisons.
 
     NHEFS: 1,566 smokers, 403 of whom gave up; the outcome is their change of weight in about ten years.
     """  # fmt: skip
+    if export is not None:
+        _export(Path(export))
+        return
     from dp2erm_cvx.cli.audit_show import Output
     from dp2erm_cvx.report import missing
 
@@ -48,6 +56,46 @@ def demo_command(output_dir: str, solvers: Sequence[str], audit_seconds: float, 
     if audit_seconds > 0:
         for section in _audited(data, audit_seconds, report):
             screen.print(section)
+
+
+#: The domain of the quickstart.
+_DOMAIN = """\
+covariate_bound = 1.5
+outcome_bound = 4.0
+outcome_center = 0.0
+
+[ranges]
+dose = [-3.0, 3.0]
+severity = [-3.0, 3.0]
+"""
+_RECORDS, _NEW = 300, 10
+
+
+def _export(folder: Path) -> None:
+    """``data.csv``, ``new.csv`` and ``domain.toml``, of which none may exist: made up, always the same."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    x = np.clip(rng.standard_normal((_RECORDS + _NEW, 2)), -3.0, 3.0)
+    a = (rng.uniform(size=len(x)) < 1.0 / (1.0 + np.exp(-x[:, 1]))).astype(int)
+    y = a + 0.5 * x[:, 0] - x[:, 1] + rng.standard_normal(len(x))
+    rows = [f"{dose:.3f},{severity:.3f}" for dose, severity in x]
+    data = [f"{row},{arm},{outcome:.3f}" for row, arm, outcome in zip(rows, a, y, strict=True)]
+    texts = {
+        "data.csv": ["dose,severity,a,y", *data[:_RECORDS]],
+        "new.csv": ["dose,severity", *rows[_RECORDS:]],
+        "domain.toml": _DOMAIN.splitlines(),
+    }
+    for name in texts:
+        if (folder / name).exists():
+            raise DeclarationError(f"{folder / name}: exists: choose another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise unwritable(folder, error) from None
+    for name, lines in texts.items():
+        write_text(folder / name, "\n".join(lines) + "\n")
+        click.echo(folder / name)
 
 
 def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[Dataset, list[Any]]:

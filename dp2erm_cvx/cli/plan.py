@@ -64,6 +64,7 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
     each arm.
     """
     rows: list[GridRow] = []
+    costs: dict[int, str | None] = {}
     with progress("planning") as bar:
         from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings, second_stage
         from dp2erm_cvx.compare.planned import plan_row
@@ -100,11 +101,15 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
                 numerical_share=options["numerical_share"] or NUMERICAL_SHARE,
                 **{name: options[name] for name in CALIBRATION},
             )
-            rows.append(plan_row(model.study(n, features)))
+            study = model.study(n, features)
+            costs[n] = study.first.cost(study.universe)
+            rows.append(plan_row(study))
             advance(bar)
     if as_json:
         print_json([dataclasses.asdict(row) for row in rows])
         return
+    for told in filter(None, costs.values()):
+        click.echo(f"note: {told}", err=True)
     _show(rows, f"{program}, then {second.name}", options["calibration"] == "auto")
 
 

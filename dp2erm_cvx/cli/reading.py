@@ -12,7 +12,7 @@ import numpy as np
 from dp2erm_cvx.cli.options import DOMAIN_FIELDS, REQUIRED, SETTING_FLAGS, names
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.csv_layout import PLAIN
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.text import number_or_text
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def count_features(domain: Domain, second: SecondStage, first: FirstStage, given
     if given is not None:
         number = whole_number("--n-features", given, at_least=1)
         if number > MOST:
-            raise DeclarationError(f"--n-features = {number:g}: must be at most {MOST:,}")
+            raise DeclarationError(f"--n-features = {shown(given)}: must be at most {MOST:,}")
         return number
     if domain.ranges is not None:
         return len(domain.ranges)

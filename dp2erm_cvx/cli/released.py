@@ -1,17 +1,19 @@
-"""``dp2erm show``: what a release says; ``dp2erm predict``: what it recommends. Neither costs anything."""
+"""What a release says, on a screen or a page, and what it recommends: none of it costs anything."""
 
 from __future__ import annotations
 
 import csv
 import io
+import os
+from pathlib import Path
 from typing import Any
 
 import click
 
 from dp2erm_cvx.cli.options import csv_options, json_option
 from dp2erm_cvx.cli.own_program import known_name
-from dp2erm_cvx.cli.screen import console, progress, writable, write_text
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.cli.screen import check_new, console, progress, writable, write_text
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 
 @click.command("show", short_help="What a release says, from its file alone.")
@@ -31,6 +33,68 @@ def show_command(release: str, as_json: bool) -> None:
     screen = console()
     for block in published.blocks():
         screen.print(block)
+
+
+@click.command("report", short_help="One page about a release, for readers.")
+@click.argument("release", metavar="RELEASE.json")
+@click.option("--output", metavar="PAGE.html", help="The page [that of the release, as .html].")
+@click.option("--force", is_flag=True, help="Overwrite a page that exists.")
+def report_command(release: str, output: str | None, force: bool) -> None:
+    """Write one page of HTML about a release, for readers who know no differential privacy.
+
+    Estimate, interval and what it counts, the guarantee in words, what was declared, for whom it holds and
+    what it rests on; only released numbers. What does not follow from its declarations leads the page.
+    """
+    page = output or f"{os.path.splitext(release)[0]}.html"
+    check_new(page, force, release)
+    with progress("writing the page"):
+        from dp2erm_cvx.release.file import read_release_file
+        from dp2erm_cvx.release.verify import verify
+        from dp2erm_cvx.report import release_page
+
+        published = read_release_file(release)
+        try:
+            refuted = verify(published).refuted
+        except Dp2ermError:
+            refuted = ()  # not all declarations are in the file
+        text = release_page(published, source=Path(release).name, refuted=refuted)
+        write_text(page, text)
+    click.echo(f"wrote {page}")
+
+
+@click.command("datasheet", short_help="The record of a release for a public registry.")
+@click.argument("release", metavar="RELEASE.json")
+@click.option(
+    "--set",
+    "answers",
+    multiple=True,
+    metavar="FIELD=TEXT",
+    help="What no release knows, such as name=... or publication_date=...; repeatable. Wrong names list all.",
+)
+@click.option("--output", metavar="FILE.yaml", help="Write the record to a file instead of stdout.")
+@click.option("--force", is_flag=True, help="Overwrite a file that exists.")
+def datasheet_command(release: str, answers: tuple[str, ...], output: str | None, force: bool) -> None:
+    """Write the record of a release for the OpenDP registry of deployments, tier 3, as YAML.
+
+    Everything follows from the release but what only its publisher knows: that is asked for by --set, and
+    marked TODO where it is not given.
+    """
+    check_new(output, force, release)
+    from dp2erm_cvx.release.file import read_release_file
+    from dp2erm_cvx.report.asked import ASKED
+    from dp2erm_cvx.report.datasheet import datasheet, datasheet_text
+
+    for answer in answers:
+        if "=" not in answer:
+            raise DeclarationError(f"--set {answer!r}: must be FIELD=TEXT; fields: {', '.join(ASKED)}")
+    known = dict(answer.split("=", 1) for answer in answers)
+    text = datasheet_text(datasheet(read_release_file(release), known))
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, text)
+    left = len(ASKED) - len(known)
+    click.echo(f"note: {left} of {len(ASKED)} fields that only you know are marked TODO", err=True)
 
 
 @click.command("predict", short_help="Recommendations from a release alone.")

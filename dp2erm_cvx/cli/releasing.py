@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Number, apply, noise_options
-from dp2erm_cvx.cli.screen import console, reserved, unwritable, writable
+from dp2erm_cvx.cli.screen import check_new, console, reserved, unwritable
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -56,12 +55,9 @@ def check_files(data: str, options: dict[str, Any], *others: str | None) -> None
     book, output = options["ledger"], options["output"]
     if (book is None) != (options["dataset"] is None):
         raise DeclarationError("--ledger and --dataset go together: give both or neither")
-    writable(output, data, options["domain"], book)
+    check_new(output, options["force"], data, options["domain"], book)
     for other in others:
-        writable(other, data, options["domain"], output, book)
-    for path in (output, *others):
-        if path is not None and not options["force"] and os.path.lexists(path):
-            raise DeclarationError(f"{path}: exists: choose another file, or --force")
+        check_new(other, options["force"], data, options["domain"], output, book)
     seed = options["seed"]
     if seed is not None and not isinstance(seed, int):
         raise DeclarationError(f"seed = {seed!r}: must be a whole number")

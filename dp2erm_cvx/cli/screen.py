@@ -114,6 +114,13 @@ def writable(path: str | None, *inputs: str | None) -> None:
         raise DeclarationError(f"{path}: cannot be written: choose a file in a folder that exists")
 
 
+def check_new(path: str | None, force: bool, *inputs: str | None) -> None:
+    """Raise DeclarationError where a file is not :func:`writable`, or exists without ``force``."""
+    writable(path, *inputs)
+    if path is not None and not force and os.path.lexists(path):
+        raise DeclarationError(f"{path}: exists: choose another file, or --force")
+
+
 @contextmanager
 def reserved(path: str | None) -> Iterator[TextIO | None]:
     """A file, open for what the block will have to write; one that it made is gone if nothing was.

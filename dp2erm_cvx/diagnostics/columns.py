@@ -72,8 +72,7 @@ def key(name: str) -> str:
 
 
 def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) -> ColumnReport:
-    cells = table.cells(name)
-    told = labels(cells, name)
+    told = labels(cells := table.cells(name), name)
     kind, odd, outside = holds(told), Counter[str](), 0
     if name == book.treatment.column or name in book.levels:
         arms = (str(book.treatment.treated), str(book.treatment.control))
@@ -84,8 +83,9 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
     elif name in ranges or name in book.no_covariates:
         note, pair = "no number: counts as missing", ranges.get(name)
         declared = "outcome" if name == book.outcome else "number"
-        if book.sampling_weights is not None and name == book.sampling_weights.column:
-            declared, pair = "sampling weight", (0.0, book.sampling_weights.largest)
+        if (weights := book.sampling_weights) is not None and name == weights.column:
+            declared, note = "sampling weight", f"no number: counts as {weights.missing:g}"
+            pair = 0.0, weights.largest
         numbers = numbers_or_nan(cells, name)
         odd.update(one for one, number in zip(told, numbers, strict=True) if one and np.isnan(number))
         low, high = pair if isinstance(pair, tuple | list) else (-np.inf, np.inf)

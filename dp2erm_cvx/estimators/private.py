@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.base import PrivateWorkings, TwoStageBase
 from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator
 from dp2erm_cvx.ledger import Ledger
@@ -121,8 +123,8 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         tolerance = public_number("tolerance", self.tolerance, above=0)
         if not LEAST_TOLERANCE <= tolerance <= TOLERANCE:
             raise DeclarationError(
-                f"tolerance = {tolerance:g}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in a private "
-                "fit"
+                f"tolerance = {shown(self.tolerance)}: must be from {LEAST_TOLERANCE:g} to {TOLERANCE:g} in "
+                "a private fit"
             )
         return Study(
             self.resolved_first_stage(),
@@ -154,10 +156,13 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data
         (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
         depends on public numbers alone. A solution that could not be certified does not
-        raise; the release then says that its guarantee is conditional.
+        raise; the release then says that its guarantee is conditional. Warns of a long solve, by public
+        numbers, before anything is spent.
         """
         dataset = self.dataset_from(X, a, y)
         plan = self.plan(dataset.n_samples, dataset.X.shape[1])
+        if (cost := plan.study.first.cost(plan.study.universe)) is not None:
+            warnings.warn(cost, stacklevel=2)  # public, and before anything is spent
         self.receipt_ = self._charge(plan, f"{plan.study.first.name}, then {plan.study.second.name}")
         execution = self.execution()
         found = plan.run(dataset, execution)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType
@@ -13,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from dp2erm_cvx import registry
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, known_names
 
 #: What has settings of its own, which are reached as ``first_stage__ridge`` and ``budget__epsilon``.
 _NESTED = ("domain", "budget", "first_stage", "second_stage")
@@ -114,9 +113,9 @@ def _settings(value: Any) -> dict[str, Any]:
 def _refuse_unknown(model: BaseEstimator, given: Iterable[str], known: Iterable[str]) -> None:
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            told = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
-            raise DeclarationError(f"{type(model).__name__} has no setting {name!r}; {told}")
+            raise DeclarationError(
+                f"{type(model).__name__} has no setting {name!r}; {known_names(name, sorted(known))}"
+            )
 
 
 def _learns(step: Any) -> bool:

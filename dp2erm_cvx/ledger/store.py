@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,8 +14,8 @@ from dp2erm_cvx.errors import LedgerError
 #: Marks a file as a ledger.
 _APPLICATION_ID = 0x64703265
 _SCHEMA_VERSION = 2
-#: Seconds to wait for other processes.
-_PATIENCE = 60.0
+#: Seconds to wait for other processes, and those of them that pass without a word.
+_PATIENCE, _SILENCE = 60.0, 1.0
 
 # numbers are text, because the decimal that was declared is what is added up
 _SCHEMA = (
@@ -38,7 +39,7 @@ def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connect
     """A transaction that no other writer can interleave: on disk when the block has ended, or undone.
 
     Raises LedgerError where the file is missing (unless ``create``), is no ledger, stays locked or cannot be
-    written.
+    written. Warns, by the name of the file and of whoever is known to hold it, that it waits.
     """
     if not create and not os.path.isfile(path):
         raise LedgerError(f"{path}: there is no such ledger: declare a total first")
@@ -51,7 +52,7 @@ def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connect
             db.execute("PRAGMA synchronous = EXTRA")
             db.execute("PRAGMA fullfsync = ON")
             db.execute("PRAGMA foreign_keys = ON")
-            db.execute("BEGIN IMMEDIATE")
+            _begin(db, path)
             try:
                 _prepare(db, path)
                 yield db
@@ -62,6 +63,35 @@ def transaction(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connect
                 raise
     except sqlite3.Error as error:
         raise LedgerError(f"{path}: the ledger cannot be used, so nothing is released: {error}") from None
+
+
+def _begin(db: sqlite3.Connection, path: Path) -> None:
+    """Wait for whoever writes to the ledger, and say so."""
+    try:
+        db.execute(f"PRAGMA busy_timeout = {1000 * _SILENCE:.0f}")
+        db.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise
+        told = f"{path}: the ledger is in use{_holders(path)}"
+        warnings.warn(f"{told}: waiting up to {_PATIENCE:g} seconds", RuntimeWarning, stacklevel=5)
+        db.execute(f"PRAGMA busy_timeout = {1000 * _PATIENCE:.0f}")
+        db.execute("BEGIN IMMEDIATE")
+
+
+def _holders(path: Path) -> str:
+    """The processes that lock the file, as far as the system tells.
+
+    Opening the file to ask would drop the locks of this process on it.
+    """
+    try:
+        inode, lines = os.stat(path).st_ino, Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return ""
+    # number, kind, advisory or not, read or write, process, device:device:inode; others wait
+    fields = [line.split() for line in lines if "->" not in line]
+    found = sorted({one[4] for one in fields if len(one) > 5 and one[5].endswith(f":{inode}")})
+    return f" by process {', '.join(found)}" if found else ""
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:

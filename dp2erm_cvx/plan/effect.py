@@ -9,7 +9,7 @@ from typing import Any
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan.effect_plan import EffectPlan
 from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
@@ -140,7 +140,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         known = [one.name for one in fields(EffectSettings)]
         for name in self.declared:
             if name not in known:
-                raise DeclarationError(f"{name}: is no setting of an effect; known: {', '.join(known)}")
+                raise DeclarationError(f"{name}: is no setting of an effect; {known_names(name, known)}")
         declared = dict(self.declared)
         if declared.get("rows") is not None:
             declared["rows"] = one_of("rows", declared["rows"], Rows)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_fraction, public_number, public_size
 from dp2erm_cvx.steps import Rows
@@ -102,8 +102,8 @@ class EffectSettings:
         least = 1.0 / self.cap
         if not least <= public_number("propensity", self.propensity) <= 1.0 - least:
             raise DeclarationError(
-                f"propensity = {self.propensity:g}: must be from {least:g} to {1.0 - least:g}; declare a "
-                "larger cap"
+                f"propensity = {shown(self.propensity)}: must be from {least:g} to {1.0 - least:g}; declare "
+                "a larger cap"
             )
 
     @property

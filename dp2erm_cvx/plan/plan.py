@@ -120,7 +120,9 @@ class Plan:
     def curve(self) -> RenyiCurve | None:
         """Renyi divergences of the whole release, for a ledger that adds them up; None if none is proven.
 
-        A pure step has a curve as well; where all of them are pure, epsilon says it all.
+        A pure step has a curve as well; where all of them are pure, epsilon says it all. Where arithmetic is
+        counted, the curve holds up to the event that some noise is longer than its public reach, of
+        probability below ``exp(-1500)`` in each step. The conversion of a ledger pays for it out of delta.
         """
         stated = next((step.curve for step in self.steps if step.curve is not None), None)
         if stated is None:

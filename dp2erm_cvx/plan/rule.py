@@ -10,7 +10,7 @@ from typing import Any
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan.pipeline import (
     LONGEST,
@@ -109,7 +109,7 @@ class RuleStudy(Pipeline[RulePlan]):
         known = [one.name for one in fields(RuleSettings)]
         for name in self.declared:
             if name not in known:
-                raise DeclarationError(f"{name}: is no setting of a rule; known: {', '.join(known)}")
+                raise DeclarationError(f"{name}: is no setting of a rule; {known_names(name, known)}")
         kept = 1.0 - public_fraction("value_share", self.declared.get("value_share") or 1e-300)
         left = Budget(kept * self.budget.epsilon, self.budget.delta)
         found = rule_of_use(self.universe, left, self.outcome_scale, self.expected)

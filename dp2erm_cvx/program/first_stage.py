@@ -100,6 +100,10 @@ class FirstStage(Program):
         """
         return None
 
+    def cost(self, universe: Universe) -> str | None:
+        """What a long solve takes of memory and time, by public numbers, in words; None for a short one."""
+        return None
+
     def targets(self, records: Records) -> MomentTargets | None:
         """The hard constraints of a resolved program whose weights may not exist; None for all others."""
         return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.release.effect import EffectInterval, EffectRelease
 
 #: What is estimated, and for whom.
-_ESTIMANDS = {
+ESTIMANDS = {
     "ate": ("Private average effect", "treated and untreated alike"),
     "att": ("Private effect among the treated", "the treated alone"),
     "overlap": ("Private effect where either treatment is likely", "each counted by min(e, 1 - e)"),
@@ -26,9 +26,9 @@ _ESTIMANDS = {
 
 def effect_blocks(release: EffectRelease) -> Iterator[Block]:
     """Everything that the release says, from what was released and public numbers alone."""
-    title, whom = _ESTIMANDS[release.estimand]
+    title, whom = ESTIMANDS[release.estimand]
     yield titled(title, release)
-    yield from _estimate(release)
+    yield from estimate_lines(release)
     yield f"Population: {stood_for(release)}, {whom}. Adjusted for: {', '.join(release.columns)}."
     yield from sampled(release, interval=True)
     yield ""
@@ -48,19 +48,20 @@ def effect_blocks(release: EffectRelease) -> Iterator[Block]:
     yield from warned(release)
 
 
-def _estimate(release: EffectRelease) -> Iterator[Block]:
+def estimate_lines(release: EffectRelease) -> Iterator[str]:
+    """The estimate, its interval, what that counts, and risks with their ratios."""
     interval, net = release.interval, release.domain.get("treatment_cost")
     low, high = _pair(interval)
     half = None if low is None or high is None else 0.5 * (high - low)
-    unit = "risk difference" if release.risks else f"in {_unit(release)}"
-    estimate = _aligned(release.estimate, half)
+    unit = "risk difference" if release.risks else f"in {outcome_unit_name(release)}"
+    estimate = signed(release.estimate, half)
     yield f"estimate: {estimate}, {unit}{', net of the treatment cost' if net else ''}"
     yield f"{100 * interval.level:g} % interval: {_ends(interval, half)}"
     noise, sampling = interval.noise_half_width, interval.sampling_half_width
     if half is None or noise is None or sampling is None:
         yield "An end is unbounded: the size of that population, as it was released, is within its noise."
     else:
-        told = [_aligned(width, half).lstrip("+") for width in (half, noise, sampling)]
+        told = [signed(width, half).lstrip("+") for width in (half, noise, sampling)]
         yield f"The half width is {told[0]}. Noise alone would leave {told[1]}, sampling alone {told[2]}."
     if release.risks:
         treated, untreated = (f"{risk:.3g}" for risk in release.risks)
@@ -70,7 +71,8 @@ def _estimate(release: EffectRelease) -> Iterator[Block]:
         yield f"{ratio.name}: {ratio.estimate:.3g}, {100 * ratio.interval.level:g} % interval: {ends}"
 
 
-def _unit(release: EffectRelease) -> str:
+def outcome_unit_name(release: EffectRelease) -> str:
+    """What the outcome is measured in, as it was declared."""
     book = release.domain.get("codebook") or {}
     return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))
 
@@ -80,10 +82,10 @@ def _pair(interval: EffectInterval) -> tuple[float | None, float | None]:
 
 
 def _ends(interval: EffectInterval, half: float | None) -> str:
-    return " to ".join("unbounded" if end is None else _aligned(end, half) for end in _pair(interval))
+    return " to ".join("unbounded" if end is None else signed(end, half) for end in _pair(interval))
 
 
-def _aligned(number: float, half: float | None) -> str:
+def signed(number: float, half: float | None) -> str:
     """A number with a sign, to two digits of the half width."""
     places = 1 - math.floor(math.log10(half)) if half is not None and half > 0.0 else -1
     return f"{number:+.{places}f}" if 0 <= places <= 9 and abs(number) < 1e9 else f"{number:+.4g}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dp2erm_cvx.release.record import BaseRelease
+    from dp2erm_cvx.release.record import BaseRelease, StepStatement
 
 #: What each step releases.
 _RELEASED = {
@@ -62,8 +62,8 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     weights = Domain.from_dict(release.domain).sampling
     if weights is None:
         return
-    # the mean of the weights takes a fifth of what an average effect would have for its score
-    times = (1.25 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
+    # an average effect has a denominator now, of which its noise is 17/16 times what it was
+    times = (17 / 16 if getattr(release, "estimand", "") == "ate" else 1.0) / weights.mass
     yield (
         f"Sampling weights count from 0 to the public bound {weights.largest:g}. Larger ones are clipped: "
         f"who stands for many then counts too little. Where they average {weights.mean:g}, which is a "
@@ -71,8 +71,8 @@ def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
     )
     if interval:
         yield (
-            "The interval takes records to be drawn independently: the strata of a survey, which make it "
-            "longer than need be, and its clusters, which make it too short, are not counted."
+            "The interval takes records to be drawn independently. The strata of a survey, which mostly "
+            "allow a shorter one, and its clusters, which need a longer one, are not counted."
         )
 
 
@@ -106,5 +106,10 @@ def spent_by_step(release: BaseRelease) -> Table:
         noise = "Laplace" if step.noise.value == "gamma" and not step.gamma else step.noise.value
         noise = "exponential" if step.step == "ranges" else noise
         numbers = f"{step.epsilon:.4g}", f"{step.delta:.2g}"
-        table.add_row(step.step, _RELEASED.get(step.step, step.theorem), noise, *numbers)
+        table.add_row(step.step, releases_of(step), noise, *numbers)
     return table
+
+
+def releases_of(step: StepStatement) -> str:
+    """What a step releases, in words."""
+    return _RELEASED.get(step.step, step.theorem)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import ScoreNoise
 from dp2erm_cvx.calibration.sums import sum_quantile
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.public import public_number
 
 #: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the estimate.
@@ -77,7 +77,7 @@ def misses(level: float) -> tuple[float, float]:
     """
     share = 1.0 - public_number("level", level, at_least=0.5)
     if share <= 0.0:
-        raise DeclarationError(f"level = {level:g}: must be less than 1")
+        raise DeclarationError(f"level = {shown(level)}: must be less than 1")
     return _MOMENTS_SHARE * share, 0.5 * (1.0 - _MOMENTS_SHARE) * share
 
 

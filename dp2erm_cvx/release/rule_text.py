@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.release.rule_release import RuleRelease
 
+#: What of a rule confounding biases.
+DECIDES = "the mean effect by which this rule decides"
 #: Predicted share of flipped decisions from which a rule says little.
 LITTLE = 0.25
 
@@ -42,13 +44,13 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield parameter_table(grid("parameter", "theta"), known, rows)
     if known is not None:
         yield known.told()
-    yield from _reliable(release)
-    yield from _worth(release)
+    yield from reliability(release)
+    yield from gain_blocks(release)
     yield ""
-    yield _whom(release)
+    yield rule_population(release)
     yield from sampled(release)
-    yield _rests_on(release)
-    yield from confounding(release.kept_confounding, "the mean effect by which this rule decides")
+    yield rule_assumption(release)
+    yield from confounding(release.kept_confounding, DECIDES)
     skewed = (
         "; an outcome that is skewed in opposite directions with and without treatment, which turns some "
         "signs (a larger slope helps)"
@@ -65,7 +67,8 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield from warned(release)
 
 
-def _reliable(release: RuleRelease) -> Iterator[str]:
+def reliability(release: RuleRelease) -> Iterator[str]:
+    """What noise is predicted to do to the decisions."""
     settings = release.settings
     guessed = f"an outcome of standard deviation {float(settings['outcome_scale']):.4g}"
     if float(settings["mass"]) < 1.0:
@@ -79,7 +82,8 @@ def _reliable(release: RuleRelease) -> Iterator[str]:
         yield "NOISE DOMINATES: this rule says little about the data."
 
 
-def _worth(release: RuleRelease) -> Iterator[Block]:
+def gain_blocks(release: RuleRelease) -> Iterator[Block]:
+    """What the rule gains over others, where that was paid for."""
     if not release.gains:
         return
     table = grid("value of the rule over", "gain", "95 % interval")
@@ -93,7 +97,8 @@ def _worth(release: RuleRelease) -> Iterator[Block]:
     )
 
 
-def _whom(release: RuleRelease) -> str:
+def rule_population(release: RuleRelease) -> str:
+    """Which records count how much."""
     told = f"Population: {stood_for(release)}"
     counted = {"matching": "min(e, 1 - e)", "overlap": "e (1 - e)"}
     how = counted.get(str(release.settings["balance"]))
@@ -103,7 +108,8 @@ def _whom(release: RuleRelease) -> str:
     return told + f", each counted by {how}, e its probability of treatment: where either is likely."
 
 
-def _rests_on(release: RuleRelease) -> str:
+def rule_assumption(release: RuleRelease) -> str:
+    """When the rule has the sign of the effect."""
     centered = any(part.step == "center" for part in release.nuisances)
     stated = release.settings["propensity"]
     if stated == "logistic" and centered:

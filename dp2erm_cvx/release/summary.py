@@ -28,13 +28,18 @@ def release_blocks(release: Release) -> Iterator[Block]:
     yield titled("Release", release)
     names = [str(stage.get("name")) for stage in (release.first_stage, release.second_stage)]
     yield f"{names[0]}, then {names[1]}, on {release.n_samples} records"
+    yield from balance_sentences(release)
+    yield from _estimates(release, names[1])
+    yield ""
+    yield release_guarantee(release)
+    yield from warned(release)
+
+
+def balance_sentences(release: Release) -> Iterator[str]:
+    """What the weights will not do, predicted without the data."""
     told = f"Of a difference of {DIFFERENCE:g} SD between the arms in one covariate these weights leave"
     warning = "THE WEIGHTS HARDLY BALANCE: confounding stays in the estimate."
     yield from stays(release.kept_imbalance, told, warning)
-    yield from _estimates(release, names[1])
-    yield ""
-    yield _guarantee(release)
-    yield from warned(release)
 
 
 def _estimates(release: Release, second: str) -> Iterator[Block]:
@@ -96,7 +101,8 @@ def noise_sentences(moved: NoiseRange) -> list[str]:
     return lines
 
 
-def _guarantee(release: Release) -> Table:
+def release_guarantee(release: Release) -> Table:
+    """What holds, what it rests on, and the noise of theta."""
     mechanism = release.mechanism
     output = mechanism.perturbed is Perturbed.OUTPUT
     # the paper multiplies by its own, uncentered gradient bound, and Theorem 7 by another radius

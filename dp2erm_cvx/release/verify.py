@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx import registry
-from dp2erm_cvx.calibration import NAMES, Calibration, MarginCalibration, Noise, Perturbed, privacy_loss
+from dp2erm_cvx.calibration import Calibration, MarginCalibration, privacy_loss
 from dp2erm_cvx.calibration.joint import joint_delta
-from dp2erm_cvx.calibration.registry import calibrator
 from dp2erm_cvx.display import heading
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
-from dp2erm_cvx.plan import EffectStudy, Pipeline, Plan, RuleStudy, Study, make_plan
-from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE
+from dp2erm_cvx.plan import Plan, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.effect import EffectRelease, estimated
-from dp2erm_cvx.release.rebuilt import rebuilt_settings
-from dp2erm_cvx.release.record import BaseRelease, NumericalNoise, Release, Standing, StepStatement
+from dp2erm_cvx.release.record import BaseRelease, NumericalNoise, Standing, StepStatement
+from dp2erm_cvx.release.replanned import studies_of
 from dp2erm_cvx.release.rule_release import RuleRelease, gains
 from dp2erm_cvx.release.statement import state_steps
-from dp2erm_cvx.steps import Precision, PropensityPlan, Rows, StepPlan, Term, ThetaPlan
+from dp2erm_cvx.steps import Precision, PropensityPlan, StepPlan, ThetaPlan
 from dp2erm_cvx.steps.step import exact_budget
-from dp2erm_cvx.universe import Universe
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -120,7 +115,7 @@ def _bounds(domain: Domain) -> tuple[Any, ...]:
 def _nearest(release: BaseRelease) -> tuple[Plan, _Compared]:
     """The plan of what is declared that comes nearest to what is stated, and how it compares."""
     found: list[tuple[Plan, _Compared]] = []
-    for study in _studies(release):
+    for study in studies_of(release):
         try:
             plan: Plan = make_plan(study)
         except Dp2ermError as error:
@@ -132,75 +127,6 @@ def _nearest(release: BaseRelease) -> tuple[Plan, _Compared]:
     if not found:
         raise DeclarationError(f"nothing can be planned from what the file declares: {complaint}")
     return min(found, key=lambda one: tuple(map(len, one[1])))
-
-
-def _studies(release: BaseRelease) -> Iterator[Pipeline[Any]]:
-    budget = Budget(release.guarantee.epsilon, release.guarantee.delta)
-    counted = [step.numerical for step in release.steps if step.numerical is not None]
-    # beside box noise numbers have Laplace noise, which is called gamma
-    noises = [step.noise for step in release.steps]
-    common = {
-        "noise": next((kind for kind in (Noise.BOX, Noise.GAUSSIAN) if kind in noises), Noise.GAMMA),
-        "arithmetic": "counted" if counted else "assumed",
-    }
-    for share in dict.fromkeys([NUMERICAL_SHARE, *_shares(release)]):
-        if isinstance(release, Release):
-            yield from _two_stage(release, budget, {**common, "numerical_share": share})
-        elif isinstance(release, EffectRelease):
-            yield _effect(release, budget, {**common, "numerical_share": share})
-        elif isinstance(release, RuleRelease):
-            settings = dict(release.settings)
-            scale, expected = settings.pop("outcome_scale"), settings.pop("expected")
-            settings.pop("mass")
-            yield RuleStudy(
-                _universe(release), budget, scale, expected, settings, **common, numerical_share=share
-            )
-
-
-def _shares(release: BaseRelease) -> Iterator[float]:
-    for step in release.steps:
-        if step.numerical is not None and step.perturbed is not Perturbed.OUTPUT:
-            yield min(2.0 * step.numerical.epsilon / step.epsilon, 0.5)
-
-
-def _universe(release: Any) -> Universe:
-    return Universe(Domain.from_dict(release.domain), release.n_samples, len(release.columns))
-
-
-def _effect(release: EffectRelease, budget: Budget, common: Mapping[str, Any]) -> EffectStudy:
-    if release.ranges:
-        raise DeclarationError("ranges were released: what was public about them is not in the file")
-    settings = dict(release.settings)
-    scale, _ = settings.pop("residual_scale"), settings.pop("effect_center")
-    public = next((part for part in release.nuisances if part.step == "public center"), None)
-    center = None if public is None else Term(Rows(public.rows), public.coefficient)
-    return EffectStudy(_universe(release), budget, release.estimand, scale, None, center, settings, **common)
-
-
-def _two_stage(release: Release, budget: Budget, common: Mapping[str, Any]) -> Iterator[Study]:
-    one, other = release.first_stage, release.second_stage
-    first = registry.build(registry.first_stages(), str(one["name"]), **rebuilt_settings(one["settings"]))
-    second = registry.build(
-        registry.second_stages(), str(other["name"]), **rebuilt_settings(other["settings"])
-    )
-    told = re.search(r"certified to (\S+) relative", " ".join(release.guarantee.assumptions))
-    value = release.step("value")
-    theta = release.mechanism
-    for name in NAMES:
-        yield Study(
-            first,
-            second,
-            _universe(release),
-            budget,
-            name,
-            theta.noise if name != "output" else common["noise"],
-            theta.split if calibrator(name).splits and theta.split not in (None, 1.0) else None,
-            float(told[1]) if told else 0.0,
-            common["arithmetic"],
-            common["numerical_share"],
-            None if value is None else value.epsilon / budget.epsilon,
-            "cells" if release.value is None else release.value.statistic,
-        )
 
 
 def _compared(plan: Plan, release: BaseRelease) -> _Compared:

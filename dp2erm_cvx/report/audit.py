@@ -6,7 +6,6 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any
 
 from dp2erm_cvx import __version__
@@ -14,6 +13,7 @@ from dp2erm_cvx.audit.stability import StabilityAudit, TightnessCell
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plotting.bounds import shares_figure, tightness_figure
 from dp2erm_cvx.report import words
+from dp2erm_cvx.report.page import check_installed, rendered
 
 _PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
 
@@ -35,20 +35,6 @@ class AuditSection:
     def violated(self) -> bool:
         """Whether a bound was violated, by the audit itself or in a cell of its tightness."""
         return bool(self.audit.violations) or any(cell.violations for cell in self.tightness)
-
-
-def missing() -> list[str]:
-    """The packages that a page needs and that are not installed."""
-    return [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
-
-
-def check_installed() -> None:
-    """Raise DeclarationError unless the packages for pages are installed."""
-    if missing():
-        raise DeclarationError(
-            f"a page needs {' and '.join(missing())}: pip install 'dp2erm-cvx[reports]', or write JSON only "
-            "(dp2erm audit --no-page)"
-        )
 
 
 def audit_facts(sections: Sequence[AuditSection], command: str | None = None) -> dict[str, Any]:
@@ -83,22 +69,8 @@ def audit_page(
     if not sections:
         raise DeclarationError("sections: nothing to report")
     check_installed()
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("dp2erm_cvx.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = words.number
-    environment.globals.update(
-        verdict_in_words=words.verdict_in_words,
-        check_in_words=words.check_in_words,
-        neighbor_in_words=words.neighbor_in_words,
-    )
     drawn = [
         (
             section,
@@ -107,7 +79,11 @@ def audit_page(
         )
         for section in sections
     ]
-    return environment.get_template("audit.html.j2").render(
+    return rendered(
+        "audit.html.j2",
+        verdict_in_words=words.verdict_in_words,
+        check_in_words=words.check_in_words,
+        neighbor_in_words=words.neighbor_in_words,
         title=title,
         headline=_headline(sections),
         fine=all(section.as_expected and (section.expected or not section.violated) for section in sections),

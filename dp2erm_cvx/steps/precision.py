@@ -97,6 +97,25 @@ def output_precision(calibration: OutputCalibration, radius: float) -> Precision
     return Precision(0.0, 0.0, radius, tolerance, grid)
 
 
+def covering(
+    calibration: Calibration | OutputCalibration,
+    loss: LossConstants,
+    n_samples: int,
+    radius: float | None,
+    hidden: float | None,
+) -> Precision | None:
+    """What covers, by ``hidden`` of epsilon, the arithmetic of a release that is certified to ``radius``.
+
+    None where one of them is: exact arithmetic is then assumed.
+    """
+    if hidden is None or radius is None:
+        return None
+    if isinstance(calibration, OutputCalibration):
+        return output_precision(calibration, radius)
+    curvature = n_samples * (calibration.gamma + loss.strong_convexity)
+    return precision(calibration, curvature, radius, hidden)
+
+
 def spent_by(calibration: Calibration, precision: Precision | None) -> Budget:
     """What objective perturbation spends, with twice the epsilon of the grid that covers its arithmetic."""
     if precision is None:
@@ -107,7 +126,11 @@ def spent_by(calibration: Calibration, precision: Precision | None) -> Budget:
 
 
 def curve_of(calibration: Calibration | OutputCalibration, precision: Precision | None) -> RenyiCurve | None:
-    """Renyi divergences of a perturbed objective with its grid, where a theorem states them."""
+    """Renyi divergences of a perturbed objective with its grid, where a theorem states them.
+
+    Of a release that differs from the computed one only where noise is longer than :func:`noise_bound`, of
+    probability below ``exp(-1800)``: whoever converts them pays for that event out of delta.
+    """
     if not isinstance(calibration, RenyiCalibration | MarginCalibration):
         return None
     curve = calibration.curve()

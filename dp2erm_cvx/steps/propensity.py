@@ -16,10 +16,10 @@ from dp2erm_cvx.stability import own_factors
 from dp2erm_cvx.steps.precision import (
     Precision,
     coefficient_bound,
+    covering,
     curve_of,
     noise_bound,
     on_grid,
-    precision,
     sample,
     spent_by,
 )
@@ -185,7 +185,4 @@ def _certified(
 ) -> tuple[float | None, Precision | None]:
     """What the coefficient is certified to, and what covers its arithmetic by ``hidden`` of epsilon."""
     radius = first.certified_radius(universe, calibration.gamma, noise_bound(calibration))
-    if hidden is None or radius is None:
-        return radius, None
-    curvature = universe.n_samples * (calibration.gamma + loss.strong_convexity)
-    return radius, precision(calibration, curvature, radius, hidden)
+    return radius, covering(calibration, loss, universe.n_samples, radius, hidden)

@@ -73,6 +73,8 @@ class EffectScore(abc.ABC):
     law: ClassVar[type[GridSums]]
     #: What a record counts by at most before its sampling weight.
     largest_share: ClassVar[float] = 1.0
+    #: Whether every record counts by its sampling weight alone, so that its score is at most that share of B.
+    within: ClassVar[bool] = False
 
     nuisances: Nuisances
     cap: float
@@ -92,7 +94,8 @@ class EffectScore(abc.ABC):
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums, by the bounds of the score alone."""
         if self.sampled:
-            return calibrate_overlap(self._part * self.bound, n_samples, budget, noise)
+            part = self._part * self.bound
+            return calibrate_overlap(part, n_samples, budget, noise, within=self.within)
         return self.unweighted_noise(n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
@@ -177,6 +180,7 @@ class AverageScore(EffectScore):
 
     estimand: ClassVar[str] = "ate"
     law: ClassVar[type[GridSums]] = ScoreNoise
+    within: ClassVar[bool] = True
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_score(self.bound, n_samples, budget, noise)

@@ -26,11 +26,10 @@ from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.steps.precision import (
     Precision,
+    covering,
     curve_of,
     noise_bound,
     on_grid,
-    output_precision,
-    precision,
     sample,
     spent_by,
 )
@@ -79,7 +78,7 @@ class Theta(Step):
             # one discrete draw covers the statistic and its error: nothing has to be set aside
             calibration = calibrate_output(objective, budget)
         hidden = None if self.numerical_share is None else epsilon
-        radius, covered = certified_and_covered(calibration, self.second, universe, loss, hidden)
+        radius, covered = _certified(calibration, self.second, universe, loss, hidden)
         return ThetaPlan(universe, calibration, covered, loss, self.second, weights, radius, reason)
 
     def weights(self, universe: Universe, earlier: Mapping[str, StepPlan]) -> WeightsPlan:
@@ -170,7 +169,7 @@ class ThetaPlan(StepPlan):
 
     def perturbed_by(self, calibration: Calibration, hidden: float | None) -> Self:
         """The same program with other noise, certified and covered anew by ``hidden`` of epsilon."""
-        radius, covered = certified_and_covered(calibration, self.second, self.universe, self.loss, hidden)
+        radius, covered = _certified(calibration, self.second, self.universe, self.loss, hidden)
         return replace(self, calibration=calibration, radius=radius, precision=covered)
 
     @property
@@ -246,34 +245,17 @@ class ThetaPlan(StepPlan):
         return StepResult(theta, certified, False, solution, drawn.noise)
 
 
-def certified_and_covered(
+def _certified(
     calibration: Calibration | OutputCalibration,
     second: SecondStage,
     universe: Universe,
     loss: LossConstants,
     hidden: float | None,
 ) -> tuple[float | None, Precision | None]:
-    """What theta is certified to, and what covers its arithmetic by ``hidden`` of epsilon, None for none."""
-    radius = _certified_radius(calibration, second, universe)
-    if hidden is None or radius is None:
-        return radius, None
-    return radius, _covered(calibration, loss, universe.n_samples, radius, hidden)
-
-
-def _certified_radius(
-    calibration: Calibration | OutputCalibration, second: SecondStage, universe: Universe
-) -> float | None:
-    """Public radius that theta is certified to on every dataset, for noise within its bound."""
+    """What theta is certified to, and what covers its arithmetic by ``hidden`` of epsilon."""
     if isinstance(calibration, OutputCalibration):
-        return second.unconstrained().certified_radius(universe, 0.0, 0.0)
-    program = second.unconstrained() if isinstance(calibration, RenyiCalibration) else second
-    return program.certified_radius(universe, calibration.gamma, noise_bound(calibration))
-
-
-def _covered(
-    calibration: Calibration | OutputCalibration, loss: LossConstants, n: int, radius: float, epsilon: float
-) -> Precision:
-    """What covers the arithmetic of theta, certified to ``radius``."""
-    if isinstance(calibration, OutputCalibration):
-        return output_precision(calibration, radius)
-    return precision(calibration, n * (calibration.gamma + loss.strong_convexity), radius, epsilon)
+        radius = second.unconstrained().certified_radius(universe, 0.0, 0.0)
+    else:
+        program = second.unconstrained() if isinstance(calibration, RenyiCalibration) else second
+        radius = program.certified_radius(universe, calibration.gamma, noise_bound(calibration))
+    return radius, covering(calibration, loss, universe.n_samples, radius, hidden)

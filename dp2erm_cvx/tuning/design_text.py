@@ -45,6 +45,11 @@ def design_blocks(result: DesignResult) -> Iterator[Block]:
         f"{result.confounded_by:+.3g}. Covariates fill their declared ranges, all matter alike, and how is "
         f"drawn anew in each of the {asked.replicates} datasets (seed {asked.seed})."
     )
+    if (weights := asked.domain.sampling) is not None:
+        yield (
+            f"Sampling weights are all {weights.mean:g}, as was guessed, where noise is that of the bound "
+            f"{weights.largest:g}. Unequal ones leave the same noise, and more sampling error."
+        )
     yield ""
     yield _rules(result) if asked.goal == "rule" else _effects(result)
     yield _legend(result)

@@ -50,7 +50,10 @@ def replicate(
     rng = np.random.default_rng([question.seed, number, 1])
     drawn = world.draw(question.n_samples, rng)
     names = question.domain.columns or tuple(f"x{k + 1}" for k in range(question.n_features))
-    X, found = NamedColumns(drawn.X, names), list[SimulatedRun | str]()
+    weights = question.domain.sampling
+    # equal ones, as large as the public guess: they cost noise, and no sampling error
+    sampling = None if weights is None else np.full(question.n_samples, weights.mean)
+    X, found = NamedColumns(drawn.X, names, sampling), list[SimulatedRun | str]()
     effects = world.effects(world.census[:_JUDGED])
     truth = world.truth(question.estimand)
     for one in compared:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
@@ -88,7 +88,7 @@ def tune_privately(
     n_scored = records.n_samples - n_fitted
     if n_fitted < 2 or n_scored < 1:
         raise DeclarationError(
-            f"split = {share:g}: leaves {n_fitted} of {records.n_samples} records to fit and "
+            f"split = {shown(split)}: leaves {n_fitted} of {records.n_samples} records to fit and "
             f"{n_scored} to score"
         )
     plans = {name: _plan(name, model, n_fitted, records.X.shape[1]) for name, model in named.items()}

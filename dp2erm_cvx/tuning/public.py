@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.diagnostics import effective_sample_size
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError, Dp2ermError, shown
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.tuning.candidates import Models, common_domain, fitted, named_models
@@ -122,7 +122,8 @@ def _refuse_few(n_public: int, n_samples: int, holdout: float | None) -> None:
         aside = math.floor(share * n_public)
         if not 1 <= aside <= n_public - 2:
             raise DeclarationError(
-                f"holdout = {share:g}: must set aside at least 1 of the {n_public} public records and leave 2"
+                f"holdout = {shown(holdout)}: must set aside at least 1 of the {n_public} public records and "
+                "leave 2"
             )
         return
     left_out = n_public * (1.0 - 1.0 / n_public) ** n_samples

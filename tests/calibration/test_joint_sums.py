@@ -105,6 +105,22 @@ def test_the_size_of_the_overlap_costs_a_quarter(kind, largest):
     assert movement([*points, (first * top, size, last * top**2)], ORDER[kind]) > stated
 
 
+@pytest.mark.parametrize("kind", list(ORDER))
+@pytest.mark.parametrize("bound", [1.0, 3.0])
+def test_a_score_within_its_share_costs_a_sixteenth(kind, bound):
+    """Records of sampling weights u have scores within u B, and shares u / 2; rounded to their grids."""
+    noise = calibrate_overlap(bound, 2, BUDGET, kind, within=True)
+    u, sign = (grid.ravel() for grid in np.meshgrid(np.linspace(0, 1, 41), [-1.0, -0.7, -0.1, 0.3, 1.0]))
+    points = [
+        overlap_sums([s, 0.0], [h, 0.0], noise) for s, h in zip(sign * u * noise.bound, u / 2, strict=True)
+    ]
+    found, stated = movement(points, ORDER[kind]), noise.integers.sensitivity
+    assert (1 - 1e-4) * stated < found <= stated
+    assert stated <= (17 / 4 if kind is Noise.GAMMA else math.sqrt(17.0)) * (1 + 1e-4) * noise.largest**2
+    # a record without a share that has a score costs more
+    assert movement([*points, overlap_sums([noise.bound, 0.0], [0.0, 0.0], noise)], ORDER[kind]) > stated
+
+
 def test_shares_are_clipped_to_one_half_and_summed_exactly():
     noise = calibrate_overlap(3.0, 4, BUDGET)
     found = overlap_sums([1.0, -9.0, np.nan, 0.0], [0.25, 0.9, np.nan, -1.0], noise)

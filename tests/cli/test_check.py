@@ -126,6 +126,44 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     )
 
 
+def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
+    """Northerners were taken four times as often; what is no weight is told to the holder alone."""
+    rng, lines = np.random.default_rng(0), ["arm;score;north;wt"]
+    for row in range(3000):
+        north = row % 5 > 0
+        arm, weight = rng.integers(0, 2), german(0.5 if north else 2.0)
+        weight = {1: "", 2: "keine", 3: "-1", 4: "99"}.get(row % 200, weight)
+        score = german(50 + 6 * (arm and not north) + rng.normal())
+        lines.append(f"{('no', 'yes')[arm] if row % 50 else '?'};{score};{int(north)};{weight}")
+    Path("survey.csv").write_text("\n".join(lines), encoding="latin-1")
+    Path("domain.toml").write_text(
+        'outcome_column = "score"\noutcome_center = 50\noutcome_bound = 25\n'
+        '[treatment]\ncolumn = "arm"\ntreated = "yes"\ncontrol = "no"\n[ranges]\nnorth = [0, 1]\n'
+        '[sampling_weights]\ncolumn = "wt"\nlargest = 2\n'
+        '[csv]\nseparator = ";"\nencoding = "latin-1"\ndecimal = ","\n'
+    )
+    told = " ".join(run("check", "survey.csv", "--domain", "domain.toml").stdout.split())
+    assert "wt sampling weight numbers and text 15 15 30" in told
+    assert "wt: 'keine' (15): no number: counts as 0" in told
+    assert "Sampling weights average 0.76 after clipping (1 is declared), from 0 to 2." in told
+    assert "60 without treatment: none of them counts." in told
+    survey = ["survey.csv", "--domain", "domain.toml", "--epsilon", "4"]
+    effect = run("effect", *survey, "--residual-scale", "2", "--output", "effect.json")
+    assert effect.exit_code == 0, effect.output
+    assert "stand for by the weights in wt" in " ".join(effect.stdout.split())
+    assert "keine" not in effect.stdout
+    interval = EffectRelease.from_json(Path("effect.json").read_text(encoding="utf-8")).interval
+    assert interval.low < 3.0 < interval.high  # half of the population, a fifth of the records
+    assert interval.low > 1.2
+    assert run("verify", "effect.json", "--domain", "domain.toml").stdout.startswith("Verified")
+    assert run("rule", *survey, "--json").exit_code == 0
+    for command in ("fit", "plan"):
+        words = survey if command == "fit" else [*survey[1:], "--n", "3000"]
+        refused = run(command, *words)
+        assert refused.exit_code == 2
+        assert refused.stderr.startswith("error: sampling_weights: weights of sum n balance the sample")
+
+
 def test_other_commands_read_the_same_table(folder):
     write_registry(300)
     run("check", "registry.csv", "--treatment", "Arm", "--outcome", "Punkte", "--draft", "domain.toml")

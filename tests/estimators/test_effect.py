@@ -179,7 +179,7 @@ def test_equal_sampling_weights_at_their_bound_change_nothing_but_the_price():
     for part, same in zip(one.nuisances, other.nuisances, strict=True):
         assert same.coefficient == pytest.approx(part.coefficient, abs=1e-5)
     assert other.estimate == pytest.approx(one.estimate, abs=0.02)
-    assert other.interval.noise_half_width == pytest.approx(1.25 * one.interval.noise_half_width, rel=0.1)
+    assert other.interval.noise_half_width == pytest.approx(17 / 16 * one.interval.noise_half_width, rel=0.1)
 
 
 def test_what_takes_no_sampling_weights_refuses_them():

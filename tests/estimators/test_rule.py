@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,10 +12,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from dp2erm_cvx import Budget, Domain, Ledger, PrivateRule, RuleRelease, effects, recommend
+from dp2erm_cvx import Budget, Codebook, Domain, Ledger, PrivateRule, RuleRelease, effects, recommend
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release import json_schema
 from dp2erm_cvx.release.file import read_release_file
+from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.sampling import SamplingWeights
 
 DOMAIN = Domain(
     covariate_bound=1.5, outcome_bound=6.0, outcome_center=1.0, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)}
@@ -49,6 +52,25 @@ def test_the_rule_is_found_where_weights_1_are_wrong():
     # the size of the effect as well: it is v
     slopes = np.polyfit(X["v"], found.decision_function(X), 1)
     assert slopes == pytest.approx([1.0, 0.0], abs=0.35)
+
+
+def test_sampling_weights_turn_a_rule_to_the_population_that_was_sampled():
+    """Treatment harms most of the population, and helps those whom the survey took five times as often."""
+    rng = np.random.default_rng([0, 1])
+    X, a, y = table(20_000)
+    helped = rng.random(len(y)) < 0.3
+    y = y - a * X["v"] + a * np.where(helped, 1.0, -1.0)
+    kept = rng.random(len(y)) < np.where(helped, 0.5, 0.1)
+    book = Codebook(sampling_weights=SamplingWeights("wt", 2.5))
+    X, a, y = X[kept].assign(wt=np.where(helped[kept], 0.5, 2.5)), a[kept], y[kept]
+    alike = model().fit(X[["u", "v"]], a, y)
+    domain = replace(DOMAIN, codebook=book)
+    weighted = PrivateRule(domain, Budget(2.0), outcome_scale=1.2, seed=1).fit(X, a, y)
+    assert np.mean(alike.predict(X)) > 0.8
+    assert np.mean(weighted.predict(X)) < 0.2
+    assert weighted.release_.settings["mass"] == pytest.approx(0.4 * alike.release_.settings["mass"])
+    assert "stand for by the weights in wt" in " ".join(weighted.release_.summary().split())
+    assert not verify(weighted.release_).refuted
 
 
 def test_a_wrong_center_is_insured_by_the_propensity():

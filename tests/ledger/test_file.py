@@ -1,14 +1,17 @@
 """The file of the ledger: what is refused as none, and how an older one is upgraded."""
 
+import os
 import sqlite3
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from dp2erm_cvx import Budget
 from dp2erm_cvx.errors import DeclarationError, LedgerError
-from dp2erm_cvx.ledger import Composition, Ledger
+from dp2erm_cvx.ledger import Composition, Ledger, store
 from dp2erm_cvx.ledger.decimals import decode, encode
 from dp2erm_cvx.privacy import RenyiCurve
 
@@ -172,3 +175,37 @@ def test_a_damaged_curve_stops_the_ledger(ledger: Ledger, text: object) -> None:
         with pytest.raises(LedgerError, match="damaged") as caught:
             use()
         assert "\n" not in str(caught.value)
+
+
+def test_who_waits_says_so_and_for_whom(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_SILENCE", 0.01)
+    ledger = Ledger(tmp_path / "in use.db")
+    ledger.declare("trial", Budget(1.0))
+    told = []
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other, warnings.catch_warnings():
+        other.execute("BEGIN IMMEDIATE")
+
+        def heard(message, *place, **more):
+            told.append(str(message))
+            other.execute("ROLLBACK")
+
+        monkeypatch.setattr(warnings, "showwarning", heard)
+        warnings.simplefilter("always")
+        ledger.charge("trial", Budget(0.5))
+    assert len(told) == 1
+    assert f"{ledger.path}: the ledger is in use" in told[0]
+    if Path("/proc/locks").exists() and "by process" in told[0]:
+        assert f"by process {os.getpid()}: waiting" in told[0]
+    assert ledger.account("trial").spent.epsilon == 0.5
+
+
+def test_a_ledger_that_stays_locked_is_not_charged(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "_SILENCE", 0.01)
+    monkeypatch.setattr(store, "_PATIENCE", 0.01)
+    ledger = Ledger(tmp_path / "ledger.db")
+    ledger.declare("trial", Budget(1.0))
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.warns(RuntimeWarning, match="waiting"), pytest.raises(LedgerError, match="locked"):
+            ledger.charge("trial", Budget(0.5))
+    assert ledger.account("trial").receipts == ()

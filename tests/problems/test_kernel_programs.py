@@ -4,14 +4,18 @@ import math
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from dp2erm_cvx import Domain, Neighboring, stability
+from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, stability
+from dp2erm_cvx.cli import main
 from dp2erm_cvx.errors import CalibrationError, InfeasibleError
 from dp2erm_cvx.privacy import BoundFamily
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.program.schemes import kernel_stage
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 
@@ -61,3 +65,32 @@ def test_a_cap_without_room_is_infeasible_and_an_empty_arm_is_not() -> None:
         MMD(cap=2.0).instance(DOMAIN.records(X, lonely, y))
     weights = solve(MMD().instance(DOMAIN.records(X, np.zeros(10, dtype=int), y))).value
     assert math.fsum(weights) == pytest.approx(10)
+
+
+def test_a_long_solve_is_told_from_n_alone() -> None:
+    few, many, most = (PooledMMD().cost(Universe(DOMAIN, n, 2)) for n in (2000, 4000, 20_000))
+    assert few is None
+    assert many is not None
+    assert "n = 4,000" in many
+    assert "takes 0.8 GB" in many
+    assert "32 seconds" in many
+    assert most is not None
+    assert "19.2 GB" in most
+    assert "67 minutes" in most
+    # no Gram matrix is formed where features are few
+    assert PooledMMD(kernel=Linear()).cost(Universe(DOMAIN, 20_000, 2)) is None
+    assert IPWLogistic().cost(Universe(DOMAIN, 20_000, 2)) is None
+    words = ["plan", "--program", "mmd_pooled", "--n", "100,4000", "--covariate-bound", "1"]
+    words += ["--outcome-bound", "1", "--second-stage", "arm_means", "--n-features", "2"]
+    result = CliRunner().invoke(main, words)
+    assert result.stderr.count("note: mmd_pooled at n = ") == 1
+    assert result.exit_code == 0
+
+
+def test_a_fit_warns_of_a_long_solve(monkeypatch) -> None:
+    monkeypatch.setattr(kernel_stage, "_SECONDS", 1e-4)
+    rng = np.random.default_rng(0)
+    X, a = rng.uniform(-0.5, 0.5, (100, 2)), np.arange(100) % 2
+    model = PrivateTwoStageERM(Domain(1.0, 1.0), Budget(1.0), PooledMMD(ridge=5.0), "arm_means")
+    with pytest.warns(UserWarning, match="mmd_pooled at n = 100: a Gram matrix"):
+        model.fit(X, a, X[:, 0])

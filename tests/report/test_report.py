@@ -15,7 +15,8 @@ from dp2erm_cvx.audit.stability import Claim, NeighborPair, Quantity, audit_stab
 from dp2erm_cvx.compare.reference_audits import reference_program
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.schemes import kernel_stage
-from dp2erm_cvx.report import AuditSection, audit, audit_facts, audit_page, words
+from dp2erm_cvx.report import AuditSection, audit_facts, audit_page, words
+from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.universe import Universe
 
 UNIT = Domain(1.0, 1.0)
@@ -174,7 +175,7 @@ def test_what_was_expected_decides_the_color(held, violated):
 def test_a_page_needs_its_packages_and_an_audit(held, monkeypatch):
     with pytest.raises(DeclarationError, match="nothing to report"):
         audit_page([])
-    monkeypatch.setattr(audit, "find_spec", lambda name: None if name == "jinja2" else object())
+    monkeypatch.setattr(pages, "find_spec", lambda name: None if name == "jinja2" else object())
     with pytest.raises(DeclarationError, match="reports"):
         audit_page([held])
 

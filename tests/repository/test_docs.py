@@ -188,6 +188,17 @@ def test_python_blocks_run(name, tmp_path, monkeypatch):
     run(found, monkeypatch)
 
 
+def test_the_commands_of_the_quickstart_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(main, ["demo", "--export", "."]).exit_code == 0
+    assert Path("domain.toml").read_text(encoding="utf-8") == blocks("quickstart.md", "toml")[0]
+    commands = [block for block in blocks("quickstart.md", "sh") if block.startswith("dp2erm")]
+    perform([("sh", block, "") for block in commands], monkeypatch)
+    assert json.loads(Path("effect.json").read_text(encoding="utf-8"))["private"]
+    again = CliRunner().invoke(main, ["demo", "--export", "."])
+    assert (again.exit_code, "data.csv: exists" in again.output) == (2, True)
+
+
 def test_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = blocks("../README.md", "python")
@@ -294,7 +305,7 @@ def test_commands_run(tmp_path, monkeypatch):
         np.savetxt(name, rows, delimiter=",", header="dose,severity,a,y", comments="")
     text = "\n".join(blocks("quickstart.md", "sh")).replace("\\\n", " ")
     commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
-    told = ["effect", "show", "verify", "plan", "bounds", "fit", "predict", "programs", "certify"]
+    told = ["effect", "show", "report", "verify", "plan", "bounds", "fit", "predict", "programs", "certify"]
     assert [command[1] for command in commands] == told
     for command in commands:
         result = CliRunner().invoke(main, command[1:])

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, load_domain
+from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.tuning import DesignQuestion, DesignResult, DesignRow, Guess, design
 from dp2erm_cvx.tuning.design_candidates import design_candidates
 from dp2erm_cvx.tuning.design_row import ranked
@@ -54,6 +55,15 @@ def clinic(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("domain.toml").write_text(CLINIC, encoding="utf-8")
     return load_domain("domain.toml")
+
+
+def test_sampling_weights_cost_their_bound_over_their_mean():
+    weighted = replace(LINE, codebook=Codebook(sampling_weights=SamplingWeights("wt", 4.0)))
+    plain, counted = (
+        replicate(asked, [one for one in design_candidates(asked) if one.name == "default"], 0)[0][0].noise
+        for asked in (question(n=4000), question(weighted, n=4000))
+    )
+    assert 3.0 < counted / plain < 5.0  # the default score bound is smaller for fewer records
 
 
 @pytest.mark.parametrize("confounding", ["none", "strong"])

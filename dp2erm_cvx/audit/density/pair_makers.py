@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.pair_file import Columns, unscaled
-from dp2erm_cvx.audit.stability.groups import in_universe
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.parallel import replacing
@@ -131,7 +130,7 @@ class Maker:
         y = outcomes[int(rng.integers(len(outcomes)))]
         if rng.random() < 0.5:
             y[:2] = rng.choice([-1.0, 1.0], size=2)
-        return KindPair(in_universe(self.universe, X), a, B * y, rng.integers(2, m, size=n - 1))
+        return KindPair(self.universe.domain.inside(X), a, B * y, rng.integers(2, m, size=n - 1))
 
     def _changed(self, pair: KindPair, rng: np.random.Generator) -> KindPair:
         X, a, y, others = pair.X.copy(), pair.a.copy(), pair.y.copy(), pair.others.copy()
@@ -158,7 +157,7 @@ class Maker:
             y = -y
         if not self._flips:
             a[1] = a[0]
-        return KindPair(in_universe(self.universe, X), a, np.clip(y, -B, B), others)
+        return KindPair(self.universe.domain.inside(X), a, np.clip(y, -B, B), others)
 
     @property
     def universe(self) -> Universe:

@@ -18,7 +18,7 @@ from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker, load_search, s
 from dp2erm_cvx.audit.density.replay import DENSITY, audited_model, audited_weights
 from dp2erm_cvx.audit.pair_file import Columns, SavedPair
 from dp2erm_cvx.audit.search import Progress, SearchPlan
-from dp2erm_cvx.errors import CertificateError
+from dp2erm_cvx.errors import CertificateError, DeclarationError
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.plan import Plan
@@ -96,10 +96,15 @@ def search_pairs(
         Its evaluations are audited pairs; default: 100.
 
     Raises what :func:`audit_density` raises, except that a pair without a certified solution is only counted;
-    CertificateError if every pair was; DataError for a checkpoint of another search.
+    CertificateError if every pair was; DeclarationError for a domain with sampling weights, which are not
+    drawn; DataError for a checkpoint of another search.
     """
     search = SearchPlan(evaluations=100) if search is None else search
     plan = model.plan(n_samples, n_features)
+    if plan.study.universe.domain.sampling is not None:
+        raise DeclarationError(
+            "sampling_weights: pairs are drawn without any; audit_density takes a pair that has its own"
+        )
     steps = _Steps(model, plan, Maker(plan.study.universe.domain, n_samples, n_features), search.seed)
     path = None if search.checkpoint is None else Path(search.checkpoint)
     label = json.dumps([audited_model(model), n_samples, n_features, search.seed], default=float)

@@ -23,16 +23,6 @@ def records_at(universe: Universe, covariates: Array, arm: NDArray[np.int64]) ->
     return Records(X, arm, np.zeros(len(arm)), domain)
 
 
-def in_universe(universe: Universe, points: Array) -> Array:
-    """Points (..., d) clipped to the box of the covariates, if there is one, and pulled into their ball."""
-    widths = universe.domain.widths(universe.n_features)
-    points = points if widths is None else np.clip(points, -np.array(widths), widths)
-    norm = np.linalg.norm(points, axis=-1, keepdims=True)
-    inside = universe.domain.features_bound * (1.0 - 1e-12)
-    pulled: Array = points * np.minimum(1.0, inside / np.maximum(norm, 1e-300))
-    return pulled
-
-
 @dataclass(frozen=True)
 class Groups:
     """b pairs of neighbors: CLUSTERS common values, then the changed record before and after.
@@ -97,7 +87,7 @@ def admitted(universe: Universe, points: Array, arm: NDArray[np.int64], share: A
         count += _whole(np.where(side, share, 0.0), amount)
     valid = (count.sum(axis=1) == n - 1) & (low <= high)
     count[~valid] = np.nan
-    return Groups(in_universe(universe, points), arm, count)
+    return Groups(universe.domain.inside(points), arm, count)
 
 
 def _whole(share: Array, amount: Array) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.audit.stability.groups import in_universe, records_at
+from dp2erm_cvx.audit.stability.groups import records_at
 from dp2erm_cvx.audit.stability.resolve import NeighborPair, Resolved, Solved, movements
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
@@ -61,7 +61,7 @@ class Base:
         X, a = self.records.covariates.copy(), self.records.a.copy()
         if not self.universe.flips and change.arm != a[change.index]:
             return None
-        X[change.index], a[change.index] = in_universe(self.universe, change.covariates), change.arm
+        X[change.index], a[change.index] = self.universe.domain.inside(change.covariates), change.arm
         floor = self.universe.domain.arm_floor or 0
         if min(a.sum(), len(a) - a.sum()) < floor:
             return None
@@ -182,7 +182,7 @@ def _model(base: Base, change: Replacement, axis: int, by: float) -> Composite:
 def ascend(base: Base, start: Replacement, solves: int) -> tuple[Replacement, int]:
     """Projected gradient ascent on V over the ball: the end, and the solves it took, at most ``solves``."""
     change = dataclasses.replace(
-        start, covariates=in_universe(base.universe, start.covariates), origin="ascent"
+        start, covariates=base.universe.domain.inside(start.covariates), origin="ascent"
     )
     found = variation_gradient(base, change)
     spent, length = 1, 0.5 * base.universe.domain.features_bound
@@ -190,7 +190,7 @@ def ascend(base: Base, start: Replacement, solves: int) -> tuple[Replacement, in
         norm = float(np.linalg.norm(found[1]))
         if norm == 0.0:
             break
-        point = in_universe(base.universe, change.covariates + length * found[1] / norm)
+        point = base.universe.domain.inside(change.covariates + length * found[1] / norm)
         trial = dataclasses.replace(change, covariates=point)
         reached = variation_gradient(base, trial)
         spent += 1

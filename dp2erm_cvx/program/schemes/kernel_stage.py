@@ -29,6 +29,8 @@ from dp2erm_cvx.universe import Universe
 #: Matrices of n x n doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection
 #: and two products.
 COPIES = 6
+#: Seconds of a solve over n^3, measured at the default ridge on one core, and those of a solve that is long.
+_SECONDS, _LONG = 5e-10, 10.0
 #: Bytes that are taken to be there where the system does not say.
 _UNKNOWN = 16e9
 #: Records up to which a Gram matrix is formed even where the kernel has few features.
@@ -102,6 +104,19 @@ class KernelFirstStage(FirstStage):
         )
         return math.inf if found is None else found
 
+    def cost(self, universe: Universe) -> str | None:
+        n = universe.n_samples
+        F = self.kernel.features(np.zeros((1, universe.n_features))) if n > DENSE else None
+        seconds = _SECONDS * n**3
+        if seconds < _LONG or (F is not None and 4 * F.shape[1] <= n):
+            return None
+        told = next(f"{seconds / unit:,.0f} {name}" for unit, name in _UNITS if seconds >= 2.0 * unit)
+        return (
+            f"{self.name} at n = {n:,}: a Gram matrix with its working copies takes "
+            f"{_gram_bytes(n) / 1e9:,.1f} GB (as n^2), and a solve in the order of {told} (as n^3), more "
+            "at a smaller ridge"
+        )
+
     def features(self, records: Records) -> dict[str, Value]:
         """Leaves F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; t; n ridge.
 
@@ -153,6 +168,14 @@ class KernelFirstStage(FirstStage):
         return self.kernel.matrix(records.covariates)
 
 
+#: Of time, in seconds.
+_UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+
+
+def _gram_bytes(n_samples: int) -> float:
+    return COPIES * 8.0 * float(n_samples) ** 2
+
+
 def projected(instance: Instance, weights: Array) -> Array:
     """A solver's weights on the feasible set: it meets the totals only approximately."""
     model = instance.model
@@ -167,7 +190,7 @@ def _product_error(F: Array) -> float:
 
 def refuse_gram(n_samples: int) -> None:
     """Raise DeclarationError where the Gram matrix of ``n_samples`` records and its copies do not fit."""
-    needed, there = COPIES * 8.0 * n_samples**2, _memory()
+    needed, there = _gram_bytes(n_samples), _memory()
     if needed > there:
         raise DeclarationError(
             f"n = {n_samples:,}: a Gram matrix with its working copies needs {needed / 1e9:,.1f} GB, this "

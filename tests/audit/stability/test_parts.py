@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.stability import Quantity
 from dp2erm_cvx.audit.stability.climb import evolve
-from dp2erm_cvx.audit.stability.groups import FAMILIES, admitted, in_universe, records_at, structured_starts
+from dp2erm_cvx.audit.stability.groups import FAMILIES, admitted, records_at, structured_starts
 from dp2erm_cvx.audit.stability.neighbors import (
     STRATEGIES,
     Base,
@@ -117,7 +117,7 @@ def test_evolution_strategy_finds_a_narrow_ridge_within_its_budget():
 def a_base(program, domain, n=30, d=3, seed=0):
     rng = np.random.default_rng(seed)
     universe = Universe(domain, n, d)
-    X = in_universe(universe, rng.normal(size=(n, d)))
+    X = universe.domain.inside(rng.normal(size=(n, d)))
     records = records_at(universe, X, (rng.random(n) < 0.5).astype(np.int64))
     return Base(program.resolve(domain), universe, records, X)
 

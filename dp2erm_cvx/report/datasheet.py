@@ -1,0 +1,226 @@
+"""The record of a release for the public registry of deployments of differential privacy."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.release import Release, Standing
+from dp2erm_cvx.release.declared import declared_domain_of, declared_facts
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.guarantee_text import releases_of
+from dp2erm_cvx.release.promise import promised, told
+from dp2erm_cvx.release.record import BaseRelease
+from dp2erm_cvx.release.rule_release import RuleRelease
+from dp2erm_cvx.report.asked import ASKED, BLANK
+from dp2erm_cvx.report.plain_yaml import yaml_lines
+
+#: Where the fields are from.
+SCHEMA = "github.com/opendp/deployments-registry-data, schemas/deployments-schema.yaml at 057e5d8"
+#: Second stages whose result is a number for everybody.
+_NUMBERS = ("arm_means", "plug_in_ate")
+
+
+def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The record of a deployment, tier 3, as plain values in the order of the registry's schema.
+
+    Everything is from the release alone but the fields ``ASKED``, of which ``known`` has the answers; others
+    are marked by ``BLANK``. Raises DeclarationError for an unknown name, for an answer that the registry
+    refuses, and for a release without a guarantee.
+    """
+    given = dict(known or {})
+    for name in given:
+        if name not in ASKED:
+            raise DeclarationError(f"{name}: no field that is asked for; known: {', '.join(ASKED)}")
+    if release.standing in (Standing.NOT_PRIVATE, Standing.UNPROVEN):
+        raise DeclarationError(f"{release.standing.value}: a registry is for releases with a guarantee")
+    answers = {name: field.answer(name, given.get(name)) for name, field in ASKED.items()}
+    guarantee, kind = release.guarantee, _kind(release)
+    parameters = {"epsilon": guarantee.epsilon} | ({"delta": guarantee.delta} if guarantee.delta else {})
+    curator = {name: answers[name] for name in ("data_curator_name", "data_curator_type")}
+    basic = {name: answers[name] for name in ("name", "intended_use", "data_product_region")}
+    return {
+        "url_slug": answers["url_slug"],
+        "deployment": {
+            "basic": {
+                "name": basic.pop("name"),
+                "data_curators": [curator],
+                "description": "\n".join(_description(release)),
+                "data_product_type": "Summary statistics" if kind == "effect" else "Machine learning model",
+                **basic,
+                "data_product_sector": answers["data_product_sector"],
+                "publication_date": answers["publication_date"],
+            },
+            "dp_variant": {
+                "variant_name": "Approximate DP" if guarantee.delta else "Pure DP",
+                "data_domain": "\n".join(_domain(release)),
+                "unprotected_quantities": (
+                    f"The number of records, {release.n_samples}, and all that was declared before the data "
+                    "were read. No number in the release was computed from records without noise."
+                ),
+            },
+            "privacy_loss": {
+                "privacy_unit": answers["privacy_unit"],
+                "privacy_unit_details": _neighbors(release),
+                "number_of_privacy_units": release.n_samples,
+                "privacy_parameters": parameters,
+                "privacy_parameters_details": " ".join([f"{told(guarantee)}.", *_conditions(release)]),
+            },
+            "deployment_model": {
+                "model_name": "Central",
+                "trust_assumptions": answers["trust_assumptions"],
+                "actors": answers["actors"],
+                "release_type": "One release",
+                "release_type_details": answers["release_type_details"],
+                "data_source_type": answers["data_source_type"],
+                "access_type": "Non-interactive",
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": "\n".join(
+                    [
+                        "- Each record is mapped into the data domain by a public rule, by itself: clipped, "
+                        "scaled, and shrunk where its norm is too large.",
+                        f"- {answers['tuning']}",
+                    ]
+                ),
+                "mechanisms": "\n".join([*_mechanisms(release), f"- {answers['access_controls']}"]),
+                "composition": (
+                    f"{_words(guarantee.theorem)}. Stability: {_words(guarantee.stability_theorem)}. All "
+                    "steps together are within the privacy parameters above."
+                ),
+                "post_processing": _POST[kind],
+                "justification": answers["justification"],
+                "utility": _utility(release),
+                "additional_information": answers["additional_information"],
+            },
+            "administrative": {
+                "status": "Draft",
+                "registry_authors": [answers["registry_author"]],
+                "tier": 3,
+            },
+        },
+    }
+
+
+def datasheet_text(record: Mapping[str, Any]) -> str:
+    """The record as YAML, with a header that says where its fields are from and what is left to do."""
+    header = (
+        "# Record for the OpenDP registry of deployments of differential privacy, tier 3.",
+        f"# Fields: {SCHEMA}.",
+        f'# Everything but the answers to "{BLANK.strip()}" follows from the release.',
+    )
+    return "\n".join([*header, *yaml_lines(record)]) + "\n"
+
+
+_POST = {
+    "effect": "The estimate and its interval are computed from the released numbers and public constants.",
+    "rule": "Decisions, and the rule in the covariates' own units, follow from the released coefficients.",
+}
+
+
+def _kind(release: BaseRelease) -> str:
+    stage = release.second_stage.get("name") if isinstance(release, Release) else None
+    return "effect" if isinstance(release, EffectRelease) or stage in _NUMBERS else "rule"
+
+
+def _line(text: object) -> str:
+    return " ".join("".join(one if one.isprintable() else " " for one in str(text)).split())
+
+
+def _words(text: object) -> str:
+    """One line of a text from the file: the registry shows markdown, in which HTML is HTML."""
+    return html.escape(_line(text), quote=False)
+
+
+def _code(name: object) -> str:
+    """A name from the file, as it is."""
+    return f"`{_line(name).replace('`', chr(39))}`"
+
+
+def _description(release: BaseRelease) -> Iterator[str]:
+    book = declared_domain_of(release).codebook
+    column = None if book is None else book.treatment.column
+    treatment = "a treatment" if column is None else _code(column)
+    outcome = "an outcome" if book is None or book.outcome is None else _code(book.outcome)
+    columns = ", ".join(map(_code, getattr(release, "columns", ())))
+    if isinstance(release, EffectRelease):
+        whom = {"att": " among the treated", "overlap": " where either treatment is likely"}
+        among = whom.get(release.estimand, "")
+        yield f"The average effect of {treatment} on {outcome}{among}, with an interval."
+    elif _kind(release) == "effect":
+        yield f"The average effect of {treatment} on {outcome}, by weighted means."
+    elif isinstance(release, Release):
+        yield (
+            f"A linear model, {_code(release.second_stage.get('name'))} by weights of "
+            f"{_code(release.first_stage.get('name'))}, for {treatment} and {outcome}."
+        )
+    else:
+        yield f"A linear rule that says for whom {treatment} is expected to improve {outcome}."
+    yield f"From {release.n_samples} records, adjusted for {columns}."
+
+
+def _domain(release: BaseRelease) -> Iterator[str]:
+    domain, columns = declared_domain_of(release), getattr(release, "columns", ())
+    yield f"Tables of {release.n_samples} records with a treatment, an outcome and {len(columns)} covariates."
+    for name, fact in declared_facts(release):
+        if name not in ("records", "settings", "first stage", "second stage", "neighbors"):
+            yield f"- {name}: {_words(fact)}"
+    ranges = domain.ranges
+    pairs = ranges.values() if isinstance(ranges, Mapping) else ranges or ()
+    for column, (low, high) in zip(columns, pairs, strict=False):
+        switch = domain.codebook is not None and domain.codebook.origin(column)[1] is not None
+        yield f"- {_code(column)}: {'0 or 1' if switch else f'clipped to {low:g} to {high:g}'}"
+    if isinstance(release, EffectRelease) and release.ranges:
+        yield "- ranges were released at a part of the privacy parameters; records are clipped to them"
+
+
+def _neighbors(release: BaseRelease) -> str:
+    kept = release.guarantee.relation is Neighboring.REPLACE_ONE_KEEP_TREATMENT
+    found = (
+        "Adjacent datasets of the data domain have the same number of records and differ in one record, "
+        "replaced by any other"
+    )
+    return f"{found} with the same treatment, which is not protected." if kept else f"{found}."
+
+
+def _conditions(release: BaseRelease) -> Iterator[str]:
+    """That the guarantee rests on a certificate which is missing, where it does."""
+    if release.standing is Standing.CONDITIONAL:
+        yield next(promised(release))
+
+
+def _mechanisms(release: BaseRelease) -> Iterator[str]:
+    for step in release.steps:
+        cost = f"epsilon {step.epsilon:.6g}" + (f", delta {step.delta:.3g}" if step.delta else "")
+        yield (
+            f"- {_words(step.step)} ({releases_of(step)}): {step.noise.value} noise, perturbed "
+            f"{step.perturbed.value}, {_words(step.theorem)}; {cost}."
+        )
+    yield "- Implemented in dp2erm-cvx; noise from the entropy of the operating system, without a seed."
+    yield f"- Assumptions: {_words('; '.join(release.guarantee.assumptions))}."
+    yield "- Not interactive. Nothing is claimed about timing or other side channels of the computer."
+
+
+def _utility(release: BaseRelease) -> str:
+    if isinstance(release, EffectRelease):
+        interval = release.interval
+        if interval.low is None or interval.high is None:
+            return f"The {100 * interval.level:g} % interval is unbounded."
+        half = 0.5 * (interval.high - interval.low)
+        noise, sampling = interval.noise_half_width or 0.0, interval.sampling_half_width or 0.0
+        return (
+            f"Half width of the {100 * interval.level:g} % interval: {half:.3g}. Noise alone would leave "
+            f"{noise:.3g}, sampling alone {sampling:.3g}."
+        )
+    if isinstance(release, RuleRelease):
+        return f"Noise is predicted to flip {release.flipped_share:.0%} of the decisions."
+    rows = [row for row in release.rows() if row.get("noise_half_width") is not None]
+    if not rows:
+        return "The noise is not predicted for this loss."
+    common = [row["noise_half_width"] for row in rows if str(row["parameter"]).startswith("effect")]
+    what = "the effect" if common else "a coefficient, at most"
+    width = max(common or [row["noise_half_width"] for row in rows])
+    return f"Half width of 95 % of the noise in {what}: {width:.3g}, as predicted. Sampling is not counted."

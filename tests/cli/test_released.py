@@ -1,0 +1,106 @@
+"""Commands about a release that is in a file: its page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx import EffectRelease
+from dp2erm_cvx.report import release_page
+from tests.command_line import EFFECT, run, write_files
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> str:
+    """The JSON of one effect."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("made"))
+        write_files()
+        return run(*EFFECT, "--json").stdout
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, published):
+    monkeypatch.chdir(tmp_path)
+    Path("effect.json").write_text(published)
+    return tmp_path
+
+
+def test_a_page_goes_beside_its_release_and_overwrites_nothing(folder, published) -> None:
+    first = run("report", "effect.json")
+    assert (first.exit_code, first.stdout) == (0, "wrote effect.html\n")
+    page = Path("effect.html").read_text(encoding="utf-8")
+    assert page == release_page(EffectRelease.from_json(published), source="effect.json")
+    Path("effect.html").write_text("mine")
+    again = run("report", "effect.json")
+    assert again.exit_code == 2
+    assert again.stderr == "error: effect.html: exists: choose another file, or --force\n"
+    assert Path("effect.html").read_text() == "mine"
+    assert run("report", "effect.json", "--force").exit_code == 0
+    assert run("report", "effect.json", "--output", "other.html").exit_code == 0
+    assert (
+        Path("effect.html").read_text(encoding="utf-8")
+        == Path("other.html").read_text(encoding="utf-8")
+        == page
+    )
+
+
+def test_what_does_not_follow_leads_the_page(folder, published) -> None:
+    plain = json.loads(published)
+    plain["steps"][0]["stability"] = 0.0
+    Path("changed.json").write_text(json.dumps(plain))
+    assert run("report", "changed.json").exit_code == 0
+    page = Path("changed.html").read_text(encoding="utf-8")
+    assert page.index("REFUTED") < page.index("Estimate:")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["missing.json"], "missing.json: cannot be read"),
+        (["broken.json"], "release JSON"),
+        (["list.json"], "release JSON"),
+        (["folder"], "folder: cannot be read"),
+        (["binary.json"], "release JSON"),
+        ([""], "cannot be read"),
+        (["effect.json", "--output", "effect.json"], "is used by this command already"),
+        (["effect.json", "--output", "nowhere/page.html"], "cannot be written"),
+        (["effect.json", "--output", "folder"], "cannot be written"),
+        (["page.html"], "is used by this command already"),
+    ],
+)
+def test_bad_files_end_in_one_line(folder, words, complaint) -> None:
+    Path("broken.json").write_text('{"private": tru')
+    Path("list.json").write_text("[1, 2]")
+    Path("binary.json").write_bytes(bytes(range(256)))
+    Path("page.html").write_text("{}")
+    Path("folder").mkdir()
+    before = sorted(path.name for path in folder.iterdir())
+    result = run("report", *words)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_record_for_a_registry_is_written_with_marks(folder) -> None:
+    shown = run("datasheet", "effect.json", "--set", "name=A = B")
+    assert shown.exit_code == 0
+    assert '\n    name: "A = B"\n' in shown.stdout
+    assert "17 of 18 fields" in shown.stderr
+    assert shown.stdout.partition("url_slug")[2].count("TODO") == 17
+    written = run("datasheet", "effect.json", "--set", "name=A = B", "--output", "record.yaml")
+    assert (written.exit_code, written.stdout) == (0, "")
+    assert Path("record.yaml").read_text(encoding="utf-8") == shown.stdout
+    for words, complaint in (
+        (["effect.json", "--output", "record.yaml"], "exists: choose another file, or --force"),
+        (["effect.json", "--set", "name"], "must be FIELD=TEXT; fields: url_slug"),
+        (["effect.json", "--set", "publication_date=soon"], "the day of publication as YYYY-MM-DD"),
+        (["effect.json", "--set", "nme=x"], "no field that is asked for"),
+        (["missing.json"], "cannot be read"),
+    ):
+        refused = run("datasheet", *words)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+        assert complaint in refused.stderr

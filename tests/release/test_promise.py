@@ -1,0 +1,50 @@
+"""The guarantee in words: every number in it is at least what the theorem of two neighbors says."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.release import Guarantee, Standing
+from dp2erm_cvx.release.promise import largest_factor, largest_guess
+
+
+def guarantee(epsilon: float, delta: float) -> Guarantee:
+    return Guarantee(epsilon, delta, Neighboring.REPLACE_ONE, "", "", (), Standing.PRIVATE)
+
+
+@given(st.floats(1e-6, 30.0), st.sampled_from([0.0, 1e-9, 1e-5, 0.01, 0.9]))
+def test_no_pair_that_obeys_the_guarantee_is_told_apart_better(epsilon, delta) -> None:
+    odds = math.exp(epsilon)
+    # the pair that attains it: some outcomes happen under one neighbor only
+    first = np.array([delta, (1 - delta) * odds / (1 + odds), (1 - delta) / (1 + odds), 0.0])
+    second = first[::-1]
+    assert np.sum(np.maximum(first - odds * second, 0.0)) <= delta + 1e-12
+    best = 0.5 * float(np.sum(np.maximum(first, second)))
+    stated = float(largest_guess(guarantee(epsilon, delta)))
+    assert best - 1e-12 <= stated
+    assert 1.0 - stated >= 0.9 * (1.0 - best) - 1e-6
+
+
+@given(st.floats(1e-6, 2000.0))
+def test_the_factor_is_rounded_up(epsilon) -> None:
+    told = largest_factor(guarantee(epsilon, 0.0))
+    exponent = float(told[3:]) if told.startswith("10^") else math.log10(float(told))
+    exact = epsilon / math.log(10.0)
+    assert exact - 1e-9 <= exponent <= exact + 1.0
+    if epsilon < 13.0:
+        assert float(told) <= 1.011 * math.exp(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "factor", "guess"),
+    [(1.0, 0.0, "2.72", "0.74"), (2.0, 1e-5, "7.39, plus 1e-05", "0.89"), (800.0, 0.0, "10^348", "1")],
+)
+def test_what_is_said(epsilon, delta, factor, guess) -> None:
+    known = guarantee(epsilon, delta)
+    assert (largest_factor(known), largest_guess(known)) == (factor, guess)

@@ -1,0 +1,52 @@
+"""One release of every kind, for the pages and records about them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.declared_domain import domain_of
+
+HOSTILE = '<script>alert("x")</script>'
+LONG = "a_covariate_without_any_break_in_its_name_" * 4
+
+
+def data(columns: int, n: int = 300) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X, a = rng.uniform(0, 1, (n, columns)), rng.integers(0, 2, n)
+    return X, a, np.clip(0.5 * a + 0.5 * rng.random(n), 0, 1)
+
+
+@pytest.fixture(scope="session")
+def releases():
+    """One of every kind; the last ones with names that are none of a page's business."""
+    domain = Domain(1.5, 0.5, outcome_center=0.5, ranges={"u": (0.0, 1.0), "v": (0.0, 1.0)})
+    X, a, y = data(2)
+    hostile = domain_of(
+        {
+            "outcome_bound": 4.0,
+            "outcome_column": "y",
+            "ranges": {name: [0.0, 2.0] for name in (HOSTILE, LONG, *(f"x{k}" for k in range(58)))},
+            "units": {HOSTILE: "<img src=x onerror=alert(1)>", "y": "<b>kg</b> & more"},
+        }
+    )
+    many, budget = data(60), Budget(2.0)
+    weights = {"value_share": 0.2, "first_stage": "uniform"}
+    return {
+        "effect": PrivateEffect(domain, budget).fit(X, a, y).release_,
+        "att": PrivateEffect(domain, Budget(0.01), estimand="att").fit(X, a, y).release_,
+        "risks": PrivateEffect(domain, budget, estimand="risks").fit(X, a, y).release_,
+        "ranges": PrivateEffect(PrivateRanges(0.5), Budget(20.0)).fit(X, a, y).release_,
+        "rule": PrivateRule(
+            domain, budget, outcome_scale=1.0, settings={"propensity": 0.5, "value_share": 0.3}
+        )
+        .fit(X, a, y)
+        .release_,
+        "means": PrivateTwoStageERM(domain, budget, "uniform", "arm_means").fit(X, a, y).release_,
+        "itr": PrivateTwoStageERM(domain, budget, second_stage="itr", **weights).fit(X, a, y).release_,
+        "huber": PrivateTwoStageERM(domain, budget, "uniform", "itr_huber", seed=1).fit(X, a, y).release_,
+        "many effect": PrivateEffect(hostile, budget).fit(*many).release_,
+        "many rule": PrivateRule(hostile, budget, outcome_scale=1.0).fit(*many).release_,
+        "many itr": PrivateTwoStageERM(hostile, budget, "uniform", "itr").fit(*many).release_,
+    }

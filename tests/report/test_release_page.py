@@ -1,0 +1,155 @@
+"""The page of a release: what it says, that nothing in a file becomes markup, and how it fits screens."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.release import Standing
+from dp2erm_cvx.report import page as pages
+from dp2erm_cvx.report import release_page
+from dp2erm_cvx.report.picture import Span, bars, picture
+from tests.report.browser import CHROMIUM, Browser
+from tests.report.conftest import HOSTILE, LONG
+from tests.report.test_report import read
+
+HEADINGS = (
+    "What the result counts",
+    "The promise to everybody in the data",
+    "For whom",
+    "What it rests on",
+    "What was declared before the data were read",
+    "The guarantee in full",
+)
+
+
+KINDS = ("effect", "att", "risks", "ranges", "rule", "means", "itr", "huber", "many effect", "many rule")
+KINDS = (*KINDS, "many itr")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_tells_the_same_things_and_loads_nothing(releases, kind) -> None:
+    release = releases[kind]
+    page = release_page(release, source=f"{kind} {HOSTILE}.json")
+    loaded, text = read(page)
+    assert not loaded
+    assert not re.search(r"url\((?!#)|@import|<script|<img|<b>kg", page)
+    places = [text.index(heading) for heading in HEADINGS]
+    assert places == sorted(places)
+    assert page == release_page(release, source=f"{kind} {HOSTILE}.json")
+    assert f"dp2erm verify {kind} {HOSTILE}.json" in text
+    assert f"epsilon = {release.guarantee.epsilon:g}" in text
+    assert ("do not publish" in text) == (kind == "huber")
+    if kind.startswith("many"):
+        assert HOSTILE in text
+        assert LONG in text
+    if kind in ("many rule", "many itr"):
+        assert "<img src=x onerror=alert(1)>" in text
+
+
+@pytest.mark.parametrize("kind", ["effect", "risks", "rule", "itr", "means"])
+def test_the_numbers_are_those_of_the_summary(releases, kind) -> None:
+    release = releases[kind]
+    _, text = read(release_page(release))
+    shown = " ".join(release.summary(10_000).split())
+    numbers = set(re.findall(r"[+±-]\d\.?\d*", text))
+    theta = getattr(release, "theta", ())
+    assert {f"{value:+.4g}" for value in theta} <= {*text.split(), *text.replace("±", " ").split()}
+    assert numbers
+    for sentence in ("Noise moves the effect", "risk ratio:", "treating nobody", "Noise of the nuisances"):
+        assert (sentence in shown) == (sentence in text)
+
+
+def test_what_is_not_counted_is_said_so(releases) -> None:
+    texts = {kind: read(release_page(releases[kind]))[1] for kind in KINDS}
+    for kind in ("means", "itr"):
+        assert "sampling of the records NOT counted" in texts[kind]
+    assert "sampling of the records counted: alone, ±" in texts["effect"]
+    assert "sampling of the records counted in what the rule gains, NOT in the rule itself" in texts["rule"]
+    assert all("NOT counted" in text for text in texts.values())
+    assert "95 % interval: unbounded" in texts["att"]
+    assert "Ranges were released for epsilon" in texts["ranges"]
+    assert "effect_center" not in texts["effect"]  # which may be a released one
+
+
+def test_the_standing_leads(releases) -> None:
+    effect = releases["effect"]
+    for standing, words in (
+        (Standing.NOT_PRIVATE, "NONE. The noise came from a seed"),
+        (Standing.UNPROVEN, "NONE that is proven"),
+        (Standing.CONDITIONAL, "CONDITIONAL: what follows holds for the exact solution"),
+    ):
+        guarantee = replace(effect.guarantee, standing=standing)
+        _, text = read(release_page(replace(effect, guarantee=guarantee)))
+        assert words in text
+        assert text.index("do not publish") < text.index("Estimate:")
+        assert ("by a factor of at most" in text) == (standing is Standing.CONDITIONAL)
+    _, text = read(release_page(effect, refuted=[f"guarantee: {HOSTILE}"]))
+    assert text.index("REFUTED") < text.index(HOSTILE) < text.index("Estimate:")
+
+
+def test_what_has_to_be_read_first_stands_first(releases) -> None:
+    for kind, change, words in (
+        ("rule", {"flipped_share": 0.4}, "The noise dominates"),
+        ("itr", {"kept_imbalance": 0.9}, "The weights hardly balance"),
+        ("effect", {"capped": 0.5}, "Overlap may be poor"),
+        ("effect", {"nuisance_ratio": 50.0}, "is not negligible"),
+    ):
+        _, text = read(release_page(replace(releases[kind], **change)))
+        assert text.index(words) < text.index("What the result counts")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_pages_fit_a_screen_and_a_phone(releases, tmp_path) -> None:
+    with Browser() as browser:
+        path = tmp_path / "page.html"
+        path.write_text("<div style='width:2000px'>wide</div><script>console.error('planted')</script>")
+        planted = browser.look(path, 420)
+        assert planted["width"] > 420
+        assert planted["beyond"]
+        assert planted["complaints"]
+        for kind in ("effect", "att", "rule", "means", "huber", "many effect", "many itr"):
+            path.write_text(release_page(releases[kind]), encoding="utf-8")
+            for width in (1400, 420):
+                seen = browser.look(path, width)
+                assert (kind, seen["width"], seen["beyond"]) == (kind, width, [])
+                assert seen["complaints"] == []
+                assert seen["asked"] == [path.resolve().as_uri()]
+            assert browser.value("document.scripts.length") == 0
+
+
+@pytest.mark.parametrize(
+    ("at", "low", "high"), [(1.0, 0.5, 2.0), (-3e-7, -4e-7, 1e-9), (5.0, None, 9.0), (0.0, None, 3.0)]
+)
+def test_places_are_in_order_and_hold_zero(at, low, high) -> None:
+    found = picture([Span("all", at, low, high), Span.around("part", at, 0.1 * abs(at))], "")
+    assert found is not None
+    assert 0 < found.zero < 100
+    for one in found.drawn:
+        assert 0 <= one.left <= one.dot <= one.right <= 100
+        assert (one.left == 0) == (one.span.low is None)
+    assert 2 <= len(found.ticks) <= 8
+    labels = [float(label) for _, label in found.ticks]
+    # the axis is linear
+    fit = np.polyfit([place for place, _ in found.ticks], labels, 1)
+    np.testing.assert_allclose(np.polyval(fit, found.zero), 0.0, atol=1e-3 * (labels[-1] - labels[0]))
+
+
+def test_no_number_breaks_a_picture() -> None:
+    assert picture([], "") is None
+    assert picture([Span("all", 1e308, -1e308, 1e308)], "") is None
+    assert picture([Span("all", 0.0, None, None)], "") is None
+    assert bars([0.0, 0.0], [None, None])[0] == (50.0,) * 4
+    assert bars([1e308, 1.0], [None, 1e308])[0] == (50.0,) * 4
+    drawn = bars([2.0, -1.0], [1.0, None])
+    assert drawn == [(50.0, 82.0, 66.0, 98.0), (34.0, 50.0, 34.0, 34.0)]
+
+
+def test_a_page_says_what_is_not_installed(releases, monkeypatch) -> None:
+    monkeypatch.setattr(pages, "find_spec", lambda name: None)
+    with pytest.raises(DeclarationError, match=r"needs jinja2: pip install 'dp2erm-cvx\[reports\]'$"):
+        release_page(releases["effect"])
