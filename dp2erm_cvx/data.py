@@ -130,7 +130,7 @@ class Dataset:
         named = [
             next(name for k in range(len(names) + 1) if (name := one + k * "_") not in names) for one in "ay"
         ]
-        return cls(table, as_array(a, "a"), as_array(y, "y"), tuple(columns), *named)
+        return cls(table, as_array(a, "a"), as_array(y, "y"), tuple(columns), named[0], named[1])
 
     @classmethod
     def coded(

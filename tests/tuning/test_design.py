@@ -183,7 +183,7 @@ def test_workers_change_nothing():
 
 def row(name, errors, covers=0.95, reason=""):
     errors = tuple(float(error) for error in errors)
-    return DesignRow(name, covers=covers, width=1.0, reason=reason, scores=errors)
+    return DesignRow(name, covers=covers, near=covers, width=1.0, reason=reason, scores=errors)
 
 
 def test_ties_are_told_by_paired_differences():
@@ -205,6 +205,15 @@ def test_ties_are_told_by_paired_differences():
     assert [one.tied for one in found] == [True, True, False, False, False, False]
     # a rule has no interval that could miss
     assert ranked(question(goal="rule"), rows)[0].name in ("sharp and wrong", "no interval")
+
+
+def test_a_miss_that_nobody_would_mind():
+    """Short intervals that miss an effect of 10 by .3 are near it, and those of an effect of 1 are not."""
+    trials = [SimulatedRun(0.4, 0.3, 0.5)] * 10
+    big, small = (DesignRow.of_effect("", trials, math.nan, effect) for effect in (10.0, 1.0))
+    assert (big.covers, big.near, big.holds) == (0.0, 1.0, True)
+    assert (small.covers, small.near, small.holds) == (0.0, 0.0, False)
+    assert DesignRow.of_effect("", [SimulatedRun(0.4, -math.inf, math.inf)] * 10, math.nan).holds
 
 
 def test_what_is_worth_reading():
