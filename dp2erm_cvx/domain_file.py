@@ -39,9 +39,10 @@ def load_domain(path: str | Path) -> Domain:
 def read_declared(path: str | Path) -> dict[str, Any]:
     """What the file declares of records, by name; the values are not judged yet.
 
-    Raises DeclarationError for a file that cannot be read.
+    Raises DeclarationError for a file that cannot be read, or whose table ``[csv]`` is wrong.
     """
     declared = _loaded(path)
+    declared_layout(path)
     declared.pop("csv", None)
     return declared
 

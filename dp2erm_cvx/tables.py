@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.csv_layout import PLAIN, CsvLayout
+from dp2erm_cvx.csv_layout import PLAIN, CsvLayout, damage, records_of_lines
 from dp2erm_cvx.errors import DataError, DeclarationError
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -29,12 +29,16 @@ _MISSING = ("NAType", "NaTType", "MaskedConstant")
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns that are read one at a time; ``place`` turns a 0-based row into words."""
+    """Named columns that are read one at a time; ``place`` turns a 0-based row into words.
+
+    ``notes`` say for the data holder what of a file could not be read.
+    """
 
     source: str
     names: tuple[str, ...]
     column: Callable[[str], Any]
     place: Callable[[int], str] = lambda row: f"row {row + 1}"
+    notes: tuple[str, ...] = ()
     _known: frozenset[str] = field(init=False, repr=False, default=frozenset())
 
     def __post_init__(self) -> None:
@@ -204,22 +208,29 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
 def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
     """Rows of a CSV file with a header, kept as text; blank lines are skipped.
 
-    ``ragged``: a row with more or fewer cells than the header is one of empty cells. Raises DataError for
-    what is no such file, and where ``ragged`` is false for such a row.
+    ``ragged``: no record is refused, and none moves another. A record is one line; what is no text of the
+    encoding becomes a mark in its cell; a line that cannot be parsed, or has more or fewer cells than the
+    header, is a record of empty cells. Only where the layout declares ``line_breaks`` may a quoted cell go on
+    in the next line. Raises DataError for what is no such file, and where ``ragged`` is false for a row that
+    is none.
     """
     source = str(path)
     try:
-        with open(path, newline="", encoding=layout.codec) as file:
-            reader = csv.reader(file, delimiter=layout.separator, strict=True)
-            lines = [(reader.line_num, cells) for cells in reader if cells]
+        if ragged and not layout.line_breaks:
+            lines, notes = records_of_lines(source, Path(path).read_bytes(), layout)
+        else:
+            notes = ()
+            with open(path, newline="", encoding=layout.codec, errors="replace" if ragged else None) as file:
+                reader = csv.reader(file, delimiter=layout.separator, strict=True)
+                lines = [(reader.line_num, cells) for cells in reader if cells]
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror or error}") from None
     except UnicodeError:
         raise DataError(
             f"{source}: is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
         ) from None
-    except LookupError:
-        raise DataError(f"{source}: {layout.encoding} is no encoding of text") from None
     except ValueError:
         raise DataError(f"{source!r}: is no name of a file") from None
     except csv.Error as error:
@@ -233,6 +244,11 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
             raise DataError(
                 f"row {row + 1} (line {line}) of {source} has {len(cells)} cells, the header {len(names)}"
             )
+    other = sum(len(cells) != len(names) for _, cells in records)
+    notes = (
+        *notes,
+        *damage("another number of cells than the header", other, "each counts as an empty record"),
+    )
 
     places = {name: where for where, name in enumerate(names)}
 
@@ -241,7 +257,7 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
         own = (cells[where] if len(cells) == len(names) else "" for _, cells in records)
         return np.array([_cell(text, layout.decimal) for text in own], dtype=object)
 
-    return Table(source, names, column, lambda row: f"row {row + 1} (line {records[row][0]})")
+    return Table(source, names, column, lambda row: f"row {row + 1} (line {records[row][0]})", notes)
 
 
 def read_parquet(path: str | Path) -> Table:

@@ -29,7 +29,7 @@ from dp2erm_cvx.cli.programs import programs_command
 from dp2erm_cvx.cli.released import datasheet_command, predict_command, report_command, show_command
 from dp2erm_cvx.cli.rule import rule_command
 from dp2erm_cvx.cli.verify import verify_command
-from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
 USAGE, INTERNAL, INTERRUPTED = 2, 70, 130
 
@@ -106,6 +106,14 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """An empty text is what a shell makes of a variable that is not set: no value, and no default either."""
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        name = parameter.opts[-1] if isinstance(parameter, click.Option) else parameter.make_metavar(context)
+        raise DeclarationError(f"{name} is empty: give a value, or leave it out")
+    return value
+
+
 for command in (
     check_command,
     design_command,
@@ -128,4 +136,6 @@ for command in (
     experiment_command,
     demo_command,
 ):
+    for one in command.params:
+        one.callback = _filled
     main.add_command(command)

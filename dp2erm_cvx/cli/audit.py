@@ -114,6 +114,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
 
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSection:
     writable(options["checkpoint"], data, options["domain"])
+    _refuse_unused(data, options)
     for path in saved_files(options):
         writable(path, data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
@@ -145,3 +146,14 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
         cells = () if options["no_tightness"] else tightness(first, small, search=short)
     return AuditSection(result.program.name, result, cells)
+
+
+def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
+    if (options["epsilon"], options["delta"], options["runs"]) != (None, 0.0, None):
+        raise DeclarationError("--epsilon, --delta and --runs go with --mechanism: leave them out")
+    if data is None:
+        for name in ("treatment", "outcome", "separator", "encoding", "decimal"):
+            if options[name] is not None:
+                raise DeclarationError(f"--{name} describes data: name the data file as well")
+    elif (options["n_samples"], options["n_features"]) != (None, None):
+        raise DeclarationError("--n and --n-features are for audits without data: leave them out")

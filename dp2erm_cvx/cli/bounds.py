@@ -65,6 +65,8 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         from dp2erm_cvx.universe import Universe
 
         n = whole_number("--n", options["n_samples"], at_least=2)
+        if options["n_features"] is not None:
+            whole_number("--n-features", options["n_features"], at_least=1)
         budget = Budget(options["epsilon"], options["delta"])
         named = options["second_stage"]
         domain = read_domain(options, {} if named else {"outcome_bound": 1.0})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command("certify", short_help="Solvers against programs: what is proved about each solution.")
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @data_options
-@click.option("--n", "n_samples", type=Number(), default=400, help="Simulated records.")
+@click.option("--n", "n_samples", type=Number(), help="Simulated records, without DATA [400].")
 @click.option("--program", "programs", multiple=True, help="Only this program; repeatable [all registered].")
 @setting_options
 @click.option("--solver", "solvers", multiple=True, help="Only this solver; repeatable [all].")
@@ -105,10 +105,13 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
             if options[name]:
                 flag = "--" + name.replace("_", "-")
                 raise DeclarationError(f"{flag} describes data: name the data file as well")
-        n = whole_number("n_samples", options["n_samples"], at_least=2)
+        n = options["n_samples"]
+        n = 400 if n is None else whole_number("n_samples", n, at_least=2)
         if n > MOST:
             raise DeclarationError(f"n_samples = {shown(options['n_samples'])}: must be at most {MOST:,}")
         dataset, domain = simulated(n)
+    elif options["n_samples"] is not None:
+        raise DeclarationError("--n is the number of simulated records: leave it out beside a data file")
     else:
         domain = read_domain(options)
         dataset = read_data(data, options, domain)

@@ -59,7 +59,7 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         report = column_report(table, *known)
         records = [] if public is None else list(_records(table, public, options))
     screen = console()
-    for block in (*column_blocks(report), *records):
+    for block in (*column_blocks(report), *table.notes, *records):
         screen.print(block)
     if draft is not None:
         write_text(draft, drafted(table, layout, options["treatment"], options["outcome"]))

@@ -115,25 +115,25 @@ def _released(folder: Path, solvers: Sequence[str], seed: int | None) -> tuple[D
         seeds: Iterator[int | None] = itertools.repeat(None) if seed is None else itertools.count(seed)
         effects = list(counted(effect.private_effects(data, seeds), bar, "releasing effects"))
         weights = list(counted(comparison.weight_comparisons(data, seeds), bar, "weighting"))
-        rules = list(counted(comparison.rule_comparisons(data, seeds), bar, "releasing rules"))
+        rules = list(counted(effect.private_rules(data, seeds), bar, "releasing rules"))
         rows = list(counted(comparison.certificate_rows(data, solvers), bar, "certifying"))
         drawn = _drawn(min(weights, key=lambda one: one.imbalance), folder / "love_nhefs.png")
-        # the first effect, and the rule that can be read: entropy balancing at the larger budget
-        kept = {"effect_nhefs.json": effects[0], "release_nhefs.json": rules[0].published[-1].release}
+        # the first effect, and the rule that can be read: at the larger budget
+        kept = {"effect_nhefs.json": effects[0], "release_nhefs.json": rules[-1][0]}
         for name, release in kept.items():
             write_text(folder / name, release.to_json() + "\n")
         naive, robust = difference(data).value, effect.robust_effect(data)
         textbook = effect.textbook_effect(data)
         advance(bar)
     files = [str(folder / name) for name in kept]
-    published = [one.release for each in (*weights, *rules) for one in each.published]
+    published = [one.release for each in weights for one in each.published]
     return data, [
         *text.data_section(data),
         *text.effect_section(effects, naive, robust, files[0]),
         *text.weight_section(weights, textbook),
         *text.rule_section(rules),
         *text.certificate_section(certificate_table([row for group in rows for row in group]), drawn),
-        *text.guarantee_section([*effects, *published], files),
+        *text.guarantee_section([*effects, *(rule for rule, _ in rules), *published], files),
     ]
 
 

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.datasets import NHEFS_RANGES
 from dp2erm_cvx.demo import settings
 from dp2erm_cvx.display import grid, heading
+from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE
 from dp2erm_cvx.release.effect_caveats import caveats
+from dp2erm_cvx.release.rule_text import LITTLE
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.release.effect import EffectRelease
     from dp2erm_cvx.release.record import BaseRelease
+    from dp2erm_cvx.release.rule_release import RuleRelease
 
 
 def section(title: str) -> Text:
@@ -89,15 +93,19 @@ def effect_section(found: Sequence[EffectRelease], naive: float, robust: float, 
 def weight_section(found: Sequence[DemoComparison], textbook: float) -> Iterator[Any]:
     """Direct weights."""
     (budget,) = settings.WEIGHT_BUDGETS
-    yield section("3. Beside it: weights that balance, and what noise has to hide")
+    yield section("3. Beside it: direct weights, what they leave and what noise has to hide")
     yield (
         "One changed record moves every weight, by at most V in all. Better balance needs weights that move "
-        "further, and all that movement is hidden by noise."
+        "further, and all that movement is hidden by noise. At ridges whose noise can be borne, weights "
+        f"hardly weigh: 'stays' is what they leave of a difference of {DIFFERENCE:g} SD between the arms in "
+        "one covariate, predicted from public quantities."
     )
-    table = grid("weights", "|SMD|*", "fit*", "V", _budget(budget), wrap=False)
+    table = grid("weights", "stays", "|SMD|*", "fit*", "V", _budget(budget), wrap=False)
     for one in found:
+        kept = one.published[0].release.kept_imbalance
+        stays = "" if kept is None else f"{kept:.0%}"
         numbers = f"{one.imbalance:.3f}", f"{one.effect:.2f}", f"{one.stability:.3g}"
-        table.add_row(one.scheme.label, *numbers, *map(_effect, one.published))
+        table.add_row(one.scheme.label, stays, *numbers, *map(_effect, one.published))
     yield table
     yield (
         "* not private: mean imbalance left (0.1 counts as good), and the difference of arm means without "
@@ -107,38 +115,33 @@ def weight_section(found: Sequence[DemoComparison], textbook: float) -> Iterator
     yield from _dominated(found)
 
 
-def rule_section(rules: Sequence[DemoComparison]) -> Iterator[Any]:
-    """Treatment rules."""
-    domain = settings.rule_domain()
+def rule_section(rules: Sequence[tuple[RuleRelease, NDArray[np.int64]]]) -> Iterator[Any]:
+    """Treatment rules, and whom they flag."""
     yield section(f"4. A rule: for whom does giving up add more than {settings.TREATMENT_COST:g} kg?")
     yield (
-        f"With a public cost of {settings.TREATMENT_COST:g} kg the best rule is not the same for everybody "
-        f"(the net outcome is centered at {domain.outcome_center:g} kg). The rule flags x'theta > 0 over "
-        f"(1, {', '.join(settings.FEATURES)}), scaled to [-1, 1], |theta| <= {settings.RULE_BOUND:g} kg: "
-        "few features, because noise grows with their number."
+        f"With a public cost of {settings.TREATMENT_COST:g} kg the best rule is not the same for everybody. "
+        "A regression of the outcome and a propensity are released first, and corrected for. The rule flags "
+        f"x'theta > 0 over (1, {', '.join(settings.FEATURES)}), scaled to [-1, 1]: few features, because "
+        "noise grows with their number."
     )
-    parameters = rules[0].published[0].release.parameters
-    table = grid("weights", "epsilon", "flags*", "fit*", "agree*", *parameters, wrap=False)
-    for one in rules:
-        for k, published in enumerate(one.published):
-            table.add_row(
-                one.scheme.label if k == 0 else "",
-                f"{published.budget.epsilon:g}{_mark(published)}",
-                f"{published.recommended.mean():.0%}",
-                f"{one.recommended.mean():.0%}",
-                f"{np.mean(published.recommended == one.recommended):.0%}",
-                *(
-                    f"{value:+.2f} ±{_width(width)}"
-                    for value, width in zip(published.release.theta, published.noise.half_width, strict=True)
-                ),
-            )
+    table = grid("epsilon", "flags*", "flipped", "stays", *rules[0][0].parameters, wrap=False)
+    for release, flagged in rules:
+        kept = release.kept_confounding
+        table.add_row(
+            f"{release.guarantee.epsilon:g}{'!' if release.flipped_share >= LITTLE else ' '}",
+            f"{flagged.mean():.0%}",
+            f"{release.flipped_share:.0%}",
+            "" if kept is None else f"{min(kept, 1.0):.0%}",
+            *(f"{value:+.2f}" for value in release.theta),
+        )
     yield table
     yield (
-        "* not private: shares of the records that the release and the non-private fit at the same ridge "
-        "flag, and on which they agree. theta is released, ± its noise, predicted for ranges 6 standard "
-        "deviations wide with the mean one off the middle: no bound."
+        "* not private: the share of the records that the rule flags. flipped: decisions that noise is "
+        "predicted to turn, from theta and public guesses; stays: of the bias by a declared confounder, "
+        "from public quantities."
     )
-    yield from _dominated(rules)
+    if any(release.flipped_share >= LITTLE for release, _ in rules):
+        yield "! Noise dominates: that rule says little about the data."
 
 
 def certificate_section(table: Table, drawn: str) -> Iterator[Any]:

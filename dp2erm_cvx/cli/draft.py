@@ -70,4 +70,5 @@ def drafted(table: Table, layout: CsvLayout, treatment: str | None, outcome: str
     parts = [_HEAD.format(edit=EDIT, treatment=quoted[0], outcome=quoted[1])]
     parts += [_RANGES, *ranges, _LEVELS, *levels, *others]
     csv = [f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal")]
-    return "\n".join([*parts, _TAIL, *csv, ""])
+    breaks = ["line_breaks = true"] if layout.line_breaks else []
+    return "\n".join([*parts, _TAIL, *csv, *breaks, ""])

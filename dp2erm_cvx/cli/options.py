@@ -54,8 +54,13 @@ def number_list(flag: str, text: str) -> tuple[float, ...]:
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """``"age, sex"`` -> ("age", "sex")."""
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+    """``"age, sex"`` -> ("age", "sex"). Raises DeclarationError where one stands twice."""
+    if text is None:
+        return None
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if len(set(found)) < len(found):
+        raise DeclarationError(f"{text!r}: a name stands there twice: give it once")
+    return found
 
 
 def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:

@@ -118,9 +118,11 @@ def predict_command(
     from dp2erm_cvx.release.rule_release import RuleRelease
     from dp2erm_cvx.tables import read_table
 
-    writable(output)
-    if second_stage is not None:
-        known_name(second_stage, "second")
+    writable(output, release, data, second_stage)
+    if second_stage is not None and known_name(second_stage, "second") == second_stage:
+        raise DeclarationError(
+            f"--second-stage {second_stage!r}: must be a FILE.py; registered ones are known"
+        )
     with progress("predicting"):
         published = read_release_file(release)
         if not isinstance(published, Release | RuleRelease):

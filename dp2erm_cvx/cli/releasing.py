@@ -10,7 +10,7 @@ import click
 
 from dp2erm_cvx.cli.options import Number, apply, noise_options
 from dp2erm_cvx.cli.screen import check_new, console, reserved, unwritable
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import DeclarationError, LedgerError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.data import Dataset
@@ -107,7 +107,7 @@ class Ordered:
 
         output, release = self.options["output"], None
         try:
-            with reserved(output) as file:
+            with reserved(output, force=self.options["force"]) as file:
                 table = NamedColumns(dataset.X, dataset.columns, dataset.sampling)
                 model.fit(table, dataset.a, dataset.y)
                 release = model.release_
@@ -126,7 +126,14 @@ class Ordered:
             raise
 
     def _tell_charge(self, model: Any) -> None:
-        click.echo(f"charged to {self.options['dataset']!r}: {model.receipt_}", err=True)
+        """The charge, and which one it is: a release that was paid for and never shown counts as well."""
+        told = f"charged to {self.options['dataset']!r}: {model.receipt_}"
+        try:
+            account = model.ledger.account(self.options["dataset"])
+            told += f"; charge {len(account.receipts)}, epsilon = {account.spent.left_epsilon:g} left"
+        except LedgerError:  # what was charged has to be told whatever became of the ledger
+            pass
+        click.echo(told, err=True)
 
     def show(self, model: PrivateEstimator, release: BaseRelease) -> None:
         """Notes on stderr, then the release as JSON or in words."""

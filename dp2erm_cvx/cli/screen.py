@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -19,6 +20,11 @@ from dp2erm_cvx.errors import DeclarationError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+try:
+    import fcntl
+except ImportError:  # no POSIX: two processes that write one file at once are then on their own
+    fcntl = None  # type: ignore[assignment]
 
 Item = TypeVar("Item")
 
@@ -121,29 +127,63 @@ def check_new(path: str | None, force: bool, *inputs: str | None) -> None:
         raise DeclarationError(f"{path}: exists: choose another file, or --force")
 
 
-@contextmanager
-def reserved(path: str | None) -> Iterator[TextIO | None]:
-    """A file, open for what the block will have to write; one that it made is gone if nothing was.
+#: Bytes of disk that are taken before anything is spent: a release has fewer.
+_ROOM = 2**16
 
-    Raises DeclarationError in one line where it cannot be opened.
+
+@contextmanager
+def reserved(path: str | None, *, force: bool = False) -> Iterator[TextIO | None]:
+    """A file, open for what the block will have to write: it gets its name when it is whole, or never.
+
+    Until then it is ``path.part``, locked against other processes, with room on the disk. What a process
+    that was killed left there is taken over. Raises DeclarationError in one line where it cannot be opened,
+    or where another process is at it; where ``path`` exists, unless ``force``.
     """
     if path is None:
         yield None
         return
-    existed = os.path.lexists(path)
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f"{target.name}.part")
+    device = target.exists() and not target.is_file()  # which has no part, and is not replaced
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(Path(path).open("r+" if existed else "x", encoding="utf-8"))
+            fd = os.open(target if device else part, os.O_RDWR | (0 if device else os.O_CREAT), 0o666)
+            file = stack.enter_context(os.fdopen(fd, "w", encoding="utf-8"))
+            if not device:
+                _taken(fd, part)
+                if os.path.lexists(path) and not force:
+                    part.unlink()
+                    raise DeclarationError(f"{path}: exists: choose another file, or --force")
+        except BlockingIOError:
+            raise DeclarationError(f"{path}: another process is writing it: choose another file") from None
         except (OSError, ValueError) as error:
-            raise unwritable(path, error) from None
+            raise error if isinstance(error, DeclarationError) else unwritable(path, error) from None
         try:
             yield file
-            file.truncate()
             file.flush()
+            if not device:
+                file.truncate()
+                os.fsync(fd)
+                os.replace(part, target)
         except BaseException:
-            if not existed:
-                Path(path).unlink(missing_ok=True)
+            if not device:
+                part.unlink(missing_ok=True)
             raise
+
+
+def _taken(fd: int, part: Path) -> None:
+    """Lock the file and take room for it. Raises OSError, BlockingIOError where another process has it."""
+    if fcntl is not None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not part.exists() or part.stat().st_ino != os.fstat(fd).st_ino:
+            raise BlockingIOError  # it got its name between our opening and locking it
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(fd, 0, _ROOM)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                part.unlink()
+                raise
 
 
 def write_text(path: str | Path, text: str) -> None:

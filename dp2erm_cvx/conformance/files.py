@@ -68,7 +68,7 @@ def programs_of_file(path: str | Path) -> list[type[Program]]:
     Raises ProgramError where the file cannot be run or holds no program, with the place of its error.
     """
     place = Path(path)
-    if not place.is_file():
+    if not os.path.isfile(place):  # which no name is too long for
         raise ProgramError(f"{path}: is no file")
     module = _executed(place)
     found = [

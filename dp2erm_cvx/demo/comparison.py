@@ -117,14 +117,6 @@ def weight_comparisons(data: Dataset, seeds: Iterator[int | None]) -> Iterator[D
     )
 
 
-def rule_comparisons(data: Dataset, seeds: Iterator[int | None]) -> Iterator[DemoComparison]:
-    """The treatment rule, for the milder scheme of each family."""
-    chosen = [scheme for scheme in schemes() if scheme.label in ("entropy", "IPW")]
-    yield from compare_schemes(
-        data, settings.rule_domain(), chosen, settings.rule(), settings.RULE_BUDGETS, seeds
-    )
-
-
 def certificate_rows(data: Dataset, solvers: Sequence[str]) -> Iterator[list[CertificateRow]]:
     """The schemes of better balance, which are the harder ones, with every solver."""
     domain = effect_domain()

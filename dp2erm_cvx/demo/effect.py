@@ -1,17 +1,19 @@
-"""The lead of the demonstration: private effects on NHEFS, beside estimates without privacy."""
+"""The lead of the demonstration: private effects and rules on NHEFS, and estimates without privacy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.compare.effect_references import augmented, hajek
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.datasets import nhefs_domain
 from dp2erm_cvx.demo import settings
-from dp2erm_cvx.estimators import PrivateEffect
+from dp2erm_cvx.estimators import PrivateEffect, PrivateRule
 from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.rule_release import RuleRelease
 
 #: Covariates whose squares the textbook adds.
 SQUARED = ("age", "wt71", "smokeintensity", "smokeyrs")
@@ -32,6 +34,21 @@ def private_effects(data: Dataset, seeds: Iterator[int | None]) -> Iterator[Effe
                 seed=next(seeds),
             )
             yield model.fit(data.X, data.a, data.y).release_
+
+
+def private_rules(
+    data: Dataset, seeds: Iterator[int | None]
+) -> Iterator[tuple[RuleRelease, NDArray[np.int64]]]:
+    """Who gains more than the public cost, by features named in public, at either budget.
+
+    Each with the records (n,) that it flags, which are not private.
+    """
+    chosen = [data.columns.index(name) for name in settings.FEATURES]
+    domain = nhefs_domain(treatment_cost=settings.TREATMENT_COST).restricted(chosen)
+    X = NamedColumns(data.X[:, chosen], settings.FEATURES)
+    for budget in settings.RULE_BUDGETS:
+        model = PrivateRule(domain, budget, outcome_scale=settings.OUTCOME_SCALE, seed=next(seeds))
+        yield model.fit(X, data.a, data.y).release_, model.predict(data.X[:, chosen])
 
 
 def robust_effect(data: Dataset) -> float:

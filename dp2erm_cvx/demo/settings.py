@@ -23,6 +23,8 @@ ARM_MEAN_BOUND = 7.5
 PROGNOSTIC = ("age", "wt71")
 #: In kg: how far changes of weight in ten years lie apart, for people of one age and weight.
 RESIDUAL_SCALE = 7.5
+#: In kg: how far they lie apart for all.
+OUTCOME_SCALE = 8.0
 #: The rule looks at these alone: few parameters, little noise.
 FEATURES = PROGNOSTIC
 #: Largest norm of the rule's coefficients, in kg.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import pairs
 from dp2erm_cvx.release.effect_caveats import caveats, clips
@@ -71,7 +71,7 @@ def estimate_lines(release: EffectRelease) -> Iterator[str]:
         yield f"{ratio.name}: {ratio.estimate:.3g}, {100 * ratio.interval.level:g} % interval: {ends}"
 
 
-def outcome_unit_name(release: EffectRelease) -> str:
+def outcome_unit_name(release: Any) -> str:
     """What the outcome is measured in, as it was declared."""
     book = release.domain.get("codebook") or {}
     return str(book.get("units", {}).get(book.get("outcome"), "units of the outcome"))

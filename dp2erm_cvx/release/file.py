@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.effect import EffectRelease
@@ -21,10 +22,15 @@ def read_release_file(path: str | Path) -> BaseRelease:
     except (OSError, ValueError) as error:
         told = getattr(error, "strerror", None) or error
         raise DeclarationError(f"{path}: cannot be read: {told}") from None
-    for kind, own in ((EffectRelease, "estimand"), (RuleRelease, "flipped_share")):
+    kind: Any = Release
+    for other, own in ((EffectRelease, "estimand"), (RuleRelease, "flipped_share")):
         if _states(text, own):
-            return kind.from_json(text)
-    return Release.from_json(text)
+            kind = other
+    try:
+        release: BaseRelease = kind.from_json(text)
+    except DeclarationError as error:
+        raise DeclarationError(f"{path}: is not as a command writes a release: {error}") from None
+    return release
 
 
 def _states(text: bytes, name: str) -> bool:

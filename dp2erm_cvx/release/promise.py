@@ -82,4 +82,5 @@ def largest_guess(guarantee: Guarantee) -> str:
 def _up(number: float) -> str:
     """To three digits, never below: a promise is not rounded in its favor."""
     unit = 10.0 ** (math.floor(math.log10(number)) - 2)
-    return f"{math.ceil(number / unit) * unit:.3g}"
+    found = math.ceil(number / unit) * unit
+    return f"{found:,.0f}" if found >= 1000.0 else f"{found:.3g}"

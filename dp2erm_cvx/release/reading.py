@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from dp2erm_cvx.calibration import Noise, Perturbed
 from dp2erm_cvx.calibration.joint import LossLaw, joint_delta
-from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.record import (
@@ -91,11 +91,14 @@ def _same(stated: Any, known: Any) -> bool:
 def _check_numbers(release: Release) -> None:
     """Refuse what no release states, although every field has the right type."""
     check_guarantee(release)
-    if (book := release.domain.get("codebook")) is not None:
-        try:
-            Codebook.from_dict(book)
-        except DeclarationError as error:
-            raise DeclarationError(f"release JSON: domain: {error}") from None
+    try:
+        Domain.from_dict(release.domain)
+    except DeclarationError as error:
+        raise DeclarationError(f"release JSON: {error}") from None
+    for stage in ("first_stage", "second_stage"):
+        stated = getattr(release, stage)
+        if not (isinstance(stated.get("name"), str) and isinstance(stated.get("settings"), dict)):
+            raise DeclarationError(f"release JSON: {stage}: states a name and settings")
     names = [step.step for step in release.steps]
     if "theta" not in names or len(set(names)) < len(names):
         raise DeclarationError("release JSON: steps: one of them releases theta, and none stands twice")
@@ -134,7 +137,8 @@ def check_spent(release: BaseRelease) -> None:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: scale or gamma of no noise")
         if step.noise is Noise.GAUSSIAN and not step.delta:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: Gaussian noise is not pure")
-        if (step.noise is Noise.BOX) is not bool(step.box and min(step.box) > 0.0):
+        boxed = step.box is not None and min(step.box, default=0.0) > 0.0
+        if (step.noise is Noise.BOX) is not boxed or (step.box is not None) is not boxed:
             raise DeclarationError(f"release JSON: steps: {_line(step.step)}: a box for box noise, none else")
         if release.standing is not Standing.UNPROVEN and not _hides(step):
             raise DeclarationError(

@@ -44,21 +44,17 @@ def balance_sentences(release: Release) -> Iterator[str]:
 
 def _estimates(release: Release, second: str) -> Iterator[Block]:
     moved = released_range(release)
-    if moved is None:
-        yield from _parameters(release)
-        return
     yield from _parameters(release, moved)
-    center = release.domain.get("outcome_center")
-    if moved.coefficients is None:
+    if moved is not None and moved.coefficients is None:
         predicts = "it predicts the outcome less its center"
         rule = predicts if second == "regression" else "treat where x'theta > 0"
         yield f"theta is in units of the outcome per unit of the scaled covariates; {rule}."
-    elif second == "arm_means" and center:
-        yield f"The arm means are relative to the public center {center:g}."
-    yield from noise_sentences(moved)
+    if moved is not None:
+        yield from centered(release)
+        yield from noise_sentences(moved)
     if release.value is not None:
         yield from release.value.blocks()
-    if release.step("propensity") is not None:
+    if moved is not None and release.step("propensity") is not None:
         yield "The noise of the private propensity comes on top: its effect on theta depends on the records."
 
 
@@ -80,6 +76,13 @@ def _parameters(release: Release, moved: NoiseRange | None = None) -> Iterator[B
     yield table
     if known is not None:
         yield known.told()
+
+
+def centered(release: Release) -> Iterator[str]:
+    """What arm means are relative to, unless that is 0."""
+    center = release.domain.get("outcome_center")
+    if center and release.second_stage.get("name") == "arm_means":
+        yield f"The arm means are relative to the public center {center:g}."
 
 
 def noise_sentences(moved: NoiseRange) -> list[str]:

@@ -30,7 +30,7 @@ from dp2erm_cvx.release.rule_text import (
     rule_assumption,
     rule_population,
 )
-from dp2erm_cvx.release.summary import balance_sentences, noise_sentences, release_guarantee
+from dp2erm_cvx.release.summary import balance_sentences, centered, noise_sentences, release_guarantee
 from dp2erm_cvx.report.page import check_installed, rendered
 from dp2erm_cvx.report.picture import Picture, Span, bars, picture
 
@@ -180,7 +180,8 @@ def _rule(release: RuleRelease) -> Story:
     if release.gains:
         counted[1] = (counted[1][0], "counted in what the rule gains, NOT in the rule itself")
     alerts = {_DOMINATES: release.flipped_share >= LITTLE, _CONFOUNDED: _hardly(release.kept_confounding)}
-    caption = "Gain in the mean outcome, in units of the net outcome; 95 % intervals for noise and sampling."
+    unit = outcome_unit_name(release)
+    caption = f"Gain in the mean net outcome, in {unit}; 95 % intervals for noise and sampling."
     gain = "".join(f"; it gains {one.estimate:+.3g} over {one.over}" for one in release.gains)
     return Story(
         "Private treatment rule",
@@ -206,7 +207,8 @@ def _stages(release: Release) -> Story:
         headline = f"Estimate: {signed(value, width)}; noise alone moves it by up to ±{width:.3g} (95 %)"
     elif moved is None or release.second_stage["name"] == "regression":
         headline = "Released coefficients"
-    told: list[Block] = [*balance_sentences(release), *([] if moved is None else noise_sentences(moved))]
+    told: list[Block] = [*balance_sentences(release), *centered(release)]
+    told += [] if moved is None else noise_sentences(moved)
     if release.value is not None:
         told += release.value.blocks()
     if release.own_units is not None:
@@ -233,7 +235,7 @@ def _stages(release: Release) -> Story:
             *_NOT_COVERED,
         ),
         (release_guarantee(release),),
-        picture(spans, "In units of the outcome. No interval: sampling is not in it."),
+        picture(spans, f"In {outcome_unit_name(release)}. No interval: sampling is not in it."),
         widths=(None,) * len(release.theta) if moved is None else tuple(map(float, moved.half_width)),
         alerts=tuple(line for line, said in alerts.items() if said),
         scaled=release.own_units is not None,

@@ -80,7 +80,7 @@ def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeyp
         result = run(*IPW, "--solves", "60", *words)
         assert result.exit_code == 2
         assert "audit." in result.stderr
-    monkeypatch.setattr("dp2erm_cvx.report.audit.find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.report.page.find_spec", lambda name: None)
     result = run(*IPW, "--solves", "60")
     assert result.exit_code == 2
     assert "pip install 'dp2erm-cvx[reports]'" in result.stderr
@@ -89,7 +89,7 @@ def test_nothing_is_searched_where_a_report_could_not_be_written(folder, monkeyp
 
 
 def test_json_needs_no_package_of_the_page(folder, monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.report.audit.find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.report.page.find_spec", lambda name: None)
     assert run(*IPW, "--solves", "60", "--no-page", "--no-tightness").exit_code == 0
     assert [path.name for path in Path("output").iterdir()] == ["audit.json"]
 

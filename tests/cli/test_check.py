@@ -226,9 +226,8 @@ def test_a_file_is_guessed_for_its_holder_alone(folder):
     table = read_csv("a.csv", CsvLayout(";", "utf-8", ","))
     # a point separates thousands there
     assert [one.holds for one in column_report(table)] == ["numbers and text", "2 texts"]
-    words = ["--treatment", "x", "--outcome", "y", "--epsilon", "1", "--outcome-bound", "1"]
-    refused = run("effect", "b.csv", *words, "--range", "z=0:1")
-    assert "b.csv: is not UTF-8 text: declare its encoding" in refused.stderr
+    told = run("check", "b.csv", "--separator", "\t", "--range", "x=0:1", "--outcome-bound", "1").stdout
+    assert "Lines with bytes that are no UTF-8 text: 1; see [csv] encoding." in told
 
 
 def test_a_report_of_a_frame():

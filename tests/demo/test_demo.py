@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dp2erm_cvx import EffectRelease, Release
+from dp2erm_cvx import EffectRelease, RuleRelease
 from dp2erm_cvx.cli import main
 from dp2erm_cvx.compare.effect_references import difference
 from dp2erm_cvx.datasets import load_nhefs
 from dp2erm_cvx.demo import comparison, settings
-from dp2erm_cvx.demo.effect import private_effects, robust_effect, textbook_effect
+from dp2erm_cvx.demo.effect import private_effects, private_rules, robust_effect, textbook_effect
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def weights(data):
 
 @pytest.fixture(scope="module")
 def rules(data):
-    return list(comparison.rule_comparisons(data, itertools.count(10)))
+    return list(private_rules(data, itertools.count(10)))
 
 
 def test_the_demo_runs_and_is_readable(demo):
@@ -63,8 +63,8 @@ def test_no_number_is_cut_off_on_a_narrow_terminal(tmp_path):
 
 
 def test_the_demo_states_the_whole_price(demo, effects, weights, rules):
-    spent = [one.guarantee for one in effects]
-    spent += [one.release.guarantee for each in (*weights, *rules) for one in each.published]
+    spent = [one.guarantee for one in (*effects, *(rule for rule, _ in rules))]
+    spent += [one.release.guarantee for each in weights for one in each.published]
     text = " ".join(demo[0].stdout.split())
     epsilon = sum(one.epsilon for one in spent)
     assert f"Publishing all {len(spent)} would cost epsilon = {epsilon:g}" in text
@@ -87,7 +87,7 @@ def test_the_demo_ends_with_an_audit(demo):
 
 
 def test_the_demo_does_without_the_packages_of_the_page(tmp_path, monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.report.audit.find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.report.page.find_spec", lambda name: None)
     words = ["demo", "--seed", "1", "--solver", "newton", "--output-dir", str(tmp_path)]
     result = CliRunner().invoke(main, [*words, "--audit-seconds", "1"])
     assert result.exit_code == 0, result.output
@@ -101,7 +101,8 @@ def test_the_demo_writes_a_figure_and_two_releases(demo, tmp_path):
     assert (folder / "love_nhefs.png").read_bytes().startswith(b"\x89PNG")
     effect = EffectRelease.from_json((folder / "effect_nhefs.json").read_bytes())
     assert (effect.columns, effect.private) == (settings.PROGNOSTIC, False)
-    assert not Release.from_json((folder / "release_nhefs.json").read_bytes()).private
+    rule = RuleRelease.from_json((folder / "release_nhefs.json").read_bytes())
+    assert (rule.columns, rule.private) == (settings.FEATURES, False)
     shown = CliRunner().invoke(main, ["show", str(folder / "effect_nhefs.json")])
     assert "% interval: " in shown.stdout
     header = ",".join(settings.effect_domain().columns)
@@ -155,8 +156,14 @@ def test_better_balance_costs_noise(weights):
 
 
 def test_the_best_rule_is_not_constant(rules):
-    for one in rules:
-        assert 0.05 < one.recommended.mean() < 0.95
+    assert 0.05 < rules[-1][1].mean() < 0.95
+
+
+def test_the_demo_leads_with_what_corrects(demo, effects, rules, weights):
+    assert all(one.kept_confounding < 0.5 for one in (effects[0], rules[-1][0]))
+    # and says it where weights hardly weigh
+    assert min(one.published[0].release.kept_imbalance for one in weights) > 0.5
+    assert "weights hardly weigh" in " ".join(demo[0].stdout.split())
 
 
 def test_every_scheme_is_certified_by_every_solver(data):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
 
 from dp2erm_cvx import (
     Budget,
@@ -25,6 +26,7 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.release import json_schema
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.solve import solve
 
 DOMAIN = Domain(
     covariate_bound=1.5, outcome_bound=5.0, outcome_center=1.5, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)}
@@ -180,6 +182,26 @@ def test_equal_sampling_weights_at_their_bound_change_nothing_but_the_price():
         assert same.coefficient == pytest.approx(part.coefficient, abs=1e-5)
     assert other.estimate == pytest.approx(one.estimate, abs=0.02)
     assert other.interval.noise_half_width == pytest.approx(17 / 16 * one.interval.noise_half_width, rel=0.1)
+
+
+def test_a_weighted_propensity_is_declared_as_it_is_solved():
+    """Newton's method on the exact form, a conic solver on the declaration, and the formula in scipy."""
+    plan, data = weighted(settings={"propensity": "logistic"}).prepared(*survey(3, 300))
+    step = plan.step("propensity")
+    records = step.map.records(SURVEY.records(data.X, data.a, data.y, data.sampling), {})
+    noise, rows = np.array([9.0, -6.0, 3.0]), (2 * records.a - 1)[:, None] * records.X
+    instance = step.first.perturbed(records, step.calibration.gamma, noise)
+
+    def objective(lam):
+        loss = records.counts @ np.logaddexp(0.0, -rows @ lam)
+        return loss + len(rows) * step.calibration.gamma / 2 * lam @ lam + noise @ lam
+
+    inside = {"type": "ineq", "fun": lambda lam: step.first.radius**2 - lam @ lam}
+    right = minimize(objective, np.zeros(3), constraints=inside, tol=1e-12).x
+    for solver, polish in (("newton", True), ("clarabel", False)):
+        found = solve(instance, solver=solver, polish=polish, tolerance=1e-5)
+        assert found.certified
+        assert found.point == pytest.approx(right, abs=1e-5)
 
 
 def test_what_takes_no_sampling_weights_refuses_them():

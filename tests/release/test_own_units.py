@@ -183,9 +183,10 @@ def test_no_range_makes_a_release_fail(pair) -> None:
     assert "itr" in release.summary()
 
 
-def test_the_value_of_a_rule_is_shown_like_any_release() -> None:
+@pytest.mark.parametrize("second", ["itr", "itr_huber"])
+def test_the_value_of_a_rule_is_shown_like_any_release(second) -> None:
     domain = Domain(1.2, 2.0, ranges=RANGES)
-    model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", "itr", value_share=0.2, seed=1)
+    model = PrivateTwoStageERM(domain, Budget(2.0), "uniform", second, value_share=0.2, seed=1)
     release = model.fit(*data(3)).release_
     value = release.value
     assert value is not None

@@ -153,3 +153,9 @@ def test_a_page_says_what_is_not_installed(releases, monkeypatch) -> None:
     monkeypatch.setattr(pages, "find_spec", lambda name: None)
     with pytest.raises(DeclarationError, match=r"needs jinja2: pip install 'dp2erm-cvx\[reports\]'$"):
         release_page(releases["effect"])
+
+
+def test_arm_means_say_what_they_are_relative_to(releases) -> None:
+    _, text = read(release_page(releases["means"]))
+    assert "relative to the public center 0.5" in text
+    assert "relative to" not in read(release_page(releases["itr"]))[1]

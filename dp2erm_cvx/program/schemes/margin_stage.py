@@ -106,15 +106,22 @@ class MarginFirstStage(FirstStage):
     def declare(self, leaf: Leaves) -> Declaration:
         Z = leaf("Z")
         lam = cp.Variable(Z.shape[1], name="coefficient")
-        phi = self.loss.epigraph(Z @ lam)
-        counts = leaf("counts", nonneg=True) if leaf.has("counts") else None
-        objective = cp.sum(phi.objective if counts is None else cp.multiply(counts, phi.objective))
+        variables, constraints = {"coefficient": lam}, {}
+        if leaf.has("counts"):  # margins of their own, as leaves are not multiplied by each other
+            s = cp.Variable(Z.shape[0], name="margins")
+            phi = self.loss.epigraph(s)
+            objective = leaf("counts", nonneg=True) @ phi.objective
+            variables, constraints = {**variables, "margins": s}, {"margins": s == Z @ lam}
+        else:
+            phi = self.loss.epigraph(Z @ lam)
+            objective = cp.sum(phi.objective)
         objective += leaf("curvature", nonneg=True) / 2 * cp.sum_squares(lam)
         if leaf.has("linear"):
             objective += leaf("linear") @ lam
         ball = {"ball": cp.norm(lam, 2) <= leaf("radius", nonneg=True)} if leaf.has("radius") else {}
-        variables = {"coefficient": lam} | phi.variables
-        return Declaration(objective, variables, ball | phi.constraints, phi.auxiliary)
+        return Declaration(
+            objective, variables | phi.variables, constraints | ball | phi.constraints, phi.auxiliary
+        )
 
     def margin_data(
         self, records: Records, gamma: float = 0.0, noise: Array | None = None, counts: Array | None = None

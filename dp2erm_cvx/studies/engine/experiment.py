@@ -44,10 +44,14 @@ def load_design(kind: type[D], path: str | Path, variant: str | None = None, **f
     """
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DeclarationError(f"{path}: cannot be read as TOML: {error}") from None
+    except OSError as error:
+        raise DeclarationError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise DeclarationError(f"{path}: cannot be read as TOML: {str(error).splitlines()[0]}") from None
     variants = content.pop("variants", {})
     if variant is not None:
+        if not isinstance(variants, dict) or not isinstance(variants.get(variant, {}), dict):
+            raise DeclarationError(f"{path}: variants: must be tables [variants.NAME]")
         if variant not in variants:
             known = ", ".join(variants) or "none"
             raise DeclarationError(f"{path}: no variant {variant!r}; it has {known}")

@@ -1,12 +1,14 @@
 """The search for a pair whose runs refute a guarantee: what is planted is found, who is honest left alone."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Attack, SearchPlan, replay_blackbox, search_blackbox
+from dp2erm_cvx.audit.blackbox.events import EpsilonBound
 from dp2erm_cvx.audit.pair_file import SavedPair, differing_rows
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.universe import Universe
@@ -144,3 +146,23 @@ def test_a_mechanism_that_always_raises_is_an_error():
 
     with pytest.raises(DeclarationError, match="every run raised"):
         search(broken, evaluations=2)
+
+
+COUNTEREXAMPLES = Path(__file__).parents[3] / "docs/experiments/counterexamples"
+
+
+@pytest.mark.parametrize("path", sorted(COUNTEREXAMPLES.glob("*.json")), ids=lambda path: path.stem)
+def test_counterexamples_of_the_docs_say_what_they_count(path):
+    pair = SavedPair.load(path)
+    assert differing_rows(pair.first, pair.second).sum() == 1
+    audit = pair.finding["audit"]
+    assert audit["epsilon_low"] > audit["epsilon"]
+    runs = audit["counted"][0]["runs"]
+    bound = EpsilonBound(runs, audit["delta"], (1 - audit["confidence"]) / 4)
+    found = [bound.of(way["hits"], way["other_hits"]) for way in audit["counted"]]
+    assert max(found) == pytest.approx(audit["epsilon_low"], rel=1e-12)
+    file, name = pair.finding["mechanism"].split(":")
+    assert f"def {name}(" in (COUNTEREXAMPLES / file).read_text()
+    page = (COUNTEREXAMPLES.parent / "audited_methods.md").read_text()
+    assert f"**{audit['epsilon_low']:.2f}**" in page
+    assert f"`{path.stem}`" in page

@@ -1,0 +1,149 @@
+"""Files that work, and files that are wrong in one way each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+
+from dp2erm_cvx.conformance import program_template
+from tests.hostile.releases import good
+
+_ROWS = "".join(f"{k / 12 - 1},{(k * 7 % 24) / 12 - 1},{k % 2},{k % 5 - 2}\n" for k in range(24))
+_DOMAIN = "covariate_bound = 1.5\noutcome_bound = 2\n"
+_RANGES = "[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\n"
+_OWN = program_template("mine", "direct")
+_STUDY = files("dp2erm_cvx.studies").joinpath("designs/confounded.toml").read_text()
+
+GOOD = {
+    "data.csv": f"x1,x2,a,y\n{_ROWS}".encode(),
+    "domain.toml": (_DOMAIN + _RANGES).encode(),
+    "own.py": _OWN.encode(),
+    "loss.py": program_template("mine_too", "loss").encode(),
+    "old.json": b"{}",
+    "design.toml": _STUDY.encode(),
+}
+
+_TOML = (
+    "", "covariate_bound = = 2", "\x00", "[domain]\n" + _DOMAIN + "[csv]\nnobody = 1",
+    _DOMAIN + "nobody = 1\n" + _RANGES, _DOMAIN + _RANGES + "[nobody]\nx = 1", _DOMAIN + "ranges = 3",
+    _DOMAIN + "[ranges]\nx1 = 1\nx2 = [0, 1]", _DOMAIN + "[ranges]\nx1 = [1, 0]\nx2 = [0, 1]",
+    _DOMAIN + "[ranges]\nx1 = [0, 1, 2]", _DOMAIN + '[ranges]\nx1 = ["low", "high"]',
+    _DOMAIN + "[ranges]\nx1 = [0, inf]",
+    _DOMAIN + "[ranges]\nx1 = [0, 1]\nx1 = [0, 2]", 'covariate_bound = "two"\noutcome_bound = 2\n' + _RANGES,
+    "covariate_bound = nan\noutcome_bound = 2\n" + _RANGES,
+    "covariate_bound = 1\noutcome_bound = -2\n" + _RANGES,
+    "covariate_bound = true\noutcome_bound = 2\n" + _RANGES,
+    "covariate_bound = 1\noutcome_bound = []\n" + _RANGES,
+    "covariate_bound = 1\noutcome_bound = 1e400\n" + _RANGES, "covariate_bound = " + "9" * 5000, "[" * 5000,
+    "a = " + "[" * 3000 + "]" * 3000, _DOMAIN + 'relation = "both"\n' + _RANGES,
+    _DOMAIN + "relation = 1\n" + _RANGES,
+    _DOMAIN + "arm_floor = 1.5\n" + _RANGES, _DOMAIN + "arm_floor = -1\n" + _RANGES,
+    _DOMAIN + "coordinate_bound = 0\n" + _RANGES, _DOMAIN + 'intercept = "one"\n' + _RANGES,
+    _DOMAIN + _RANGES + '[treatment]\ncolumn = "a"\ntreated = "1"\ncontrol = "1"',
+    _DOMAIN + _RANGES + '[treatment]\ncolumn = "a"\nnobody = "1"', _DOMAIN + "treatment = 3\n" + _RANGES,
+    _DOMAIN + _RANGES + '[levels]\nx1 = ["a", "b"]', _DOMAIN + _RANGES + '[levels]\nz = "a"',
+    _DOMAIN + _RANGES + "[levels]\nz = []", _DOMAIN + _RANGES + '[levels]\nz = ["a", "a"]',
+    _DOMAIN + _RANGES + "[missing]\nz = 1", _DOMAIN + _RANGES + '[missing]\nx1 = "many"',
+    _DOMAIN + _RANGES + '[csv]\nseparator = ";;"', _DOMAIN + _RANGES + '[csv]\nencoding = "nobody"',
+    _DOMAIN + _RANGES + '[csv]\ndecimal = ";"', _DOMAIN + _RANGES + "[csv]\nnobody = 1",
+    _DOMAIN + "csv = 1\n" + _RANGES,
+    _DOMAIN + '[ranges]\nx1 = ["EDIT", "EDIT"]', "\ufeff" + _DOMAIN + _RANGES, "{}", "covariate_bound: 1.5",
+)  # fmt: skip
+
+_CSV = (
+    "", "\n\n", "x1,x2,a,y\n", "x1,x2,a,y\n0,0,1,1\n", "x1,x2,a,y,y\n" + _ROWS, "x1,x1,a,y\n" + _ROWS,
+    "x1;x2;a;y\n" + _ROWS.replace(",", ";"), "x1\tx2\ta\ty\n" + _ROWS.replace(",", "\t"), _ROWS,
+    '"x1,x2,a,y\n' + _ROWS, "x1,x2,a\n" + _ROWS, "X1,X2,A,Y\n" + _ROWS, "\x00\x00\x00", "{}",
+    "x1,x2,a,y" + "z" * 140_000 + "\n" + _ROWS,
+)  # fmt: skip
+_RAW_CSV = (
+    b"\xff\xfe" + f"x1,x2,a,y\n{_ROWS}".encode("utf-16-le"),
+    b"\xff\xfe\x00\x01",
+    bytes(range(256)),
+    b"PK\x03\x04rest",
+)
+
+_JSON = (
+    "", "{}", "[]", "null", "{", "NaN", "[" * 100_000, '{"private": true, "private": true}',
+    '{"estimand": "ate"}',
+    '{"flipped_share": 0.5}', '{"theta": [1]}', "\x00", "9" * 5000, '{"schema": 99}', '"text"',
+)  # fmt: skip
+
+_BROKEN = "raise RuntimeError('own fault')"
+_PYTHON = (
+    "", "def (", "import nobody_has_this_module\n", f"{_BROKEN}\n", "import sys\nsys.exit(0)\n", "x = 1\n",
+    "\x00",
+    "def f():\n    return f()\nf()\n", "raise SystemExit('text')\n",
+    "class Mine:\n    name = 'mine'\n",
+    "from dp2erm_cvx.program import FirstStage\nclass Mine(FirstStage):\n    pass\n",
+    _OWN + "\n\nraise ValueError('a\\nb')\n",
+)  # fmt: skip
+
+_DESIGN = (
+    "", "x = 1", "[", "nobody = [1]", "a = " + "[" * 3000 + "]" * 3000, "variants = 3", "a = " + "9" * 5000,
+    *(_STUDY.replace(old, new) for old, new in (
+        ("seed = 2603", "seed = -1"), ("seed = 2603", 'seed = "x"'), ("replicates = 20", "replicates = 0"),
+        ("draws = 5", "draws = 1e400"), ("[0.5, 1.0, 2.0, 5.0]", "[]"), ("[0.5, 1.0, 2.0, 5.0]", "[-1.0]"),
+        ('"gamma", ', '"laplace", '), ("n_test = 10000", "n_test = 0"),
+        ('program = "uniform"', 'program = "nobody"'),
+        ("ridge = 1.0 }", "ridge = -1.0 }"), ("main = 2.0", "nobody = 2.0"), ("400, 1000", "1, 1000"),
+    )),
+)  # fmt: skip
+
+WRONG: dict[str, tuple[bytes, ...]] = {
+    "domain.toml": (*(one.encode() for one in _TOML), b"\xff\xfe", b"name = '\xe9'"),
+    "data.csv": (*(one.encode() for one in _CSV), *_RAW_CSV),
+    "release.json": (*(one.encode() for one in _JSON), b"\xff\xfe{}"),
+    "book.db": (b"no database at all, only text " * 40, b"SQLite format 3\x00" + b"\x00" * 200),
+    "own.py": (*(one.encode() for one in _PYTHON), b"\xff\xfe"),
+    "design.toml": tuple(one.encode() for one in _DESIGN),
+}
+
+#: Command and what is put behind its good line.
+CONTRADICTIONS = (
+    ("effect", "--noise gaussian"),
+    ("effect", "--output data.csv"), ("effect", "--output book.db"), ("effect", "--output domain.toml"),
+    ("effect", "--output old.json"), ("fit", "--love-plot new.json"), ("fit", "--love-plot love.txt"),
+    ("fit", "--ridge 1 --set ridge=2"), ("fit", "--degree 2 --set balance=2"),
+    ("fit", "--calibration auto --split 0.5"),
+    ("fit", "--calibration output"), ("fit", "--second-stage plug_in_ate --value-share 0.5"),
+    ("fit", "--program entropy_balancing_hard"), ("fit", "--program mmd"), ("fit", "--theta-set whole"),
+    ("fit", "--calibration renyi"), ("fit", "--program uniform --ridge 1"), ("fit", "--second-set l1=1"),
+    ("fit", "--split 2"), ("fit", "--value-share 1"), ("fit", "--numerical-share 2"),
+    ("fit", "--epsilon 100"),
+    ("effect", "--epsilon 100"), ("rule", "--epsilon 100"), ("rule", "--noise gaussian"),
+    ("effect", "--set propensity=2"), ("effect", "--set propensity=0"), ("effect", "--set cap=1"),
+    ("effect", "--set cap=5 --set cap=6"), ("effect", "--set rows=some"), ("effect", "--private-ranges 2"),
+    ("effect", "--private-ranges 0.2 --intercept 1"), ("effect", "--cells x1:3 --cells x1:4"),
+ ("effect", "--dataset nobody"), ("effect", "--ledger no.db"),
+    ("effect", "--ledger other.db"), ("effect", "--ledger data.csv"), ("effect", "--ledger folder"),
+    ("rule", "--expect rain"), ("rule", "--set propensity=2"), ("rule", "--set value_share=2"),
+    ("rule", "--outcome-scale 0"),
+    ("check", "--draft new.toml"), ("check", "--draft data.csv"),
+    ("ledger", "--composition renyi"), ("ledger", "--dataset trial"), ("ledger", "--relation add-remove"),
+    ("plan", "--n 10 --n-features 3 --ridge 1,2 --set ridge=3"), ("plan", "--n-features 1e9"),
+    ("plan", "--n 1e400"),
+    ("plan", "--epsilon ,"), ("plan", "--calibration best"),
+    ("bounds", "--plot plot.txt"), ("bounds", "--plot no/plot.png"), ("bounds", "--n 1"),
+    ("certify", "--n 1e18"), ("certify", "--program nobody"), ("certify", "--solver nobody"),
+    ("certify", "--program mmd --ridge -1"),
+    ("audit", "--replay nobody"), ("audit", "--replay data.csv"), ("audit", "--checkpoint folder"),
+    ("audit", "--n 1"),
+    ("audit", "--output-dir data.csv"), ("audit", "--save no/where"), ("audit", "--workers 0"),
+    ("audit", "--solves 0"),
+    ("audit", "--reference"), ("experiment", "--quick --variant nobody"),
+    ("experiment", "--output-dir data.csv"), ("demo", "--output-dir data.csv"), ("demo", "--solver nobody"),
+    ("new-program", "--output own.py"), ("new-program", "--output numpy.py"),
+    ("new-program", "--output mine.txt"),
+    ("new-program", "--output no/mine.py"), ("predict", "--second-stage own.py"),
+    ("predict", "--output data.csv"),
+    ("predict", "--separator ;"), ("verify", "--domain data.csv"),
+)  # fmt: skip
+
+
+def releases() -> Iterator[bytes]:
+    """Good releases of every kind with one entry replaced by what none states."""
+    for number in (0, 3, 4):
+        plain = good(number)
+        yield from (json.dumps(plain | {name: {"nobody": 1}}).encode() for name in plain)

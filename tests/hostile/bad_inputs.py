@@ -1,0 +1,230 @@
+"""Bad inputs to every command: each a command line that only the user can mend, and the files it is about."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.cli.options import Number
+from tests.hostile import bad_files
+
+_DECLARED = "data.csv --treatment a --outcome y --domain domain.toml"
+_BUDGET = "--epsilon 1 --ledger book.db --dataset trial"
+
+#: By command a line that works at once, from which a bad one is made by one change.
+GOOD = {
+    "check": _DECLARED,
+    "effect": f"{_DECLARED} {_BUDGET} --output new.json",
+    "rule": f"{_DECLARED} {_BUDGET} --output new.json",
+    "fit": f"{_DECLARED} {_BUDGET} --output new.json",
+    "show": "release.json",
+    "verify": "release.json",
+    "predict": "release.json data.csv --output new.csv",
+    "bounds": "--program ipw_logistic --domain domain.toml --n 50",
+    "plan": "--domain domain.toml --n 50",
+    "programs": "",
+    "new-program": "mine --kind loss",
+    "check-program": "own.py --solves 10",
+    "certify": f"{_DECLARED} --program uniform --solver newton",
+    "audit": "--program ipw_logistic --domain domain.toml --n 20 --solves 20 --no-page",
+    "ledger": "book.db --dataset other --declare-epsilon 1",
+    "experiment": "confounded --design design.toml",
+    "demo": "--audit-seconds 0",
+    "datasheet": "release.json --output new.md",
+    "report": "release.json --output new.html",
+    "design": "--domain domain.toml --n 50 --epsilon 1 --replicates 1",
+}
+#: Numbers that some options do take: no limit.
+_ENDLESS = ("--radius", "--trim", "--seconds", "--features-bound")
+_NUMBERS = ("nan", "-inf", "1e400", "many", "", "1,5")
+#: What no text option takes, whatever it is.
+_TEXTS = {
+    "--relation": ("add-remove", "", "7"),
+    "--noise": ("laplace", "", "GAMMA "),
+    "--arithmetic": ("exact", ""),
+    "--solver": ("gurobi", ""),
+    "--calibration": ("best",),
+    "--value-statistic": ("mean",),
+    "--estimand": ("late", "", "ATE "),
+    "--prognostic": ("nobody", ",", "x1,x1"),
+    "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap="),
+    "--cells": ("x1", "x1=", "nobody=1,2", "x1=b,c", "x1:0", "x1:1e9"),
+    "--expect": ("rain", ""),
+    "--program": ("nobody", "", "own.py:Nobody", "no.py"),
+    "--second-stage": ("nobody", "uniform", "", "own.py:Nobody", "no.py"),
+    "--second-set": ("threshold", "nobody=1", "features=x1"),
+    "--theta-set": ("ball:1", "l1:", "l1:-1", "box:many", "l1:1:2"),
+    "--features": ("nobody", ",", "x1,x1"),
+    "--arm-mass": ("half", "0"),
+    "--range": ("x1", "x1=1:0", "x1=nan:1", "=0:1", "x1=0:inf", "x1=0:1:2"),
+    "--treatment": ("nobody", "", "y"),
+    "--outcome": ("nobody", "", "a"),
+    "--covariates": ("nobody", ",", "x1,x1", "a,y"),
+    "--separator": ("", ";;", '"', "\n"),
+    "--encoding": ("nobody", "", "base64"),
+    "--decimal": (";", "", "point"),
+    "--n": ("0", "-5", "1.5", "nan", "1e400", "many"),
+    "--composition": ("sum", "renyi"),
+    "--kind": ("cubic", ""),
+    "--cell": ("nobody=1", "x"),
+    "--variant": ("nobody",),
+    "--declare-delta": ("1", "-1"),
+    "--delta": ("1", "-0.1"),
+    "--goal": ("gain", ""),
+    "--confounding": ("huge", "-1"),
+    "--treated": ("0", "1", "2"),
+    "--drivers": ("nobody", ","),
+    "--mechanism": ("nobody", "no.py", "own.py"),
+    "--seed": ("-1", "1.5"),
+    "--epsilon": ("0", "-1", "1e-400", "nan", "many"),
+    "--level": ("0", "1", "95"),
+}  # fmt: skip
+#: Files that a command reads or writes, and what else may stand in their place.
+_READ = {
+    "--domain": ".toml",
+    "--design": ".toml",
+    "data": ".csv",
+    "release": ".json",
+    "file": ".db",
+    "program": ".py",
+}
+_WRITTEN = ("--output", "--love-plot", "--plot", "--draft")
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A bad command line, and the file that is put into the folder before."""
+
+    words: tuple[str, ...]
+    name: str = ""
+    content: bytes = b""
+
+    def __str__(self) -> str:
+        return " ".join(self.words)[:400] + (f" [{self.content[:40]!r}]" if self.name else "")
+
+
+def good(command: str) -> list[str]:
+    return [command, *GOOD[command].split()]
+
+
+def put(command: str, option: str, value: str) -> list[str]:
+    """The good line with one option put in, or with its value replaced."""
+    words = good(command)
+    if option in words:
+        words[words.index(option) + 1] = value
+        return words
+    return [*words, option, value]
+
+
+def at(command: str, argument: str, value: str) -> list[str]:
+    """The good line with one argument replaced, or put in."""
+    words = good(command)
+    place = [one.name for one in main.commands[command].params if isinstance(one, click.Argument)].index(
+        argument
+    )
+    if len(words) > place + 1 and not words[place + 1].startswith("--"):
+        words[place + 1] = value
+        return words
+    return [*words, value]
+
+
+def write_files(folder: Path) -> None:
+    """The files that the good lines name; what is wrong comes on top of them."""
+    for name, content in bad_files.GOOD.items():
+        (folder / name).write_bytes(content)
+    (folder / "folder").mkdir()
+    (folder / "folder" / "x").write_text("")
+    with sqlite3.connect(folder / "other.db") as db:
+        db.execute("CREATE TABLE patients (id)")
+    db.close()
+
+
+def numbers() -> Iterator[Bad]:
+    for command, known in main.commands.items():
+        for option in known.params:
+            if isinstance(option.type, Number):
+                for value in _NUMBERS:
+                    if not (value == "1e400" and option.opts[-1] in _ENDLESS):
+                        yield Bad(tuple(put(command, option.opts[-1], value)))
+
+
+def texts() -> Iterator[Bad]:
+    for command, known in main.commands.items():
+        for option in known.params:
+            for value in _TEXTS.get(option.opts[-1], ()):
+                yield Bad(tuple(put(command, option.opts[-1], value)))
+
+
+def places() -> Iterator[Bad]:
+    """Files that are not there, are folders, or cannot be written."""
+    for command, known in main.commands.items():
+        for one in known.params:
+            name = one.opts[-1]
+            change = put if name.startswith("--") else at
+            if name in _READ:
+                nothing = "no/no" if command == "ledger" else "no"  # where one is made
+                for value in (nothing + _READ[name], "folder", "", "x" * 5000 + _READ[name], "a\x00b"):
+                    yield Bad(tuple(change(command, name, value)))
+            if name in _WRITTEN:
+                for value in ("folder", "no/where.png", "", "x" * 5000, "data.csv/x.png"):
+                    yield Bad(tuple(change(command, name, value)))
+
+
+def words() -> Iterator[Bad]:
+    """Options without a value, twice, unknown; too many arguments, and too few."""
+    for command in main.commands:
+        line = good(command)
+        yield Bad((*line, "--nobody"))
+        yield Bad((*line, "one", "two", "more"))
+        if len(line) > 1 and command not in ("demo", "plan", "bounds", "audit", "certify"):
+            yield Bad((command,))
+        if len(line) > 2 and line[-2].startswith("--"):
+            yield Bad(tuple(line[:-1]))
+    for line in ("nobody", "--nobody", "Fit data.csv", "effect --help=1"):
+        yield Bad(tuple(line.split()))
+
+
+def contents() -> Iterator[Bad]:
+    """Files of every kind with wrong contents, to every command that reads one."""
+    readers = {
+        "domain.toml": ("effect", "fit", "plan", "check", "bounds", "audit", "rule"),
+        "data.csv": ("effect", "fit", "check", "rule", "certify"),
+        "release.json": ("show", "verify", "predict"),
+        "book.db": ("ledger", "effect"),
+        "own.py": ("check-program", "fit", "plan"),
+        "design.toml": ("experiment",),
+    }
+    own = {"fit": "--program", "plan": "--program"}
+    for name, commands in readers.items():
+        for content in bad_files.WRONG[name]:
+            for command in commands:
+                line = (
+                    put(command, own[command], "own.py")
+                    if name == "own.py" and command in own
+                    else good(command)
+                )
+                yield Bad(tuple(line), name, content)
+
+
+def releases() -> Iterator[Bad]:
+    for content in bad_files.releases():
+        for command in ("show", "verify", "predict"):
+            yield Bad(tuple(good(command)), "release.json", content)
+
+
+def contradictions() -> Iterator[Bad]:
+    yield Bad(tuple(put("experiment", "--variant", "nobody")), "design.toml", b"variants = 3")
+    for command, more in bad_files.CONTRADICTIONS:
+        yield Bad((*good(command), *more.split(" ")))
+
+
+def every() -> list[Bad]:
+    """All of them."""
+    return [
+        bad for kind in (numbers, texts, places, words, contents, releases, contradictions) for bad in kind()
+    ]

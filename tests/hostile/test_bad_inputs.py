@@ -1,0 +1,94 @@
+"""Bad inputs to all commands end in exit code 2 and one line, and neither write nor charge anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dp2erm_cvx import Budget
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.ledger import Ledger
+from tests.hostile.bad_inputs import Bad, every, write_files
+from tests.hostile.outcome import Failure, Outcome, judge
+
+#: Exit code, stdout and stderr of a command line.
+Ran = Callable[[list[str]], tuple[int, str, str]]
+
+
+def here(words: list[str]) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, words)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def elsewhere(words: list[str]) -> tuple[int, str, str]:
+    command = [sys.executable, "-c", "from dp2erm_cvx.cli import main; main()", *words]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def state(folder: Path) -> dict[str, bytes]:
+    """Every file, the ledger among them, but what Python keeps and the design that an experiment notes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts and path.name != "design.json"
+    }
+
+
+def refused(bad: Bad, folder: Path, ran: Ran = here) -> Outcome:
+    write_files(folder)
+    Ledger(folder / "book.db").declare("trial", Budget(5.0))
+    if bad.name:
+        (folder / bad.name).write_bytes(bad.content)
+    before = state(folder)
+    with contextlib.chdir(folder):
+        code, told, error = ran(list(bad.words))
+    line = error.strip()
+    one_line = line.startswith("error: ") and len(line.splitlines()) == 1 and 20 < len(line) < 600
+    if code != 2 or told or not one_line or state(folder) != before:
+        raise Failure(f"not refused in one line: {bad}: exit {code}: {told[-200:]!r} {line[-300:]!r}")
+    return Outcome("exit 2, one line")
+
+
+def failures(chosen: list[Bad], folder: Path, ran: Ran = here) -> list[Outcome]:
+    found = []
+    for number, bad in enumerate(chosen):
+        (folder / str(number)).mkdir()
+        found.append(judge(lambda bad=bad, number=number: refused(bad, folder / str(number), ran)))
+    return [outcome for outcome in found if outcome.failed]
+
+
+def test_every_command_is_asked() -> None:
+    listed = every()
+    assert len(listed) >= 2000
+    assert {bad.words[0] for bad in listed} >= set(main.commands)
+
+
+def test_a_twentieth_of_the_bad_inputs(tmp_path: Path) -> None:
+    assert not failures(every()[3::20], tmp_path)
+
+
+@pytest.mark.slow
+def test_all_bad_inputs(tmp_path: Path) -> None:
+    assert not failures(every(), tmp_path)
+
+
+@pytest.mark.slow
+def test_a_process_of_its_own_says_the_same(tmp_path: Path) -> None:
+    without_nul = [bad for bad in every() if not any("\x00" in word for word in bad.words)]
+    assert not failures(without_nul[5::40], tmp_path, elsewhere)
+
+
+def test_the_judge_sees_what_is_no_refusal(tmp_path: Path) -> None:
+    assert failures([Bad(("plan", "--n", "50", "--domain", "domain.toml"))], tmp_path)
+    wrote: Ran = lambda words: (Path("new.json").write_text(""), (2, "", "error: what is wrong with this"))[1]  # noqa: E731
+    (tmp_path / "x").mkdir()
+    assert failures([Bad(("plan",))], tmp_path / "x", wrote)

@@ -1,0 +1,133 @@
+"""A command that is killed at points spread over its run; run as a script by test_killed.py.
+
+Arguments: folder, number of points. A point is a call: of a function of this package, or of any built-in one,
+such as the writes to files and the statements to the ledger. Half of the points lie after the charge began.
+Every process is forked here, where all is imported. Prints one JSON line for each point.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from dp2erm_cvx import Budget
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.errors import Dp2ermError
+from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.release.file import read_release_file
+from tests.command_line import run as in_this_process
+from tests.command_line import write_files
+
+_DECLARED = "data.csv --treatment a --outcome y --domain domain.toml --epsilon 1"
+_CHARGED = f"{_DECLARED} --ledger book.db --dataset trial --output out.json"
+COMMANDS = (
+    f"fit {_CHARGED} --program uniform --second-stage arm_means",
+    f"effect {_CHARGED}",
+    f"rule {_CHARGED}",
+)
+#: Seconds after which a rerun counts as hanging.
+PATIENCE = 60
+
+
+class Calls:
+    """Counts calls; at number ``last`` the process is killed as by the system."""
+
+    def __init__(self, last: int = -1) -> None:
+        self.count, self.last, self.charge = 0, last, -1
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        if event not in ("call", "c_call") or (
+            event == "call" and "dp2erm_cvx" not in frame.f_code.co_filename
+        ):
+            return
+        self.count += 1
+        if self.charge < 0 and event == "call" and frame.f_code.co_qualname == "Ledger.charge":
+            self.charge = self.count
+        if self.count == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forked(words: str, calls: Calls | None) -> int:
+    """Run the command in a process of its own; how it ended, as ``waitpid`` says."""
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    signal.alarm(PATIENCE)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    code = 99
+    try:
+        sys.setprofile(calls)
+        main(words.split())
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    finally:
+        sys.setprofile(None)
+        if calls is not None:
+            Path("calls").write_text(f"{calls.count} {calls.charge}")
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(code)
+
+
+def shown() -> dict[str, Any]:
+    """What is on disk: the charges, and the output: whole, torn or none."""
+    output = "none"
+    if os.path.exists("out.json"):
+        try:
+            read_release_file("out.json")
+            output = "whole"
+        except Dp2ermError:
+            output = "torn"
+    charges = len(Ledger("book.db").account("trial").receipts)
+    told = Path("stdout").read_text()
+    return {
+        "charges": charges,
+        "output": output,
+        "told": bool(told.strip()),
+        "stderr": Path("stderr").read_text(),
+    }
+
+
+def points(calls: int, charge: int, number: int) -> list[int]:
+    """Half of them over the whole run, half from the charge on."""
+    first = number // 2
+    second = number - first
+    over = [1 + k * (calls - 1) // max(first, 1) for k in range(first)]
+    return over + [charge + k * (calls - charge) // second for k in range(second)]
+
+
+@contextlib.contextmanager
+def fresh(folder: Path) -> Any:
+    folder.mkdir(parents=True)
+    with contextlib.chdir(folder):
+        write_files()
+        Ledger("book.db").declare("trial", Budget(5.0))
+        yield
+
+
+def run(folder: Path, number: int) -> None:
+    for place, words in enumerate(COMMANDS):
+        with fresh(folder / f"{place}-warm"):
+            in_this_process(*words.split())  # imports what the others find imported
+        with fresh(folder / f"{place}-whole"):
+            code = forked(words, Calls())
+            calls, charge = map(int, Path("calls").read_text().split())
+            print(json.dumps({"command": words, "calls": calls, "charge": charge, "code": code, **shown()}))
+        share = number // len(COMMANDS) + (place < number % len(COMMANDS))
+        for point in points(calls, charge, share):
+            with fresh(folder / f"{place}-{point}"):
+                status = forked(words, Calls(point))
+                killed = shown() | {"status": status, "point": point, "charge": charge}
+                again = {"code": os.waitstatus_to_exitcode(forked(words, None)), **shown()}
+                print(json.dumps({"command": words, "killed": killed, "again": again}), flush=True)
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,134 @@
+"""Whatever stops a command that spends: the ledger has the charge, a release is on disk whole or never."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx.cli.screen import reserved
+from dp2erm_cvx.errors import DeclarationError
+from tests.command_line import FIT, run, write_files
+
+fcntl = pytest.importorskip("fcntl")
+ROOT = Path(__file__).parents[2]
+CHARGED = [*FIT, "--ledger", "b.db", "--dataset", "trial", "--output", "out.json"]
+
+
+@pytest.mark.parametrize("number", [12, pytest.param(200, marks=pytest.mark.slow)])
+def test_kill_at_points_of_a_run(number: int, tmp_path: Path) -> None:
+    worker = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(ROOT / "tests/ledger/killed.py"),
+        str(tmp_path),
+        str(number),
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(worker, env=environment, capture_output=True, text=True, timeout=1500, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    found = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [one["code"] for one in found if "code" in one] == [0, 0, 0]
+    killed = [one for one in found if "killed" in one]
+    assert len(killed) == number
+    for one in killed:
+        before, again = one["killed"], one["again"]
+        assert before["status"] == 9, one
+        assert before["output"] in ("none", "whole"), one
+        # nothing is shown that was not charged, and before the charge nothing is spent
+        assert before["charges"] == 1 or (before["output"], before["told"]) == ("none", False), one
+        assert before["charges"] == 0 or before["point"] > before["charge"], one
+        # the same line again neither hangs nor spends in silence
+        if before["output"] == "whole":
+            assert (again["code"], again["charges"], again["output"]) == (2, 1, "whole"), one
+        else:
+            assert (again["code"], again["output"]) == (0, "whole"), one
+            assert again["charges"] == before["charges"] + 1, one
+            assert f"charge {again['charges']}, epsilon = {5 - again['charges']} left" in again["stderr"], one
+    lost = [one for one in killed if one["killed"]["charges"] == 1 and one["killed"]["output"] == "none"]
+    assert lost  # some points lie between the charge and the release
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_files()
+    run("ledger", "b.db", "--dataset", "trial", "--declare-epsilon", "9")
+    return tmp_path
+
+
+def spent() -> float:
+    (account,) = json.loads(run("ledger", "b.db", "--json").stdout)
+    return float(account["spent"]["epsilon"])
+
+
+def test_a_full_disk_is_found_before_the_charge(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*known: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    refused = run(*CHARGED)
+    assert (refused.exit_code, refused.stdout, spent()) == (2, "", 0.0)
+    assert "out.json: cannot be written: No space left" in refused.stderr
+    assert not list(folder.glob("out.json*"))
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_disk_that_fails_after_the_charge(call: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*known: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    Path("out.json").write_text("kept")
+    monkeypatch.setattr(os, call, full)
+    told = run(*CHARGED, "--force")
+    assert (told.exit_code, spent()) == (2, 1.0)
+    assert json.loads(told.stdout)["private"] is True
+    assert "charged to 'trial'" in told.stderr
+    # what stood there is kept whole, and nothing else is left
+    assert [path.read_text() for path in folder.glob("out.json*")] == ["kept"]
+
+
+def test_a_second_process_at_the_same_output_spends_nothing(folder: Path) -> None:
+    with reserved("out.json") as file:
+        assert file is not None
+        refused = run(*CHARGED)
+        assert (refused.exit_code, refused.stdout, spent()) == (2, "", 0.0)
+        assert "another process is writing it" in refused.stderr
+        file.write("first")
+    assert Path("out.json").read_text() == "first"
+    with pytest.raises(DeclarationError, match="exists"), reserved("out.json"):
+        pytest.fail("was overwritten")
+    assert [path.name for path in folder.glob("out.json*")] == ["out.json"]
+
+
+def test_what_a_killed_process_left_is_taken_over(folder: Path) -> None:
+    Path("out.json.part").write_text("x" * 100_000)
+    assert run(*CHARGED).exit_code == 0
+    assert json.loads(Path("out.json").read_text())["private"] is True
+    assert not Path("out.json.part").exists()
+
+
+def test_a_link_stays_a_link(folder: Path) -> None:
+    Path("real.json").write_text("old")
+    Path("out.json").symlink_to("real.json")
+    assert run(*CHARGED, "--force").exit_code == 0
+    assert Path("out.json").is_symlink()
+    assert json.loads(Path("real.json").read_text())["private"] is True
+
+
+def test_an_extra_that_is_missing_is_named_before_the_charge(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] in ("flint", "opendp")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("flint", "opendp"):
+        monkeypatch.setitem(sys.modules, name, None)
+    refused = run(*CHARGED, "--arithmetic", "counted")
+    assert (refused.exit_code, refused.stdout, spent()) == (2, "", 0.0), refused.output
+    assert "secure" in refused.stderr
+    assert not Path("out.json").exists()

@@ -1,0 +1,97 @@
+"""A record of a CSV file is one line: whatever a line holds, it is the only one that it spoils."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dp2erm_cvx.csv_layout import PLAIN, CsvLayout, guessed_layout
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.tables import read_csv
+
+LINES = [b"x,note,a", b'1,"a, b",0', b"2,c,1", b"3,,0", b'4,"say ""no""",1']
+ENCODINGS = (
+    "utf-8",
+    "latin-1",
+    "cp1252",
+    "shift_jis",
+    "euc_jp",
+    "gb18030",
+    "big5",
+    "iso2022_jp",
+    "hz",
+    "utf-7",
+    "idna",
+)
+
+
+def cells(path, layout=PLAIN, **more):
+    table = read_csv(path, layout, **more)
+    return [list(row) for row in zip(*(table.cells(name) for name in table.names), strict=True)]
+
+
+@settings(
+    max_examples=80,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    st.sampled_from(ENCODINGS),
+    st.binary(min_size=1, max_size=20) | st.sampled_from([b'"', b'a,"', b'"a"b,,', b"x" * 140_000 + b',"']),
+)
+def test_no_line_moves_another(tmp_path, encoding: str, junk: bytes) -> None:
+    junk = junk.replace(b"\n", b'"').replace(b"\r", b"\x00")
+    path, layout = tmp_path / "any.csv", CsvLayout(encoding=encoding)
+    path.write_bytes(b"\n".join(LINES))
+    clean = cells(path, layout, ragged=True)
+    path.write_bytes(b"\n".join([*LINES[:2], junk, *LINES[3:]]))
+    spoiled = cells(path, layout, ragged=True)
+    assert len(spoiled) == len(clean) == 4
+    assert [spoiled[k] for k in (0, 2, 3)] == [clean[k] for k in (0, 2, 3)]
+
+
+def test_what_is_no_text_is_a_mark_in_its_own_cell(tmp_path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x,note\n1,S\xfcd\n2,S\xc3\xbcd\n")
+    assert cells(path, ragged=True) == [[1.0, "S\ufffdd"], [2.0, "Süd"]]
+    (note,) = read_csv(path, ragged=True).notes
+    assert note == "Lines with bytes that are no UTF-8 text: 1; see [csv] encoding."
+    with pytest.raises(DataError, match="not UTF-8 text: declare its encoding"):
+        read_csv(path)
+    path.write_bytes(b"x,gr\xf6\xdfe\n1,2\n")  # of the header nobody has to be protected
+    with pytest.raises(DataError, match="the header is not UTF-8 text"):
+        read_csv(path, ragged=True)
+    path.write_bytes(b'x,"note\n1,2\n')
+    with pytest.raises(DataError, match="no header"):
+        read_csv(path, ragged=True)
+
+
+def test_cells_of_several_lines_are_declared(tmp_path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('x,note\n1,"two\n\nlines"\n2,one\n')
+    assert guessed_layout(str(path)) == CsvLayout(line_breaks=True)
+    assert cells(path, CsvLayout(line_breaks=True), ragged=True) == [[1.0, "two\n\nlines"], [2.0, "one"]]
+    table = read_csv(path, ragged=True)
+    np.testing.assert_array_equal(table.cells("x"), np.array(["", "", 2.0], dtype=object))
+    assert "declare [csv] line_breaks = true" in table.notes[0]
+    path.write_text('x,note\n1,"open\n2,one\n')
+    assert guessed_layout(str(path)) == CsvLayout()
+    with pytest.raises(DataError, match="not a CSV file"):
+        read_csv(path, CsvLayout(line_breaks=True), ragged=True)
+
+
+def test_lines_end_as_on_every_system(tmp_path) -> None:
+    for end in ("\n", "\r\n", "\r", "\n\n"):
+        (tmp_path / "a.csv").write_bytes(end.join(["x,y", "1,2", "3,4", ""]).encode())
+        assert cells(tmp_path / "a.csv", ragged=True) == cells(tmp_path / "a.csv") == [[1.0, 2.0], [3.0, 4.0]]
+    (tmp_path / "a.csv").write_bytes("x,y\r\n1,ü\r\n".encode("utf-16"))
+    assert cells(tmp_path / "a.csv", CsvLayout(encoding="utf-16"), ragged=True) == [[1.0, "ü"]]
+
+
+@pytest.mark.parametrize(
+    "declared", [{"line_breaks": 1}, {"encoding": "base64"}, {"encoding": "hex"}, {"encoding": 3}]
+)
+def test_what_no_file_can_have(declared: dict) -> None:
+    with pytest.raises(DeclarationError, match="csv: "):
+        CsvLayout(**declared)
