@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -10,10 +11,9 @@ import numpy as np
 
 from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.effect_plan import EffectPlan
-from dp2erm_cvx.plan.kept_imbalance import shifted
+from dp2erm_cvx.plan.kept_imbalance import UNPREDICTED, shifted, varying
 from dp2erm_cvx.plan.noise_range import public_covariates
 from dp2erm_cvx.plan.rule_plan import RulePlan
 from dp2erm_cvx.solve import solve
@@ -47,8 +47,9 @@ def kept_confounding(plan: EffectPlan | RulePlan) -> float | None:
     before the last are solved at their gamma, clips and draws of their noise; the score, or the rule at its
     gamma, has no noise of its own. Biases are taken without signs, relative to those of arm means, or of the
     same rule without center and factors. A prediction, without any data. None where the propensity is public
-    (nothing is confounded in a trial), a public center says nothing about records that are made up, and for
-    more than a hundred covariates.
+    (nothing is confounded in a trial), a public center says nothing about records that are made up, for more
+    than a hundred covariates, and where synthetic records do not vary. A release that is paid for never
+    fails by it.
     """
     stated = plan.study.settings.propensity
     if stated is not None and not isinstance(stated, str):
@@ -57,9 +58,11 @@ def kept_confounding(plan: EffectPlan | RulePlan) -> float | None:
         return None
     steps = tuple(step for step in plan.steps if not isinstance(step, ColumnRangesPlan))
     try:
-        return _kept(steps, plan.study.universe, plan.study.scale)
-    except Dp2ermError:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = _kept(steps, plan.study.universe, plan.study.scale)
+    except UNPREDICTED:
         return None
+    return share if math.isfinite(share) else None
 
 
 @lru_cache(maxsize=256)
@@ -97,7 +100,8 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
     arm = np.repeat([0, 1, 0, 1], size)
     X = shifted(np.tile(drawn, (4, 1)), arm)
     residual = np.repeat([-1.0, -1.0, 1.0, 1.0], size) * np.tile(np.abs(rng.standard_normal(size)), 4)
-    net = scale * ((X[:, 0] - drawn[:, 0].mean()) / drawn[:, 0].std() + residual)
+    own, column = drawn[:, varying(drawn)], X[:, varying(drawn)]
+    net = scale * ((column - own.mean()) / own.std() + residual)
     weights = None if domain.sampling is None else np.full(len(arm), domain.sampling.mean)
     return domain.records(X, arm, net + domain.outcome_center + domain.treatment_cost * arm, weights)
 

@@ -23,6 +23,8 @@ def benchmark(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
     Grey is the error of AIPW without privacy, and dotted the size of the effect: an answer that is off by as
     much says nothing about it.
     """
+    from matplotlib.ticker import NullLocator
+
     found = effect_errors(table)
     private, plain_lines = found[np.isfinite(found["epsilon"])], found[found["method"] == _PLAIN]
     names, panels = list(private["method"].unique()), list(private["data"].unique())
@@ -55,6 +57,9 @@ def benchmark(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
         ax.set(xscale="log", yscale="log")
         ax.set_title(str(panel), loc="left", fontsize="medium")
         plain(ax)
+        ends = sorted({float(here["place"].min()), float(here["place"].max())})
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_xticks(ends, [f"{end:,.0f}" for end in ends])
     for ax in axes.ravel()[len(panels) :]:
         ax.set_visible(False)
     for row in axes:

@@ -160,6 +160,11 @@ class BaseRelease(Shown):
         found = {name: getattr(self, name) for name in self.derived}
         return {name: value.to_dict() for name, value in found.items() if value is not None}
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether all that it names is known here, so that what follows from it can be worked out."""
+        return True
+
     def cost(self) -> dict[str, Any]:
         """What every row of the data frame says of the guarantee."""
         guarantee = self.guarantee
@@ -201,6 +206,13 @@ class Release(BaseRelease):
         found = self.step("theta")
         assert found is not None  # a record without it is no release
         return found
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether the program of its second stage is known here, and not a plug-in of somebody else."""
+        from dp2erm_cvx import registry
+
+        return str(self.second_stage["name"]) in registry.second_stages()
 
     @property
     def own_units(self) -> OwnUnits | None:

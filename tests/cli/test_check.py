@@ -271,3 +271,57 @@ def test_a_warning_says_what_raw_columns_become(folder):
     ranged = run("effect", "r.csv", *common, "--range", "x=0:1", "--range", "income=0:50000", "--json")
     assert "warning" not in ranged.stderr
     assert json.loads(ranged.stdout)["domain"]["covariate_bound"] == pytest.approx(2**0.5)
+
+
+def test_three_commands_and_one_edit_where_notes_have_several_lines(folder):
+    """A French table as a registry exports it: quotes, line breaks, NA, cp1252."""
+    rng = np.random.default_rng(4)
+    n = 1200
+    age, pain = rng.uniform(20, 90, n), rng.uniform(0, 10, n)
+    clinic, job = rng.choice(["Évry", "Nîmes", "Orléans"], n), rng.choice(["ouvrier", "cadre", "autre"], n)
+    treated = rng.random(n) < 1 / (1 + np.exp(-(pain - 5) / 2))
+    score = 60 - 2 * (pain - 5) - 4 * (clinic == "Évry") + TRUTH * treated + rng.normal(0, 3, n)
+    with open("registre.csv", "w", newline="", encoding="cp1252") as file:
+        writer = csv.writer(file, delimiter=";")
+        writer.writerow(
+            ["n° patient", "entré le", "âge", "douleur", "clinique", "métier", "bras", "score", "notes"]
+        )
+        for k in range(n):
+            row = [k, "2024-03-01", german(age[k], 1), german(pain[k]), clinic[k], job[k]]
+            row += [
+                "traité" if treated[k] else "témoin",
+                german(score[k]),
+                'dit "oui";\n\nreviendra' if k % 9 == 0 else "",
+            ]
+            for place, share in ((2, 0.02), (3, 0.03), (5, 0.02)):
+                row[place] = "NA" if rng.random() < share else row[place]
+            writer.writerow(row)
+    first = run(
+        "check", "registre.csv", "--treatment", "bras", "--outcome", "score", "--draft", "domaine.toml"
+    )
+    assert first.exit_code == 0, first.output
+    text = Path("domaine.toml").read_text(encoding="utf-8")
+    assert "line_breaks = true" in text
+    for gap, filled in {
+        'outcome_center = "EDIT"': "outcome_center = 60",
+        'outcome_bound = "EDIT"': "outcome_bound = 25",
+        'treated = "EDIT"': 'treated = "traité"',
+        'control = "EDIT"': 'control = "témoin"',
+        '"n° patient" = ["EDIT", "EDIT"]\n': "",
+        '"âge" = ["EDIT", "EDIT"]': '"âge" = [20, 90]',
+        'douleur = ["EDIT", "EDIT"]': "douleur = [0, 10]",
+        'clinique = ["EDIT"]': 'clinique = ["Évry", "Nîmes", "Orléans"]',
+        '"métier" = ["EDIT"]': '"métier" = ["ouvrier", "cadre", "autre", "other"]',
+        'notes = ["EDIT"]\n': "",
+    }.items():
+        assert gap in text, (gap, text)
+        text = text.replace(gap, filled)
+    Path("domaine.toml").write_text(text, encoding="utf-8")
+    words = ["registre.csv", "--domain", "domaine.toml"]
+    second = run("check", *words)
+    assert "1,200 records" in second.stdout
+    assert "Lines with" not in second.stdout
+    third = run("effect", *words, "--residual-scale", "3", "--epsilon", "4", "--seed", "1", "--json")
+    assert third.exit_code == 0, third.output
+    release = EffectRelease.from_json(third.stdout)
+    assert (release.n_samples, release.interval.low < TRUTH < release.interval.high) == (n, True)

@@ -64,7 +64,7 @@ def test_what_does_not_follow_leads_the_page(folder, published) -> None:
         (["list.json"], "release JSON"),
         (["folder"], "folder: cannot be read"),
         (["binary.json"], "release JSON"),
-        ([""], "cannot be read"),
+        ([""], "RELEASE.json is empty"),
         (["effect.json", "--output", "effect.json"], "is used by this command already"),
         (["effect.json", "--output", "nowhere/page.html"], "cannot be written"),
         (["effect.json", "--output", "folder"], "cannot be written"),

@@ -1,9 +1,19 @@
 """What an effect and a rule leave of a declared confounder, predicted without data."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from dp2erm_cvx import Budget, Domain, EffectRelease, PrivateEffect, PrivateRule, RuleRelease
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    EffectRelease,
+    PrivateEffect,
+    PrivateRule,
+    PrivateTwoStageERM,
+    RuleRelease,
+)
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.kept_confounding import kept_confounding
 from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE
@@ -75,3 +85,22 @@ def test_a_release_says_it_and_warns():
             assert told in release.to_json()
             with pytest.raises(DeclarationError, match="kept_confounding"):
                 read.from_json(release.to_json().replace(told, '"kept_confounding": -0.5'))
+
+
+@pytest.mark.parametrize("also", [{"x": (-1.0, 1.0)}, {}], ids=["another varies", "nothing varies"])
+def test_a_covariate_that_never_varies_costs_no_release(also):
+    """The only level of a column is on in all records: what was paid for is released all the same."""
+    book = Codebook(levels={"region": ["N"]})
+    domain = Domain(2.0, 1.0, ranges={"region=N": (-1.0, 1.0), **also}, codebook=book)
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"region": ["N"] * 200, "x": rng.uniform(-1, 1, 200)})
+    a, y = rng.integers(0, 2, 200), rng.uniform(-1, 1, 200)
+    logistic = {"settings": {"propensity": "logistic"}}
+    for model, known in (
+        (PrivateEffect(domain, Budget(1.0)), "kept_confounding"),
+        (PrivateRule(domain, Budget(1.0), **logistic), "kept_confounding"),
+        (PrivateTwoStageERM(domain, Budget(1.0), "ipw_logistic", "arm_means"), "kept_imbalance"),
+    ):
+        release = model.fit(X, a, y).release_
+        assert (getattr(release, known) is None) is (not also)
+        assert type(release).from_json(release.to_json()) == release

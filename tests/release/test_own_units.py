@@ -194,3 +194,11 @@ def test_the_value_of_a_rule_is_shown_like_any_release(second) -> None:
     assert list(value.to_frame()["difference"]) == [value.against_all, value.against_none]
     assert "treating none" in value._repr_html_()
     assert set(release.to_frame()["value against treating all"]) == {value.against_all}
+
+
+def test_a_plug_in_that_is_not_installed_keeps_no_release_from_being_read(stages) -> None:
+    plain = json.loads(stages["chosen"].to_json())
+    plain["second_stage"]["name"] = "somebody_elses_stage"
+    read = type(stages["chosen"]).from_json(json.dumps(plain))
+    assert read.own_units is None
+    assert "own_units" not in json.loads(read.to_json())
