@@ -125,7 +125,12 @@ class Dataset:
             columns = getattr(X, "columns", None)
         if columns is None:
             columns = [f"x{k + 1}" for k in range(table.shape[1] if table.ndim == 2 else 0)]
-        return cls(table, as_array(a, "a"), as_array(y, "y"), tuple(columns))
+        # a covariate may be called a or y: these are names for messages only
+        names = [str(name) for name in columns]
+        named = [
+            next(name for k in range(len(names) + 1) if (name := one + k * "_") not in names) for one in "ay"
+        ]
+        return cls(table, as_array(a, "a"), as_array(y, "y"), tuple(columns), named[0], named[1])
 
     @classmethod
     def coded(

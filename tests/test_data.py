@@ -204,3 +204,10 @@ def test_a_missing_extra_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[data\]'$"):
         Dataset.from_parquet(tmp_path / "data.parquet", treatment="a", outcome="y")
+
+
+def test_a_covariate_may_have_the_name_of_an_argument():
+    columns = ("y", "a", "a_")
+    found = Dataset.from_arrays(np.zeros((3, 3)), [0, 1, 0], [1.0, 2.0, 3.0], columns)
+    assert found.columns == columns
+    assert (found.treatment, found.outcome) == ("a__", "y_")

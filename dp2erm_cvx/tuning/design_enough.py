@@ -61,4 +61,4 @@ def _expected(result: DesignResult, n: int) -> bool:
     less = question.n_samples / n
     sampling = max(0.25 * best.width**2 - best.noise**2, 0.0)
     width = 2.0 * math.sqrt(sampling * less + (best.noise * less) ** 2)
-    return width < abs(result.effect) and (best.holds or plan.negligible)
+    return width < abs(result.question.net_effect) and (best.holds or plan.negligible)

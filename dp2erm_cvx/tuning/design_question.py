@@ -64,8 +64,8 @@ class DesignQuestion:
                 raise DeclarationError(
                     f"{name} = {shown(getattr(self, name))}: must be one of {', '.join(known)}"
                 )
-        put(self, "n_samples", universe.n_samples)
-        put(self, "n_features", universe.n_features)
+        for name in ("n_samples", "n_features"):
+            put(self, name, getattr(universe, name))
         put(self, "replicates", whole_number("replicates", self.replicates, at_least=10))
         put(self, "seed", whole_number("seed", self.seed, at_least=0))
         driver_columns(self.guess, self.domain, self.n_features)
@@ -83,9 +83,12 @@ class DesignQuestion:
     @property
     def outcome_scale(self) -> float:
         """The guessed standard deviation of the outcome."""
-        scale = self.filled.outcome_scale
-        assert scale is not None
-        return scale
+        return self.filled.outcome_scale or 0.0
+
+    @property
+    def net_effect(self) -> float:
+        """The guessed average effect, net of the cost of treatment."""
+        return (self.filled.effect or 0.0) - self.domain.treatment_cost
 
     @property
     def residual_scale(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -52,11 +53,6 @@ class DesignResult:
         return self.rows[0]
 
     @property
-    def effect(self) -> float:
-        """The guessed average effect, net of the cost of treatment."""
-        return (self.question.filled.effect or 0.0) - self.question.domain.treatment_cost
-
-    @property
     def answers(self) -> bool:
         """Whether the first is worth reading.
 
@@ -67,7 +63,7 @@ class DesignResult:
         if best.reason:
             return False
         if self.question.goal == "effect":
-            return best.holds and (best.width < abs(self.effect) or not self.effect)
+            return best.holds and best.width < (abs(self.question.net_effect) or math.inf)
         gains = np.array(self.beside.scores) - np.array(best.scores)
         return float(np.mean(gains)) > max(MARGIN, half_width(gains))
 

@@ -13,8 +13,9 @@ from dp2erm_cvx.tuning.design_candidates import Model
 from dp2erm_cvx.tuning.design_question import DesignQuestion
 from dp2erm_cvx.tuning.design_trials import SimulatedRun
 
-#: Share of the intervals that have to hold the effect, whose level is .95.
-COVERS = 0.9
+#: Share of the intervals that have to hold the effect, whose level is .95, and the share of the effect by
+#: which they may miss it: a bias that nobody would mind makes no long interval better than a short one.
+COVERS, TOLERANCE = 0.9, 0.05
 #: Standard errors of a half width.
 _Z = 1.96
 
@@ -32,8 +33,9 @@ class DesignRow:
     noise
         Half width that noise alone leaves an effect (95 %); of a rule, how far noise moves the effect of one
         record (root mean square).
-    width, covers
-        Median width of the interval, and how often it holds the effect.
+    width, covers, near
+        Median width of the interval, how often it holds the effect, and how often it does or misses by less
+        than ``TOLERANCE`` of it.
     right, lost
         Share of right decisions, and the mean effect that the wrong ones forgo.
     tied
@@ -58,6 +60,7 @@ class DesignRow:
     width: float = math.nan
     covers: float = math.nan
     covers_half: float = math.nan
+    near: float = math.nan
     right: float = math.nan
     right_half: float = math.nan
     lost: float = math.nan
@@ -67,8 +70,10 @@ class DesignRow:
     model: Model | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of_effect(cls, name: str, trials: Sequence[SimulatedRun], noise: float) -> DesignRow:
-        """The row of an effect; ``noise`` is that of weights, which state none."""
+    def of_effect(
+        cls, name: str, trials: Sequence[SimulatedRun], noise: float, effect: float = 0.0
+    ) -> DesignRow:
+        """The row of an effect of this size; ``noise`` is that of weights, which state none."""
         off, low, high, own = np.array([(one.off, one.low, one.high, one.noise) for one in trials]).T
         many, squares = len(off), off**2
         error = math.sqrt(float(np.mean(squares)))
@@ -88,8 +93,9 @@ class DesignRow:
         if np.isnan(low).any():
             return found
         half = _Z * math.sqrt(share * (1.0 - share) / (many + 4.0))
-        width = float(np.median(high - low))
-        return replace(found, width=width, covers=float(np.mean(held)), covers_half=half)
+        width, slack = float(np.median(high - low)), TOLERANCE * abs(effect)
+        near = float(np.mean((low <= slack) & (high >= -slack)))
+        return replace(found, width=width, covers=float(np.mean(held)), covers_half=half, near=near)
 
     @classmethod
     def of_rule(cls, name: str, trials: Sequence[SimulatedRun]) -> DesignRow:
@@ -106,8 +112,8 @@ class DesignRow:
 
     @property
     def holds(self) -> bool:
-        """Whether there is an interval, and it holds the effect often enough."""
-        return self.covers >= COVERS
+        """Whether there is an interval, and it is near the effect often enough."""
+        return self.near >= COVERS
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but scores and model, as plain values."""

@@ -38,4 +38,6 @@ def design(question: DesignQuestion, *, workers: int = 1, told: Progress = untol
         ).rows
         beside = replace(row, name="default, without privacy", tied=False, model=None)
     result = DesignResult(question, found.rows, beside, found.confounded_by)
-    return result if result.answers else replace(result, enough=enough_records(result, workers, told))
+    if result.answers or result.best.reason:
+        return result
+    return replace(result, enough=enough_records(result, workers, told))

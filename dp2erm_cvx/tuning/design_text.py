@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.tuning.design_result import MARGIN
-from dp2erm_cvx.tuning.design_row import COVERS
+from dp2erm_cvx.tuning.design_row import COVERS, TOLERANCE
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -114,7 +114,8 @@ def _legend(result: DesignResult) -> str:
     return told + (
         "error: root mean square of estimate less truth; noise: half width that noise alone leaves; width: "
         f"of the median 95 % interval; covers: how often it holds the effect. Below all others: rows "
-        f"without an interval, or with one that covers less than {COVERS:g}."
+        f"without an interval, or with one that covers less than {COVERS:g}, misses by less than "
+        f"{TOLERANCE:.0%} of the effect aside."
     )
 
 
@@ -150,14 +151,14 @@ def _why(result: DesignResult) -> str:
             f"and less than {MARGIN:.0%} more is not worth reading"
         )
     if not best.holds:
-        return f"no interval holds the effect at least {COVERS:.0%} of the time"
-    return f"the interval is {best.width:.3g} wide, the guessed effect {abs(result.effect):.3g}"
+        return f"no interval is within {TOLERANCE:.0%} of the effect at least {COVERS:.0%} of the time"
+    return f"the interval is {best.width:.3g} wide, the guessed effect {abs(result.question.net_effect):.3g}"
 
 
 def _enough(result: DesignResult) -> str:
     found, free = result.enough, result.beside
     lead = ""
-    if result.question.goal == "effect" and not (free.holds and free.width < abs(result.effect)):
+    if result.question.goal == "effect" and not free.width < abs(result.question.net_effect):
         lead = "Without privacy it would be no better. "
     if found is None:
         return lead

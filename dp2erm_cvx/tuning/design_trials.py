@@ -55,14 +55,13 @@ def replicate(
     sampling = None if weights is None else np.full(question.n_samples, weights.mean)
     X, found = NamedColumns(drawn.X, names, sampling), list[SimulatedRun | str]()
     effects = world.effects(world.census[:_JUDGED])
+    truth = world.truth(question.estimand)
     for one in compared:
         model = clone(one.model).set_params(seed=int(rng.integers(2**62)))
         try:
             model.fit(X, drawn.a, drawn.y)
-            if question.goal == "rule":
-                found.append(_decided(model, world, names, effects))
-            else:
-                found.append(_estimated(model, world.truth(question.estimand)))
+            rule = question.goal == "rule"
+            found.append(_decided(model, world, names, effects) if rule else _estimated(model, truth))
         except Dp2ermError as error:
             found.append(str(error))
     constants = [_judged(np.full(len(effects), arm), effects) for arm in (False, True)]

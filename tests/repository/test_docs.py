@@ -178,6 +178,7 @@ def test_tutorials_say_what_a_seed_does():
         "ledger.md",
         "calibration.md",
         "solving.md",
+        "which_pipeline.md",
     ],
 )
 def test_python_blocks_run(name, tmp_path, monkeypatch):
@@ -320,6 +321,24 @@ def test_commands_without_data_run(name):
     for command in commands:
         result = CliRunner().invoke(main, command[1:])
         assert result.exit_code == 0, (command, result.output)
+
+
+def test_commands_of_a_design_are_commands():
+    """They take minutes: here their options are read."""
+    text = (
+        "\n".join(blocks("which_pipeline.md", "sh"))
+        .replace("\\\n", " ")
+        .replace(" N ", " 9 ")
+        .replace(" E ", " 1 ")
+    )
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
+    assert {command[1] for command in commands} == {"design"}
+    for command in commands:
+        read = main.commands["design"].make_context("design", command[2:]).params
+        assert read["domain"] == "domain.toml"
+        assert read["epsilon"] == 1
+    options = {option for one in main.commands["design"].params for option in one.opts}
+    assert set(re.findall(r"^\| `(--[\w-]+)`", page("which_pipeline.md"), flags=re.MULTILINE)) <= options
 
 
 def test_every_calibration_is_explained():

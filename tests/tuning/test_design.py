@@ -183,7 +183,7 @@ def test_workers_change_nothing():
 
 def row(name, errors, covers=0.95, reason=""):
     errors = tuple(float(error) for error in errors)
-    return DesignRow(name, covers=covers, width=1.0, reason=reason, scores=errors)
+    return DesignRow(name, covers=covers, near=covers, width=1.0, reason=reason, scores=errors)
 
 
 def test_ties_are_told_by_paired_differences():
@@ -207,6 +207,15 @@ def test_ties_are_told_by_paired_differences():
     assert ranked(question(goal="rule"), rows)[0].name in ("sharp and wrong", "no interval")
 
 
+def test_a_miss_that_nobody_would_mind():
+    """Short intervals that miss an effect of 10 by .3 are near it, and those of an effect of 1 are not."""
+    trials = [SimulatedRun(0.4, 0.3, 0.5)] * 10
+    big, small = (DesignRow.of_effect("", trials, math.nan, effect) for effect in (10.0, 1.0))
+    assert (big.covers, big.near, big.holds) == (0.0, 1.0, True)
+    assert (small.covers, small.near, small.holds) == (0.0, 0.0, False)
+    assert DesignRow.of_effect("", [SimulatedRun(0.4, -math.inf, math.inf)] * 10, math.nan).holds
+
+
 def test_what_is_worth_reading():
     asked = question(guess=Guess(effect=1.0))
     constant = DesignRow.of_rule("constant", [SimulatedRun(0.5)] * 10)
@@ -219,6 +228,7 @@ def test_what_is_worth_reading():
     assert not answers(replace(row("", [1.0] * 10), width=1.1))
     assert not answers(replace(row("", [1.0] * 10, covers=0.8), width=0.9))
     assert answers(replace(row("", [1.0] * 10), width=9.0), effect=0.0)  # nothing to compare with
+    assert not answers(replace(row("", [1.0] * 10), width=math.inf), effect=0.0)
     assert not answers(DesignRow("", reason="failed"))
     for wrong, expected in ((0.45, False), (0.2, True)):
         assert answers(DesignRow.of_rule("", [SimulatedRun(wrong)] * 10), "rule") == expected

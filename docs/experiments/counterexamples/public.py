@@ -165,3 +165,9 @@ def noisy_sum(dataset, rng, epsilon=1.0):
     """The sum of the treated outcomes, of sensitivity 2 where a record is replaced."""
     _, a, y = dataset
     return np.sum(np.clip(y[a == 1], -1.0, 1.0)) + rng.laplace(scale=2.0 / epsilon)
+
+
+def jump(dataset, rng, epsilon=1.0):
+    """Moves by 5 where two thirds of the records are treated, with Laplace noise of scale 1 / epsilon."""
+    _, a, _ = dataset
+    return 5.0 * (a.mean() > 2 / 3) + rng.laplace(scale=1.0 / epsilon)

@@ -25,7 +25,8 @@ class Dpate(PublishedEffect):
     """One function of dpate (MIT) at its defaults, with covariates in the unit ball, as it asks for.
 
     Nothing of it is changed but where its random numbers come from, so that a seed decides. Its guarantee is
-    what it states. Raises DataError where the package is missing, and what its function raises.
+    what it states, and of several functions it is refuted (page "Audited methods"). Raises DataError where
+    the package is missing, and what its function raises.
     """
 
     source: ClassVar[str] = "dpate 0.0.1, github.com/dstewtes/dpate"
