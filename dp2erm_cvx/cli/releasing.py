@@ -149,9 +149,14 @@ class Ordered:
             click.echo(f"warning: {NO_RANGES}", err=True)
         if not release.private:
             click.echo(f"{release.guarantee.standing.upper()}: do not publish this release", err=True)
-        if self.options["as_json"]:
-            click.echo(release.to_json())
-            return
-        screen = console()
-        for block in release.blocks():
-            screen.print(block)
+        try:
+            if self.options["as_json"]:
+                click.echo(release.to_json())
+                return
+            screen = console()
+            for block in release.blocks():
+                screen.print(block)
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # a full disk behind stdout: what was charged has been told
+            raise unwritable("stdout", error) from None

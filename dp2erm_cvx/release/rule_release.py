@@ -188,7 +188,10 @@ def _check(release: RuleRelease) -> None:
     except (Dp2ermError, TypeError, KeyError, AttributeError) as error:
         raise DeclarationError(f"release JSON: domain or settings: {error}") from None
     stated = {"center": declared.center_share is not None, "propensity": declared.propensity == "logistic"}
-    if names != [*(name for name in stated if stated[name]), "rule"]:
+    valued = any(step.step == "value" for step in release.steps)
+    if names != [*(name for name in stated if stated[name]), "rule"] or valued is (
+        declared.value_share is None
+    ):
         raise DeclarationError("release JSON: steps: are not those of the settings")
     # every effect is at most the l1 norm of theta times the largest covariate
     if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):

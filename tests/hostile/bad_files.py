@@ -147,3 +147,5 @@ def releases() -> Iterator[bytes]:
     for number in (0, 3, 4):
         plain = good(number)
         yield from (json.dumps(plain | {name: {"nobody": 1}}).encode() for name in plain)
+    plain = good(4)
+    yield json.dumps(plain | {"settings": plain["settings"] | {"value_share": None}}).encode()
