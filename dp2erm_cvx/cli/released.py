@@ -6,7 +6,7 @@ import csv
 import io
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from dp2erm_cvx.cli.options import csv_options, json_option
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.screen import check_new, console, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.release.record import BaseRelease
 
 
 @click.command("show", short_help="What a release says, from its file alone.")
@@ -49,17 +52,22 @@ def report_command(release: str, output: str | None, force: bool) -> None:
     check_new(page, force, release)
     with progress("writing the page"):
         from dp2erm_cvx.release.file import read_release_file
-        from dp2erm_cvx.release.verify import verify
         from dp2erm_cvx.report import release_page
 
         published = read_release_file(release)
-        try:
-            refuted = verify(published).refuted
-        except Dp2ermError:
-            refuted = ()  # not all declarations are in the file
-        text = release_page(published, source=Path(release).name, refuted=refuted)
+        text = release_page(published, source=Path(release).name, refuted=_refuted(published))
         write_text(page, text)
     click.echo(f"wrote {page}")
+
+
+def _refuted(published: BaseRelease) -> tuple[str, ...]:
+    """What does not follow from what a release declares, as far as that is in its file."""
+    from dp2erm_cvx.release.verify import verify
+
+    try:
+        return verify(published).refuted
+    except Dp2ermError:
+        return ()  # not all declarations are in the file
 
 
 @click.command("datasheet", short_help="The record of a release for a public registry.")
@@ -77,7 +85,7 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
     """Write the record of a release for the OpenDP registry of deployments, tier 3, as YAML.
 
     Everything follows from the release but what only its publisher knows: that is asked for by --set, and
-    marked TODO where it is not given.
+    marked TODO where it is not given. A file that dp2erm verify refutes is refused.
     """
     check_new(output, force, release)
     from dp2erm_cvx.release.file import read_release_file
@@ -88,7 +96,10 @@ def datasheet_command(release: str, answers: tuple[str, ...], output: str | None
         if "=" not in answer:
             raise DeclarationError(f"--set {answer!r}: must be FIELD=TEXT; fields: {', '.join(ASKED)}")
     known = dict(answer.split("=", 1) for answer in answers)
-    text = datasheet_text(datasheet(read_release_file(release), known))
+    published = read_release_file(release)
+    if refuted := _refuted(published):
+        raise DeclarationError(f"{release}: does not follow from what it declares: {refuted[0]}")
+    text = datasheet_text(datasheet(published, known))
     if output is None:
         click.echo(text, nl=False)
     else:
