@@ -43,7 +43,7 @@ napoleon_attr_annotations = False
 nitpicky = True
 nitpick_ignore_regex = [
     # foreign types: their inventories are on the network, and the pages are built without it
-    ("py:.*", r"(annotated_types|collections|cvxpy|importlib|numpy|pathlib|random|types)\..*"),
+    ("py:.*", r"(annotated_types|collections|cvxpy|importlib|numpy|pathlib|random|sklearn|types)\..*"),
     ("py:class", r"ArrayLike|Axes|Figure|Measurement|NDArray|Path|(np|pd)\..*"),
     # type variables; literals whose values the text gives; the bound of a field
     ("py:class", r"(dp2erm_cvx\..*\.)?(D|Member|P_co|Pair|Stage|Value|_T)"),

@@ -60,14 +60,14 @@ def report_command(release: str, output: str | None, force: bool) -> None:
     click.echo(f"wrote {page}")
 
 
-def _refuted(published: BaseRelease) -> tuple[str, ...]:
-    """What does not follow from what a release declares, as far as that is in its file."""
+def _refuted(published: BaseRelease) -> tuple[str, ...] | None:
+    """What does not follow from what a release declares; None where not all of that is in its file."""
     from dp2erm_cvx.release.verify import verify
 
     try:
         return verify(published).refuted
     except Dp2ermError:
-        return ()  # not all declarations are in the file
+        return None
 
 
 @click.command("datasheet", short_help="The record of a release for a public registry.")

@@ -12,6 +12,7 @@ import numpy as np
 
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.plan.pipeline import Pipeline
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Program
@@ -59,8 +60,13 @@ class Plan:
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
     def run(self, dataset: Dataset, execution: Execution) -> PlanResult:
-        """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays."""
+        """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays.
+
+        Raises DataError where the domain declares sampling weights and the dataset was made without them.
+        """
         raw = dataset.X, dataset.a, dataset.y, dataset.sampling
+        if dataset.sampling is None and self.study.universe.domain.sampling is not None:
+            raise DataError("the domain declares sampling weights: the dataset has none")
         records = self.study.universe.domain.records(*raw)
         inputs, results = Inputs(dataset, records), dict[str, StepResult]()
         for step in self.steps:

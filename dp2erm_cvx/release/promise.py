@@ -55,8 +55,8 @@ def promised(release: BaseRelease) -> Iterator[str]:
 
 def told(guarantee: Guarantee) -> str:
     """Both numbers of it."""
-    delta = f", delta = {guarantee.delta:g}" if guarantee.delta else ""
-    return f"epsilon = {guarantee.epsilon:g}{delta}"
+    delta = f", delta = {guarantee.delta:.12g}" if guarantee.delta else ""
+    return f"epsilon = {guarantee.epsilon:.12g}{delta}"
 
 
 def largest_factor(guarantee: Guarantee) -> str:

@@ -82,12 +82,15 @@ class Story:
     scaled: bool = True
 
 
-def release_page(release: BaseRelease, *, source: str = "release.json", refuted: Sequence[str] = ()) -> str:
+def release_page(
+    release: BaseRelease, *, source: str = "release.json", refuted: Sequence[str] | None = None
+) -> str:
     """One page of HTML about a release, from what it states alone: no other file, no script, no network.
 
     It tells the estimate, what its interval counts, the guarantee in words, what was declared, for whom the
     result holds and what it rests on. ``source`` is the name of the file, for who wants to check it;
-    ``refuted`` is what :func:`~dp2erm_cvx.release.verify.verify` found, which the page then leads with.
+    ``refuted`` is what :func:`~dp2erm_cvx.release.verify.verify` found, which the page then leads with; None
+    where nobody asked or it could not tell, which the page says.
     Raises DeclarationError where jinja2 is missing.
     """
     check_installed(("jinja2",))
@@ -103,7 +106,7 @@ def release_page(release: BaseRelease, *, source: str = "release.json", refuted:
         parameters=_parameters(release, story.widths),
         declared=[*story.declared, *declared_tables(release)],
         long=_LONG,
-        refuted=list(refuted),
+        refuted=refuted,
         source=source,
     )
 

@@ -29,7 +29,7 @@ class CellSums(Step):
     whole number nearest to ``K s / S`` stands for K, and both sums are of weights.
 
     The entries of one record are not negative and add up to at most K, whatever its cell, arm, outcome and
-    weight: :func:`~dp2erm_cvx.steps.number.split_shift` is the most that they move. Noise of scale
+    weight: ``split_shift`` is the most that they move. Noise of scale
     ``2K / epsilon`` on every entry, empty or not, is private. Counts and sums released apart take twice that.
     """
 

@@ -27,6 +27,7 @@ from dp2erm_cvx.release import json_schema
 from dp2erm_cvx.release.verify import verify
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.steps import Execution
 
 DOMAIN = Domain(
     covariate_bound=1.5, outcome_bound=5.0, outcome_center=1.5, ranges={"u": (0.0, 2.0), "v": (-1.0, 1.0)}
@@ -217,6 +218,9 @@ def test_what_takes_no_sampling_weights_refuses_them():
             refused()
     with pytest.raises(DataError, match="has no column 'wt'"):
         weighted().fit(*table(100))
+    plan, data = weighted().prepared(*survey(0, 100))
+    with pytest.raises(DataError, match="the dataset has none"):
+        plan.run(replace(data, sampling=None), Execution("newton", 1e-6))
 
 
 def test_no_treated_records_leave_no_finite_interval():
