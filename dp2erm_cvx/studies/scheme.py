@@ -185,7 +185,7 @@ class RulesDesign(Design):
     draws: int = Field(ge=1)
     epsilons: list[float] = Field(min_length=1)
     noises: list[Annotated[str, Field(pattern="^(gamma|gaussian|box)$")]] = Field(min_length=1)
-    families: list[str] = Field(min_length=1)
+    families: list[str]
     schemes: dict[str, StudyScheme]
     methods: dict[str, RuleMethod] = Field(default={})
 

@@ -32,7 +32,7 @@ def test_a_page_goes_beside_its_release_and_overwrites_nothing(folder, published
     first = run("report", "effect.json")
     assert (first.exit_code, first.stdout) == (0, "wrote effect.html\n")
     page = Path("effect.html").read_text(encoding="utf-8")
-    assert page == release_page(EffectRelease.from_json(published), source="effect.json")
+    assert page == release_page(EffectRelease.from_json(published), source="effect.json", refuted=())
     Path("effect.html").write_text("mine")
     again = run("report", "effect.json")
     assert again.exit_code == 2

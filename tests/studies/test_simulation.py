@@ -28,7 +28,7 @@ def declared(variant="quick", **fields):
 
 
 def two_replicates():
-    return declared(replicates=2)
+    return declared(replicates=2, scenarios=["linear", "tree"])
 
 
 @pytest.fixture(scope="module")
@@ -287,4 +287,4 @@ def test_constants_in_force_are_listed_in_units_of_theta_with_the_split(quick):
     found = lines["linear", "IPW", "sharp"]
     assert (found["M"], found["M'"], found["radius of Theta"]) == ("0.5", "1", "3")
     assert found["settings"].startswith("ridge 7")
-    assert lines["tree, nonlinear", "IPW", "sharp"]["radius of Theta"] == "2"
+    assert lines["tree", "IPW", "sharp"]["radius of Theta"] == "2"
