@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -184,7 +184,7 @@ class RulesDesign(Design):
     replicates: int = Field(ge=1)
     draws: int = Field(ge=1)
     epsilons: list[float] = Field(min_length=1)
-    noises: list[Annotated[str, Field(pattern="^(gamma|gaussian|box)$")]] = Field(min_length=1)
+    noises: list[Literal["gamma", "gaussian", "box"]] = Field(min_length=1)
     families: list[str]
     schemes: dict[str, StudyScheme]
     methods: dict[str, RuleMethod] = Field(default={})
