@@ -64,10 +64,10 @@ class Plan:
 
         Raises DataError where the domain declares sampling weights and the dataset was made without them.
         """
-        raw = dataset.X, dataset.a, dataset.y, dataset.sampling
-        if dataset.sampling is None and self.study.universe.domain.sampling is not None:
+        domain = self.study.universe.domain
+        if dataset.sampling is None and domain.sampling is not None:
             raise DataError("the domain declares sampling weights: the dataset has none")
-        records = self.study.universe.domain.records(*raw)
+        records = domain.records(dataset.X, dataset.a, dataset.y, dataset.sampling)
         inputs, results = Inputs(dataset, records), dict[str, StepResult]()
         for step in self.steps:
             released = {name: result.released for name, result in results.items()}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
+from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.domain import Array, Records, cleaned
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.number import UNIT, SumsPlan, split_shift
+from dp2erm_cvx.steps.number import UNIT, SumsPlan, split_noise
 from dp2erm_cvx.steps.partition import Partition
 from dp2erm_cvx.steps.step import Step, StepPlan, divide
 from dp2erm_cvx.universe import Universe
@@ -29,8 +29,8 @@ class CellSums(Step):
     whole number nearest to ``K s / S`` stands for K, and both sums are of weights.
 
     The entries of one record are not negative and add up to at most K, whatever its cell, arm, outcome and
-    weight: ``split_shift`` is the most that they move. Noise of scale
-    ``2K / epsilon`` on every entry, empty or not, is private. Counts and sums released apart take twice that.
+    weight: ``split_noise`` hides what they move. Noise of scale ``2K / epsilon`` on every entry, empty or
+    not, is private. Counts and sums released apart take twice that.
     """
 
     name: ClassVar[str] = "cells"
@@ -46,7 +46,7 @@ class CellSums(Step):
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> CellSumsPlan:
         """Calibrate the noise of one entry: the number of cells does not enter."""
-        noise = replace(calibrate_integers(split_shift(self.noise), budget, self.noise), unit=1.0 / UNIT)
+        noise = split_noise(self.noise, budget)
         return CellSumsPlan(universe, noise, None, None, self.exact, self.partition)
 
 

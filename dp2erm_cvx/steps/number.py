@@ -24,13 +24,14 @@ from dp2erm_cvx.universe import Universe
 UNIT = 2**20
 
 
-def split_shift(noise: Noise | str) -> int:
-    """How far sums move with one record where its whole numbers are not negative and add up to at most K.
+def split_noise(noise: Noise | str, budget: Budget) -> IntegerNoise:
+    """Noise of sums to which a record adds whole numbers, not negative, of at most K together, in K-ths.
 
     A replacement takes such a vector v away and adds another one, v': ``||v|| + ||v'|| <= 2K`` in the l1
     norm, and ``||v - v'||^2 <= ||v||^2 + ||v'||^2 <= 2 K^2`` in the l2 norm, as no entry is negative.
     """
-    return 2 * UNIT if Noise(noise).pure else math.isqrt(2 * UNIT * UNIT) + 1
+    shift = 2 * UNIT if Noise(noise).pure else math.isqrt(2 * UNIT * UNIT) + 1
+    return replace(calibrate_integers(shift, budget, noise), unit=1.0 / UNIT)
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,10 @@ class TreatmentRate(Step):
         return divide(budget, self.share, self.noise)
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> TreatmentRatePlan:
-        noise = calibrate_integers(1, budget, self.noise)
-        if universe.domain.sampling is not None:
-            shift = split_shift(self.noise)
-            noise = replace(calibrate_integers(shift, budget, self.noise), unit=1.0 / UNIT)
+        if universe.domain.sampling is None:
+            noise = calibrate_integers(1, budget, self.noise)
+        else:
+            noise = split_noise(self.noise, budget)
         return TreatmentRatePlan(universe, noise, None, None, self.exact)
 
 
