@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.blocks import ArrayBlocks, Blocks
 from dp2erm_cvx.codebook import SWITCH, Codebook, Named
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
@@ -67,6 +68,10 @@ class Records:
     def covariates(self) -> Array:
         """The (n, p) covariates without the intercept column."""
         return self.X[:, 1:] if self.domain.intercept else self.X
+
+    def rows(self, function: Callable[[Records], tuple[Array, ...]]) -> Blocks[tuple[Array, ...]]:
+        """Arrays (n, ...) that ``function`` makes of every record by itself, in blocks."""
+        return ArrayBlocks(function(self))
 
 
 @dataclass(frozen=True)
