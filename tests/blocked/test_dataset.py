@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import blocks
-from dp2erm_cvx import engine as engine_module
-from dp2erm_cvx.blocked_data import BlockedDataset
+from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, processes
 from dp2erm_cvx.codebook import Codebook, Treatment
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.engine import Processes, Threads
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError, WorkerError
 
 pa = pytest.importorskip("pyarrow")
@@ -146,7 +144,7 @@ class Once:
 
 
 def test_processes_find_the_same_and_one_that_dies_is_replaced(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine_module, "RETRIES", 1)
+    monkeypatch.setattr(processes, "RETRIES", 1)
     path, engine = written(tmp_path, raw()), Processes(2)
     data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine)
     records = data.coded(book()).records(Made(book()), book())

@@ -2,200 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dp2erm_cvx.blocks import Blocks
+from dp2erm_cvx.blocked.dask_blocks import dask_blocks
+from dp2erm_cvx.blocked.engine import Engine, Threads
+from dp2erm_cvx.blocked.parquet_blocks import parquet_blocks
+from dp2erm_cvx.blocked.passes import Passes
+from dp2erm_cvx.blocked.record_blocks import RecordBlocks
+from dp2erm_cvx.blocked.table_blocks import TableBlocks
 from dp2erm_cvx.data import Dataset, Public
-from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.engine import Engine, Threads
-from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
+from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.parallel import Progress, untold
 from dp2erm_cvx.public import whole_number
-from dp2erm_cvx.table_blocks import TableBlocks, dask_blocks, parquet_blocks
 from dp2erm_cvx.tables import Table
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 #: Bytes of records that all workers together keep from one pass to the next.
 KEEP = 2**31
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Passes(Blocks[T]):
-    """What ``make`` makes of every block of a raw table, by the workers of an engine.
-
-    The first blocks that fit into ``keep`` bytes are kept by the workers, and the others read again in every
-    pass. ``columns`` are those that are read; None for all.
-    """
-
-    tables: TableBlocks
-    columns: tuple[str, ...] | None
-    make: Callable[[Table], T]
-    engine: Engine
-    keep: int = 0
-    progress: Progress = untold
-    #: Of what is kept.
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]
-        """Number of records."""
-        return self.tables.n_samples
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Rows of every block."""
-        whole, rest = divmod(self.n_samples, self.tables.length)
-        return (self.tables.length,) * whole + ((rest,) if rest else ())
-
-    def kept(self, function: Callable[[T], R], keep: int) -> Passes[R]:
-        """What ``function`` makes of every block, of which workers keep so many bytes."""
-        made = partial(_both, self.make, function)
-        return Passes(self.tables, self.columns, made, self.engine, keep, self.progress)
-
-    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
-        """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
-        shares = self.tables.shares(self.engine.number)
-        keep = self.keep if isinstance(self.engine, Threads) else self.keep // self.engine.number
-        kept, length, count = (self.token, keep), self.tables.length, self.tables.count
-        tasks = [
-            (
-                *(self.tables.only(share), share, self.columns, self.make, kept, function),
-                *(array[share.start * length : share.stop * length] for array in beside),
-            )
-            for share in shares
-        ]
-        done = (0, *itertools.accumulate(len(share) for share in shares))
-        told = partial(self._told, done, count)
-        told(0)
-        return list(itertools.chain.from_iterable(self.engine.run(_pass, tasks, told)))
-
-    def _told(self, done: Sequence[int], count: int, tasks: int) -> None:
-        self.progress("blocks of records", done[tasks], count)
-
-    def __del__(self) -> None:
-        _KEPT.pop(self.token, None)
-
-
-@dataclass
-class _Kept:
-    """Blocks that a worker keeps, by their number, and their bytes."""
-
-    most: int
-    blocks: dict[int, Any] = field(default_factory=dict)
-    nbytes: int = 0
-
-    def offer(self, k: int, block: Any) -> None:
-        """Keep the block where there is room: whoever dropped the oldest would never find the next one."""
-        size = sum(one.nbytes for one in vars(block).values() if isinstance(one, np.ndarray))
-        if self.nbytes + size <= self.most:
-            self.nbytes += size
-            self.blocks[k] = block
-
-
-#: Of the table that this worker read last.
-_KEPT: dict[str, _Kept] = {}
-
-
-def _pass(
-    tables: TableBlocks,
-    share: range,
-    columns: Sequence[str] | None,
-    make: Callable[[Table], Any],
-    kept: tuple[str, int],
-    function: Callable[..., R],
-    *beside: NDArray[Any],
-) -> list[R]:
-    token, most = kept
-    if most and token not in _KEPT:
-        _KEPT.clear()
-    known = _KEPT.setdefault(token, _Kept(most)) if most else _Kept(0)
-    fresh = tables.tables([k for k in share if k not in known.blocks], columns)
-    found = []
-    for k in share:
-        block = known.blocks.get(k)
-        if block is None:
-            block = make(next(fresh))
-            known.offer(k, block)
-        row = (k - share.start) * tables.length
-        found.append(function(block, *(array[row : row + tables.length] for array in beside)))
-    return found
-
-
-def _both(first: Callable[[Any], Any], second: Callable[[Any], R], block: Any) -> R:
-    return second(first(block))
-
-
-class RecordBlocks(Records):
-    """Records inside a domain, in blocks that are not in memory together.
-
-    Programs and steps ask for sums over their ``blocks``. Whoever asks for all covariates, treatments or
-    outcomes at once is refused, by a ProgramError with the size that they would have.
-    """
-
-    def __init__(self, blocks: Blocks[Records], domain: Domain, n_columns: int) -> None:
-        put = object.__setattr__
-        put(self, "_blocks", blocks)
-        put(self, "domain", domain)
-        put(self, "n_columns", n_columns)
-
-    @property
-    def blocks(self) -> Blocks[Records]:
-        """The records of every block."""
-        found: Blocks[Records] = self.__dict__["_blocks"]
-        return found
-
-    @property
-    def n_samples(self) -> int:
-        """Number of records."""
-        return self.blocks.n_samples
-
-    def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> RecordBlocks:
-        """What ``function`` makes of every record by itself, in the domain of what it makes."""
-        return RecordBlocks(self.blocks.then(function), domain, n_columns)
-
-    def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
-        """What ``function`` makes of every record by itself, made in every pass."""
-        return self.blocks.then(function)
-
-    @property
-    def sampling(self) -> Array | None:
-        """None without sampling weights; those of all records are not in memory together."""
-        return None if self.domain.sampling is None else self._refuse("sampling weights")
-
-    @property
-    def X(self) -> Array:
-        """Refused: see the class."""
-        return self._refuse("covariates")
-
-    @property
-    def a(self) -> NDArray[np.int64]:
-        """Refused: see the class."""
-        return self._refuse("treatments")
-
-    @property
-    def y(self) -> Array:
-        """Refused: see the class."""
-        return self._refuse("outcomes")
-
-    def _refuse(self, what: str) -> NoReturn:
-        whole = 8 * self.n_samples * (self.__dict__["n_columns"] + 2) / 1e6
-        size = f"{whole:.3g} MB" if whole < 1e3 else f"{whole / 1e3:.3g} GB"
-        raise ProgramError(
-            f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
-            f"program of sums over records, or read the {size} of {self.n_samples:,} records "
-            "into memory"
-        )
 
 
 class DatasetBlock(Dataset):
