@@ -68,10 +68,15 @@ class RecordBlocks(Records):
         return self._refuse("outcomes")
 
     def _refuse(self, what: str) -> NoReturn:
-        whole = 8 * self.n_samples * (self.__dict__["n_columns"] + 2) / 1e6
-        size = f"{whole:.3g} MB" if whole < 1e3 else f"{whole / 1e3:.3g} GB"
+        size = told_size(self.n_samples, self.__dict__["n_columns"] + 2)
         raise ProgramError(
             f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
             f"program of sums over records, or read the {size} of {self.n_samples:,} records "
             "into memory"
         )
+
+
+def told_size(n_samples: int, n_columns: int) -> str:
+    """What a table of doubles takes in memory, in words."""
+    whole = 8 * n_samples * n_columns / 1e6
+    return f"{whole:.3g} MB" if whole < 1e3 else f"{whole / 1e3:.3g} GB"
