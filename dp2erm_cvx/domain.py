@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,19 @@ class Records:
         """The (n, p) covariates without the intercept column."""
         return self.X[:, 1:] if self.domain.intercept else self.X
 
+    def blocks(self) -> Blocks[Records]:
+        """The same records in blocks: views of these arrays."""
+        beside = () if self.sampling is None else (self.sampling,)
+        return ArrayBlocks((self.X, self.a, self.y, *beside)).then(partial(_records_of, self.domain))
+
     def rows(self, function: Callable[[Records], tuple[Array, ...]]) -> Blocks[tuple[Array, ...]]:
         """Arrays (n, ...) that ``function`` makes of every record by itself, in blocks."""
         return ArrayBlocks(function(self))
+
+
+def _records_of(domain: Domain, arrays: tuple[NDArray[Any], ...]) -> Records:
+    X, a, y, *sampling = arrays
+    return Records(X, a, y, domain, *sampling)
 
 
 @dataclass(frozen=True)
