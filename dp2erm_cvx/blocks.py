@@ -43,6 +43,10 @@ class Blocks(abc.ABC, Generic[T]):
         other processes it has to be picklable, and what it returns should be small.
         """
 
+    def each(self) -> list[T]:
+        """All blocks at once, in their order."""
+        return self.map(_itself)
+
     def then(self, function: Callable[[T], S]) -> Blocks[S]:
         """What ``function`` makes of every block, made anew in every pass."""
         return _Made(self, function)
@@ -72,6 +76,20 @@ class ArrayBlocks(Blocks[tuple[NDArray[Any], ...]]):
         return [function(rows[:own], *rows[own:]) for rows in self.slices((*self.arrays, *beside))]
 
 
+def whole(rows: T, n_samples: int) -> Blocks[T]:
+    """``rows`` of no more than one block, which stay in memory."""
+    return _Whole(rows, n_samples)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Whole(Blocks[T]):
+    rows: T
+    n_samples: int
+
+    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+        return [function(self.rows, *beside)]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class _Made(Blocks[S]):
     source: Blocks[Any]
@@ -87,6 +105,10 @@ class _Made(Blocks[S]):
 
 def _composed(first: Callable[[Any], Any], second: Callable[..., R], block: Any, *beside: Any) -> R:
     return second(first(block), *beside)
+
+
+def _itself(block: T) -> T:
+    return block
 
 
 def tree_sum(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

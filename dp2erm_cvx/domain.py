@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.blocks import ArrayBlocks, Blocks
+from dp2erm_cvx.blocks import BLOCK, ArrayBlocks, Blocks, whole
 from dp2erm_cvx.codebook import SWITCH, Codebook, Named
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
@@ -20,6 +20,8 @@ from dp2erm_cvx.sampling import SamplingWeights
 
 #: An array of double precision.
 Array = NDArray[np.float64]
+
+T = TypeVar("T")
 
 #: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
@@ -70,17 +72,19 @@ class Records:
         """The (n, p) covariates without the intercept column."""
         return self.X[:, 1:] if self.domain.intercept else self.X
 
+    @property
     def blocks(self) -> Blocks[Records]:
-        """The same records in blocks: views of these arrays."""
-        beside = () if self.sampling is None else (self.sampling,)
-        return ArrayBlocks((self.X, self.a, self.y, *beside)).then(partial(_records_of, self.domain))
+        """Views of these records."""
+        arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
+        return ArrayBlocks(arrays).then(partial(_records, self.domain))
 
-    def rows(self, function: Callable[[Records], tuple[Array, ...]]) -> Blocks[tuple[Array, ...]]:
-        """Arrays (n, ...) that ``function`` makes of every record by itself, in blocks."""
-        return ArrayBlocks(function(self))
+    def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
+        """What ``function`` makes of every record by itself: held, or of many made in every pass."""
+        n = self.n_samples
+        return whole(function(self), n) if n <= BLOCK else self.blocks.then(function)
 
 
-def _records_of(domain: Domain, arrays: tuple[NDArray[Any], ...]) -> Records:
+def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
     X, a, y, *sampling = arrays
     return Records(X, a, y, domain, *sampling)
 

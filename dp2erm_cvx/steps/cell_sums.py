@@ -78,7 +78,7 @@ class CellSumsPlan(SumsPlan):
 
     def sums(self, records: Records) -> NDArray[np.int64]:
         """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
-        found: NDArray[np.int64] = np.sum(records.blocks().map(self._block_sums), axis=0)
+        found: NDArray[np.int64] = np.sum(records.blocks.map(self._block_sums), axis=0)
         return found.reshape(-1, 2, 2)
 
     def _block_sums(self, records: Records) -> NDArray[np.int64]:

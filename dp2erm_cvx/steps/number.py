@@ -141,8 +141,8 @@ class TreatmentRatePlan(SumsPlan):
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The number of treated records, or both sums of sampling weights, treated first."""
         if records.domain.sampling is None:
-            return (sum(records.blocks().map(_treated)),)
-        found = records.blocks().map(_sums_by_arm)
+            return (sum(records.blocks.map(_treated)),)
+        found = records.blocks.map(_sums_by_arm)
         return sum(treated for treated, _ in found), sum(untreated for _, untreated in found)
 
     @staticmethod

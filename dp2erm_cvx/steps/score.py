@@ -118,7 +118,7 @@ class EffectScore(abc.ABC):
         if records.n_samples != noise.n_samples:
             raise DeclarationError(f"{records.n_samples} records: the noise is for {noise.n_samples}")
         own = self.given(records, released)
-        found = records.blocks().map(partial(own.block_sums, released=released, noise=noise))
+        found = records.blocks.map(partial(own.block_sums, released=released, noise=noise))
         return tuple(sum(column) for column in zip(*found, strict=True))
 
     def block_sums(self, block: Records, released: Released, noise: Any) -> tuple[int, ...]:
@@ -159,12 +159,12 @@ class EffectScore(abc.ABC):
     def of(self, records: Records, released: Released) -> Array:
         """The score (n,) of all n records less its center. Private."""
         own = self.given(records, released)
-        return np.concatenate(records.blocks().map(lambda block: own.score(own.parts(block, released))))
+        return np.concatenate(records.blocks.map(lambda block: own.score(own.parts(block, released))))
 
     def effect(self, records: Records, released: Released) -> float:
         """What the sums estimate, before any noise. Private."""
         own = self.given(records, released)
-        found = tree_sum(records.blocks().map(partial(own._totals, released=released)))
+        found = tree_sum(records.blocks.map(partial(own._totals, released=released)))
         assert own.center is not None
         return float(found[0]) / float(found[1]) + own.center
 
