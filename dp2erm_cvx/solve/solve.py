@@ -131,12 +131,12 @@ def _first_certified(instance: Instance, settings: FirstCertified, asked: _Asked
 def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     began = time.perf_counter()
     found = _find(instance, settings)
-    raw = certify(instance, found.point)
+    raw = certify(instance, found.point, asked.tolerance)
     point, certificate, polish_iterations = found.point, raw, 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
     if asked.polish and instance.model is not None and not isinstance(settings, Newton):
         polished = minimize_by_newton(instance.model, point, _POLISH_ITERATIONS)
-        after = certify(instance, polished.point)
+        after = certify(instance, polished.point, asked.tolerance)
         if after.radius <= certificate.radius:
             point, certificate, polish_iterations = polished.point, after, polished.iterations
     value = point if instance.model is None else instance.model.output(point)
