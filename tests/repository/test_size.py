@@ -26,11 +26,7 @@ def trees() -> dict[Path, ast.Module]:
 
 
 def test_files() -> None:
-<<<<<<< HEAD
     assert len(SOURCES) <= 441
-=======
-    assert len(SOURCES) <= 441
->>>>>>> main
 
 
 def test_half_of_the_files_fit_on_two_screens() -> None:
