@@ -63,6 +63,11 @@ class Records:
         return len(self.a)
 
     @property
+    def n_features(self) -> int:
+        """Number of covariates without the intercept."""
+        return int(self.X.shape[1]) - (1 if self.domain.intercept else 0)
+
+    @property
     def counts(self) -> Array:
         """What every record counts (n,), in [0, 1]: its sampling weight over the bound, or 1."""
         return np.ones(self.n_samples) if self.sampling is None else self.sampling
@@ -77,6 +82,14 @@ class Records:
         """Views of these records."""
         arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
         return ArrayBlocks(arrays).then(partial(_records, self.domain))
+
+    def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> Records:
+        """What ``function`` makes of every record by itself, with so many columns and in this ``domain``."""
+        return function(self)
+
+    def each(self, function: Callable[[Records], Array]) -> Array:
+        """The numbers (n,) that ``function`` makes of every record by itself."""
+        return np.concatenate(self.rows(function).each())
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """What ``function`` makes of every record by itself: held, or of many made in every pass."""

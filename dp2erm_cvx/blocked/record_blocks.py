@@ -39,8 +39,19 @@ class RecordBlocks(Records):
         """Number of records."""
         return self.blocks.n_samples
 
+    @property
+    def n_features(self) -> int:
+        """Number of covariates without the intercept."""
+        columns: int = self.__dict__["n_columns"]
+        return columns - (1 if self.domain.intercept else 0)
+
+    @property
+    def counts(self) -> Array:
+        """What every record counts (n,): one number of each is held in memory."""
+        return self.each(_counts)
+
     def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> RecordBlocks:
-        """What ``function`` makes of every record by itself, in the domain of what it makes."""
+        """What ``function`` makes of every record by itself, made in every pass."""
         return RecordBlocks(self.blocks.then(function), domain, n_columns)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
@@ -74,6 +85,10 @@ class RecordBlocks(Records):
             f"program of sums over records, or read the {size} of {self.n_samples:,} records "
             "into memory"
         )
+
+
+def _counts(records: Records) -> Array:
+    return records.counts
 
 
 def told_size(n_samples: int, n_columns: int) -> str:

@@ -13,7 +13,7 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, named_dataset, refuse_whole
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, in_blocks, named_dataset
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.plan import NUMERICAL_SHARE, EffectPlan, EffectStudy, make_plan
@@ -198,8 +198,7 @@ class PrivateEffect(PrivateEstimator):
         raw = self._data(X, a, y)
         columns = self._columns(raw.columns)
         plan, data = make_plan(self._study(raw.n_samples, columns)), raw.restricted(columns)
-        execution = self.execution()
-        refuse_whole(plan, data, execution)
+        execution = in_blocks(plan, data, self.execution())
         self.receipt_ = self._charge(plan, "average effect")
         found = plan.run(data, execution)
         self.release_ = self._stated(make_effect(plan, found, data.columns, execution, self.level))

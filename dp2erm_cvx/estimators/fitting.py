@@ -98,23 +98,27 @@ def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
     return data
 
 
-def refuse_whole(plan: Plan, data: Dataset | BlockedDataset, execution: Execution) -> None:
-    """Raise ProgramError where records come in blocks, and a program or a solver needs them all at once.
+def in_blocks(plan: Plan, data: Dataset | BlockedDataset, execution: Execution) -> Execution:
+    """How the plan is run on records in blocks: without the solvers that need all of them, tried last.
 
-    By what is declared and by n, before anything is spent.
+    Raises ProgramError where a program needs all records at once, or the solver that is asked for: by what is
+    declared and by n, before anything is spent.
     """
     if isinstance(data, Dataset):
-        return
-    asked = execution.solver
+        return execution
+    asked = private_solver(execution.solver)
     solvers = asked.solvers if isinstance(asked, FirstCertified) else (asked,)
     whole = [program.name for program in plan.programs if not program.by_blocks]
-    whole += [one.name for one in solvers if isinstance(one, ConicSolver)]
+    whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]
     if whole:
+        size = told_size(data.n_samples, len(data.columns) + 2)
         raise ProgramError(
-            f"{whole[0]} needs all records in memory at once, {told_size(data.n_samples, len(data.columns) + 2)} "
-            "of them and more to work on, and this dataset is read in blocks: choose a program of sums over "
-            "records with newton or projected_gradient, or fit to a Dataset"
+            f"{whole[0]} needs all records in memory at once, {size} of them and more to work on, and this "
+            "dataset is read in blocks: choose a program of sums over records with newton or "
+            "projected_gradient, or fit to a Dataset"
         )
+    left = tuple(one for one in solvers if not isinstance(one, ConicSolver))
+    return replace(execution, solver=FirstCertified(left)) if isinstance(asked, FirstCertified) else execution
 
 
 def checked_domain(domain: object) -> Domain:

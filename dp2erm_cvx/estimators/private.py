@@ -10,7 +10,7 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.base import PrivateWorkings, TwoStageBase
-from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, refuse_whole
+from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, in_blocks
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget
@@ -163,8 +163,8 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         numbers, before anything is spent.
         """
         dataset = self._data(X, a, y)
-        plan, execution = self.plan(dataset.n_samples, len(dataset.columns)), self.execution()
-        refuse_whole(plan, dataset, execution)
+        plan = self.plan(dataset.n_samples, len(dataset.columns))
+        execution = in_blocks(plan, dataset, self.execution())
         if (cost := plan.study.first.cost(plan.study.universe)) is not None:
             warnings.warn(cost, stacklevel=2)  # public, and before anything is spent
         self.receipt_ = self._charge(plan, f"{plan.study.first.name}, then {plan.study.second.name}")

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, refuse_whole
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, in_blocks
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import NUMERICAL_SHARE, RulePlan, RuleStudy, make_plan
 from dp2erm_cvx.privacy import Budget
@@ -144,8 +144,8 @@ class PrivateRule(PrivateEstimator):
         Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
         """
         data = self._data(X, a, y)
-        plan, execution = self.plan(data.n_samples, len(data.columns)), self.execution()
-        refuse_whole(plan, data, execution)
+        plan = self.plan(data.n_samples, len(data.columns))
+        execution = in_blocks(plan, data, self.execution())
         self.receipt_ = self._charge(plan, "treatment rule")
         self.release_ = self._stated(make_rule(plan, plan.run(data, execution), data.columns, execution))
         self.theta_ = np.array(self.release_.theta)
