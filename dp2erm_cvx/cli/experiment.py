@@ -26,7 +26,9 @@ NAMES = ("benchmark", "confounded", "effects", "nhefs", "rates", "simulation", "
 @click.option("--variant", metavar="NAME", help="Another variant of the design.")
 @click.option("--design", metavar="FILE.toml", help="A design of your own [that of the package].")
 @click.option("--workers", type=Number(), default=1, help="Processes; -1 for all cores.")
-@click.option("--data", metavar="FILE", help="twins: Twin_Data.csv.gz, which is not part of the package.")
+@click.option(
+    "--data", metavar="FILE", help="twins, benchmark: Twin_Data.csv.gz, which is not part of the package."
+)
 @click.option("--cell", metavar="KEY", help="Run one cell alone: scenario=linear,replicate=3.")
 @output_dir_option("Results go to a folder of it with the name of the experiment and the variant.")
 def experiment_command(name: str, variant: str | None, cell: str | None, **options: Any) -> None:
@@ -42,7 +44,9 @@ def experiment_command(name: str, variant: str | None, cell: str | None, **optio
     if variant is None and design is None:
         raise DeclarationError("choose --quick or --full, or --variant NAME, or --design FILE.toml")
     chosen = experiment_by_name(name)
-    given = {} if data is None else {"data": data}
+    if data is not None and not chosen.design.places:
+        raise DeclarationError(f"--data: {name} reads no file")
+    given = {} if data is None else dict.fromkeys(chosen.design.places, data)
     declared = load_design(chosen.design, design or design_path(name), variant or None, **given)
     folder = Path(options["output_dir"]) / "-".join(filter(None, (name, variant)))
     with progress(name, total=None) as bar:
