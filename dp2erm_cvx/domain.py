@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.blocks import BLOCK, ArrayBlocks, Blocks, whole
 from dp2erm_cvx.codebook import SWITCH, Codebook, Named
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
@@ -18,6 +20,8 @@ from dp2erm_cvx.sampling import SamplingWeights
 
 #: An array of double precision.
 Array = NDArray[np.float64]
+
+T = TypeVar("T")
 
 #: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
@@ -67,6 +71,22 @@ class Records:
     def covariates(self) -> Array:
         """The (n, p) covariates without the intercept column."""
         return self.X[:, 1:] if self.domain.intercept else self.X
+
+    @property
+    def blocks(self) -> Blocks[Records]:
+        """Views of these records."""
+        arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
+        return ArrayBlocks(arrays).then(partial(_records, self.domain))
+
+    def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
+        """What ``function`` makes of every record by itself: held, or of many made in every pass."""
+        n = self.n_samples
+        return whole(function(self), n) if n <= BLOCK else self.blocks.then(function)
+
+
+def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
+    X, a, y, *sampling = arrays
+    return Records(X, a, y, domain, *sampling)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtr, ndtri
 
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.datasets.effect_scenarios import EffectScenario, people_of, population_domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
 
@@ -87,8 +86,8 @@ def simulate(scenario: str, n_samples: int, *, rng: np.random.Generator | int) -
         raise DeclarationError(f"n_samples = {n_samples!r}: must be a whole number")
     drawn = SCENARIOS[scenario]
     generator = np.random.default_rng(rng)
-    X = _covariates(generator, int(n_samples))
-    propensity = _propensity(X)
+    X = draw_covariates(generator, int(n_samples))
+    propensity = propensity_of(X)
     a = (generator.uniform(size=len(X)) < propensity).astype(np.int64)
     main_effect, contrast = drawn.main_effect(X), drawn.contrast(X)
     noise = generator.standard_normal(len(X)) * np.sqrt(drawn.variance(X, a))
@@ -96,12 +95,14 @@ def simulate(scenario: str, n_samples: int, *, rng: np.random.Generator | int) -
     return Simulation(drawn, Dataset.from_arrays(X, a, y), propensity, contrast, main_effect)
 
 
-def _covariates(rng: np.random.Generator, n_samples: int) -> Array:
+def draw_covariates(rng: np.random.Generator, n_samples: int) -> Array:
+    """Standard normals truncated to [-1, 1], (n, 10)."""
     X = ndtri(rng.uniform(ndtr(-1.0), ndtr(1.0), (n_samples, N_COVARIATES)))
     return np.clip(X, -1.0, 1.0)  # rounding in the inverse may step over the end
 
 
-def _propensity(X: Array) -> Array:
+def propensity_of(X: Array) -> Array:
+    """P(A = 1 | X) of rows X (n, 10), the same in every scenario."""
     found: Array = expit(0.3 * X[:, 0] - 0.5 * X[:, 1] + 0.05)
     return found
 
@@ -154,50 +155,3 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
         ),
     }
 )
-
-
-def paper_population(scenario: str) -> EffectScenario:
-    """A scenario of the paper as a population whose average effect is known.
-
-    The norm of the covariates, all within [-1, 1], is at most 2.2 in 97 of 100 records. Center and bound of
-    the outcome are rounded and hold five standard deviations; such constants are public in simulations alone.
-
-    Raises DeclarationError for an unknown name.
-    """
-    if scenario not in SCENARIOS:
-        raise DeclarationError(f"scenario = {scenario!r}: must be one of {', '.join(SCENARIOS)}")
-    center, bound, residual_scale = _OUTCOMES[scenario]
-    return EffectScenario(
-        scenario,
-        _effects()[scenario],
-        population_domain(2.2, bound, center),
-        residual_scale,
-        people_of(_covariates, SCENARIOS[scenario].outcomes),
-        _propensity,
-        effect_on_treated=_linear_on_treated() if scenario == "linear" else None,
-    )
-
-
-#: Center and bound of the outcome, and a guess of its deviation beside a line.
-_OUTCOMES = {"linear": (0.0, 20.0, 1.5), "tree": (4.0, 27.0, 4.0), "nonlinear": (3.0, 14.0, 2.0)}
-
-
-def _effects() -> dict[str, float]:
-    """E[contrast]: the density of a covariate is the normal one over [-1, 1]."""
-    mass = float(ndtr(1.0) - ndtr(-1.0))
-    variance = 1.0 - 2.0 * float(np.exp(-0.5) / np.sqrt(2.0 * np.pi)) / mass
-    low, near, middle = (float(ndtr(b) - ndtr(a)) / mass for a, b in ((-1, -0.5), (-0.5, -0.25), (-0.5, 0.5)))
-    return {
-        "linear": 0.0,
-        "tree": 6.0 * (low - middle) + 5.0 * (low + near) * (1.0 - 2.0 * low) + 1.0,
-        "nonlinear": -0.5 + 3.5 * variance,
-    }
-
-
-def _linear_on_treated() -> float:
-    """E[contrast | A = 1] by Gauss and Legendre: of four covariates the propensity knows the first two."""
-    nodes, weights = np.polynomial.legendre.leggauss(40)
-    weights = weights * np.exp(-0.5 * nodes**2)
-    first, second = np.meshgrid(nodes, nodes, indexing="ij")
-    mass = np.outer(weights, weights) * expit(0.3 * first - 0.5 * second + 0.05)
-    return float(np.sum(mass * 8.0 * (first - second)) / np.sum(mass))

@@ -83,6 +83,10 @@ class Composite(abc.ABC):
     self_concordance: float
     penalty: Penalty = Penalty()
 
+    def look(self, v: Array) -> None:
+        """Hint that value, gradient and Hessian at ``v`` will be asked for: one pass may find all of them."""
+        return
+
     @abc.abstractmethod
     def value(self, v: Array) -> float:
         """f(v)."""

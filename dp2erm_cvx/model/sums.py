@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,9 +24,8 @@ def blocked_rmatvec(X: Array, v: Array) -> Array:
     if not n:
         within: Array = X.T @ v
         return within
-    head = np.einsum("kbd,kb->kd", X[:n].reshape(-1, _BLOCK, X.shape[1]), v[:n].reshape(-1, _BLOCK))
-    partial = np.vstack([head, X[n:].T @ v[n:]])
-    return _pairwise(partial)
+    head = np.matmul(v[:n].reshape(-1, 1, _BLOCK), X[:n].reshape(-1, _BLOCK, X.shape[1]))[:, 0, :]
+    return _pairwise(np.vstack([head, v[n:] @ X[n:]]) if n < len(X) else head)
 
 
 def sum_error(n: int) -> float:
@@ -37,6 +37,31 @@ def sum_error(n: int) -> float:
 def sum_units(n: int) -> float:
     """Error of a sum over n rows, relative to the sum of magnitudes, in units of roundoff."""
     return sum_error(n) / UNIT
+
+
+def compensated_sum(terms: Array) -> tuple[Array, Array]:
+    """The sum over the first axis of ``terms`` (n, ...) in two parts: the rounded one, and what it lost.
+
+    Added pairwise, each addition with its exact error (Knuth's two-sum), of which at most ``log2(n) UNIT``
+    times the sum of magnitudes are lost in all. These are added in any order: the parts together are within
+    ``2 n log2(2 n) UNIT^2`` of the sum, relative to that of magnitudes, where nothing overflows.
+    """
+    high, low = terms, np.zeros_like(terms[:1])[0]
+    while len(high) > 1:
+        half = len(high) // 2
+        first, second = high[:half], high[half : 2 * half]
+        total = first + second
+        back = total - first
+        low = low + np.sum((first - (total - back)) + (second - back), axis=0)
+        high = np.concatenate([total, high[2 * half :]]) if len(high) % 2 else total
+    return high[0], low
+
+
+def rounded_sum(parts: Sequence[tuple[Array, Array]]) -> Array:
+    """The sum of compensated ones, rounded once but for a share of UNIT."""
+    high, low = compensated_sum(np.array([part[0] for part in parts]))
+    total: Array = high + (low + np.sum([part[1] for part in parts], axis=0))
+    return total
 
 
 def product_error(n: int) -> float:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp2erm_cvx.plotting.figure import COLORS, WIDTH, legend_below, new_figure, plain
-from dp2erm_cvx.studies.effect_summary import effect_errors, rule_errors
+from dp2erm_cvx.plotting.figure import legend_below
+from dp2erm_cvx.plotting.panels import finish, line_style, panels_of
+from dp2erm_cvx.studies.effect_summary import effect_errors
+from dp2erm_cvx.studies.rule_summary import rule_errors
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _PLAIN = "AIPW"
@@ -34,13 +35,13 @@ def _effects(table: pd.DataFrame) -> Figure:
     found = effect_errors(table)
     private, plain_lines = found[np.isfinite(found["epsilon"])], found[found["method"] == _PLAIN]
     names, panels = list(private["method"].unique()), list(private["data"].unique())
-    figure, axes = _panels(len(panels), "RMSE")
+    figure, axes = panels_of(len(panels), "RMSE")
     for ax, panel in zip(axes.ravel(), panels, strict=False):
         here = private[private["data"] == panel]
         # records and epsilon matter by their product alone, nearly: one line holds both
         here = here.assign(place=here["records"] * here["epsilon"]).sort_values("place")
         for method, line in here.groupby("method", sort=False):
-            ax.plot(line["place"], line["rmse"], **_style(names, str(method)))
+            ax.plot(line["place"], line["rmse"], **line_style(names, str(method)))
         known = plain_lines[plain_lines["data"] == panel]
         for n in here["n"].unique():
             own, at = here[here["n"] == n]["place"], known[known["n"] == n]["rmse"]
@@ -51,7 +52,7 @@ def _effects(table: pd.DataFrame) -> Figure:
         if size > 0.0:
             ax.axhline(size, color="0.3", linestyle=":", label="size of the effect")
         ax.set_yscale("log")
-        _finish(ax, str(panel), here["place"])
+        finish(ax, str(panel), here["place"])
     legend_below(figure, axes.ravel())
     return figure
 
@@ -64,60 +65,18 @@ def _rules(table: pd.DataFrame) -> Figure:
     found = rule_errors(table)
     private, others = found[np.isfinite(found["epsilon"])], found[~np.isfinite(found["epsilon"])]
     names, panels = list(private["method"].unique()), list(private["data"].unique())
-    figure, axes = _panels(len(panels), "accuracy")
+    figure, axes = panels_of(len(panels), "accuracy")
     for ax, panel in zip(axes.ravel(), panels, strict=False):
         here = private[private["data"] == panel]
         here = here.assign(place=here["n"] * here["epsilon"]).sort_values("place")
         for method, line in here.groupby("method", sort=False):
-            ax.plot(line["place"], line["accuracy"], **_style(names, str(method)))
+            ax.plot(line["place"], line["accuracy"], **line_style(names, str(method)))
         known = others[others["data"] == panel]
         constant = known["method"].str.startswith("treat ")
         best = float(known[~constant]["accuracy"].max())
         ax.axhline(best, color="0.65", linewidth=4, label="best without privacy", zorder=0)
         level = float(known[constant]["accuracy"].max())
         ax.axhline(level, color="0.3", linestyle=":", label="everybody or nobody")
-        _finish(ax, str(panel), here["place"])
+        finish(ax, str(panel), here["place"])
     legend_below(figure, axes.ravel())
     return figure
-
-
-_COLUMNS = 3
-
-
-def _panels(count: int, quantity: str) -> tuple[Figure, Any]:
-    """A figure with so many panels and its axes (rows, columns), those beyond them hidden."""
-    rows = -(-count // _COLUMNS)
-    figure = new_figure(WIDTH, 1.6 + 2.1 * rows)
-    axes = figure.subplots(rows, _COLUMNS, squeeze=False)
-    for ax in axes.ravel()[count:]:
-        ax.set_visible(False)
-    for row in axes:
-        row[0].set_ylabel(quantity)
-    for ax in axes.ravel()[:count][-_COLUMNS:]:
-        ax.set_xlabel("n epsilon")
-    return figure, axes
-
-
-def _style(names: list[str], method: str) -> dict[str, Any]:
-    """How the line of a method is drawn."""
-    number = names.index(method)
-    return {
-        "marker": "o" if number < len(COLORS) else "s",
-        "markersize": 3,
-        "color": COLORS[number % len(COLORS)],
-        "linestyle": "-" if number < len(COLORS) else "--",
-        "linewidth": 2.0 if method.startswith("private") else 1.1,
-        "label": method,
-    }
-
-
-def _finish(ax: Axes, panel: str, places: pd.Series[float]) -> None:
-    """The title, and n epsilon on a logarithmic axis with its ends."""
-    from matplotlib.ticker import NullLocator
-
-    ax.set_xscale("log")
-    ax.set_title(panel, loc="left", fontsize="medium")
-    plain(ax)
-    ends = sorted({float(places.min()), float(places.max())})
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xticks(ends, [f"{end:,.0f}" for end in ends])

@@ -20,8 +20,9 @@ from dp2erm_cvx.program import Box
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.steps import AverageScore
 from dp2erm_cvx.steps.number import UNIT
-from dp2erm_cvx.studies.effect_data import EffectData, census, in_domain
+from dp2erm_cvx.studies.effect_data import EffectData, in_domain
 from dp2erm_cvx.studies.engine import Row
+from dp2erm_cvx.studies.populations import census
 from dp2erm_cvx.studies.published import PUBLISHED
 from dp2erm_cvx.studies.scheme import StudyScheme
 from dp2erm_cvx.studies.summary import Z

@@ -1,4 +1,4 @@
-"""How far estimates of an effect are off, what their intervals hold, and how good rules are."""
+"""How far estimates of an effect are off, and how often their intervals hold what they are about."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.studies.summary import Z, means, with_interval
+from dp2erm_cvx.studies.rule_summary import rows_with
+from dp2erm_cvx.studies.summary import Z
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +29,7 @@ def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     the share of releases that call the noise of their nuisances so. Names that end in a number, such as
     ``acic-3``, share lines, whose deviation is that within a name.
     """
-    done = table[(table["status"] == "done") & _about(table, "estimate")]
+    done = table[(table["status"] == "done") & rows_with(table, "estimate")]
     # of real records alone, by methods without intervals, not timed
     optional = [
         name for name in ("score_mean", "negligible", "seconds", "delta", "records") if name not in done
@@ -57,28 +58,6 @@ def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     for name in ("width", "seconds", "delta", "records", "effect"):
         means[name] = grouped[name].median()
     return means.reset_index()
-
-
-def rule_errors(table: pd.DataFrame) -> pd.DataFrame:
-    """Mean ``accuracy`` and ``value`` of every rule, with half widths of their intervals of 95 %."""
-    rules = table[_about(table, "accuracy")]
-    timed = ["seconds"] if "seconds" in rules else []
-    return means(rules, _PLACE, ["accuracy", "value", *timed])
-
-
-def rule_table(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """The same as text."""
-    lines = []
-    for line in rule_errors(table).to_dict("records"):
-        place = [line["data"], f"{line['n']:,}", f"{line['epsilon']:g}", line["method"]]
-        shown = [with_interval(line[name], line[f"{name}_half"]) for name in ("accuracy", "value")]
-        lines.append([*place, *shown])
-    return [*_PLACE, "accuracy", "value"], lines
-
-
-def _about(table: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """The rows that have such a number: those of effects, or of rules."""
-    return table.get(name, table["n"] * np.nan).notna()
 
 
 def _holds(table: pd.DataFrame, name: str) -> pd.Series[Any]:

@@ -7,58 +7,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
-from dp2erm_cvx.datasets import SCENARIOS, Simulation, read_twins, simulate
+from dp2erm_cvx.datasets import Simulation
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.confounded import CONFOUNDED
 from dp2erm_cvx.studies.effect_methods import PublishedMethod
 from dp2erm_cvx.studies.engine import Row, StudyCell
 from dp2erm_cvx.studies.published import PUBLISHED_RULES, PublishedRule
-from dp2erm_cvx.studies.scheme import Constants, Rule, RuleMethod, RulesDesign, StudyScheme
-from dp2erm_cvx.studies.trial import Trial, taken
-from dp2erm_cvx.studies.twins import Outcomes
+from dp2erm_cvx.studies.rule_source import RuleSource
+from dp2erm_cvx.studies.scheme import Rule, RulesDesign, StudyScheme
+from dp2erm_cvx.studies.trial import Trial
 
 #: Where nothing is private.
 _NO_BUDGET = float("inf")
-
-
-class RuleSource(BaseModel):
-    """One population that rules are learned from. ``replicates`` maps n to a number of samples.
-
-    ``constants`` are those of direct schemes, ``pipelines`` rules by the default pipeline with theirs, and
-    ``others`` the constants of published rules. ``outcomes`` are drawn for the covariates of Twins.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    replicates: dict[int, int]
-    epsilons: list[float]
-    n_test: int = Field(default=10_000, ge=10)
-    constants: Constants
-    pipelines: dict[str, RuleMethod]
-    others: Constants
-    outcomes: Outcomes | None = None
-
-    def samples(
-        self, name: str, n_samples: int, cell: StudyCell, twins: tuple[str | None, str | None]
-    ) -> tuple[Simulation, Simulation]:
-        """A sample to learn from and one to judge by. Raises KeyError for an unknown name."""
-        if self.outcomes is not None:
-            path, digest = twins
-            assert path is not None  # or the cell would not be there
-            pool = self.outcomes.draw(read_twins(path, sha256=digest).X, cell.rng("records"))
-            order = cell.rng("subset").permutation(pool.dataset.n_samples)
-            return taken(pool, order[:n_samples]), taken(pool, order[n_samples:])
-        rngs = cell.rng("records"), cell.rng("test")
-        if name in SCENARIOS:
-            train, test = (
-                simulate(name, n, rng=rng) for n, rng in zip((n_samples, self.n_test), rngs, strict=True)
-            )
-            return train, test
-        drawn = {"confounded": CONFOUNDED}[name]
-        return drawn.draw(n_samples, rngs[0]), drawn.draw(self.n_test, rngs[1])
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.overlap_private import PrivateOverlap
 from dp2erm_cvx.problems.tilting_private import PrivateTilting
 from dp2erm_cvx.program import InversePropensity, Overlap
-from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
 
@@ -49,13 +49,17 @@ def weights_that_know_the_noise(self, records, gamma, noise):
             return super().output(v + 0.01 * self.linear)
 
     found = PrivateLogistic.perturbed_model(self, records, gamma, noise)
-    return Knows(found.Z, found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight)
+    return Knows(
+        MarginRows(found.Z), found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight
+    )
 
 
 def longer_beside_others(self, records, gamma, noise):
     found = PrivateLogistic.perturbed_model(self, records, gamma, noise)
     longer = records.n_samples * found.Z
-    return MarginModel(longer, found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight)
+    return MarginModel(
+        MarginRows(longer), found.loss, found.ridge, found.penalty, linear=noise, weight=found.weight
+    )
 
 
 LACKS = "lacks n gamma lam + noise"

@@ -26,7 +26,7 @@ from dp2erm_cvx.program import (
     SecondStage,
 )
 from dp2erm_cvx.program.kernels import Laplace, Linear
-from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows
 from dp2erm_cvx.program.random_features import RandomFourier
 from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
@@ -210,7 +210,7 @@ def test_no_computed_hessian_is_farther_off_than_it_says():
     for _ in range(30):
         Z = np.column_stack([rng.uniform(1, 2, 20), rng.normal(size=20)])
         v = np.array([rng.uniform(0, 35), rng.normal()])
-        model = MarginModel(Z, LogisticLoss(), 0.0, Penalty())
+        model = MarginModel(MarginRows(Z), LogisticLoss(), 0.0, Penalty())
         slopes = [1 / (1 + mp.exp(-mp.fdot(zip(z, exact.to_mp(v), strict=True)))) for z in exact.to_mp(Z)]
         true = exact._second_moment(exact.to_mp(Z), [s * (1 - s) for s in slopes], mp.mpf(0))
         computed = model.hessian(v)

@@ -6,7 +6,7 @@ from scipy.optimize import brentq
 
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows
 from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
 from dp2erm_cvx.solve.newton import minimize_by_newton
 
@@ -15,13 +15,11 @@ def saturating(rows, offset, multipliers, ridge, slope):
     """One coefficient, of a sum of extremal losses, in a ball that is not felt."""
     rows, offset, multipliers = (np.array(values, dtype=float) for values in (rows, offset, multipliers))
     return MarginModel(
-        rows[:, None],
+        MarginRows(rows[:, None], offset),
         ExtremalLoss(slope),
         ridge,
         Penalty(L2Ball(1000.0)),
-        norm_bound=1000.0,
         multipliers=multipliers,
-        offset=offset,
         linear=np.zeros(1),
     )
 

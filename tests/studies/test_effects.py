@@ -13,11 +13,13 @@ from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plotting.studies import figures_of
 from dp2erm_cvx.studies import design_path
-from dp2erm_cvx.studies.effect_data import drawn_data, population, real_data
+from dp2erm_cvx.studies.effect_data import drawn_data, real_data
 from dp2erm_cvx.studies.effect_methods import EffectMethod, PublishedMethod, private_row, published_row
-from dp2erm_cvx.studies.effect_summary import effect_errors, rule_errors
+from dp2erm_cvx.studies.effect_summary import effect_errors
 from dp2erm_cvx.studies.effects import BenchmarkStudy, EffectsDesign, EffectsStudy
 from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.populations import population
+from dp2erm_cvx.studies.rule_summary import rule_errors
 
 
 def linear(n=4000, noise=0.0):

@@ -12,9 +12,10 @@ import pytest
 from dp2erm_cvx.datasets import TWINS_SHA256, read_twins, twins, twins_population
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.studies import design_path
-from dp2erm_cvx.studies.effect_summary import effect_errors, rule_errors
+from dp2erm_cvx.studies.effect_summary import effect_errors
 from dp2erm_cvx.studies.effects import BenchmarkStudy, EffectsDesign
 from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.rule_summary import rule_errors
 from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme
 from dp2erm_cvx.studies.trial import Trial, taken
 from dp2erm_cvx.studies.twins import Outcomes, TwinsDesign, TwinsStudy, _pools
@@ -36,7 +37,7 @@ def written(path, n=700, seed=0, change=None):
     """A file with the columns, codes and stray quotes of the real one; its digest."""
     rng = np.random.default_rng(seed)
     columns = {name: rng.choice([1, 2, 2, 2, 8], n) for name in twins._RISKS}
-    columns |= {name: rng.integers(low, high + 1, n) for name, (low, high) in twins._RANGES.items()}
+    columns |= {name: rng.integers(low, high + 1, n) for name, (low, high) in twins.AMOUNTS.items()}
     columns |= {name: rng.integers(1, levels + 1, n) for name, levels in twins._LEVELS.items()}
     columns |= {"outcome(t=0)": np.full(n, 9999), "outcome(t=1)": rng.integers(0, 300, n)}
     if change is not None:

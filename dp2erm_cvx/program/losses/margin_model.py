@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import abc
 import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.model.sums import (
+    UNIT,
+    blocked_rmatvec,
+    compensated_sum,
+    dot_error,
+    product_error,
+    rounded_sum,
+    sum_error,
+)
 from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+
+R = TypeVar("R")
 
 
 class MarginWeight(abc.ABC):
@@ -83,66 +99,132 @@ class Overlap(MarginWeight):
         return reach
 
 
+@dataclass(frozen=True)
+class MarginRows:
+    """Rows z_i (n, p), offsets o_i and factors c_i >= 0 (n,) of ``sum w_i c_i phi(<z_i, theta> - o_i)``.
+
+    None for offsets of 0, and for factors of 1. Weights are read at ``weight_rows`` u_i (n, p); None for z_i.
+    """
+
+    Z: Array
+    offset: Array | None = None
+    factor: Array | None = None
+    weight_rows: Array | None = None
+
+    def part(self, begin: int, end: int) -> MarginRows:
+        """Some of the rows."""
+        part = slice(begin, end)
+        return MarginRows(self.Z[part], *(_slice(one, part) for one in _others(self)))
+
+    @property
+    def offsets(self) -> Array:
+        """O (n,)."""
+        return np.zeros(len(self.Z)) if self.offset is None else self.offset
+
+    def margins(self, v: Array) -> Array:
+        """<z_i, v> - o_i, (n,)."""
+        return self.Z @ v if self.offset is None else self.Z @ v - self.offset
+
+    def times(self, multipliers: Array | None) -> Array:
+        """w_i c_i, (n,)."""
+        known = [one for one in (multipliers, self.factor) if one is not None]
+        return math.prod(known[1:], start=known[0]) if known else np.ones(len(self.Z))
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over records at one point: f without its quadratic part, and what their gradient rounds."""
+
+    value: float
+    gradient: Array
+    rounding: float
+    hessian: Array | None = None
+    hessian_rounding: float = 0.0
+
+
 class MarginModel(Composite):
     """f(v) = sum_i m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>, plus a penalty.
 
-    ``Z`` (n, d); ``multipliers`` m >= 0 and ``offset`` o (n,), 1 and 0 by default; ``ridge`` counts n;
-    ``linear`` (d,) is exact or rounded once. ``norm_bound`` bounds the norm of feasible points. With
-    ``weight`` the output is ``w = n f / sum(f)``, f its value at ``<u_i, v>``, u the ``weight_rows`` (n, d),
-    Z by default; otherwise it is v.
+    ``rows`` may come in blocks; ``multipliers`` w >= 0 (n,), of ``m = w c``, are 1
+    by default, and so are factors c; ``ridge`` counts n; ``linear`` (d,) is exact or rounded once.
+    With ``weight`` the output is ``w = n f / sum(f)``, f its value at ``<u_i, v>``; otherwise it is v.
+
+    One pass over the records yields whatever is asked about a point, which is kept for the next question.
     """
 
     def __init__(
         self,
-        Z: Array,
+        rows: MarginRows | Blocks[MarginRows],
         loss: MarginLoss,
         ridge: float,
         penalty: Penalty,
         *,
-        norm_bound: float = math.inf,
         multipliers: Array | None = None,
-        offset: Array | None = None,
         linear: Array | None = None,
         weight: MarginWeight | None = None,
-        weight_rows: Array | None = None,
     ) -> None:
-        self.Z, self.loss, self.penalty, self.weight = Z, loss, penalty, weight
-        self.n, self.dimension, self.ridge = len(Z), int(Z.shape[1]), ridge
-        self.multipliers: Array = np.ones(self.n) if multipliers is None else multipliers
-        self.offset: Array = np.zeros(self.n) if offset is None else offset
-        # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
-        self._steps = (2 if multipliers is None else 4) * UNIT
-        self._shift = 0.0 if offset is None else UNIT
-        self.linear: Array = np.zeros(self.dimension) if linear is None else linear
-        self.row_norms: Array = np.linalg.norm(Z, axis=1)
+        self.blocks = whole(rows, len(rows.Z)) if isinstance(rows, MarginRows) else rows
+        self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
+        self.n, self._multipliers = self.blocks.n_samples, multipliers
+        found = self._map(_extent)
+        self.row_norms: Array = np.concatenate([part.norms for part in found])
+        gram = tree_sum([part.gram for part in found])
+        self.dimension = len(gram)
         self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)
-        self.weight_rows = Z if weight_rows is None else weight_rows
+        self._weight_spread = max(part.weight_norm for part in found) * (1 + 1e-12)
+        far = max(part.offset for part in found)
+        # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
+        steps = (2 if multipliers is None and all(part.plain for part in found) else 4) * UNIT
+        self._errors = _Errors(
+            dot_error(self.dimension), UNIT if far else 0.0, sum_error(self.n) + steps, product_error(self.n)
+        )
+        self.linear: Array = np.zeros(self.dimension) if linear is None else linear
         self.self_concordance = loss.concordance * self.spread if self.spread else 0.0
-        far = float(np.max(np.abs(self.offset), initial=0.0))
+        feasible = penalty.set
+        longest = feasible.norm_bound(self.dimension) if isinstance(feasible, ConvexSet) else math.inf
         # 0 * inf: where all rows are 0 every margin is
-        reach = far + (self.spread * norm_bound if self.spread else 0.0)
-        steep = self.multipliers * loss.largest_curvature(reach)
-        gram = (Z.T * steep) @ Z
-        self.smoothness = float(np.linalg.eigvalsh(gram)[-1]) * (1 + 1e-9) + 1e-300 + ridge
+        reach = far + (self.spread * longest if self.spread else 0.0)
+        steepest = float(np.linalg.eigvalsh(gram)[-1]) * loss.largest_curvature(reach)
+        self.smoothness = steepest * (1 + 1e-9) + 1e-300 + ridge
+        self._known: OrderedDict[bytes, Moments] = OrderedDict()
+        self._weights: tuple[bytes, Array] | None = None
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0
+        self.look(np.zeros(self.dimension))
         first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
         self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
 
+    @cached_property
+    def whole(self) -> MarginRows:
+        """All rows in memory, for those who work on many neighbors at once."""
+        return joined(self.blocks)
+
+    @property
+    def Z(self) -> Array:
+        """The rows z (n, d), in memory."""
+        return self.whole.Z
+
+    @property
+    def multipliers(self) -> Array:
+        """The factors m (n,)."""
+        return self.whole.times(self._multipliers)
+
     def margins(self, v: Array) -> Array:
         """<z_i, v> - o_i, (n,)."""
-        return self.Z @ v - self.offset
+        return np.concatenate(self.blocks.map(partial(MarginRows.margins, v=v)))
+
+    def look(self, v: Array) -> None:
+        self._at(v, curved=True)
 
     def value(self, v: Array) -> float:
-        loss = float(self.multipliers @ self.loss.value(self.margins(v)))
-        return loss + 0.5 * self.ridge * float(v @ v) + float(self.linear @ v)
+        return self._at(v).value + 0.5 * self.ridge * float(v @ v) + float(self.linear @ v)
 
     def gradient(self, v: Array) -> Array:
-        pull = self.multipliers * self.loss.slope(self.margins(v))
-        return blocked_rmatvec(self.Z, pull) + self.ridge * v + self.linear
+        return self._at(v).gradient + self.ridge * v + self.linear
 
     def hessian(self, v: Array) -> Array:
-        steep = self.multipliers * self.loss.curvature(self.margins(v))
-        return (self.Z.T * steep) @ self.Z + self.ridge * np.eye(self.dimension)
+        found = self._at(v, curved=True).hessian
+        assert found is not None
+        return found + self.ridge * np.eye(self.dimension)
 
     def spectrum(self, v: Array) -> tuple[float, float]:
         if math.isinf(self.self_concordance):
@@ -150,56 +232,194 @@ class MarginModel(Composite):
         return super().spectrum(v)
 
     def lowest_within(self, v: Array, distance: float) -> float:
-        s, reach = self.margins(v), self.row_norms * distance * (1 + 1e-12) + self._margin_error(v)
-        steep = self.multipliers * self.loss.least_curvature(s, reach)
-        gram = (self.Z.T * steep) @ self.Z
-        error = (64 * self.dimension * UNIT + product_error(self.n)) * float(steep @ self.row_norms**2)
-        lowest = float(np.linalg.eigvalsh(gram)[0]) - error
+        ask = partial(_least, loss=self.loss, v=v, distance=distance * (1 + 1e-12), errors=self._errors)
+        found = self._map(ask, self.row_norms)
+        gram, trace = tree_sum([part[0] for part in found]), sum(part[1] for part in found)
+        lowest = float(np.linalg.eigvalsh(gram)[0])
+        lowest -= (64 * self.dimension * UNIT + product_error(self.n)) * trace
         return self.ridge + max(lowest, 0.0)
 
     def hessian_rounding(self, v: Array) -> float:
-        s = self.margins(v)
-        error = self.loss.curvature_error(s, self._margin_error(v))
-        error = error + (product_error(self.n) + 8 * UNIT) * self.loss.curvature(s)
-        return float(self.multipliers @ (error * self.row_norms**2)) + 4 * UNIT * self.ridge
+        return self._at(v, curved=True).hessian_rounding + 4 * UNIT * self.ridge
 
     def rounding(self, v: Array) -> float:
-        s = self.margins(v)
-        error = self.loss.slope_error(s, self._margin_error(v))
-        error = error + (sum_error(self.n) + self._steps) * np.abs(self.loss.slope(s))
         linear = self.ridge * float(np.linalg.norm(v)) + float(np.linalg.norm(self.linear))
-        return float(self.multipliers @ (error * self.row_norms)) + 4 * UNIT * linear
-
-    def _margin_error(self, v: Array) -> Array:
-        sizes = np.abs(self.Z) @ np.abs(v)
-        error: Array = (dot_error(self.dimension) + self._shift) * sizes + self._shift * np.abs(self.offset)
-        return error
+        return self._at(v).rounding + 4 * UNIT * linear
 
     def output(self, v: Array) -> Array:
         if self.weight is None:
             return v
-        logs = self.weight.log(self.weight_rows @ v)
+        logs = self._logs(v)
         tilt: Array = np.exp(logs - np.max(logs))
-        return tilt * (self.n / math.fsum(tilt))
+        tilt *= self.n / float(rounded_sum([compensated_sum(tilt)]))
+        return tilt
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
         if self.weight is None:
             return radius
         # tilt lemma without a changed record: no log weight moves by more than kappa
-        rows = self.weight_rows
-        kappa = float(np.max(np.linalg.norm(rows, axis=1), initial=0.0)) * (1 + 1e-12) * radius
+        kappa = self._weight_spread * radius
         if local is not None:
-            kappa = min(kappa, local.largest(rows))
-        logs = self.weight.log(rows @ v)
-        product = dot_error(self.dimension) * float(np.max(np.abs(rows) @ np.abs(v), initial=0.0))
+            kappa = min(kappa, max(self.blocks.map(partial(_largest, local=local))))
+        product = dot_error(self.dimension) * self._weight_spread * float(np.linalg.norm(v))
         kappa = self.weight.lipschitz * (kappa + product)
-        kappa += 16 * UNIT * (1.0 + float(np.max(np.abs(logs), initial=0.0)))
+        kappa += 16 * UNIT * (1.0 + float(np.max(np.abs(self._logs(v)), initial=0.0)))
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 
     def output_scale(self, v: Array) -> float:
         if self.weight is not None:
             return float(self.n)
         return max(float(np.linalg.norm(v)), self.least_scale) or 1.0
+
+    def _map(self, function: Callable[..., R], *beside: Array) -> list[R]:
+        more = () if self._multipliers is None else (self._multipliers,)
+        return self.blocks.map(function, *beside, *more)
+
+    def _at(self, v: Array, *, curved: bool = False) -> Moments:
+        key = v.tobytes()
+        found = self._known.get(key)
+        if found is None or (curved and found.hessian is None):
+            ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
+            self._known[key] = found = added(self._map(ask, self.row_norms))
+            if len(self._known) > 4:
+                self._known.popitem(last=False)
+        return found
+
+    def _logs(self, v: Array) -> Array:
+        """Log f (n,) of every weight."""
+        assert self.weight is not None
+        if self._weights is None or self._weights[0] != v.tobytes():
+            logs = self.blocks.map(partial(_log_weights, weight=self.weight, v=v))
+            self._weights = v.tobytes(), np.concatenate(logs)
+        return self._weights[1]
+
+
+#: Rows whose terms stay in the cache of a processor from one sum to the next: a power of 2 times a leaf.
+_CACHED = 2**11
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Relative errors of a margin's product and of its offset, of a gradient's term, of a Hessian's."""
+
+    product: float
+    shift: float
+    term: float
+    hessian_term: float
+
+    def margin(self, rows: MarginRows, norms: Array, v: Array) -> Array:
+        """Bound on the error of every margin (n,)."""
+        error: Array = norms * ((self.product + self.shift) * float(np.linalg.norm(v)))
+        return error if rows.offset is None else error + self.shift * np.abs(rows.offset)
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """What is asked of the rows once: norms (n,), largest offset and weight row, ``sum m z z'``."""
+
+    norms: Array
+    offset: float
+    weight_norm: float
+    gram: Array
+    plain: bool
+
+
+def _extent(rows: MarginRows, multipliers: Array | None = None) -> _Extent:
+    norms, gram = np.empty(len(rows.Z)), np.zeros((rows.Z.shape[1],) * 2)
+    for begin in range(0, len(rows.Z), _CACHED):
+        part = slice(begin, begin + _CACHED)
+        Z = rows.Z[part]
+        norms[part] = np.linalg.norm(Z, axis=1)
+        gram += (Z.T * rows.part(begin, begin + _CACHED).times(_slice(multipliers, part))) @ Z
+    u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
+    offset = 0.0 if rows.offset is None else float(np.max(np.abs(rows.offset), initial=0.0))
+    return _Extent(norms, offset, float(np.max(u, initial=0.0)), gram, rows.factor is None)
+
+
+def _moments(
+    rows: MarginRows,
+    norms: Array,
+    multipliers: Array | None = None,
+    *,
+    loss: MarginLoss,
+    v: Array,
+    errors: _Errors,
+    curved: bool,
+) -> Moments:
+    found = []
+    for begin in range(0, len(rows.Z), _CACHED):
+        part = slice(begin, begin + _CACHED)
+        own, size = rows.part(begin, begin + _CACHED), norms[part]
+        m, s, error = own.times(_slice(multipliers, part)), own.margins(v), errors.margin(own, size, v)
+        slope = loss.slope(s)
+        rounded = loss.slope_error(s, error) + errors.term * np.abs(slope)
+        more: tuple[Any, ...] = ()
+        if curved:
+            steep = loss.curvature(s)
+            wrong = loss.curvature_error(s, error) + (errors.hessian_term + 8 * UNIT) * steep
+            more = (own.Z.T * (m * steep)) @ own.Z, float(m @ (wrong * size**2))
+        gradient = blocked_rmatvec(own.Z, m * slope)
+        found.append(Moments(float(m @ loss.value(s)), gradient, float(m @ (rounded * size)), *more))
+    return added(found)
+
+
+def added(parts: Sequence[Moments]) -> Moments:
+    """The sum of moments, gradients in a fixed tree."""
+    hessians = [part.hessian for part in parts if part.hessian is not None]
+    return Moments(
+        math.fsum(part.value for part in parts),
+        tree_sum([part.gradient for part in parts]),
+        math.fsum(part.rounding for part in parts),
+        tree_sum(hessians) if hessians else None,
+        math.fsum(part.hessian_rounding for part in parts),
+    )
+
+
+def _least(
+    rows: MarginRows,
+    norms: Array,
+    multipliers: Array | None = None,
+    *,
+    loss: MarginLoss,
+    v: Array,
+    distance: float,
+    errors: _Errors,
+) -> tuple[Array, float]:
+    """The least ``sum m phi'' z z'`` within a distance of v, and its trace."""
+    reach = norms * distance + errors.margin(rows, norms, v)
+    steep = rows.times(multipliers) * loss.least_curvature(rows.margins(v), reach)
+    return (rows.Z.T * steep) @ rows.Z, float(steep @ norms**2)
+
+
+def _log_weights(rows: MarginRows, *, weight: MarginWeight, v: Array) -> Array:
+    return weight.log((rows.Z if rows.weight_rows is None else rows.weight_rows) @ v)
+
+
+def _largest(rows: MarginRows, *, local: LocalError) -> float:
+    return local.largest(rows.Z if rows.weight_rows is None else rows.weight_rows)
+
+
+def _slice(array: Array | None, part: slice) -> Array | None:
+    return None if array is None else array[part]
+
+
+def joined(blocks: Blocks[MarginRows]) -> MarginRows:
+    """All rows of the blocks in memory."""
+    parts = blocks.each()
+    if len(parts) == 1:
+        return parts[0]
+    return MarginRows(
+        np.concatenate([part.Z for part in parts]), *map(_joined, zip(*map(_others, parts), strict=True))
+    )
+
+
+def _others(rows: MarginRows) -> tuple[Array | None, ...]:
+    return rows.offset, rows.factor, rows.weight_rows
+
+
+def _joined(column: Sequence[Array | None]) -> Array | None:
+    present = [one for one in column if one is not None]
+    return np.concatenate(present) if present else None
 
 
 def weights_given_coefficient(weight: MarginWeight, dimension: int, row_bound: float, norm: float) -> float:

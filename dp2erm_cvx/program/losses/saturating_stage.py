@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Self
 
-import numpy as np
-
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program.first_stage import resolved
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.losses.linear_rule import LinearStage, squared_gradient_radius
+from dp2erm_cvx.program.losses.margin_model import MarginRows
 from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
-from dp2erm_cvx.program.losses.weighted_margin_loss import MarginRows, WeightedMarginLoss
+from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.universe import Universe
 
@@ -71,7 +70,7 @@ class SaturatingStage(LinearStage, WeightedMarginLoss):
 
     def rows(self, records: Records) -> MarginRows:
         X = self.covariates(records.domain, records.X)
-        return MarginRows(X, self.response(records), np.ones(len(X)))
+        return MarginRows(X, self.response(records))
 
     def row_bounds(self, universe: Universe) -> RowBounds:
         return RowBounds(self.size(universe)[1], self.response_bound(universe.domain), 1.0)

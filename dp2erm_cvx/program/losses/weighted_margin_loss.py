@@ -18,7 +18,7 @@ from dp2erm_cvx.model.regularizer import ElasticNet
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
 from dp2erm_cvx.program.losses.margin_loss import MarginLoss
-from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.universe import Universe
@@ -26,15 +26,6 @@ from dp2erm_cvx.universe import Universe
 #: Largest ratio of curvatures for which a solve of a loss whose Hessian jumps is sure of its radius: Newton's
 #: method may stall on such a loss, and beyond 1e7 projected gradient has been seen to miss it as well.
 STEEPEST = 1e6
-
-
-@dataclass(frozen=True)
-class MarginRows:
-    """Rows z_i (n, p), offsets o_i and factors c_i >= 0 (n,) of ``sum w_i c_i phi(<z_i, theta> - o_i)``."""
-
-    Z: Array
-    offset: Array
-    factor: Array
 
 
 @dataclass(frozen=True)
@@ -77,28 +68,24 @@ class WeightedMarginLoss(PenalizedSecondStage):
 
     def _bind(self, records: Records, weights: Array, gamma: float, noise: Array | None) -> Instance:
         assert isinstance(self.regularizer, ElasticNet)
-        rows, domain = self.rows(records), records.domain
-        n, p = rows.Z.shape
-        b = np.zeros(p) if noise is None else np.asarray(noise, dtype=np.float64)
-        multipliers: Array = weights * rows.factor
-        data: dict[str, Value] = {
-            "Z": rows.Z,
-            "offset": rows.offset,
-            "multipliers": multipliers,
-            **self.penalty_data(domain, n, gamma, b),
-        }
-        ridge, theta_set = n * (gamma + self.regularizer.l2), self.feasible(domain)
+        domain = records.domain
+        ridge, theta_set = records.n_samples * (gamma + self.regularizer.l2), self.feasible(domain)
         model = MarginModel(
-            rows.Z,
+            records.rows(self.rows),
             self.loss,
             ridge,
-            Penalty(theta_set, n * self.regularizer.l1),
-            norm_bound=theta_set.norm_bound(p),
-            multipliers=multipliers,
-            offset=rows.offset,
-            linear=b,
+            Penalty(theta_set, records.n_samples * self.regularizer.l1),
+            multipliers=weights,
+            linear=noise,
         )
-        return Instance(self, lambda: data, model, ridge)
+
+        def data() -> dict[str, Value]:
+            n, p = model.Z.shape
+            b = np.zeros(p) if noise is None else noise
+            leaves = {"Z": model.Z, "offset": model.whole.offsets, "multipliers": model.multipliers}
+            return {**leaves, **self.penalty_data(domain, n, gamma, b)}
+
+        return Instance(self, data, model, ridge)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """The radius where Newton's method stops (``radius_at_floor``); weights may add up to less than n.

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Self
 
 import cvxpy as cp
@@ -15,11 +16,12 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
+from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
 from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
 from dp2erm_cvx.program.losses.margin_loss import LogisticLoss, MarginLoss
-from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginWeight
+from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows, MarginWeight
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.universe import Universe
 
@@ -124,36 +126,36 @@ class MarginFirstStage(FirstStage):
         )
 
     def margin_data(
-        self, records: Records, gamma: float = 0.0, noise: Array | None = None, counts: Array | None = None
+        self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
     ) -> dict[str, Value]:
         """Leaves of the declaration, with ``n gamma/2 ||lam||^2 + <noise, lam>`` added to the objective.
 
-        ``counts`` (n,) in [0, 1] multiply the losses.
+        Where losses are ``counted``, sampling weights multiply them.
         """
         data: dict[str, Value] = {"Z": self.rows(records), "curvature": records.n_samples * (self.mu + gamma)}
         linear, ball = self.linear(records, noise), self.ball(records.domain)
         if linear is not None:
             data["linear"] = linear
-        if counts is not None:
-            data["counts"] = counts
+        if counted and records.sampling is not None:
+            data["counts"] = records.sampling
         return data if math.isinf(ball) else data | {"radius": ball}
 
     def margin_model(
-        self, records: Records, gamma: float = 0.0, noise: Array | None = None, counts: Array | None = None
+        self, records: Records, gamma: float = 0.0, noise: Array | None = None, *, counted: bool = False
     ) -> MarginModel:
         """The exact form of the same."""
-        ball = self._feasible(records.domain)
         return MarginModel(
-            self.rows(records),
+            records.rows(partial(self._margin_rows, counted=counted)),
             self.loss,
             records.n_samples * (self.mu + gamma),
-            Penalty(ball),
-            norm_bound=self.ball(records.domain),
-            multipliers=counts,
+            Penalty(self._feasible(records.domain)),
             linear=self.linear(records, noise),
             weight=self.log_weight,
-            weight_rows=self.weight_rows(records),
         )
+
+    def _margin_rows(self, records: Records, *, counted: bool) -> MarginRows:
+        factor = records.sampling if counted else None
+        return MarginRows(self.rows(records), factor=factor, weight_rows=self.weight_rows(records))
 
     def margin_sum(
         self, universe: Universe, gamma: float = 0.0, noise_bound: float = 0.0
@@ -182,11 +184,14 @@ class MarginFirstStage(FirstStage):
 
     def linear(self, records: Records, noise: Array | None = None) -> Array | None:
         """The sum of all linear terms, (k,), rounded once."""
-        terms = self.linear_terms(records)
-        if terms is None:
+        sums = [part for part in records.rows(self._linear_sum).each() if part is not None]
+        if not sums:
             return noise
-        extra = np.zeros(terms.shape[1]) if noise is None else noise
-        return np.array([math.fsum([*column, b]) for column, b in zip(terms.T, extra, strict=True)])
+        return rounded_sum(sums if noise is None else [*sums, (noise, np.zeros_like(noise))])
+
+    def _linear_sum(self, records: Records) -> tuple[Array, Array] | None:
+        terms = self.linear_terms(records)
+        return None if terms is None else compensated_sum(terms)
 
     def _feasible(self, domain: Domain) -> ConvexSet:
         ball = self.ball(domain)

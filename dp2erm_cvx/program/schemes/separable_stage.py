@@ -137,10 +137,10 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
         return self.margin_model(records)
 
     def perturbed_data(self, records: Records, gamma: float, noise: Array) -> dict[str, Value]:
-        return self.margin_data(records, gamma, noise, records.sampling)
+        return self.margin_data(records, gamma, noise, counted=True)
 
     def perturbed_model(self, records: Records, gamma: float, noise: Array) -> MarginModel:
-        return self.margin_model(records, gamma, noise, records.sampling)
+        return self.margin_model(records, gamma, noise, counted=True)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         extra, noise = checked_perturbation(gamma, noise_bound)

@@ -1,0 +1,120 @@
+"""Records in blocks of rows: what sums over records are computed from, wherever the records are."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Records of a block. Sums are added in a tree that these alone decide, not who computed which of them.
+BLOCK = 2**16
+
+T = TypeVar("T")
+S = TypeVar("S")
+R = TypeVar("R")
+
+
+class Blocks(abc.ABC, Generic[T]):
+    """A table of records in blocks of :data:`BLOCK` rows, the last of them perhaps shorter.
+
+    A block is made whenever a pass reaches it, so that no more than a few of them need be in memory. What
+    holds blocks of records is private.
+    """
+
+    #: Number of records.
+    n_samples: int
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Rows of every block."""
+        whole, rest = divmod(self.n_samples, BLOCK)
+        return (BLOCK,) * whole + ((rest,) if rest else ())
+
+    @abc.abstractmethod
+    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+        """``function(block, *slices)`` of every block, in their order: one pass over the records.
+
+        ``beside`` are arrays (n, ...), of which the function gets the rows of its block. Where blocks are in
+        other processes it has to be picklable, and what it returns should be small.
+        """
+
+    def each(self) -> list[T]:
+        """All blocks at once, in their order."""
+        return self.map(_itself)
+
+    def then(self, function: Callable[[T], S]) -> Blocks[S]:
+        """What ``function`` makes of every block, made anew in every pass."""
+        return _Made(self, function)
+
+    def slices(self, arrays: Sequence[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], ...]]:
+        """The rows of ``arrays`` (n, ...) that stand beside every block."""
+        begin = 0
+        for length in self.lengths:
+            yield tuple(array[begin : begin + length] for array in arrays)
+            begin += length
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrayBlocks(Blocks[tuple[NDArray[Any], ...]]):
+    """Views of ``arrays`` (n, ...) in memory."""
+
+    arrays: tuple[NDArray[Any], ...]
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]
+        """Number of records."""
+        return len(self.arrays[0])
+
+    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+        """In this process, block after block."""
+        own = len(self.arrays)
+        return [function(rows[:own], *rows[own:]) for rows in self.slices((*self.arrays, *beside))]
+
+
+def whole(rows: T, n_samples: int) -> Blocks[T]:
+    """``rows`` of no more than one block, which stay in memory."""
+    return _Whole(rows, n_samples)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Whole(Blocks[T]):
+    rows: T
+    n_samples: int
+
+    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+        return [function(self.rows, *beside)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Made(Blocks[S]):
+    source: Blocks[Any]
+    function: Callable[[Any], S]
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]
+        return self.source.n_samples
+
+    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+        return self.source.map(functools.partial(_composed, self.function, function), *beside)
+
+
+def _composed(first: Callable[[Any], Any], second: Callable[..., R], block: Any, *beside: Any) -> R:
+    return second(first(block), *beside)
+
+
+def _itself(block: T) -> T:
+    return block
+
+
+def tree_sum(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The sum of arrays of one shape, neighbors first: each is added at most ``ceil(log2(len))`` times."""
+    rows = list(parts)
+    while len(rows) > 1:
+        paired = [rows[k] + rows[k + 1] for k in range(0, len(rows) - 1, 2)]
+        rows = paired + rows[len(rows) - len(rows) % 2 :]
+    return rows[0]
