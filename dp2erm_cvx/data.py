@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,6 +58,9 @@ class Dataset:
     (the first record is row 1) and the column of the first value that is missing, not finite or not a number.
     """
 
+    #: Records that there are at least.
+    least: ClassVar[int] = 2
+
     X: NDArray[np.float64]
     a: NDArray[np.int64]
     y: NDArray[np.float64]
@@ -85,8 +88,8 @@ class Dataset:
             raise DataError("X has no columns: at least one covariate is needed")
         if (twice := repeated(names)) is not None:
             raise DataError(f"column name {quoted(twice)} is used twice: names must differ")
-        if n_samples < 2:
-            raise DataError(f"{n_samples} record(s): at least 2 are needed")
+        if n_samples < self.least:
+            raise DataError(f"{n_samples} record(s): at least {self.least} are needed")
 
         X = np.column_stack([to_numbers(table[:, k], name) for k, name in enumerate(columns)])
         a = _treatments(to_numbers(vectors[0], names[-2]), names[-2])
@@ -180,7 +183,7 @@ class Dataset:
         cls, frame: pd.DataFrame, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
     ) -> Dataset:
         """Build a dataset from a data frame; without ``covariates``, every other column is one."""
-        return cls._from_table(read_frame(frame), treatment, outcome, covariates)
+        return cls.from_table(read_frame(frame), treatment, outcome, covariates)
 
     @classmethod
     def from_csv(
@@ -193,19 +196,20 @@ class Dataset:
         layout: CsvLayout = PLAIN,
     ) -> Dataset:
         """Read a CSV file with one header line; ``true`` and ``false`` count as 1 and 0."""
-        return cls._from_table(read_csv(path, layout), treatment, outcome, covariates)
+        return cls.from_table(read_csv(path, layout), treatment, outcome, covariates)
 
     @classmethod
     def from_parquet(
         cls, path: str | Path, *, treatment: str, outcome: str, covariates: Sequence[str] | None = None
     ) -> Dataset:
         """Read a Parquet file; needs the extra ``data``."""
-        return cls._from_table(read_parquet(path), treatment, outcome, covariates)
+        return cls.from_table(read_parquet(path), treatment, outcome, covariates)
 
     @classmethod
-    def _from_table(
+    def from_table(
         cls, table: Table, treatment: str, outcome: str, covariates: Sequence[str] | None
     ) -> Dataset:
+        """Build a dataset from columns of a table; without ``covariates``, every other one is one."""
         if isinstance(covariates, str):
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
         if covariates is None:

@@ -83,3 +83,7 @@ class LedgerError(Dp2ermError):
 
     Its text depends on public numbers alone.
     """
+
+
+class WorkerError(Dp2ermError):
+    """Workers died too often: give them more memory, or take fewer of them."""

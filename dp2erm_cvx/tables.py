@@ -260,8 +260,8 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
     return Table(source, names, column, lambda row: f"row {row + 1} (line {records[row][0]})", notes)
 
 
-def read_parquet(path: str | Path) -> Table:
-    """Columns of a Parquet file, read when asked for."""
+def parquet_names(path: str | Path) -> tuple[tuple[str, ...], list[int]]:
+    """Names of the columns of a Parquet file, and the rows of its row groups. Raises as its reader does."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -269,11 +269,20 @@ def read_parquet(path: str | Path) -> Table:
         raise DeclarationError("reading Parquet needs pyarrow: pip install 'dp2erm-cvx[data]'") from None
     source = str(path)
     try:
-        names = tuple(parquet.read_schema(source).names)
+        known = parquet.read_metadata(source)
+        groups = [int(known.row_group(k).num_rows) for k in range(known.num_row_groups)]
+        return tuple(known.schema.to_arrow_schema().names), groups
     except OSError as error:
         raise DataError(f"{source}: cannot be read: {error.strerror or 'is it a Parquet file?'}") from None
     except pa.ArrowException:
         raise DataError(f"{source}: is not a Parquet file") from None
+
+
+def read_parquet(path: str | Path) -> Table:
+    """Columns of a Parquet file, read when asked for."""
+    source, names = str(path), parquet_names(path)[0]
+    import pyarrow as pa
+    from pyarrow import parquet
 
     def column(name: str) -> Any:
         try:

@@ -12,6 +12,8 @@ from dp2erm_cvx.domain import Array
 #: Unit roundoff of a double.
 UNIT = 2.0**-53
 _BLOCK = 128
+#: Rows whose terms stay in the cache of a processor from one sum to the next: a power of 2 of them.
+CACHED = 2**11
 
 
 def blocked_rmatvec(X: Array, v: Array) -> Array:

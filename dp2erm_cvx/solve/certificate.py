@@ -9,6 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.solve.conic import conic_gap
@@ -51,56 +52,102 @@ class Certificate:
         return self.relative_radius <= tolerance
 
 
-def certify(instance: Instance, point: Array) -> Certificate:
+def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certificate:
     """Judge a point (d,) of the instance.
 
-    One prox-gradient step x+ from the point of length 1/L leaves ``r = L (x - x+) + grad f(x+) - grad
-    f(x)``, an element of the subdifferential at x+; strong monotonicity then bounds ``||x+ - x*||`` by
-    ``||r|| / mu``. A program without a prox-friendly form is judged by a duality gap, which loses
-    half of the digits.
+    A subgradient r of the objective near the point is found; strong monotonicity then bounds the distance to
+    the exact minimizer by ``||r|| / mu``. A program without a prox-friendly form is judged by a duality gap,
+    which loses half of the digits. An output radius well below ``tolerance`` is not sharpened any further.
     """
     if instance.model is None:
         return _by_gap(instance, point)
     model = instance.model
-    gradient = model.gradient(point)
-    if model.penalty == Penalty():
-        forward, residual, prox_error, evaluated = point, gradient, 0.0, [point]
-        prox_distance = 0.0
-    else:
-        # any step gives a subgradient at the prox point; the local curvature keeps its rounding small
-        curvature = max(model.spectrum(point)[1], 1e-300)
-        forward = model.penalty.prox(point - gradient / curvature, 1 / curvature)
-        residual = curvature * (point - forward) + model.gradient(forward) - gradient
-        # the prox and the difference point - forward round at the size of the point and of the step taken
-        size = float(np.linalg.norm(point)) + float(np.linalg.norm(gradient)) / curvature
-        prox_error = model.penalty.set.rounding(model.dimension) * UNIT * curvature * size
-        prox_distance = prox_error / curvature
-        evaluated = [point, forward]
-    rounding = sum(model.rounding(v) for v in evaluated) + prox_error
-    norm = _norm(residual)
-    distance, strong_convexity = _distance(model, forward, norm + rounding)
+    model.look(point)
+    near = _subgradient(model, point)
+    norm = _norm(near.residual)
+    distance, strong_convexity = _distance(model, near.point, norm + near.rounding)
     if model.self_concordance == 0.0:
-        by_coordinate = sum(
-            (model.rounding_by_coordinate(v) for v in evaluated), np.abs(residual) + prox_error
-        )
-        distance = min(distance, _scaled_distance(model, forward, by_coordinate))
-    # the bounds are about the exact prox point, of which ``forward`` is the rounded value
-    step = _norm(point - forward) + prox_distance
+        distance = min(distance, _scaled_distance(model, near.point, near.by_coordinate(model)))
+    # the bounds are about the exact point, of which a prox is the rounded value
+    step = _norm(point - near.point) + near.misplaced if near.moved else 0.0
     radius = (step + distance) * (1 + 1e-12)
-    local = _local_error(model, forward, residual, rounding, distance, step)
     inside = model.penalty.set.project(point)
-    output_radius = model.output_radius(point, radius, local)
+    output_radius, scale = model.output_radius(point, radius), model.output_scale(point)
+    if not output_radius <= _SHARP * tolerance * scale:
+        local = _local_error(model, near.point, near.residual, near.rounding, distance, step)
+        output_radius = model.output_radius(point, radius, local)
     return Certificate(
         primal_residual=float(np.linalg.norm(point - inside)),
         dual_residual=norm,
         duality_gap=_fenchel_gap(model, inside),
-        rounding=float(rounding),
+        rounding=float(near.rounding),
         strong_convexity=strong_convexity,
         radius=float(radius),
         output_radius=float(output_radius),
-        relative_radius=float(output_radius) / model.output_scale(point),
+        relative_radius=float(output_radius) / scale,
         basis="prox-gradient residual",
     )
+
+
+#: What is this part of a tolerance is not worth a pass over the records.
+_SHARP = 1e-2
+
+
+@dataclass(frozen=True, eq=False)
+class _Subgradient:
+    """``residual`` (d,), within ``rounding`` of a subgradient of the objective at a point near ``point``.
+
+    ``evaluated`` are the points of the gradients that it is made of; ``misplaced`` bounds the distance of the
+    exact point, ``prox_error`` what that and the prox add to the rounding.
+    """
+
+    point: Array
+    residual: Array
+    rounding: float
+    evaluated: tuple[Array, ...]
+    prox_error: float = 0.0
+    misplaced: float = 0.0
+
+    @property
+    def moved(self) -> bool:
+        """Whether it is at another point than the one asked about."""
+        return len(self.evaluated) > 1
+
+    def by_coordinate(self, model: Composite) -> Array:
+        """A bound on the size of every coordinate of the exact subgradient (d,)."""
+        found = np.abs(self.residual) + self.prox_error
+        return sum((model.rounding_by_coordinate(v) for v in self.evaluated), found)
+
+
+def _subgradient(model: Composite, point: Array) -> _Subgradient:
+    gradient = model.gradient(point)
+    if _interior(model, point, gradient):
+        return _Subgradient(point, gradient, model.rounding(point), (point,))
+    # one prox-gradient step x+ from the point of length 1/L leaves r = L (x - x+) + grad f(x+) - grad f(x) in
+    # the subdifferential at x+; any length does, and that of the local curvature keeps its rounding small
+    curvature = max(model.spectrum(point)[1], 1e-300)
+    forward = model.penalty.prox(point - gradient / curvature, 1 / curvature)
+    model.look(forward)
+    residual = curvature * (point - forward) + model.gradient(forward) - gradient
+    # the prox and the difference point - forward round at the size of the point and of the step taken
+    size = float(np.linalg.norm(point)) + float(np.linalg.norm(gradient)) / curvature
+    error = model.penalty.set.rounding(model.dimension) * UNIT * curvature * size
+    rounding = model.rounding(point) + model.rounding(forward) + error
+    return _Subgradient(forward, residual, rounding, (point, forward), error, error / curvature)
+
+
+def _interior(model: Composite, point: Array, gradient: Array) -> bool:
+    """Whether no penalty is felt at the point nor by a step from it: the gradient is then a subgradient.
+
+    Sets hold the origin, so that a point is inside where a longer one is left alone by the projection.
+    """
+    penalty = model.penalty
+    if penalty == Penalty():
+        return True
+    if type(penalty) is not Penalty or penalty.l1 or not isinstance(penalty.set, ConvexSet):
+        return False
+    asked = point * (1 + 1e-6), point - gradient / model.smoothness
+    return all(np.array_equal(penalty.set.project(one), one) for one in asked)
 
 
 def _norm(v: Array) -> float:

@@ -9,9 +9,11 @@ from scipy.linalg import lstsq
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.certified_radius import FLOOR, FLOOR_RELATIVE
-from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.composite import Composite, Penalty
 
 _DECREASE = 1e-4
+#: A residual of this part of its rounding is left alone.
+_NOISE = 0.1
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,11 @@ def minimize_by_newton(model: Composite, start: Array, max_iterations: int = 100
         stalled = 0 if state.residual < 0.5 * best.residual else stalled + int(_at_floor(model, best))
         if state.residual < best.residual:
             best = state
-        if best.residual <= 1e-3 * model.rounding(best.forward):
+        if best.residual <= _NOISE * model.rounding(best.v):
             break  # what is left is noise, which can be halved for long
-    return NewtonResult(best.forward, iterations)
+    # a prox has the zeros of the minimizer; inside a set the gradient at v is what a certificate needs
+    sparse = model.penalty.l1 or type(model.penalty) is not Penalty
+    return NewtonResult(best.forward if sparse else best.v, iterations)
 
 
 class _State:
@@ -50,6 +54,7 @@ class _State:
 
     def __init__(self, model: Composite, v: Array, step: float) -> None:
         self.v = v
+        model.look(v)
         self.gradient = model.gradient(v)
         self.trial = v - step * self.gradient
         self.forward = model.penalty.prox(self.trial, step)
@@ -95,5 +100,5 @@ def _search(model: Composite, state: _State, direction: Array, step: float, enou
 
 def _at_floor(model: Composite, state: _State) -> bool:
     """Whether the residual is within reach of the rounding error of the gradient."""
-    size = model.smoothness * float(np.linalg.norm(state.forward))
-    return state.residual <= FLOOR * model.rounding(state.forward) + FLOOR_RELATIVE * size
+    size = model.smoothness * float(np.linalg.norm(state.v))
+    return state.residual <= FLOOR * model.rounding(state.v) + FLOOR_RELATIVE * size

@@ -134,7 +134,7 @@ def _score_mean(plan: EffectPlan, found: EffectRelease, scenario: EffectScenario
         a = np.full(len(e), arm)
         records = Records(x, a, domain.net_outcome(a, drawn.outcomes[:, arm]), domain)
         total += float(np.mean(share * np.clip(score.of(records, released), -score.bound, score.bound)))
-    return total + score.regressions(records, released)[2]
+    return total + score.center_in(plan.study.universe, released)
 
 
 def weighted_row(data: EffectData, scheme: StudyScheme, epsilon: float, rng: np.random.Generator) -> Row:

@@ -55,7 +55,7 @@ def steep(condition: float) -> LeastSquaresModel:
     """A quadratic in 40 dimensions whose curvatures spread over ``condition`` on a logarithmic scale."""
     curvature = np.geomspace(1.0, condition, 40) - 1.0
     X = np.diag(np.sqrt(curvature / 2))
-    return LeastSquaresModel(X, np.ones(40), np.ones(40), 1.0, np.ones(40), Penalty())
+    return LeastSquaresModel((X, np.ones(40)), np.ones(40), 1.0, np.ones(40), Penalty())
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e5])

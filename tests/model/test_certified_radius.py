@@ -275,4 +275,4 @@ def test_a_promise_ten_thousand_times_smaller_is_missed():
         not solve(instance, solver=Newton(), within=reach / 1e4, throw=False).certified
         for instance, reach in draws(seed=5, count=60, smallest=1e-4)
     ]
-    assert sum(missed) >= 40
+    assert sum(missed) >= 35

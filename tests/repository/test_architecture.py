@@ -31,6 +31,7 @@ ORDER = (
     "declared_domain",
     "domain_file",
     "data",
+    "blocked",
     "datasets",
     "stability",
     "model",
@@ -66,6 +67,7 @@ ONLY = {
     "blocks": set(),
     "domain": {"errors", "public", "privacy", "sampling", "codebook", "blocks"},
     "data": {"errors", "csv_layout", "tables", "codebook"},
+    "blocked": {"errors", "parallel", "public", "tables", "blocks", "domain", "data"},
     "model": {"errors", "text", "public", "blocks", "domain"},
     "program": {
         *(

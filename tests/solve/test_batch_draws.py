@@ -94,7 +94,7 @@ def test_without_any_curvature_nothing_is_claimed() -> None:
     assert isinstance(model, LeastSquaresModel)
     X = model.X.copy()
     X[:, 2] = 0.0
-    flat = LeastSquaresModel(X, model.z, model.weights, 0.0, np.zeros(7), model.penalty)
+    flat = LeastSquaresModel((X, model.z), model.weights, 0.0, np.zeros(7), model.penalty)
     found = solve_draws(dataclasses.replace(instance, model=flat), noises(2))
     assert not np.any(found.certified)
     assert np.all(found.by_single)

@@ -257,7 +257,7 @@ def test_a_local_metric_that_is_too_steep_is_caught(monkeypatch):
 
 def test_a_missing_rounding_term_of_the_output_is_caught(monkeypatch):
     found = reference(4)
-    monkeypatch.setattr(type(found.model), "output_radius", lambda self, v, radius, local: 0.0)
+    monkeypatch.setattr(type(found.model), "output_radius", lambda self, v, radius, local=None: 0.0)
     assert uncovered(found, [found.polished])
 
 

@@ -19,6 +19,7 @@ from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import (
+    CACHED,
     UNIT,
     blocked_rmatvec,
     compensated_sum,
@@ -294,10 +295,6 @@ class MarginModel(Composite):
         return self._weights[1]
 
 
-#: Rows whose terms stay in the cache of a processor from one sum to the next: a power of 2 times a leaf.
-_CACHED = 2**11
-
-
 @dataclass(frozen=True)
 class _Errors:
     """Relative errors of a margin's product and of its offset, of a gradient's term, of a Hessian's."""
@@ -326,11 +323,11 @@ class _Extent:
 
 def _extent(rows: MarginRows, multipliers: Array | None = None) -> _Extent:
     norms, gram = np.empty(len(rows.Z)), np.zeros((rows.Z.shape[1],) * 2)
-    for begin in range(0, len(rows.Z), _CACHED):
-        part = slice(begin, begin + _CACHED)
+    for begin in range(0, len(rows.Z), CACHED):
+        part = slice(begin, begin + CACHED)
         Z = rows.Z[part]
         norms[part] = np.linalg.norm(Z, axis=1)
-        gram += (Z.T * rows.part(begin, begin + _CACHED).times(_slice(multipliers, part))) @ Z
+        gram += (Z.T * rows.part(begin, begin + CACHED).times(_slice(multipliers, part))) @ Z
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
     offset = 0.0 if rows.offset is None else float(np.max(np.abs(rows.offset), initial=0.0))
     return _Extent(norms, offset, float(np.max(u, initial=0.0)), gram, rows.factor is None)
@@ -347,9 +344,9 @@ def _moments(
     curved: bool,
 ) -> Moments:
     found = []
-    for begin in range(0, len(rows.Z), _CACHED):
-        part = slice(begin, begin + _CACHED)
-        own, size = rows.part(begin, begin + _CACHED), norms[part]
+    for begin in range(0, len(rows.Z), CACHED):
+        part = slice(begin, begin + CACHED)
+        own, size = rows.part(begin, begin + CACHED), norms[part]
         m, s, error = own.times(_slice(multipliers, part)), own.margins(v), errors.margin(own, size, v)
         slope = loss.slope(s)
         rounded = loss.slope_error(s, error) + errors.term * np.abs(slope)

@@ -48,24 +48,27 @@ class WeightedLeastSquares(PenalizedSecondStage):
     def instance(
         self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
     ) -> Instance:
-        X, z = self.design(records)
-        n, p = X.shape
-        b = np.zeros(p) if noise is None else np.asarray(noise, dtype=np.float64)
+        n, domain = records.n_samples, records.domain
+        rows, penalty = records.rows(self.design), Penalty(self.feasible(domain))
+        l1 = l2 = 0.0
+        if isinstance(self.regularizer, ElasticNet):
+            l1, l2 = self.regularizer.l1, self.regularizer.l2
+            penalty = dataclasses.replace(penalty, l1=n * l1)
+        b = None if noise is None else np.asarray(noise, dtype=np.float64)
+        model = LeastSquaresModel(rows, weights, n * (gamma + l2), b, penalty)
 
         def data() -> dict[str, Value]:
+            X, z = model.whole
             eigenvalues, vectors = np.linalg.eigh((X.T * weights) @ X)
             return {
                 "factor": np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T,
                 "linear": -2 * (X.T @ (weights * z)),
-                **self.penalty_data(records.domain, n, gamma, b),
+                **self.penalty_data(domain, n, gamma, model.linear),
             }
 
         if isinstance(self.regularizer, UserRegularizer):
-            smooth = LeastSquaresModel(X, z, weights, n * gamma, b, Penalty(self.feasible(records.domain)))
-            return Instance(self, data, None, n * gamma, smooth)
-        ridge = n * (gamma + self.regularizer.l2)
-        penalty = Penalty(self.feasible(records.domain), n * self.regularizer.l1)
-        return Instance(self, data, LeastSquaresModel(X, z, weights, ridge, b, penalty), ridge)
+            return Instance(self, data, None, n * gamma, model)
+        return Instance(self, data, model, model.ridge)
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """The radius where Newton's method stops (``radius_at_floor``).

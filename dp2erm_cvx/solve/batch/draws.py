@@ -128,7 +128,7 @@ def _radius(gram: Gram, theta: Array, noises: Array, price: Array, pressure: Arr
 def _single(
     instance: Instance, model: LeastSquaresModel, noise: Array, tolerance: float
 ) -> tuple[Array, float, bool, int]:
-    alone = LeastSquaresModel(model.X, model.z, model.weights, model.ridge, noise, model.penalty)
+    alone = LeastSquaresModel(model.blocks, model.weights, model.ridge, noise, model.penalty)
     try:
         found = solve(dataclasses.replace(instance, model=alone), tolerance=tolerance, throw=False)
     except SolverError:

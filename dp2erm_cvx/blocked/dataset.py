@@ -1,0 +1,189 @@
+"""Datasets that are read block by block: a Parquet file or a Dask data frame larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dp2erm_cvx.blocked.dask_blocks import dask_blocks
+from dp2erm_cvx.blocked.engine import Engine, Threads
+from dp2erm_cvx.blocked.parquet_blocks import parquet_blocks
+from dp2erm_cvx.blocked.passes import Passes
+from dp2erm_cvx.blocked.record_blocks import RecordBlocks
+from dp2erm_cvx.blocked.table_blocks import TableBlocks
+from dp2erm_cvx.data import Dataset, Public
+from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.parallel import Progress, untold
+from dp2erm_cvx.public import whole_number
+from dp2erm_cvx.tables import Table
+
+#: Bytes of records that all workers together keep from one pass to the next.
+KEEP = 2**31
+
+
+class DatasetBlock(Dataset):
+    """Some consecutive records of a dataset: the last block may hold a single one."""
+
+    least: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlockedDataset:
+    """Raw records in blocks, read again in every pass: never are all of them in memory.
+
+    Made by :meth:`from_parquet` or :meth:`from_dask`, and given to an estimator in place of X, a and y::
+
+        data = BlockedDataset.from_parquet("records/", treatment="a", outcome="y")
+        PrivateEffect(domain, Budget(1.0)).fit(data)
+
+    What is released is what a fit in memory releases, whatever the blocks and the workers: each record
+    depends on itself alone, and sums over blocks are added in one order. The number of records is public.
+
+    Attributes
+    ----------
+    blocks : the :class:`~dp2erm_cvx.data.Dataset` of every block
+    columns : names of the covariates
+    treatment, outcome : names of the columns
+    """
+
+    blocks: Passes[Dataset]
+    columns: tuple[str, ...]
+    treatment: str
+    outcome: str
+    keep: int = KEEP
+    coded_by: Public | None = None
+
+    def __repr__(self) -> str:
+        return f"BlockedDataset(n_samples={self.n_samples}, columns={self.columns})"
+
+    @property
+    def n_samples(self) -> int:
+        """Number of records."""
+        return self.blocks.n_samples
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: str | Path,
+        *,
+        treatment: str,
+        outcome: str,
+        covariates: Sequence[str] | None = None,
+        engine: Engine | None = None,
+        keep: int = KEEP,
+        progress: Progress = untold,
+    ) -> BlockedDataset:
+        """Blocks of a Parquet file, of all in a folder, or of those that ``folder/*.parquet`` names.
+
+        Parameters
+        ----------
+        path
+            Files follow each other by their names.
+        treatment, outcome
+            Names of their columns.
+        covariates
+            Names of the others; None for all of them.
+        engine
+            Who makes the passes over the records; None: one thread.
+        keep
+            Bytes of records that the workers together keep from one pass to the next.
+        progress
+            Is told of blocks in every pass.
+
+        Raises DataError where a file cannot be read, DeclarationError where pyarrow is not installed.
+        """
+        return cls._of(parquet_blocks(path), treatment, outcome, covariates, (engine, keep, progress))
+
+    @classmethod
+    def from_dask(
+        cls,
+        frame: Any,
+        *,
+        treatment: str,
+        outcome: str,
+        covariates: Sequence[str] | None = None,
+        engine: Engine | None = None,
+        keep: int = KEEP,
+        progress: Progress = untold,
+    ) -> BlockedDataset:
+        """Blocks of a Dask data frame, whose partitions are counted and then made anew in every pass.
+
+        Its graph should begin with files: what was persisted on a cluster stays there. Arguments are those
+        of :meth:`from_parquet`. Raises DeclarationError for what is no Dask data frame.
+        """
+        return cls._of(dask_blocks(frame), treatment, outcome, covariates, (engine, keep, progress))
+
+    @classmethod
+    def _of(
+        cls,
+        tables: TableBlocks,
+        treatment: str,
+        outcome: str,
+        covariates: Sequence[str] | None,
+        passes: tuple[Engine | None, int, Progress],
+    ) -> BlockedDataset:
+        if isinstance(covariates, str):
+            raise DataError(f"covariates = {covariates!r}: must be a list of column names")
+        head = Table(tables.source, tables.names, list)
+        chosen = tuple(covariates or (one for one in tables.names if one not in (treatment, outcome)))
+        for name in (treatment, outcome, *chosen):
+            head.cells(name)
+        if tables.n_samples < 2:
+            raise DataError(f"{tables.n_samples} record(s): at least 2 are needed")
+        engine, keep, progress = passes
+        made = partial(_plain, treatment=treatment, outcome=outcome, covariates=chosen)
+        wanted = (treatment, outcome, *chosen)
+        blocks = Passes(tables, wanted, made, engine or Threads(), 0, progress)
+        return cls(blocks, chosen, treatment, outcome, whole_number("keep", keep, at_least=0))
+
+    def coded(self, public: Public) -> BlockedDataset:
+        """The same records by the codebook of a domain, as :meth:`~dp2erm_cvx.data.Dataset.coded` makes them.
+
+        Raises DataError for a column that is not there, DeclarationError where the covariates of levels are
+        not declared.
+        """
+        book, raw = public.codebook, self.blocks.tables
+        assert book is not None
+        if public.columns is None and (book.levels or book.missing):
+            raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
+        names = public.columns or tuple(one for one in self.columns if one not in book.no_covariates)
+        treatment, outcome = book.treatment.column or self.treatment, book.outcome or self.outcome
+        weights = () if book.sampling_weights is None else (book.sampling_weights.column,)
+        wanted = tuple(dict.fromkeys((treatment, outcome, *book.columns(names), *weights)))
+        head = Table(raw.source, raw.names, list)
+        for name in wanted:
+            head.cells(name)
+        made = partial(_coded, public=public, treatment=treatment, outcome=outcome, columns=names)
+        blocks = Passes(raw, wanted, made, self.blocks.engine, 0, self.blocks.progress)
+        return replace(
+            self, blocks=blocks, columns=names, treatment=treatment, outcome=outcome, coded_by=public
+        )
+
+    def restricted(self, columns: Sequence[int]) -> BlockedDataset:
+        """The same with these covariates alone, by number and in this order."""
+        names = tuple(self.columns[index] for index in columns)
+        return replace(self, blocks=self.blocks.kept(partial(_restricted, list(columns)), 0), columns=names)
+
+    def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
+        """The records that ``make`` makes of every block, which workers keep as far as memory is allowed."""
+        n_columns = len(self.columns) + (1 if domain.intercept else 0)
+        return RecordBlocks(self.blocks.kept(make, self.keep), domain, n_columns)
+
+
+def _plain(table: Table, *, treatment: str, outcome: str, covariates: tuple[str, ...]) -> Dataset:
+    return DatasetBlock.from_table(table, treatment, outcome, covariates)
+
+
+def _coded(
+    table: Table, *, public: Public, treatment: str, outcome: str, columns: tuple[str, ...]
+) -> Dataset:
+    return DatasetBlock.coded(public, table, table.cells(treatment), table.cells(outcome), columns)
+
+
+def _restricted(columns: list[int], data: Dataset) -> Dataset:
+    names = tuple(data.columns[index] for index in columns)
+    return replace(data, X=data.X[:, columns], columns=names)

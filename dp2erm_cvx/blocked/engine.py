@@ -1,0 +1,91 @@
+"""Who makes a pass over blocks of records: threads of this process, or whoever else keeps this promise."""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from dp2erm_cvx.errors import WorkerError
+from dp2erm_cvx.parallel import whole_workers
+
+T = TypeVar("T")
+
+#: Is told how many tasks are done.
+Told = Callable[[int], None]
+
+#: How often a task is given to a new worker where the worker that had it died.
+RETRIES = 3
+
+
+def alone(function: Callable[..., T], *task: Any) -> T:
+    """The task on one thread of the linear algebra, whose rounding would depend on their number."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return function(*task)
+
+
+class Engine(abc.ABC):
+    """Workers that keep blocks of records from one pass to the next.
+
+    ``number`` of them share the memory for what is kept. They change nothing in the results: sums are added
+    in a tree over blocks, wherever these are.
+    """
+
+    number: int
+
+    @abc.abstractmethod
+    def run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
+        """``function(*task)`` of every task, in their order; task k goes to the same worker in every pass.
+
+        A task whose worker died is done again. Raises WorkerError where that happens too often, and whatever
+        the function raises.
+        """
+
+    def worker(self, task: int, tasks: int) -> int:
+        """Neighbors in the table share a worker."""
+        return task * self.number // tasks
+
+    def close(self) -> None:
+        """Let the workers go."""
+        return
+
+
+class Threads(Engine):
+    """Threads of this process; one works without any."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.number = counted_workers(workers)
+
+    def run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
+        """The results, in the order of the tasks; see :meth:`Engine.run`."""
+        from threadpoolctl import threadpool_limits
+
+        found = []
+        with threadpool_limits(1):  # of the process: set once, not by every thread
+            if self.number == 1:
+                for task in tasks:
+                    found.append(function(*task))
+                    told(len(found))
+                return found
+            with ThreadPoolExecutor(self.number) as pool:
+                for result in pool.map(lambda task: function(*task), tasks):
+                    found.append(result)
+                    told(len(found))
+        return found
+
+
+def counted_workers(workers: int) -> int:
+    """A number of workers; -1 stands for the processors that this process may use."""
+    number = whole_workers(workers)
+    return number if number > 0 else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def died_too_often(times: int) -> WorkerError:
+    """What is raised where new workers die as well."""
+    return WorkerError(
+        f"a worker died {times} times in a row at the same records: it may need more memory, or fewer workers"
+    )

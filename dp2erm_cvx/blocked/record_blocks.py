@@ -1,0 +1,77 @@
+"""Records that are never in memory together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp2erm_cvx.blocks import Blocks
+from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import ProgramError
+
+T = TypeVar("T")
+
+
+class RecordBlocks(Records):
+    """Records inside a domain, in blocks that are not in memory together.
+
+    Programs and steps ask for sums over their ``blocks``. Whoever asks for all covariates, treatments or
+    outcomes at once is refused, by a ProgramError with the size that they would have.
+    """
+
+    def __init__(self, blocks: Blocks[Records], domain: Domain, n_columns: int) -> None:
+        put = object.__setattr__
+        put(self, "_blocks", blocks)
+        put(self, "domain", domain)
+        put(self, "n_columns", n_columns)
+
+    @property
+    def blocks(self) -> Blocks[Records]:
+        """The records of every block."""
+        found: Blocks[Records] = self.__dict__["_blocks"]
+        return found
+
+    @property
+    def n_samples(self) -> int:
+        """Number of records."""
+        return self.blocks.n_samples
+
+    def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> RecordBlocks:
+        """What ``function`` makes of every record by itself, in the domain of what it makes."""
+        return RecordBlocks(self.blocks.then(function), domain, n_columns)
+
+    def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
+        """What ``function`` makes of every record by itself, made in every pass."""
+        return self.blocks.then(function)
+
+    @property
+    def sampling(self) -> Array | None:
+        """None without sampling weights; those of all records are not in memory together."""
+        return None if self.domain.sampling is None else self._refuse("sampling weights")
+
+    @property
+    def X(self) -> Array:
+        """Refused: see the class."""
+        return self._refuse("covariates")
+
+    @property
+    def a(self) -> NDArray[np.int64]:
+        """Refused: see the class."""
+        return self._refuse("treatments")
+
+    @property
+    def y(self) -> Array:
+        """Refused: see the class."""
+        return self._refuse("outcomes")
+
+    def _refuse(self, what: str) -> NoReturn:
+        whole = 8 * self.n_samples * (self.__dict__["n_columns"] + 2) / 1e6
+        size = f"{whole:.3g} MB" if whole < 1e3 else f"{whole / 1e3:.3g} GB"
+        raise ProgramError(
+            f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
+            f"program of sums over records, or read the {size} of {self.n_samples:,} records "
+            "into memory"
+        )

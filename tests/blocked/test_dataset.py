@@ -1,0 +1,175 @@
+"""Records in blocks are those of the same table in memory, wherever the blocks are read."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import blocks
+from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, processes
+from dp2erm_cvx.codebook import Codebook, Treatment
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Domain, Records
+from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError, WorkerError
+
+pa = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
+
+#: Rows of a block in these tests, and of a row group, which no block begins with.
+LENGTH, GROUP = 64, 37
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", LENGTH)
+
+
+def raw(n: int = 500) -> dict[str, object]:
+    rng = np.random.default_rng(5)
+    age = rng.normal(50, 20, n)
+    age[rng.random(n) < 0.1] = np.nan
+    arm = [("yes", "no", None)[k] for k in rng.choice(3, n, p=[0.45, 0.5, 0.05])]
+    region = [("N", "S", "W", None)[k] for k in rng.integers(0, 4, n)]
+    count = pa.array([None if k % 11 == 0 else int(k) for k in rng.integers(0, 40, n)])
+    return {"age": age, "arm": arm, "region": region, "count": count, "y": rng.normal(size=n)}
+
+
+def written(folder: Path, table: dict[str, object]) -> Path:
+    path = folder / "records.parquet"
+    parquet.write_table(pa.table(table), path, row_group_size=GROUP)
+    return path
+
+
+def book() -> Domain:
+    codes = Codebook(
+        Treatment("arm", "yes", "no"), "y", levels={"region": ["N", "S", "other"]}, missing={"age": 50.0}
+    )
+    ranges = codes.ranges({"age": (0.0, 100.0), "count": (0.0, 40.0)})
+    return Domain(2.0, 3.0, ranges=ranges, codebook=codes, intercept=1.0)
+
+
+def in_memory(path: Path, domain: Domain) -> Records:
+    table = parquet.read_table(path).to_pandas()
+    data = Dataset.coded(domain, table, table["arm"].to_numpy(), table["y"].to_numpy())
+    return domain.records(data.X, data.a, data.y)
+
+
+def moved(rows: Records, beside: np.ndarray) -> tuple[Records, np.ndarray]:
+    return rows, beside
+
+
+def read(data: BlockedDataset, domain: Domain) -> Records:
+    """All records of the blocks, and a check of what stands beside them."""
+    made = data.coded(domain).records(Made(domain), domain)
+    row = np.arange(data.n_samples)
+    for _ in range(2):  # the second pass finds blocks that were kept
+        found = made.blocks.map(moved, row)
+        assert np.array_equal(np.concatenate([beside for _, beside in found]), row)
+    columns = (np.concatenate([getattr(rows, name) for rows, _ in found]) for name in "Xay")
+    return Records(*columns, domain)  # type: ignore[arg-type]
+
+
+class Made:
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+
+    def __call__(self, data: Dataset) -> Records:
+        return self.domain.records(data.X, data.a, data.y, data.sampling)
+
+
+def same(one: Records, other: Records) -> None:
+    for name in "Xay":
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
+
+
+@pytest.mark.parametrize("keep", [0, 10_000, 10**9])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_cells_of_all_kinds_become_the_same_records(tmp_path, keep, workers):
+    path = written(tmp_path, raw())
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=Threads(workers), keep=keep)
+    same(read(data, book()), in_memory(path, book()))
+
+
+@pytest.mark.parametrize("n", [2, 63, 64, 65, 129])
+def test_tables_of_any_length(tmp_path, n):
+    path = written(tmp_path, raw(n))
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    assert data.n_samples == n
+    same(read(data, book()), in_memory(path, book()))
+
+
+def test_files_in_a_folder_follow_each_other(tmp_path):
+    table, folder = pa.table(raw()), tmp_path / "many"
+    folder.mkdir()
+    for number, (begin, end) in enumerate([(0, 10), (10, 10), (10, 301), (301, 500)]):
+        parquet.write_table(
+            table.slice(begin, end - begin), folder / f"part{number}.parquet", row_group_size=23
+        )
+    whole = in_memory(written(tmp_path, raw()), book())
+    for name in (folder, f"{folder}/part*.parquet"):
+        same(read(BlockedDataset.from_parquet(name, treatment="arm", outcome="y"), book()), whole)
+    parquet.write_table(table.select(["age", "y"]), folder / "part9.parquet")
+    with pytest.raises(DataError, match="other columns"):
+        BlockedDataset.from_parquet(folder, treatment="arm", outcome="y")
+    with pytest.raises(DataError, match="no Parquet files"):
+        BlockedDataset.from_parquet(tmp_path / "*.pq", treatment="arm", outcome="y")
+
+
+def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
+    dd = pytest.importorskip("dask.dataframe")
+    path = written(tmp_path, raw())
+    frame = parquet.read_table(path).to_pandas()
+    data = BlockedDataset.from_dask(dd.from_pandas(frame, npartitions=7), treatment="arm", outcome="y")
+    same(read(data, book()), in_memory(path, book()))
+    with pytest.raises(DeclarationError, match="not a Dask data frame"):
+        BlockedDataset.from_dask(frame, treatment="arm", outcome="y")
+
+
+class Once:
+    """A task that kills its worker where a file says that it is still to be killed."""
+
+    def __init__(self, path: Path, times: int = 1) -> None:
+        self.path, self.times = path, times
+
+    def __call__(self, rows: Records) -> float:
+        found = float(rows.y.sum())
+        if len(list(self.path.glob("dead*"))) < self.times and rows.n_samples < LENGTH:
+            (self.path / f"dead{os.getpid()}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+
+def test_processes_find_the_same_and_one_that_dies_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "RETRIES", 1)
+    path, engine = written(tmp_path, raw()), Processes(2)
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine)
+    records = data.coded(book()).records(Made(book()), book())
+    alone = BlockedDataset.from_parquet(path, treatment="arm", outcome="y").coded(book())
+    known = alone.records(Made(book()), book()).blocks.map(Once(tmp_path, 0))
+    assert records.blocks.map(Once(tmp_path)) == known
+    assert len(list(tmp_path.glob("dead*"))) == 1
+    with pytest.raises(WorkerError, match="2 times"):
+        records.blocks.map(Once(tmp_path, 99))
+    assert records.blocks.map(Once(tmp_path, 0)) == known
+    engine.close()
+
+
+def test_what_needs_all_records_is_refused_with_their_size(tmp_path):
+    data = BlockedDataset.from_parquet(written(tmp_path, raw()), treatment="arm", outcome="y")
+    records = data.coded(book()).records(Made(book()), book())
+    for name in "Xay":
+        with pytest.raises(ProgramError, match=r"0\.036 MB of 500 records"):
+            getattr(records, name)
+
+
+def test_what_no_codebook_reads_is_refused_by_its_place(tmp_path):
+    path = written(
+        tmp_path, {"x": np.where(np.arange(200) == 150, np.nan, 1.0), "a": [0, 1] * 100, "y": [1.0] * 200}
+    )
+    data = BlockedDataset.from_parquet(path, treatment="a", outcome="y")
+    with pytest.raises(DataError, match="row 151, column 'x'"):
+        data.blocks.map(str)
