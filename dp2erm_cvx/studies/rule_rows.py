@@ -23,7 +23,7 @@ _NO_BUDGET = float("inf")
 
 
 @dataclass(frozen=True)
-class RuleRows:
+class LearnedRules:
     """Every method at every budget on one sample. ``schemes`` and ``published`` are by their labels."""
 
     source: RuleSource
@@ -88,7 +88,7 @@ def rule_rows(
         schemes={},
         methods=source.pipelines,
     )
-    return list(RuleRows(source, schemes, published, Trial(design, *samples), cell).rows())
+    return list(LearnedRules(source, schemes, published, Trial(design, *samples), cell).rows())
 
 
 #: What of a row is kept.
