@@ -1,10 +1,12 @@
-"""What this machine does in the same run: matrix multiplication, memory, and starting Python."""
+"""What this machine does in the same run: matrix multiplication, memory, and starting processes."""
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -28,18 +30,38 @@ def memory_rate() -> float:
 
 
 def startup(rounds: int) -> dict[str, float]:
-    """Seconds of whole processes, in turns: ``import numpy`` and ``dp2erm --help``."""
-    words = {
-        "python -c 'import numpy'": [sys.executable, "-c", "import numpy"],
-        "dp2erm --help": [str(Path(sys.executable).with_name("dp2erm")), "--help"],
-    }
-    taken: dict[str, list[float]] = {name: [] for name in words}
-    for _ in range(rounds):
-        for name, command in words.items():
-            began = time.perf_counter()
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            taken[name].append(time.perf_counter() - began)
+    """CPU seconds of whole processes, medians, in turns: two imports, and commands on 200 records."""
+    command = str(Path(sys.executable).with_name("dp2erm"))
+    with tempfile.TemporaryDirectory() as folder:
+        data, release, page = (str(Path(folder) / name) for name in ("data.csv", "release.json", "page.html"))
+        rng = np.random.default_rng(0)
+        rows = [f"{int(x > 0)},{x + z:.3f},{x:.3f},{z:.3f}" for x, z in rng.uniform(-1, 1, (200, 2))]
+        Path(data).write_text("\n".join(["a,y,x1,x2", *rows]) + "\n", encoding="utf-8")
+        ranges = ["--range", "x1=-1:1", "--range", "x2=-1:1", "--covariate-bound", "1.5"]
+        ranges += ["--outcome-bound", "2", "--treatment", "a", "--outcome", "y"]
+        fit = [command, "fit", data, *ranges, "--epsilon", "1", "--output", release, "--force"]
+        words = {
+            "python -c 'import numpy'": [sys.executable, "-c", "import numpy"],
+            "python -c 'import cvxpy'": [sys.executable, "-c", "import cvxpy"],
+            "dp2erm --help": [command, "--help"],
+            "dp2erm fit, 200 records": fit,
+            "dp2erm show": [command, "show", release],
+            "dp2erm report": [command, "report", release, "--output", page, "--force"],
+        }
+        taken: dict[str, list[float]] = {name: [] for name in words}
+        for _ in range(rounds):
+            for name, line in words.items():
+                taken[name].append(_child_seconds(line))
     return {name: median(times) for name, times in taken.items()}
+
+
+def _child_seconds(words: list[str]) -> float:
+    # with bytecode, as whatever is installed has it
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    before = os.times()
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 def described() -> str:

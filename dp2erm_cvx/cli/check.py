@@ -54,9 +54,8 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         table = read_table(data, layout, ragged=True)
         for name in filter(None, (options["treatment"], options["outcome"])):
             table.cells(name)
-        named = Codebook(Treatment(options["treatment"] or None), options["outcome"] or None)
-        known = (named, None) if public is None else (public.codebook, public.ranges)
-        report = column_report(table, *known)
+        book = Codebook(Treatment(options["treatment"] or None), options["outcome"] or None)
+        report = column_report(table, *((book, None) if public is None else (public.codebook, public.ranges)))
         records = [] if public is None else list(_records(table, public, options))
     screen = console()
     for block in (*column_blocks(report), *table.notes, *records):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,16 +59,16 @@ def plan_row(study: Study) -> GridRow:
         delta=study.budget.delta,
         **settings,  # type: ignore[arg-type]
     )
-    made = automatic = _tried(dataclasses.replace(study, calibration=AUTOMATIC, split=None))
+    made = automatic = _tried(replace(study, calibration=AUTOMATIC, split=None))
     if study.calibration != AUTOMATIC:
         made = _tried(study)
     if isinstance(automatic, TwoStagePlan):
-        row = dataclasses.replace(row, automatic=automatic.theta.theorem)
+        row = replace(row, automatic=automatic.theta.theorem)
     if isinstance(made, str):
-        return dataclasses.replace(row, refusal=made)
+        return replace(row, refusal=made)
     spread, shrinkage = _spread(made)
     kept = kept_imbalance(made)
-    return dataclasses.replace(_planned(row, made), spread=spread, shrinkage=shrinkage, kept=kept)
+    return replace(_planned(row, made), spread=spread, shrinkage=shrinkage, kept=kept)
 
 
 def _tried(study: Study) -> TwoStagePlan | str:
@@ -82,7 +81,7 @@ def _tried(study: Study) -> TwoStagePlan | str:
 def _planned(row: GridRow, made: TwoStagePlan) -> GridRow:
     theta = made.theta
     calibration, output = theta.calibration, isinstance(theta.calibration, OutputCalibration)
-    return dataclasses.replace(
+    return replace(
         row,
         V=made.bound.V,
         theorem=calibration.theorem,

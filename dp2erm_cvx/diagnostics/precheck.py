@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
+from scipy import optimize
 from scipy.special import expit
 
 from dp2erm_cvx.diagnostics.checks import ARMS, NOT_PRIVATE, Array, arms, finite, numbers, same_length
@@ -94,7 +94,7 @@ def propensity_precheck(X: ArrayLike, a: ArrayLike, *, ridge: float) -> Propensi
     def at(v: Array) -> Any:  # the stubs of scipy want arrays of a known dimension
         return objective(v, Z, arm, strength)
 
-    found = minimize(
+    found = optimize.minimize(
         at,
         start,
         jac=True,

@@ -20,7 +20,7 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps import StepResult, solve_theta, solve_weights
-from dp2erm_cvx.tables import to_numbers
+from dp2erm_cvx.tables import to_table
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,8 +89,7 @@ class TwoStageBase(ConfiguredEstimator):
         values = np.asarray(X)
         if values.ndim != 2 or values.shape[1] != self.n_features_in_:
             raise DataError(f"X has shape {values.shape}: must be (m, {self.n_features_in_})")
-        columns = [to_numbers(values[:, k], name) for k, name in enumerate(self.feature_names_in_)]
-        return np.column_stack(columns)
+        return to_table(values, list(self.feature_names_in_))
 
     def resolved_first_stage(self) -> FirstStage:
         """The first stage with every default filled in from the domain."""

@@ -9,7 +9,6 @@ from types import FrameType
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.errors import DeclarationError, known_names
@@ -77,10 +76,13 @@ def fitted_before(model: BaseEstimator) -> tuple[str, ...]:
     pipelines of scikit-learn are seen: what was done to records elsewhere nobody knows here.
     """
     found: list[str] = []
+    known = sys.modules.get("sklearn.pipeline")
+    if known is None:  # nobody has made a pipeline
+        return ()
     last: BaseEstimator = model
     for frame in _callers():
         pipeline = frame.f_locals.get("self")
-        if isinstance(pipeline, Pipeline) and pipeline.steps[-1][1] is last:
+        if isinstance(pipeline, known.Pipeline) and pipeline.steps[-1][1] is last:
             found += [name for name, step in pipeline.steps[:-1] if _learns(step)]
             last = pipeline  # perhaps the last step of another
     return tuple(found)

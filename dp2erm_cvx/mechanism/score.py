@@ -1,4 +1,7 @@
-"""Exact sums of bounded scores on their grid: a record map, then integers. None of them is private."""
+"""Exact sums of bounded scores on their grid: a record map, then integers. None of them is private.
+
+Those of all n records are added up from those of any parts of them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def score_sums(score: ArrayLike, noise: ScoreNoise) -> tuple[int, ...]:
     ``score`` (n,) holds the score less its public center, in units of the outcome. ``k_i`` is its nearest
     step on the grid, clipped to [-K, K]; what is not a number counts as 0. All sums are exact.
 
-    Raises DeclarationError where the length is not n.
+    Raises DeclarationError for more than n records.
     """
     k = _steps(score, noise, noise.largest)
     return _totals(noise, k, k * k)
@@ -30,9 +33,9 @@ def contrast_sums(score: ArrayLike, first: ArrayLike, noise: ContrastNoise) -> t
 
     ``score`` (n,) is in units of the outcome; ``first`` (n,) says which records add to the first mean.
 
-    Raises DeclarationError where a length is not n.
+    Raises DeclarationError for more than n records, and where lengths differ.
     """
-    k, flags = _steps(score, noise, noise.largest), _flags(first, noise)
+    k, flags = _steps(score, noise, noise.largest), _flags(first, score)
     return _totals(noise, np.where(flags, k, 0), np.where(flags, 0, k), k * k)
 
 
@@ -42,9 +45,9 @@ def arm_sums(score_1: ArrayLike, score_0: ArrayLike, treated: ArrayLike, noise: 
     ``score_1`` and ``score_0`` (n,) are the scores of the arm means less their public centers, ``treated``
     (n,) says in which arm a record is. The score of the other arm is clipped to ``noise.other_bound``.
 
-    Raises DeclarationError where a length is not n.
+    Raises DeclarationError for more than n records, and where lengths differ.
     """
-    own = _flags(treated, noise)
+    own = _flags(treated, score_1)
     other = noise.largest_other
     k_1 = _steps(score_1, noise, np.where(own, noise.largest, other))
     k_0 = _steps(score_0, noise, np.where(own, other, noise.largest))
@@ -58,9 +61,9 @@ def treated_sums(score: ArrayLike, treated: ArrayLike, noise: TreatedNoise) -> t
     ``score`` (n,) has mean zero at the effect among the treated, once the public center is taken off:
     ``(a - (1 - a) o) (y - m_0) - c_0 a`` less the effect times a. ``treated`` (n,) holds a.
 
-    Raises DeclarationError where a length is not n.
+    Raises DeclarationError for more than n records, and where lengths differ.
     """
-    k, a = _steps(score, noise, noise.largest), _flags(treated, noise)
+    k, a = _steps(score, noise, noise.largest), _flags(treated, score)
     return _totals(noise, k, a.astype(np.int64), k * k, np.where(a, k, -k))
 
 
@@ -70,12 +73,12 @@ def overlap_sums(score: ArrayLike, share: ArrayLike, noise: OverlapNoise) -> tup
     ``score`` (n,) has mean zero at the effect among records that count by their ``share`` (n,), once the
     public center is taken off. Shares are clipped to [0, 1/2] and rounded to their grid.
 
-    Raises DeclarationError where a length is not n.
+    Raises DeclarationError for more than n records, and where lengths differ.
     """
     k = _steps(score, noise, noise.largest)
     shares = np.asarray(share, dtype=np.float64)
     if shares.shape != k.shape:
-        raise DeclarationError(f"share of shape {shares.shape}: the noise is for {k.shape}")
+        raise DeclarationError(f"share of shape {shares.shape}: the score is {k.shape}")
     inside = np.clip(np.where(np.isnan(shares), 0.0, shares), 0.0, 0.5)
     first, size, last = noise.multipliers
     counted = int(np.rint(np.ldexp(inside, SHARE_BITS)).astype(np.int64).sum())
@@ -84,7 +87,7 @@ def overlap_sums(score: ArrayLike, share: ArrayLike, noise: OverlapNoise) -> tup
 
 def _steps(values: ArrayLike, noise: GridSums, largest: ArrayLike) -> Whole:
     score = np.asarray(values, dtype=np.float64)
-    if score.shape != (noise.n_samples,):
+    if score.ndim != 1 or len(score) > noise.n_samples:
         raise DeclarationError(f"score of shape {score.shape}: the noise is for ({noise.n_samples},)")
     bound = np.asarray(largest, dtype=np.float64)
     with np.errstate(all="ignore"):
@@ -93,10 +96,10 @@ def _steps(values: ArrayLike, noise: GridSums, largest: ArrayLike) -> Whole:
     return found
 
 
-def _flags(treated: ArrayLike, noise: GridSums) -> NDArray[np.bool_]:
+def _flags(treated: ArrayLike, score: ArrayLike) -> NDArray[np.bool_]:
     flags: NDArray[np.bool_] = np.asarray(treated) == 1
-    if flags.shape != (noise.n_samples,):
-        raise DeclarationError(f"treated of shape {flags.shape}: the noise is for ({noise.n_samples},)")
+    if flags.shape != np.shape(score):
+        raise DeclarationError(f"treated of shape {flags.shape}: the score is {np.shape(score)}")
     return flags
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx.audit.stability import TightnessCell, Verdict
 from dp2erm_cvx.plotting.figure import BLUE, COLORS, ORANGE, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from dp2erm_cvx.audit.stability import TightnessCell, Verdict
     from dp2erm_cvx.compare.bounds import Curve
 
 

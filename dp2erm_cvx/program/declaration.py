@@ -8,7 +8,6 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from cvxpy.utilities import scopes
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import ProgramError
@@ -141,7 +140,7 @@ def _reason(problem: Any, signed: set[str]) -> str:
 
     ``signed`` are the leaves that make the problem DPP once all are declared as nonnegative, if they do.
     """
-    with scopes.dpp_scope():
+    with cp.utilities.scopes.dpp_scope():
         found = next((node for part in _parts(problem) for node in _smallest(part)), None)
     if found is None:
         return "the objective is not convex: minimize a convex function"

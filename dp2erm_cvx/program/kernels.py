@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
+from scipy import spatial
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
@@ -82,7 +82,7 @@ class Gaussian(Kernel):
         object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
 
     def cross(self, X: Array, Y: Array) -> Array:
-        gram: Array = np.exp(-0.5 * np.square(cdist(X, Y) / self.bandwidth))
+        gram: Array = np.exp(-0.5 * np.square(spatial.distance.cdist(X, Y) / self.bandwidth))
         return gram
 
     def diagonal(self, X: Array) -> Array:
@@ -104,7 +104,7 @@ class Laplace(Kernel):
         object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
 
     def cross(self, X: Array, Y: Array) -> Array:
-        gram: Array = np.exp(-cdist(X, Y) / self.bandwidth)
+        gram: Array = np.exp(-spatial.distance.cdist(X, Y) / self.bandwidth)
         return gram
 
     def diagonal(self, X: Array) -> Array:
@@ -150,7 +150,7 @@ class Energy(Kernel):
     """
 
     def cross(self, X: Array, Y: Array) -> Array:
-        apart = cdist(X, Y)
+        apart = spatial.distance.cdist(X, Y)
         left, right = np.linalg.norm(X, axis=1)[:, None], np.linalg.norm(Y, axis=1)[None, :]
         long, short = np.maximum(left, right), np.minimum(left, right)
         # ||long|| - ||long - short|| without the cancellation that would swamp a short one

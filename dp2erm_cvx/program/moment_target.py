@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy import optimize
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError
@@ -45,7 +45,7 @@ def refuse_infeasible(targets: MomentTargets) -> None:
         ]
     )
     totals = np.column_stack([targets.totals.T, np.zeros(len(targets.total_values))])
-    solved = linprog(
+    solved = optimize.linprog(
         np.append(np.zeros(n), 1.0),
         A_ub=upper,
         b_ub=np.concatenate([targets.values, -targets.values]),

@@ -6,14 +6,16 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx import __version__
-from dp2erm_cvx.audit.stability import StabilityAudit, TightnessCell
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plotting.bounds import shares_figure, tightness_figure
 from dp2erm_cvx.report import words
 from dp2erm_cvx.report.page import check_installed, rendered
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.audit.stability import StabilityAudit, TightnessCell
 
 _PACKAGES = ("numpy", "scipy", "cvxpy", "clarabel", "scs", "osqp")
 

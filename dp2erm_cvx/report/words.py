@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp2erm_cvx.audit.stability import NeighborPair, StabilityAudit, TightnessCell, Verdict
-from dp2erm_cvx.universe import Universe
+if TYPE_CHECKING:
+    from dp2erm_cvx.audit.stability import NeighborPair, StabilityAudit, TightnessCell, Verdict
+    from dp2erm_cvx.universe import Universe
 
 #: Shares of a bound from which on it counts as tight, and below which as hardly touched.
 _TIGHT, _LOOSE = 0.95, 0.3

@@ -19,10 +19,13 @@ from dp2erm_cvx.model.regularizer import has_unchecked_cones
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.stage import Instance
 
-#: What CVXPY and the solvers below it raise on numbers they cannot deal with.
-NUMERICAL_FAILURES = (cp.SolverError, ValueError, ArithmeticError)
-
 _TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12, "max_iter": 200}
+
+
+def numerical_failures() -> tuple[type[Exception], ...]:
+    """What CVXPY and the solvers below it raise on numbers they cannot deal with."""
+    # asked for where they are caught, so that an import of this file needs nothing of CVXPY
+    return (cp.SolverError, ValueError, ArithmeticError)
 
 
 def conic_gap(instance: Instance, point: Array) -> float:
@@ -42,7 +45,7 @@ def conic_gap(instance: Instance, point: Array) -> float:
     try:
         with silenced():
             lower = _lower_bound(compiled.problem)
-    except NUMERICAL_FAILURES:
+    except numerical_failures():
         return math.inf
     (variable,) = compiled.declaration.variables.values()
     variable.value = point

@@ -16,7 +16,7 @@ from dp2erm_cvx.program.moment_target import refuse_infeasible
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
-from dp2erm_cvx.solve.conic import NUMERICAL_FAILURES, silenced
+from dp2erm_cvx.solve.conic import numerical_failures, silenced
 from dp2erm_cvx.solve.gradient import minimize_by_gradient
 from dp2erm_cvx.solve.newton import minimize_by_newton
 from dp2erm_cvx.solve.solution import Solution, Stats
@@ -176,7 +176,7 @@ def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
         with silenced():
             # cold, because a warm start biases what a first-order method returns
             problem.solve(solver=settings.cvxpy_name, warm_start=False, **settings.options())
-    except NUMERICAL_FAILURES:
+    except numerical_failures():
         raise SolverError(
             f"{settings.name} failed on {instance.program.name}: choose another solver"
         ) from None

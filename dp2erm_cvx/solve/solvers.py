@@ -6,8 +6,6 @@ import enum
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-import cvxpy as cp
-
 from dp2erm_cvx.errors import DeclarationError, SolverError
 from dp2erm_cvx.public import public_number
 
@@ -73,7 +71,7 @@ class Clarabel(ConicSolver):
     tol: float = 1e-10
     max_iterations: int = 200
     name = "clarabel"
-    cvxpy_name = cp.CLARABEL
+    cvxpy_name = "CLARABEL"
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments of ``cvxpy.Problem.solve``."""
@@ -92,7 +90,7 @@ class SCS(ConicSolver):
     eps: float = 1e-9
     max_iterations: int = 100_000
     name = "scs"
-    cvxpy_name = cp.SCS
+    cvxpy_name = "SCS"
 
     def options(self) -> dict[str, Any]:
         """Keyword arguments of ``cvxpy.Problem.solve``."""
@@ -106,7 +104,7 @@ class OSQP(ConicSolver):
     eps: float = 1e-9
     max_iterations: int = 100_000
     name = "osqp"
-    cvxpy_name = cp.OSQP
+    cvxpy_name = "OSQP"
     quadratic_only = True
 
     def options(self) -> dict[str, Any]:

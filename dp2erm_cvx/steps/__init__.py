@@ -11,13 +11,14 @@ from dp2erm_cvx.steps.cell_sums import CellSums, CellSumsPlan
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan, RuleFit, RuleFitPlan
 from dp2erm_cvx.steps.factors import Balance, Factors, ResponseRows, RuleRows
 from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan, RuleValue, RuleValuePlan
-from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances, RuleNuisances
+from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
 from dp2erm_cvx.steps.number import SumsPlan, TreatmentRate, TreatmentRatePlan
 from dp2erm_cvx.steps.partition import Partition, declared_partition
 from dp2erm_cvx.steps.precision import Precision
 from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.ranges import ColumnRanges, ColumnRangesPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
+from dp2erm_cvx.steps.rule_nuisances import RuleNuisances
 from dp2erm_cvx.steps.score import (
     AverageScore,
     EffectScore,

@@ -13,7 +13,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps.cell_means import LeafMeans, leaf_means
 from dp2erm_cvx.steps.cell_sums import CellSumsPlan
 from dp2erm_cvx.steps.cell_tree import grow
-from dp2erm_cvx.steps.nuisances import Nuisances
+from dp2erm_cvx.steps.nuisances import Nuisances, Predicted
 from dp2erm_cvx.steps.partition import Box
 from dp2erm_cvx.steps.step import StepPlan
 
@@ -60,6 +60,13 @@ class CellNuisances(Nuisances):
             return np.full(len(x), self.known)
         found = self.leaves(released)
         return found.means.treated[self._leaf(x, found)]
+
+    def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
+        found = self.leaves(released)
+        means, leaf = found.means, self._leaf(x, found)
+        m_0, m_1 = (self._cells.universe.domain.outcome_bound * means.outcome[leaf, arm] for arm in (0, 1))
+        e = means.treated[leaf] if self.known is None else np.full(len(x), self.known)
+        return Predicted(m_0, m_1, e)
 
     @property
     def _cells(self) -> CellSumsPlan:

@@ -78,6 +78,10 @@ class CellSumsPlan(SumsPlan):
 
     def sums(self, records: Records) -> NDArray[np.int64]:
         """P and Q of every cell and arm, (cells, 2, 2), exact. Private."""
+        found: NDArray[np.int64] = np.sum(records.blocks.map(self._block_sums), axis=0)
+        return found.reshape(-1, 2, 2)
+
+    def _block_sums(self, records: Records) -> NDArray[np.int64]:
         bound = self.universe.domain.outcome_bound
         whole = np.rint(UNIT * records.counts)
         half = np.rint((cleaned(records.y / bound, 1.0) + 1.0) * (whole / 2)).astype(np.int64)
@@ -85,7 +89,7 @@ class CellSumsPlan(SumsPlan):
         found = np.zeros(4 * self.partition.size, dtype=np.int64)
         np.add.at(found, first, half)
         np.add.at(found, first + 1, whole.astype(np.int64) - half)
-        return found.reshape(-1, 2, 2)
+        return found
 
     def table(self, released: Mapping[str, Array]) -> Array:
         """What was released, in records: (cells, 2, 2) by cell, by arm, P and Q."""

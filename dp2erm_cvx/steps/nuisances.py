@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -15,12 +16,33 @@ from dp2erm_cvx.steps.record_map import Rows, Term
 from dp2erm_cvx.steps.step import StepPlan
 
 
+class Predicted(NamedTuple):
+    """m_0, m_1 and e (n,) before they are clipped; ``effect`` (n,) is that of a released rule, if any."""
+
+    m_0: Array
+    m_1: Array
+    e: Array
+    effect: Array | None = None
+
+
 class Nuisances(abc.ABC):
     """m_0, m_1 and e at covariates x (n, k), given what was released: each a function of its own record."""
 
     def planned(self, earlier: Mapping[str, StepPlan]) -> Nuisances:
         """The same, once the steps that they rest on are planned, by name."""
         return self
+
+    def given(self, released: Mapping[str, Array], n_samples: int) -> Nuisances:
+        """The same, with what follows from n and from ``released`` alone worked out.
+
+        Blocks of records need it, which do not know how many there are of all.
+        """
+        return self
+
+    def at(self, x: Array, released: Mapping[str, Array]) -> Predicted:
+        """All of them, each evaluated once."""
+        m_0, m_1 = (self.outcome(x, arm * np.ones(len(x)), released) for arm in (0.0, 1.0))
+        return Predicted(m_0, m_1, self.propensity(x, released))
 
     @abc.abstractmethod
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
@@ -44,6 +66,12 @@ class LinearNuisances(Nuisances):
     treated: str | float
     constant: bool = False
 
+    def given(self, released: Mapping[str, Array], n_samples: int) -> LinearNuisances:
+        if not self.constant or not isinstance(self.treated, str):
+            return self
+        rate = TreatmentRatePlan.rate(released[self.treated], n_samples)
+        return replace(self, treated=rate, constant=False)
+
     def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
         total = np.zeros(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -55,29 +83,5 @@ class LinearNuisances(Nuisances):
         if not isinstance(self.treated, str):
             return np.full(len(x), self.treated)
         if self.constant:
-            return np.full(len(x), TreatmentRatePlan.rate(released[self.treated], len(x)))
+            return self.given(released, len(x)).propensity(x, released)
         return np.asarray(expit(Rows.POOLED.predict(released[self.treated], x, np.zeros(len(x)))))
-
-
-@dataclass(frozen=True)
-class RuleNuisances(LinearNuisances):
-    """Both regressions by a pooled center and the effect that a ``rule`` estimates, with a propensity e.
-
-    ``m_a(x) = m(x) + (a - e(x)) <(1, x), theta>``, of which m is the mean over arms and theta the difference.
-    """
-
-    log_odds: Term = Term(Rows.POOLED, "propensity")
-    rule: str = "rule"
-
-    def effect(self, x: Array, released: Mapping[str, Array]) -> Array:
-        """What the released rule estimates (n,), row by row."""
-        return Rows.POOLED.predict(released[self.rule], x, 0.0)
-
-    def outcome(self, x: Array, a: Array, released: Mapping[str, Array]) -> Array:
-        center = super().outcome(x, a, released)
-        with np.errstate(over="ignore", invalid="ignore"):
-            found: Array = center + (a - self.propensity(x, released)) * self.effect(x, released)
-        return found
-
-    def propensity(self, x: Array, released: Mapping[str, Array]) -> Array:
-        return np.asarray(expit(self.log_odds.predict(x, np.zeros(len(x)), released)))

@@ -141,9 +141,9 @@ class TreatmentRatePlan(SumsPlan):
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
         """The number of treated records, or both sums of sampling weights, treated first."""
         if records.domain.sampling is None:
-            return (int(records.a.sum()),)
-        whole = np.rint(UNIT * records.counts).astype(np.int64)
-        return int(whole[records.a == 1].sum()), int(whole[records.a == 0].sum())
+            return (sum(records.blocks.map(_treated)),)
+        found = records.blocks.map(_sums_by_arm)
+        return sum(treated for treated, _ in found), sum(untreated for _, untreated in found)
 
     @staticmethod
     def stated(released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
@@ -160,3 +160,13 @@ class TreatmentRatePlan(SumsPlan):
             return float(released[0]) / n_samples
         treated, untreated = (max(float(one), 0.0) for one in released)
         return treated / (treated + untreated) if treated + untreated > 0.0 else 0.5
+
+
+def _treated(block: Records) -> int:
+    return int(block.a.sum())
+
+
+def _sums_by_arm(block: Records) -> tuple[int, int]:
+    """Sampling weights in K-ths of their bound, the treated first."""
+    whole = np.rint(UNIT * block.counts).astype(np.int64)
+    return int(whole[block.a == 1].sum()), int(whole[block.a == 0].sum())

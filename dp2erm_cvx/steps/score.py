@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.calibration import (
     ArmNoise,
     ContrastNoise,
@@ -25,17 +27,23 @@ from dp2erm_cvx.calibration import (
 )
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
+from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import arm_sums, contrast_sums, overlap_sums, score_sums, treated_sums
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, public_size
-from dp2erm_cvx.steps.nuisances import Nuisances, RuleNuisances
+from dp2erm_cvx.steps.nuisances import Nuisances
+from dp2erm_cvx.steps.rule_nuisances import RuleNuisances
 from dp2erm_cvx.universe import Universe
 
 Released = Mapping[str, Array]
 
 
 class Parts(NamedTuple):
-    """m_0, m_1 and e (n,) at every record, c_0, who was treated (n,), and the clipped residuals r (n,)."""
+    """m_0, m_1 and e (n,) at every record, c_0, who was treated (n,), and the clipped residuals r (n,).
+
+    They are what every score is made of: of a block of records as of all of them, row by row. ``effect`` (n,)
+    is what a released rule estimates, where there is one.
+    """
 
     m_0: Array
     m_1: Array
@@ -43,6 +51,7 @@ class Parts(NamedTuple):
     e: Array
     treated: NDArray[np.bool_]
     residual: Array
+    effect: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -99,23 +108,39 @@ class EffectScore(abc.ABC):
         return self.unweighted_noise(n_samples, budget, noise)
 
     def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
-        """The exact sums, before their noise. Private.
+        """The exact sums, before their noise: integers, added block by block. Private.
 
         With factors u in [0, 1] of sampling weights those of ``u phi`` and of ``u h``, h what a record counts
         by without them, both halved where h may be 1.
+
+        Raises DeclarationError where the noise is for another number of records.
         """
+        if records.n_samples != noise.n_samples:
+            raise DeclarationError(f"{records.n_samples} records: the noise is for {noise.n_samples}")
+        own = self.given(records, released)
+        found = records.blocks.map(partial(own.block_sums, released=released, noise=noise))
+        return tuple(sum(column) for column in zip(*found, strict=True))
+
+    def block_sums(self, block: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        """Those of a block of records, by a score that is :meth:`given` what was released. Private."""
+        parts = self.parts(block, released)
         if not self.sampled:
-            return self.unweighted_sums(records, released, noise)
-        factors = self._part * records.counts
-        score, share = self.of(records, released), self.mass(records, released)
-        return overlap_sums(factors * score, factors * share, noise)
+            return self.unweighted_sums(parts, noise)
+        factors = self._part * block.counts
+        return overlap_sums(factors * self.score(parts), factors * self.share(parts), noise)
+
+    def given(self, records: Records, released: Released) -> Self:
+        """The same score, with what follows from n and from ``released`` alone worked out."""
+        nuisances = self.nuisances.given(released, records.n_samples)
+        center = self._center(records.covariates.shape[1], records.domain, released)
+        return replace(self, nuisances=nuisances, center=center)
 
     @abc.abstractmethod
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums where records count alike."""
 
     @abc.abstractmethod
-    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
+    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
         """The sums where records count alike. Private."""
 
     @property
@@ -124,41 +149,46 @@ class EffectScore(abc.ABC):
         return 0.5 / self.largest_share
 
     @abc.abstractmethod
-    def of(self, records: Records, released: Released) -> Array:
+    def score(self, parts: Parts) -> Array:
         """The score (n,) less its center, row by row. Private."""
 
-    def mass(self, records: Records, released: Released) -> Array:
+    def share(self, parts: Parts) -> Array:
         """What every record counts (n,), beside its sampling weight, of the effect's population. Private."""
-        return np.ones(records.n_samples)
+        return np.ones(len(parts.treated))
+
+    def of(self, records: Records, released: Released) -> Array:
+        """The score (n,) of all n records less its center. Private."""
+        own = self.given(records, released)
+        return np.concatenate(records.blocks.map(lambda block: own.score(own.parts(block, released))))
 
     def effect(self, records: Records, released: Released) -> float:
         """What the sums estimate, before any noise. Private."""
-        center = self.regressions(records, released)[2]
-        mass = float(np.sum(records.counts * self.mass(records, released)))
-        return float(np.sum(records.counts * self.of(records, released))) / mass + center
+        own = self.given(records, released)
+        found = tree_sum(records.blocks.map(partial(own._totals, released=released)))
+        assert own.center is not None
+        return float(found[0]) / float(found[1]) + own.center
+
+    def _totals(self, block: Records, released: Released) -> Array:
+        """What records count times their score, and what they count."""
+        parts, counts = self.parts(block, released), block.counts
+        return np.array([np.sum(counts * self.score(parts)), np.sum(counts * self.share(parts))])
 
     def center_in(self, universe: Universe, released: Released) -> float:
         """c_0, a function of public numbers and of what was released."""
+        return self._center(universe.n_features, universe.domain, released)
+
+    def _center(self, n_features: int, domain: Domain, released: Released) -> float:
         if self.center is not None:
             return self.center
-        m_0, m_1 = self._regressions(np.zeros((1, universe.n_features)), released, universe.domain)
+        m_0, m_1 = (
+            cleaned(self.nuisances.outcome(np.zeros((1, n_features)), arm, released), domain.outcome_bound)
+            for arm in (np.zeros(1), np.ones(1))
+        )
         return float((m_1 - m_0)[0])
 
-    def regressions(self, records: Records, released: Released) -> tuple[Array, Array, float]:
-        """m_0 and m_1 (n,) at every record, at most the outcome bound in size, and c_0."""
-        x, domain = records.covariates, records.domain
-        where = Universe(domain, records.n_samples, x.shape[1])
-        return (*self._regressions(x, released, domain), self.center_in(where, released))
-
-    def _regressions(self, x: Array, released: Released, domain: Domain) -> tuple[Array, Array]:
-        ones, bound = np.ones(len(x)), domain.outcome_bound
-        m_0, m_1 = (self.nuisances.outcome(x, arm * ones, released) for arm in (0.0, 1.0))
-        return cleaned(m_0, bound), cleaned(m_1, bound)
-
-    def propensity(self, records: Records, released: Released) -> Array:
-        """The propensity e (n,), between 1/F and 1 - 1/F."""
-        found = self.nuisances.propensity(records.covariates, released)
-        return cleaned(found - 0.5, 0.5 - 1.0 / self.cap) + 0.5
+    def capped(self, propensity: Array) -> Array:
+        """A propensity (n,) between 1/F and 1 - 1/F."""
+        return cleaned(propensity - 0.5, 0.5 - 1.0 / self.cap) + 0.5
 
     def clipped(self, predicted: Array, weighted: Array) -> Array:
         """The sum (n,) of a prediction and a weighted residual, within B."""
@@ -167,11 +197,13 @@ class EffectScore(abc.ABC):
         return inner + cleaned(weighted, room)
 
     def parts(self, records: Records, released: Released) -> Parts:
-        """What every score is made of; the residual is clipped after the subtraction."""
-        m_0, m_1, center = self.regressions(records, released)
-        treated = records.a == 1
+        """m_0 and m_1 at most the outcome bound in size; the residual is clipped after the subtraction."""
+        x, domain = records.covariates, records.domain
+        center = self._center(x.shape[1], domain, released)
+        found, treated = self.nuisances.at(x, released), records.a == 1
+        m_0, m_1 = (cleaned(outcome, domain.outcome_bound) for outcome in (found.m_0, found.m_1))
         residual = cleaned(records.y - np.where(treated, m_1, m_0), self.residual_bound)
-        return Parts(m_0, m_1, center, self.propensity(records, released), treated, residual)
+        return Parts(m_0, m_1, center, self.capped(found.e), treated, residual, found.effect)
 
 
 @dataclass(frozen=True)
@@ -185,11 +217,11 @@ class AverageScore(EffectScore):
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_score(self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
-        return score_sums(self.of(records, released), noise)
+    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
+        return score_sums(self.score(parts), noise)
 
-    def of(self, records: Records, released: Released) -> Array:
-        m_0, m_1, center, e, treated, r = self.parts(records, released)
+    def score(self, parts: Parts) -> Array:
+        m_0, m_1, center, e, treated, r, _ = parts
         return self.clipped(m_1 - m_0 - center, np.where(treated, r / e, -r / (1.0 - e)))
 
 
@@ -204,24 +236,23 @@ class TreatedScore(EffectScore):
     estimand: ClassVar[str] = "att"
     law: ClassVar[type[GridSums]] = TreatedNoise
 
-    def propensity(self, records: Records, released: Released) -> Array:
-        """The propensity e (n,), at most 1 - 1/F: small odds take weight from the hardly ever treated."""
-        found = self.nuisances.propensity(records.covariates, released)
-        return np.minimum(cleaned(found - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
+    def capped(self, propensity: Array) -> Array:
+        """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever treated."""
+        return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_treated(self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
-        return treated_sums(self.of(records, released), records.a, noise)
+    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
+        return treated_sums(self.score(parts), parts.treated, noise)
 
-    def of(self, records: Records, released: Released) -> Array:
-        m_0, m_1, center, e, treated, r = self.parts(records, released)
+    def score(self, parts: Parts) -> Array:
+        m_0, m_1, center, e, treated, r, _ = parts
         predicted = np.where(treated, m_1 - m_0 - center, 0.0)
         return self.clipped(predicted, np.where(treated, r, -r * (e / (1.0 - e))))
 
-    def mass(self, records: Records, released: Released) -> Array:
-        return np.asarray(records.a == 1, dtype=np.float64)
+    def share(self, parts: Parts) -> Array:
+        return parts.treated.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -239,18 +270,17 @@ class OverlapScore(EffectScore):
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_overlap(self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
-        return overlap_sums(self.of(records, released), self.mass(records, released), noise)
+    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
+        return overlap_sums(self.score(parts), self.share(parts), noise)
 
-    def of(self, records: Records, released: Released) -> Array:
-        m_0, m_1, center, e, treated, r = self.parts(records, released)
-        share = np.minimum(e, 1.0 - e)
+    def score(self, parts: Parts) -> Array:
+        m_0, m_1, center, e, treated, r, _ = parts
+        share = self.share(parts)
         factor = share / np.where(treated, e, 1.0 - e)
         return self.clipped(share * (m_1 - m_0 - center), np.where(treated, factor * r, -factor * r))
 
-    def mass(self, records: Records, released: Released) -> Array:
-        e = self.propensity(records, released)
-        return np.minimum(e, 1.0 - e)
+    def share(self, parts: Parts) -> Array:
+        return np.minimum(parts.e, 1.0 - parts.e)
 
 
 @dataclass(frozen=True)
@@ -268,16 +298,16 @@ class RiskScores(EffectScore):
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_arms(self.bound, self.other_bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
-        return arm_sums(*self._arms(records, released), records.a, noise)
+    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
+        return arm_sums(*self._arms(parts), parts.treated, noise)
 
-    def of(self, records: Records, released: Released) -> Array:
-        score_1, score_0 = self._arms(records, released)
-        difference: Array = score_1 - score_0 - self.regressions(records, released)[2]
+    def score(self, parts: Parts) -> Array:
+        score_1, score_0 = self._arms(parts)
+        difference: Array = score_1 - score_0 - parts.center
         return difference
 
-    def _arms(self, records: Records, released: Released) -> tuple[Array, Array]:
-        m_0, m_1, _, e, treated, r = self.parts(records, released)
+    def _arms(self, parts: Parts) -> tuple[Array, Array]:
+        m_0, m_1, _, e, treated, r, _ = parts
         score_1 = self.clipped(m_1, np.where(treated, r / e, 0.0))
         return score_1, self.clipped(m_0, np.where(treated, 0.0, r / (1.0 - e)))
 
@@ -299,7 +329,7 @@ class ValueScore(AverageScore):
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_contrasts(self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
-        treats = self.nuisances.effect(records.covariates, released) > 0
-        score = self.of(records, released)
+    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
+        assert parts.effect is not None
+        treats, score = parts.effect > 0, self.score(parts)
         return contrast_sums(np.where(treats, score, -score), treats, noise)

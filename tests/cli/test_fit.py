@@ -1,8 +1,6 @@
 import csv
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -321,13 +319,3 @@ def test_certify_says_why_no_weights_exist(folder, name, solvers):
     result = run(*words)
     assert result.exit_code == 0, result.output
     assert " ".join(result.stdout.split()).count(f"{name}: an arm without records") == 1
-
-
-def test_help_starts_without_the_heavy_imports():
-    code = (
-        "import sys; from dp2erm_cvx.cli import main\n"
-        "try: main(['--help'])\nexcept SystemExit as end: assert end.code == 0\n"
-        "heavy = {'cvxpy', 'sklearn', 'scipy', 'pandas', 'matplotlib', 'numpy', 'rich', 'pydantic'}\n"
-        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

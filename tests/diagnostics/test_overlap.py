@@ -181,6 +181,6 @@ def test_a_fit_that_did_not_converge_is_no_answer(monkeypatch: pytest.MonkeyPatc
     class Stopped:
         x = np.ones(4)
 
-    monkeypatch.setattr(precheck, "minimize", lambda *_, **__: Stopped)
+    monkeypatch.setattr(precheck.optimize, "minimize", lambda *_, **__: Stopped)
     with pytest.raises(SolverError, match="did not converge: its gradient is"):
         propensity_precheck(*confounded(20), ridge=0.1)

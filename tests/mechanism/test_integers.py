@@ -110,8 +110,10 @@ def test_sums_of_a_score_are_exact():
     k = [round(value / noise.step) for value in score]
     assert score_sums(score, noise) == (2 * noise.largest * sum(k), sum(value * value for value in k))
     assert all(isinstance(value, int) for value in score_sums(score, noise))
-    with pytest.raises(DeclarationError, match=r"shape \(6,\)"):
-        score_sums(score[1:], noise)
+    parts = [score_sums(part, noise) for part in (score[:3], score[3:])]
+    assert tuple(map(sum, zip(*parts, strict=True))) == score_sums(score, noise)
+    with pytest.raises(DeclarationError, match=r"shape \(8,\)"):
+        score_sums([*score, 0.0], noise)
 
 
 def test_hostile_scores_are_clipped_to_public_numbers():

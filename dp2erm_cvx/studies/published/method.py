@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from dp2erm_cvx.compare.effect_references import Estimate
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
 
 
@@ -42,6 +42,33 @@ class PublishedEffect(abc.ABC):
         """The estimate from records inside their domain, neighbors being those with one record replaced.
 
         With ``budget.delta`` = 0 noise is pure, else Gaussian. The error is nan where no interval is public.
+        """
+
+
+@dataclass(frozen=True)
+class PublishedRule(abc.ABC):
+    """A linear treatment rule that others published, as its public description states it.
+
+    As :class:`PublishedEffect` in all else.
+
+    Attributes
+    ----------
+    source
+        Whose it is.
+    assumes
+        What a bound on every record is needed for, or what must be known.
+    """
+
+    source: ClassVar[str]
+    assumes: ClassVar[str]
+
+    @abc.abstractmethod
+    def __call__(
+        self, records: Records, propensity: Array, budget: Budget | None, rng: np.random.Generator
+    ) -> Array:
+        """Coefficients (p,) of a rule that treats where ``X theta`` > 0; without a budget, without noise.
+
+        ``propensity`` (n,) is P(A = 1 | x), as of a trial, for those that need it known.
         """
 
 

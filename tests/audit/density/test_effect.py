@@ -286,11 +286,11 @@ class Unclipped(AverageScore):
         return cleaned(records.y - m, self.residual_bound)
 
     def means(self, records, released):
-        m_0, m_1, _ = self.regressions(records, released)
-        return np.where(records.a == 1, m_1, m_0)
+        parts = self.parts(records, released)
+        return np.where(parts.treated, parts.m_1, parts.m_0)
 
     def sums(self, records, released, noise):
-        r, e = self.residuals(records, self.means(records, released)), self.propensity(records, released)
+        r, e = self.residuals(records, self.means(records, released)), self.parts(records, released).e
         k = np.rint(np.where(records.a == 1, r / e, -r / (1 - e)) / noise.step).astype(int)
         return 2 * noise.largest * int(k.sum()), int(np.sum(k**2))
 
@@ -311,8 +311,8 @@ class StandardizedByTheData(Unclipped):
 
 
 class FactorWithoutCap(Unclipped):
-    def propensity(self, records, released):
-        return self.nuisances.propensity(records.covariates, released)
+    def capped(self, propensity):
+        return propensity
 
 
 class SecondMomentAtHalfItsScale(AverageScore):

@@ -12,11 +12,14 @@ from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.published import (
     PUBLISHED,
+    PUBLISHED_RULES,
     Dpate,
     FoldNuisances,
+    NoisyInteractions,
     NoisyLeastSquares,
     PrivatePropensity,
     SubsampleAggregate,
+    WeightedLearning,
     dpate_package,
 )
 from dp2erm_cvx.studies.published.fits import ridge_line, ridge_logistic
@@ -147,6 +150,56 @@ def test_second_moments_move_by_at_most_what_is_stated(monkeypatch):
     exact = np.linalg.lstsq(rows, records.y)[0][-1]
     found = NoisyLeastSquares(ridge=1e-9)(records, NO_NOISE, np.random.default_rng(0)).value
     assert found == pytest.approx(exact, abs=1e-4)
+
+
+def randomized(n=4000, seed=0):
+    """Half are treated, who gain by x1 alone."""
+    rng = np.random.default_rng(seed)
+    x, a = rng.uniform(-1, 1, (n, 3)), rng.integers(2, size=n)
+    domain = Domain(2.0, 3.0, intercept=1.0)
+    return domain.records(x, a, x[:, 1] + (2 * a - 1) * x[:, 0] + 0.1 * rng.standard_normal(n))
+
+
+@pytest.mark.parametrize("name", PUBLISHED_RULES)
+def test_a_published_rule_is_right_without_noise_and_a_function_of_its_seed(name):
+    records, half = randomized(), np.full(4000, 0.5)
+    rule = PUBLISHED_RULES[name]()
+    right = records.X[:, 1] > 0
+    theta = rule(records, half, None, np.random.default_rng(0))
+    assert np.mean((records.X @ theta > 0) == right) > 0.95
+    known = [rule(records, half, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert np.array_equal(known[0], known[1])
+    assert not np.array_equal(known[0], known[2])
+    near = rule(records, half, NO_NOISE, np.random.default_rng(1))
+    assert np.mean((records.X @ near > 0) == right) > 0.9
+
+
+def test_weighted_learning_moves_by_at_most_what_is_stated(monkeypatch):
+    known = []
+    path = "dp2erm_cvx.studies.published.weighted_learning.noisy_vector"
+    monkeypatch.setattr(path, lambda value, moves, budget, rng: known.append((value, moves)) or value)
+    records, half = randomized(n=60), np.full(60, 0.5)
+    rule = WeightedLearning(ridge=0.05, clip=0.5)
+    far = np.array([1.0, *(np.sqrt(3.0) * np.eye(3)[0])])  # of the norm bound
+    for a, y, x in ((0, 3.0, far), (1, 3.0, far), (1, -3.0, far), (0, 3.0, far * [1, -1, 1, 1])):
+        rule(replaced(records, 0, x, a, y), half, Budget(1.0), np.random.default_rng(0))
+    values, moves = np.array([value for value, _ in known]), known[0][1]
+    assert moves == 2.0 / (60 * 0.05)
+    apart = max(np.linalg.norm(left - right) for left in values for right in values)
+    assert 0.3 * moves < apart <= moves * (1.0 + 1e-12)
+
+
+def test_moments_of_interactions_move_by_at_most_what_is_stated(monkeypatch):
+    known = []
+    path = "dp2erm_cvx.studies.published.noisy_least_squares.noisy_vector"
+    monkeypatch.setattr(path, lambda value, moves, budget, rng: known.append((value, moves)) or value)
+    records, half = randomized(n=60), np.full(60, 0.5)
+    far = np.array([1.0, *(np.sqrt(3.0) * np.eye(3)[0])])
+    for a, y, x in ((0, 3.0, far), (1, 3.0, far), (1, -3.0, far), (0, 3.0, far * [1, -1, 1, 1])):
+        NoisyInteractions()(replaced(records, 0, x, a, y), half, Budget(1.0), np.random.default_rng(0))
+    values, moves = np.array([value for value, _ in known]), known[0][1]
+    apart = max(np.linalg.norm(left - right) for left in values for right in values)
+    assert 0.5 * moves < apart <= moves * (1.0 + 1e-12)
 
 
 def test_logistic_minimizers_agree_with_a_second_solver_and_move_as_little_as_proven():
