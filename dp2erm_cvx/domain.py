@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.blocks import BLOCK, ArrayBlocks, Blocks, whole
+from dp2erm_cvx.blocks import VIEW, ArrayBlocks, Blocks, whole
 from dp2erm_cvx.codebook import SWITCH, Codebook, Named
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
@@ -97,7 +97,7 @@ class Records:
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """What ``function`` makes of every record by itself: held, or of many made in every pass."""
         n = self.n_samples
-        return whole(function(self), n) if n <= BLOCK else self.blocks.then(function)
+        return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
 
 
 def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
