@@ -12,7 +12,7 @@ from dp2erm_cvx.blocked.dask_blocks import dask_blocks
 from dp2erm_cvx.blocked.engine import Engine, Threads
 from dp2erm_cvx.blocked.parquet_blocks import parquet_blocks
 from dp2erm_cvx.blocked.passes import Passes
-from dp2erm_cvx.blocked.record_blocks import RecordBlocks
+from dp2erm_cvx.blocked.record_blocks import RecordBlocks, Views
 from dp2erm_cvx.blocked.table_blocks import TableBlocks
 from dp2erm_cvx.data import Dataset, Public
 from dp2erm_cvx.domain import Domain, Records
@@ -179,7 +179,7 @@ class BlockedDataset:
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
         """The records that ``make`` makes of every block, which workers keep as far as memory is allowed."""
         n_columns = len(self.columns) + (1 if domain.intercept else 0)
-        return RecordBlocks(self.blocks.kept(make, self.keep), domain, n_columns)
+        return RecordBlocks(Views(self.blocks.kept(make, self.keep)), domain, n_columns)
 
 
 def _plain(table: Table, *, treatment: str, outcome: str, covariates: tuple[str, ...]) -> Dataset:

@@ -21,19 +21,20 @@ from dp2erm_cvx import (
     blocks,
     domain,
 )
-from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.blocked import BlockedDataset, record_blocks
 from dp2erm_cvx.errors import DataError, ProgramError
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
 
-LENGTH, GROUP, N = 128, 53, 601
+LENGTH, VIEW, GROUP, N = 128, 32, 53, 601
 
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", LENGTH)
-    monkeypatch.setattr(domain, "BLOCK", LENGTH)
+    for module in (blocks, domain, record_blocks):
+        monkeypatch.setattr(module, "VIEW", VIEW)
 
 
 @pytest.fixture(scope="module")
