@@ -7,14 +7,15 @@ They are meant for the data holder and are outside the privacy guarantee: do not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.blocks import Blocks, whole
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.csv_layout import PLAIN, CsvLayout
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -34,6 +35,8 @@ from dp2erm_cvx.tables import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,6 +119,24 @@ class Dataset:
     def n_samples(self) -> int:
         """Number of records."""
         return len(self.a)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether records come with sampling weights."""
+        return self.sampling is not None
+
+    @property
+    def blocks(self) -> Blocks[Self]:
+        """All records as one block: they are in memory together."""
+        return whole(self, self.n_samples)
+
+    def records(self, make: Callable[[Dataset], R], domain: object) -> R:
+        """What ``make`` makes of all records, in the ``domain`` that this is in."""
+        return make(self)
+
+    def restricted(self, columns: Sequence[int]) -> Self:
+        """The same records with these covariates alone, by number and in this order."""
+        return replace(self, X=self.X[:, columns], columns=tuple(self.columns[k] for k in columns))
 
     @classmethod
     def from_arrays(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.blocks import BLOCK, ArrayBlocks, Blocks, whole
+from dp2erm_cvx.blocks import VIEW, ArrayBlocks, Blocks, whole
 from dp2erm_cvx.codebook import SWITCH, Codebook, Named
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
@@ -66,6 +66,11 @@ class Records:
         return len(self.a)
 
     @property
+    def n_features(self) -> int:
+        """Number of covariates without the intercept."""
+        return int(self.X.shape[1]) - (1 if self.domain.intercept else 0)
+
+    @property
     def counts(self) -> Array:
         """What every record counts (n,), in [0, 1]: its sampling weight over the bound, or 1."""
         return np.ones(self.n_samples) if self.sampling is None else self.sampling
@@ -81,10 +86,18 @@ class Records:
         arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
         return ArrayBlocks(arrays).then(partial(_records, self.domain))
 
+    def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> Records:
+        """What ``function`` makes of every record by itself, with so many columns and in this ``domain``."""
+        return function(self)
+
+    def each(self, function: Callable[[Records], Array]) -> Array:
+        """The numbers (n,) that ``function`` makes of every record by itself."""
+        return np.concatenate(self.rows(function).each())
+
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """What ``function`` makes of every record by itself: held, or of many made in every pass."""
         n = self.n_samples
-        return whole(function(self), n) if n <= BLOCK else self.blocks.then(function)
+        return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
 
 
 def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset, NamedColumns, coded_covariates
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
@@ -27,7 +28,7 @@ from dp2erm_cvx.tables import to_table
 class PrivateWorkings:
     """What the release must not hold: for the data holder only, never to be shared or stored with it."""
 
-    dataset: Dataset
+    dataset: Dataset | BlockedDataset
     records: Records
     weights: Solution
     theta: Solution
@@ -103,8 +104,8 @@ class TwoStageBase(ConfiguredEstimator):
             return self.second_stage.resolve(self.domain)
         return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
 
-    def _remember(self, dataset: Dataset, theta: Array) -> None:
-        self.n_features_in_ = dataset.X.shape[1]
+    def _remember(self, dataset: Dataset | BlockedDataset, theta: Array) -> None:
+        self.n_features_in_ = len(dataset.columns)
         self.feature_names_in_ = np.array(dataset.columns, dtype=object)
         self.theta_ = theta
 

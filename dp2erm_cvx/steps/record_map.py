@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.domain import ROWS, Array, Records, cleaned
+from dp2erm_cvx.domain import ROWS, Array, Domain, Records, cleaned
 from dp2erm_cvx.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
@@ -35,6 +35,10 @@ class RecordMap(abc.ABC):
     @abc.abstractmethod
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The mapped records. Row i depends on record i and ``released`` alone, to the last bit."""
+
+    def domain(self, records: Records) -> Domain:
+        """The domain of the mapped records, in which their number does not enter: they may be a block."""
+        return self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features)).domain
 
     @property
     def factored(self) -> bool:
@@ -166,11 +170,10 @@ class OutcomeRows(RecordMap):
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        x, y = records.covariates, records.y
+        x, y, where = records.covariates, records.y, self.domain(records)
         with np.errstate(over="ignore", invalid="ignore"):
             for term in self.after:
                 y = y - term.predict(x, records.a, released)
-        where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
         rows = self.rows.of(self.scale * x, records.a)
         return Records(rows, records.a, cleaned(y, where.outcome_bound), where, records.sampling)
 
@@ -191,6 +194,5 @@ class WithConstant(RecordMap):
         return Universe(mapped, universe.n_samples, universe.n_features)
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        x = records.covariates
-        where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
-        return Records(Rows.POOLED.of(x, records.a), records.a, records.y, where, records.sampling)
+        rows = Rows.POOLED.of(records.covariates, records.a)
+        return Records(rows, records.a, records.y, self.domain(records), records.sampling)
