@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from dp2erm_cvx.studies.published.dpate_package import Dpate
 from dp2erm_cvx.studies.published.folds import FoldNuisances
-from dp2erm_cvx.studies.published.method import PublishedEffect, PublishedRule
+from dp2erm_cvx.studies.published.method import PublishedEffect, PublishedRule, StagedEffect
 from dp2erm_cvx.studies.published.noisy_least_squares import NoisyInteractions, NoisyLeastSquares
 from dp2erm_cvx.studies.published.private_propensity import PrivatePropensity
 from dp2erm_cvx.studies.published.subsample_aggregate import SubsampleAggregate
@@ -37,6 +37,7 @@ __all__ = [
     "PrivatePropensity",
     "PublishedEffect",
     "PublishedRule",
+    "StagedEffect",
     "SubsampleAggregate",
     "WeightedLearning",
 ]

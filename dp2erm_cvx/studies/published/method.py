@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp2erm_cvx.audit.additive import Stages, run_stages
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
@@ -46,6 +47,19 @@ class PublishedEffect(abc.ABC):
 
 
 @dataclass(frozen=True)
+class StagedEffect(PublishedEffect):
+    """One whose random splits and noised values are known, so that its losses are exact."""
+
+    @abc.abstractmethod
+    def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
+        """Everything random in a call, in its order, and the estimate; it may read nothing else at random."""
+
+    def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
+        """See :class:`PublishedEffect`."""
+        return run_stages(self.stages(records, budget), rng)
+
+
+@dataclass(frozen=True)
 class PublishedRule(abc.ABC):
     """A linear treatment rule that others published, as its public description states it.
 
@@ -63,6 +77,9 @@ class PublishedRule(abc.ABC):
     assumes: ClassVar[str]
 
     @abc.abstractmethod
+    def stages(self, records: Records, propensity: Array, budget: Budget | None) -> Stages[Array]:
+        """Everything random in a call, as for :class:`StagedEffect`; nothing without a budget."""
+
     def __call__(
         self, records: Records, propensity: Array, budget: Budget | None, rng: np.random.Generator
     ) -> Array:
@@ -70,11 +87,7 @@ class PublishedRule(abc.ABC):
 
         ``propensity`` (n,) is P(A = 1 | x), as of a trial, for those that need it known.
         """
-
-
-def groups(n: int, count: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Row numbers of ``count`` random groups whose sizes differ by at most one, whatever the records."""
-    return np.array_split(rng.permutation(n), count)
+        return run_stages(self.stages(records, propensity, budget), rng)
 
 
 def group_count(n: int, columns: int, per_column: float) -> int:

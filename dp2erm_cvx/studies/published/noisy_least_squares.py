@@ -8,15 +8,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp2erm_cvx.audit.additive import Stages
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.published.method import PublishedEffect, PublishedRule
-from dp2erm_cvx.studies.published.noise import deviation, noisy_vector
+from dp2erm_cvx.studies.published.method import PublishedRule, StagedEffect
+from dp2erm_cvx.studies.published.noise import deviation, noisy
 
 
 @dataclass(frozen=True)
-class NoisyLeastSquares(PublishedEffect):
+class NoisyLeastSquares(StagedEffect):
     """The coefficient of treatment, from the noisy second moments of covariates, treatment and outcome.
 
     Rows are scaled to ``|x| <= 1``, ``a`` in {-1/2, 1/2} times ``treatment_scale`` and ``|y| <= 1``: so that
@@ -39,12 +40,12 @@ class NoisyLeastSquares(PublishedEffect):
     treatment_scale: float = 1.0
     ridge: float = 1.0
 
-    def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
-        """See :class:`PublishedEffect`."""
+    def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
+        """See :class:`StagedEffect`."""
         domain = records.domain
         arm = self.treatment_scale * (records.a - 0.5)
         z = np.column_stack([records.X / domain.covariate_bound, arm, records.y / domain.outcome_bound])
-        w = _solved(z, 2.0 + 0.25 * self.treatment_scale**2, self.ridge, z.shape[1] - 2, budget, rng)
+        w = yield from _solved(z, 2.0 + 0.25 * self.treatment_scale**2, self.ridge, z.shape[1] - 2, budget)
         return Estimate(float(w[-1]) * self.treatment_scale * domain.outcome_bound, math.nan)
 
 
@@ -61,9 +62,7 @@ class NoisyInteractions(PublishedRule):
     treatment_scale: float = 2.0
     ridge: float = 1.0
 
-    def __call__(
-        self, records: Records, propensity: Array, budget: Budget | None, rng: np.random.Generator
-    ) -> Array:
+    def stages(self, records: Records, propensity: Array, budget: Budget | None) -> Stages[Array]:
         """See :class:`PublishedRule`."""
         x, p = records.X / records.domain.covariate_bound, records.X.shape[1]
         arm = self.treatment_scale * (records.a - 0.5)[:, None] * x
@@ -71,12 +70,11 @@ class NoisyInteractions(PublishedRule):
         if budget is None:
             return np.asarray(np.linalg.lstsq(z[:, :-1], z[:, -1])[0][p:], dtype=np.float64)
         # the constant of the effect has no ridge, as the treatment above has none
-        return _solved(z, 2.0 + 0.25 * self.treatment_scale**2, self.ridge, p, budget, rng)[p:]
+        w = yield from _solved(z, 2.0 + 0.25 * self.treatment_scale**2, self.ridge, p, budget)
+        return w[p:]
 
 
-def _solved(
-    z: Array, largest: float, ridge: float, free: int, budget: Budget, rng: np.random.Generator
-) -> Array:
+def _solved(z: Array, largest: float, ridge: float, free: int, budget: Budget) -> Stages[Array]:
     """Coefficients of the last column of z (n, m) on the others, of which number ``free`` has no ridge.
 
     ``largest`` bounds the squared norm of a row.
@@ -85,9 +83,11 @@ def _solved(
     sides = np.triu_indices(columns)
     weight = np.where(sides[0] == sides[1], 1.0, math.sqrt(2.0))
     moves = math.sqrt(2.0) * largest
-    squares[sides] = noisy_vector(squares[sides] * weight, moves, budget, rng) / weight
+    noised = noisy(squares[sides] * weight, moves, budget)
+    released = yield noised
+    squares[sides] = released / weight
     squares.T[sides] = squares[sides]
-    size = ridge * deviation(moves, len(weight), budget) * math.sqrt(columns)
+    size = ridge * deviation(noised) * math.sqrt(columns)
     penalized = np.ones(columns - 1)
     penalized[free] = 0.0
     left = squares[:-1, :-1] + size * np.diag(penalized)

@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp2erm_cvx.audit.additive import Stages
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.published.fits import ridge_logistic
 from dp2erm_cvx.studies.published.method import PublishedRule
-from dp2erm_cvx.studies.published.noise import noisy_vector
+from dp2erm_cvx.studies.published.noise import noisy
 
 #: Without noise: as little as keeps a minimizer.
 _LEAST_RIDGE = 1e-5
@@ -39,9 +40,7 @@ class WeightedLearning(PublishedRule):
     ridge: float = 0.01
     clip: float = 0.1
 
-    def __call__(
-        self, records: Records, propensity: Array, budget: Budget | None, rng: np.random.Generator
-    ) -> Array:
+    def stages(self, records: Records, propensity: Array, budget: Budget | None) -> Stages[Array]:
         """See :class:`PublishedRule`."""
         domain = records.domain
         X, a = records.X / domain.covariate_bound, records.a.astype(np.float64)
@@ -50,4 +49,5 @@ class WeightedLearning(PublishedRule):
         if budget is None:
             return ridge_logistic(X, a, _LEAST_RIDGE, weight)
         theta = ridge_logistic(X, a, self.ridge, weight)
-        return noisy_vector(theta, 2.0 / (len(X) * self.ridge), budget, rng)
+        released: Array = yield noisy(theta, 2.0 / (len(X) * self.ridge), budget)
+        return released
