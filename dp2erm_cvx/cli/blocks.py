@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
 
+#: Is told what is counted, how many of it are done, and their number.
+Told = Callable[[str, int, int], None]
+
 #: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
 LARGE = 1.0
 
@@ -52,7 +55,6 @@ def read_records(
         advance(bar, "solving")
         return found
     from dp2erm_cvx.blocked import BlockedDataset
-    from dp2erm_cvx.public import public_number
 
     treatment, outcome = reading.data_columns(domain)
     data = BlockedDataset.from_parquet(
@@ -60,9 +62,7 @@ def read_records(
         treatment=treatment,
         outcome=outcome,
         covariates=names(options["covariates"]),
-        engine=_engine(options),
-        keep=int(1e9 * public_number("--keep", options["keep"], at_least=0.0)),
-        progress=_passes(bar),
+        engine=_engine(options, _passes(bar)),
     )
     return data.coded(domain)
 
@@ -83,26 +83,29 @@ def _in_blocks(path: str, asked: str) -> bool:
     return 8e-9 * sum(groups) * len(columns) > LARGE
 
 
-def _engine(options: dict[str, Any]) -> Engine:
+def _engine(options: dict[str, Any], told: Told) -> Engine:
     from dp2erm_cvx.blocked import DaskCluster, Processes, Threads
     from dp2erm_cvx.parallel import whole_workers
+    from dp2erm_cvx.public import public_number
+
+    keep = int(1e9 * public_number("--keep", options["keep"], at_least=0.0))
 
     if options["scheduler"] is None:
         workers = whole_workers(options["workers"])
-        return Threads() if workers == 1 else Processes(workers)
+        return Threads(1, keep, told) if workers == 1 else Processes(workers, keep, told)
     try:
         from distributed import Client
     except ImportError:
         return DaskCluster()  # says what is not installed
     try:
-        return DaskCluster(Client(options["scheduler"]))  # type: ignore[no-untyped-call]
+        return DaskCluster(Client(options["scheduler"]), keep, told)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TimeoutError):
         raise DeclarationError(
             f"--scheduler {options['scheduler']}: no Dask scheduler answers there"
         ) from None
 
 
-def _passes(bar: Progress) -> Callable[[str, int, int], None]:
+def _passes(bar: Progress) -> Told:
     told, number = stages(bar), 0
 
     def shown(what: str, done: int, total: int) -> None:

@@ -81,8 +81,7 @@ def effect_command(data: str, **options: Any) -> None:
 
         # everything that is declared is judged before the data are read
         ordered = Ordered.from_options(options)
-        shared = options["private_ranges"] is not None
-        domain = read_ranges(options) if shared else read_domain(options)
+        domain = read_domain(options) if options["private_ranges"] is None else read_ranges(options)
         model = PrivateEffect(
             domain,
             ordered.budget,
