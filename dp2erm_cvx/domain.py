@@ -87,8 +87,13 @@ class Records:
         return ArrayBlocks(arrays).then(partial(_records, self.domain))
 
     def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> Records:
-        """What ``function`` makes of every record by itself, with so many columns and in this ``domain``."""
-        return function(self)
+        """What ``function`` makes of every record by itself, with so many columns and in this ``domain``.
+
+        Its covariates and its outcome: treatments and sampling weights stay what they are.
+        """
+        X, y = np.empty((self.n_samples, n_columns)), np.empty(self.n_samples)
+        self.blocks.map(partial(_fill, function), X, y)
+        return Records(X, self.a, y, domain, self.sampling)
 
     def each(self, function: Callable[[Records], Array]) -> Array:
         """The numbers (n,) that ``function`` makes of every record by itself."""
@@ -98,6 +103,11 @@ class Records:
         """What ``function`` makes of every record by itself: held, or of many made in every pass."""
         n = self.n_samples
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
+
+
+def _fill(function: Callable[[Records], Records], view: Records, X: Array, y: Array) -> None:
+    found = function(view)
+    X[:], y[:] = found.X, found.y
 
 
 def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
