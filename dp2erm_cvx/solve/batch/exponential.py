@@ -27,7 +27,7 @@ class ExponentialBatch(RowBatch):
         self.weighted = bool(np.any(self.log_base))
         self.base_tilt: Array = np.exp(clipped(self.Z @ point) + self.log_base)
         self.base_total = math.fsum(self.base_tilt)
-        self.base_sum: Array = self.transposed @ self.base_tilt
+        self.base_sum: Array = self.base_tilt @ self.Z
         self.largest_base = float(np.max(np.abs(self.log_base)))
 
     def members(self, index: Index, replaced: ReplacedRows) -> Members:
@@ -55,7 +55,7 @@ class ExponentialBatch(RowBatch):
         for block, held in self.blocks(index):
             f = self.scratch("u", m, block.stop - block.start) if weights is None else weights[:, block]
             u = self.scratch("u", m, block.stop - block.start)
-            np.matmul(V, self.transposed[:, block], out=u)
+            np.matmul(V, self.Z[block].T, out=u)
             if self.weighted:
                 u += self.log_base[block]
             np.exp(u, out=u)
@@ -70,6 +70,22 @@ class ExponentialBatch(RowBatch):
             weights *= (self.n / sums)[:, None]
         gradient: Array = self.n * (moment / total[:, None] - members.target) + self.ridge * V
         return gradient
+
+    def unnormalized(self, V: Array, rows: Array, part: slice) -> Array:
+        """The tilts, no larger than the cap."""
+        u = self.scratch("u", len(V), len(rows))
+        np.matmul(V, rows.T, out=u)
+        if self.weighted:
+            u += self.log_base[part]
+        cap = self._caps(V)
+        np.exp(u, out=u)
+        return u if cap is None else np.minimum(u, cap[:, None], out=u)
+
+    def replaced(self, V: Array, members: Members) -> Array:
+        """By the members' rows."""
+        tilt: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[members.index])
+        cap = self._caps(V)
+        return tilt if cap is None else np.minimum(tilt, cap)
 
     def rounding(self, V: Array, members: Members) -> Array:
         """As for one instance, with each sum over records bounded by its largest terms."""

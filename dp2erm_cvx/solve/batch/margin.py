@@ -50,7 +50,7 @@ class MarginBatch(RowBatch):
             tilt, room = self.scratch("tilt", m, width), self.scratch("room", m, width)
             total = room if weights is None else weights[:, block]
             # one exponential serves the loss and the weight
-            np.exp(np.matmul(opposite, self.transposed[:, block], out=tilt), out=tilt)
+            np.exp(np.matmul(opposite, self.Z[block].T, out=tilt), out=tilt)
             np.add(tilt, 1.0, out=total)
             descent = self.loss.descent(tilt, total, room)
             if weights is not None:
@@ -64,6 +64,17 @@ class MarginBatch(RowBatch):
             weights *= (self.n / sums)[:, None]
         gradient: Array = members.target - push + self.ridge * V
         return gradient
+
+    def unnormalized(self, V: Array, rows: Array, part: slice) -> Array:
+        """By one exponential each."""
+        tilt = self.scratch("tilt", len(V), len(rows))
+        np.exp(np.matmul(-V, rows.T, out=tilt), out=tilt)
+        return self.weight.of(tilt, np.add(tilt, 1.0, out=self.scratch("room", len(V), len(rows))))
+
+    def replaced(self, V: Array, members: Members) -> Array:
+        """By the members' rows."""
+        tilt = np.exp(-dot(V, members.rows))
+        return self.weight.of(tilt, 1 + tilt)
 
     def rounding(self, V: Array, members: Members) -> Array:
         """As for one instance, with the derivatives of the loss bounded over all margins of the chunk."""

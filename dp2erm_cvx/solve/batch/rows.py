@@ -14,8 +14,10 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.solve.batch.reading import Reading, Tally
 
 Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
 _TILE = 2**16
@@ -107,13 +109,16 @@ class RowBatch(abc.ABC):
         self.ridge = model.ridge
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
-        self.transposed: Array = np.ascontiguousarray(Z.T)
-        self.norms: Array = np.linalg.norm(Z, axis=1) * (1 + 1e-12)
+        self.norms: Array = np.sqrt(dot(Z, Z)) * (1 + 1e-12)
         self.longest = float(np.max(self.norms, initial=0.0))
         self.metric = Metric(model, point)
         #: Largest ``||z_i||`` in the metric.
-        self.reach = float(np.max(self.metric.lengths(Z), initial=0.0)) if self.metric.definite else np.inf
+        self.reach = self._reach() if self.metric.definite else np.inf
         self._scratch: dict[str, Array] = {}
+
+    def _reach(self) -> float:
+        parts = (self.Z[low : low + _TILE] for low in range(0, self.n, _TILE))
+        return max((float(np.max(self.metric.lengths(part))) for part in parts), default=0.0)
 
     @property
     def usable(self) -> bool:
@@ -127,6 +132,33 @@ class RowBatch(abc.ABC):
     @abc.abstractmethod
     def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
         """Gradients (m, d) at V (m, d); also the weights (m, n), where there is room for them."""
+
+    @abc.abstractmethod
+    def unnormalized(self, V: Array, rows: Array, part: slice) -> Array:
+        """What weights at V (m, d) are proportional to, (m, k): shared rows (k, d), the records ``part``."""
+
+    @abc.abstractmethod
+    def replaced(self, V: Array, members: Members) -> Array:
+        """The same of the replaced row of every neighbor, (m,)."""
+
+    def read(self, V: Array, members: Members, reading: Reading) -> Tally:
+        """Two passes over the records: the totals of the weights at V (m, d), then the reading."""
+        tally, own = Tally(reading, len(V)), self.replaced(V, members)
+        total = np.zeros(len(V))
+        for _, f in self._each(V, members, own):
+            total += f.sum(axis=1)
+        scale = self.n / total
+        for part, f in self._each(V, members, own):
+            f *= scale[:, None]
+            tally.add(f, part)
+        tally.own = own * scale
+        return tally
+
+    def _each(self, V: Array, members: Members, own: Array) -> Iterator[tuple[slice, Array]]:
+        for part, held in self.blocks(members.index):
+            f = self.unnormalized(V, self.Z[part], part)
+            f[held, members.index[held] - part.start] = own[held]
+            yield part, f
 
     @abc.abstractmethod
     def rounding(self, V: Array, members: Members) -> Array:
