@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 #: Records of a block. Sums are added in a tree that these alone decide, not who computed which of them.
 BLOCK = 2**16
+#: Records of a view of arrays in memory, few enough for what is made of them to stay in a cache. As both are
+#: powers of 2, sums over views are those over blocks.
+VIEW = 2**13
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -32,8 +35,7 @@ class Blocks(abc.ABC, Generic[T]):
     @property
     def lengths(self) -> tuple[int, ...]:
         """Rows of every block."""
-        whole, rest = divmod(self.n_samples, BLOCK)
-        return (BLOCK,) * whole + ((rest,) if rest else ())
+        return cut(self.n_samples, BLOCK)
 
     @abc.abstractmethod
     def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
@@ -70,10 +72,21 @@ class ArrayBlocks(Blocks[tuple[NDArray[Any], ...]]):
         """Number of records."""
         return len(self.arrays[0])
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Rows of every view."""
+        return cut(self.n_samples, VIEW)
+
     def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
-        """In this process, block after block."""
+        """In this process, view after view."""
         own = len(self.arrays)
         return [function(rows[:own], *rows[own:]) for rows in self.slices((*self.arrays, *beside))]
+
+
+def cut(n_samples: int, length: int) -> tuple[int, ...]:
+    """Lengths of blocks of ``length`` rows, the last perhaps fewer."""
+    full, rest = divmod(n_samples, length)
+    return (length,) * full + ((rest,) if rest else ())
 
 
 def whole(rows: T, n_samples: int) -> Blocks[T]:

@@ -227,23 +227,23 @@ class Codebook:
 
         ``middles`` stand for missing numbers for which nothing is declared.
         """
-        cells: dict[str, Any] = {}
-        found = []
-        for name, middle in zip(names, middles, strict=True):
+        found: NDArray[np.float64] | None = None
+        last: tuple[str, Any] = "", None
+        for k, (name, middle) in enumerate(zip(names, middles, strict=True)):
             raw, part = self.origin(name)
+            if last[1] is None or last[0] != raw:  # covariates of one column stand beside each other
+                last = raw, (labels if raw in self.levels else numbers_or_nan)(column(raw), raw)
+            cells = last[1]
+            if found is None:
+                found = np.empty((len(cells), len(names)))
             if raw in self.levels:
-                own = cells.setdefault(raw, None) or labels(column(raw), raw)
-                cells[raw] = own
                 declared = set(self.levels[raw])
-                on = (one == part or (part == OTHER and one not in declared) for one in own)
-                found.append(np.fromiter(on, dtype=np.float64, count=len(own)))
-                continue
-            if raw not in cells:
-                cells[raw] = numbers_or_nan(column(raw), raw)
-            absent = np.isnan(cells[raw])
-            number = np.where(absent, self.missing.get(raw, middle), cells[raw])
-            found.append(absent.astype(np.float64) if part else number)
-        return np.column_stack(found)
+                on = (one == part or (part == OTHER and one not in declared) for one in cells)
+                found[:, k] = np.fromiter(on, dtype=np.float64, count=len(cells))
+            else:
+                absent = np.isnan(cells)
+                found[:, k] = absent if part else np.where(absent, self.missing.get(raw, middle), cells)
+        return np.empty((0, 0)) if found is None else found
 
     def told(self) -> str:
         """The public rule in words."""

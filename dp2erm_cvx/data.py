@@ -7,14 +7,15 @@ They are meant for the data holder and are outside the privacy guarantee: do not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dp2erm_cvx.blocks import Blocks, whole
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.csv_layout import PLAIN, CsvLayout
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -29,10 +30,13 @@ from dp2erm_cvx.tables import (
     read_parquet,
     repeated,
     to_numbers,
+    to_table,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,7 +46,8 @@ class Dataset:
     Parameters
     ----------
     X
-        (n, p) covariates in their own units, n >= 2, p >= 1; stored as read-only float64.
+        (n, p) covariates in their own units, n >= 2, p >= 1; stored as read-only float64. An array of finite
+        float64 in C order is not copied: leave it as it is until the last fit to it.
     a
         (n,) treatments in {0, 1}; booleans are accepted; stored as read-only int64.
     y
@@ -91,7 +96,7 @@ class Dataset:
         if n_samples < self.least:
             raise DataError(f"{n_samples} record(s): at least {self.least} are needed")
 
-        X = np.column_stack([to_numbers(table[:, k], name) for k, name in enumerate(columns)])
+        X = to_table(table, columns)
         a = _treatments(to_numbers(vectors[0], names[-2]), names[-2])
         y = to_numbers(vectors[1], names[-1])
         kept: list[tuple[str, NDArray[Any]]] = [("X", X), ("a", a), ("y", y)]
@@ -114,6 +119,24 @@ class Dataset:
     def n_samples(self) -> int:
         """Number of records."""
         return len(self.a)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether records come with sampling weights."""
+        return self.sampling is not None
+
+    @property
+    def blocks(self) -> Blocks[Self]:
+        """All records as one block: they are in memory together."""
+        return whole(self, self.n_samples)
+
+    def records(self, make: Callable[[Dataset], R], domain: object) -> R:
+        """What ``make`` makes of all records, in the ``domain`` that this is in."""
+        return make(self)
+
+    def restricted(self, columns: Sequence[int]) -> Self:
+        """The same records with these covariates alone, by number and in this order."""
+        return replace(self, X=self.X[:, columns], columns=tuple(self.columns[k] for k in columns))
 
     @classmethod
     def from_arrays(
@@ -171,7 +194,7 @@ class Dataset:
             sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
             raise DataError(f"X, a and y have {sizes} rows: must be as many")
         lost, middle = arms < 0, book.missing.get(book.outcome or "", public.outcome_middle)
-        covariates = np.where(lost[:, None], np.array(middles), covariates)
+        covariates[lost] = middles
         arms, outcomes = np.where(lost, 0, arms), np.where(lost | np.isnan(outcomes), middle, outcomes)
         if sampling is not None:
             sampling = np.where(lost, 0.0, sampling)
@@ -214,11 +237,14 @@ class Dataset:
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
         if covariates is None:
             covariates = [name for name in table.names if name not in (treatment, outcome)]
-        values: dict[str, Any] = {name: table.numbers(name) for name in (treatment, outcome, *covariates)}
+        a: Any = table.numbers(treatment)
+        y = table.numbers(outcome)
         if not covariates:
             raise DataError(f"{table.source} has no column besides the treatment and the outcome")
-        X = np.column_stack([values[name] for name in covariates])
-        return cls(X, values[treatment], values[outcome], tuple(covariates), treatment, outcome)
+        X = np.empty((len(a), len(covariates)))
+        for k, name in enumerate(covariates):
+            X[:, k] = table.numbers(name)
+        return cls(X, a, y, tuple(covariates), treatment, outcome)
 
 
 class Public(Protocol):

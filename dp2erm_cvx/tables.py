@@ -23,6 +23,8 @@ from dp2erm_cvx.csv_layout import PLAIN, CsvLayout, damage, records_of_lines
 from dp2erm_cvx.errors import DataError, DeclarationError
 
 _BOOLEANS = {"true": 1.0, "false": 0.0}
+#: Rows that are looked at together.
+_ROWS = 2**13
 #: Types of missing values, by name: pandas is optional, and its NA refuses to be compared.
 _MISSING = ("NAType", "NaTType", "MaskedConstant")
 
@@ -75,6 +77,28 @@ def to_numbers(
     if array.dtype.kind != "O":
         array = array.astype(object)
     return np.array([_number(value, name, row, place) for row, value in enumerate(array)], dtype=np.float64)
+
+
+def to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
+    """Columns (n, k) as finite float64 in C order; raises DataError naming the first column that is not.
+
+    A read-only view of ``values`` where they are that already, and one copy of them where they are not.
+    """
+    kept = values.dtype == np.float64 and values.flags.c_contiguous
+    found = values.view() if kept else np.empty(values.shape)
+    sound = values.dtype.kind in "buif"
+    for begin in range(0, len(values) if sound else 0, _ROWS):
+        rows = slice(begin, begin + _ROWS)
+        if not kept:
+            with np.errstate(over="ignore"):  # extended precision may hold more than a double: judged below
+                found[rows] = values[rows]
+        sound = sound and bool(np.isfinite(found[rows]).all())
+    if not sound:
+        found = np.empty(values.shape)
+        for k, name in enumerate(names):
+            found[:, k] = to_numbers(values[:, k], name)
+    found.flags.writeable = False
+    return found
 
 
 def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:

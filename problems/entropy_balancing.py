@@ -104,9 +104,9 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         return Declaration(objective, {"dual": lam}, ball)
 
     def model(self, records: Records) -> ExponentialModel:
-        log_base = self.log_base(records.n_samples)
+        log_base = 0.0 if self.base_measure is None else self.log_base(records.n_samples)
         return ExponentialModel(
-            *self.moments(records), self.mu, self.radius, trim=self.trim, log_base=log_base
+            *self.balanced(records), self.mu, self.radius, trim=self.trim, log_base=log_base
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:

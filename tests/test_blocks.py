@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dp2erm_cvx.blocks import BLOCK, ArrayBlocks, tree_sum
+from dp2erm_cvx.blocks import VIEW, ArrayBlocks, tree_sum
 
 
-@pytest.mark.parametrize("n", [1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5])
+@pytest.mark.parametrize("n", [1, VIEW - 1, VIEW, VIEW + 1, 3 * VIEW + 5])
 def test_a_pass_sees_every_row_once_beside_its_own_slices(n: int) -> None:
     blocks = ArrayBlocks((np.arange(n), -np.arange(n)))
     seen = blocks.then(lambda rows: rows[0] + rows[1]).map(lambda zero, own: (zero, own), np.arange(n))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dp2erm_cvx import tables
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
 
@@ -72,11 +73,24 @@ def test_every_reader_gives_the_same_dataset(tmp_path: Path) -> None:
         np.testing.assert_array_equal(data.y, expected.y)
 
 
-def test_arrays_are_read_only_copies() -> None:
-    X = np.zeros((3, 1))
+def test_arrays_are_read_only_and_finite_doubles_are_not_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tables, "_ROWS", 2)
+    X = np.array([[0.0, -0.0], [1e300, 5e-324], [-1.0, 2.0]])
     data = Dataset.from_arrays(X, [0, 1, 1], [1, 2, 3])
-    X[0, 0] = 9.0
-    assert data.X[0, 0] == 0.0
+    assert np.shares_memory(data.X, X)
+    assert X.flags.writeable
+    for other in (np.asfortranarray(X), X.astype(">f8"), X.astype(object), np.repeat(X, 2, axis=0)[::2]):
+        copied = Dataset.from_arrays(other, [0, 1, 1], [1, 2, 3]).X
+        assert not np.shares_memory(copied, other)
+        assert copied.flags.c_contiguous
+        assert copied.tobytes() == X.tobytes()
+    for bad, place in ((np.nan, (2, 1)), (np.inf, (0, 0))):
+        for wrong in (X.copy(), X.copy(order="F"), X.astype(object)):
+            wrong[place] = bad
+            with pytest.raises(DataError, match=f"row {place[0] + 1}, column 'x{place[1] + 1}'"):
+                Dataset.from_arrays(wrong, [0, 1, 1], [1, 2, 3])
     for array in (data.X, data.a, data.y):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp2erm_cvx import domain as domains
 from dp2erm_cvx.domain import Domain, clip_norm
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
@@ -220,3 +221,71 @@ def test_without_a_bound_of_their_own_nothing_is_said_of_it():
     assert domain.widths(3) is None
     assert "coordinate_bound" not in domain.to_dict()
     assert np.array_equal(domain.features([[9.0, 0.1]]), clip_norm(np.array([[9.0, 0.1]]), 1.0))
+
+
+def all_at_once(domain, X):
+    """The public rule on one array, as it was written before there were blocks."""
+    scaled = np.array(X, dtype=np.float64, ndmin=2, order="C")
+    if domain.ranges is not None:
+        low, high = np.array(domain.ranges).T
+        with np.errstate(over="ignore"):
+            scaled = (scaled / 2 - (low / 4 + high / 4)) / (high / 4 - low / 4)
+    widths = domain.widths(scaled.shape[1])
+    largest = 1e300 if widths is None else np.array(widths)
+    scaled = clip_norm(np.clip(scaled, -largest, largest), domain.features_bound)
+    if domain.intercept:
+        scaled = np.column_stack([np.full(len(scaled), domain.intercept), scaled])
+    return scaled
+
+
+_TINY = 2.0**-1074
+_HOSTILE = np.array(
+    [
+        [0.6, 0.8, 0.0],  # on the border
+        [0.6, 0.8, -0.0],
+        [0.6 * (1 - 4e-13), 0.8 * (1 - 4e-13), 0.0],  # around where the rule begins to shrink
+        [0.6 * (1 - 6e-13), 0.8 * (1 - 6e-13), 0.0],
+        [0.6 * (1 - 4e-10), 0.8 * (1 - 4e-10), 0.0],
+        [1e-160, 1e-300, _TINY],
+        [_TINY, -_TINY, 0.0],
+        [-0.0, 0.0, -0.0],
+        [1e160, 0.0, 0.0],
+        [1e308, -1e308, 1e308],
+        [np.inf, 0.1, -np.inf],
+        [np.nan, 0.1, 0.2],
+        [0.5, 0.5, 0.5],
+    ]
+)
+
+
+@pytest.mark.parametrize("unit", [2e-30, 1.0, 1e30])
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"intercept": 0.25},
+        {"coordinate_bound": 0.7},
+        {"ranges": [(-1.0, 1.0), (0.0, 2.0), (-1e308, 1e308)]},
+        {"ranges": [(-1.0, 1.0)] * 3, "intercept": 0.5},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("size", [1, 2, 5, 1000])
+def test_rows_are_what_the_rule_makes_of_them_in_any_blocks(told, size, unit, monkeypatch):
+    told = {name: value if name == "ranges" else unit * value for name, value in told.items()}
+    domain = Domain(unit, 1.0, **told)
+    rng = np.random.default_rng(1)
+    X = np.vstack([_HOSTILE, rng.standard_cauchy((40, 3)), rng.normal(size=(40, 3)) / 3])
+    with np.errstate(all="ignore"):
+        X = X[rng.permutation(len(X))] * (1.0 if "ranges" in told else unit)
+        known = all_at_once(domain, X)
+        monkeypatch.setattr(domains, "ROWS", size)
+        found = domain.features(X)
+        assert found.tobytes() == known.tobytes()
+        assert all(domain.features(row).tobytes() == own.tobytes() for row, own in zip(X, known, strict=True))
+    # what is clipped already is held once
+    if not told.keys() & {"ranges", "intercept"}:
+        inside = known[np.isfinite(known).all(axis=1)]
+        assert np.shares_memory(domain.features(inside), inside)
+        assert not domain.features(inside).flags.writeable
+        assert inside.flags.writeable

@@ -4,6 +4,16 @@ An audit looks for a violation. It reads the records or the noise it is given an
 on them, so its result is for the data holder, or for synthetic data. Finding nothing proves nothing.
 """
 
+from dp2erm_cvx.audit.additive import (
+    AdditiveAudit,
+    AdditiveSearch,
+    Noised,
+    Split,
+    StageLoss,
+    audit_additive,
+    replay_additive,
+    search_additive,
+)
 from dp2erm_cvx.audit.blackbox import (
     Attack,
     BlackBoxAudit,
@@ -12,6 +22,7 @@ from dp2erm_cvx.audit.blackbox import (
     replay_blackbox,
     search_blackbox,
 )
+from dp2erm_cvx.audit.declared import Declared, epsilon_at
 from dp2erm_cvx.audit.density import (
     DensityAudit,
     Direction,
@@ -26,27 +37,37 @@ from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.audit.stability import StabilityAudit, Strategies, audit_stability, replay
 
 __all__ = [
+    "AdditiveAudit",
+    "AdditiveSearch",
     "Attack",
     "BlackBoxAudit",
     "BlackBoxSearch",
+    "Declared",
     "DensityAudit",
     "Direction",
     "HockeyStick",
     "NoiseAudit",
+    "Noised",
     "PairSearch",
     "Progress",
     "RepeatAudit",
     "SearchPlan",
+    "Split",
     "StabilityAudit",
+    "StageLoss",
     "Strategies",
+    "audit_additive",
     "audit_blackbox",
     "audit_density",
     "audit_noise",
     "audit_repeats",
     "audit_stability",
+    "epsilon_at",
     "replay",
+    "replay_additive",
     "replay_blackbox",
     "replay_pair",
+    "search_additive",
     "search_blackbox",
     "search_pairs",
 ]

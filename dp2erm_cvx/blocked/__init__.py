@@ -4,6 +4,15 @@ from dp2erm_cvx.blocked.dask_cluster import DaskCluster
 from dp2erm_cvx.blocked.dataset import KEEP, BlockedDataset
 from dp2erm_cvx.blocked.engine import Engine, Threads
 from dp2erm_cvx.blocked.processes import Processes
-from dp2erm_cvx.blocked.record_blocks import RecordBlocks
+from dp2erm_cvx.blocked.record_blocks import RecordBlocks, told_size
 
-__all__ = ["KEEP", "BlockedDataset", "DaskCluster", "Engine", "Processes", "RecordBlocks", "Threads"]
+__all__ = [
+    "KEEP",
+    "BlockedDataset",
+    "DaskCluster",
+    "Engine",
+    "Processes",
+    "RecordBlocks",
+    "Threads",
+    "told_size",
+]

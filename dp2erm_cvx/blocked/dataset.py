@@ -65,6 +65,12 @@ class BlockedDataset:
         """Number of records."""
         return self.blocks.n_samples
 
+    @property
+    def weighted(self) -> bool:
+        """Whether records come with sampling weights: where a codebook names their column."""
+        book = None if self.coded_by is None else self.coded_by.codebook
+        return book is not None and book.sampling_weights is not None
+
     @classmethod
     def from_parquet(
         cls,
@@ -166,7 +172,9 @@ class BlockedDataset:
     def restricted(self, columns: Sequence[int]) -> BlockedDataset:
         """The same with these covariates alone, by number and in this order."""
         names = tuple(self.columns[index] for index in columns)
-        return replace(self, blocks=self.blocks.kept(partial(_restricted, list(columns)), 0), columns=names)
+        return replace(
+            self, blocks=self.blocks.kept(partial(_restricted, columns=list(columns)), 0), columns=names
+        )
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
         """The records that ``make`` makes of every block, which workers keep as far as memory is allowed."""
@@ -184,6 +192,5 @@ def _coded(
     return DatasetBlock.coded(public, table, table.cells(treatment), table.cells(outcome), columns)
 
 
-def _restricted(columns: list[int], data: Dataset) -> Dataset:
-    names = tuple(data.columns[index] for index in columns)
-    return replace(data, X=data.X[:, columns], columns=names)
+def _restricted(data: Dataset, *, columns: list[int]) -> Dataset:
+    return data.restricted(columns)

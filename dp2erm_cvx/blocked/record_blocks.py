@@ -39,8 +39,19 @@ class RecordBlocks(Records):
         """Number of records."""
         return self.blocks.n_samples
 
+    @property
+    def n_features(self) -> int:
+        """Number of covariates without the intercept."""
+        columns: int = self.__dict__["n_columns"]
+        return columns - (1 if self.domain.intercept else 0)
+
+    @property
+    def counts(self) -> Array:
+        """What every record counts (n,): one number of each is held in memory."""
+        return self.each(_counts)
+
     def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> RecordBlocks:
-        """What ``function`` makes of every record by itself, in the domain of what it makes."""
+        """What ``function`` makes of every record by itself, made in every pass."""
         return RecordBlocks(self.blocks.then(function), domain, n_columns)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
@@ -68,10 +79,19 @@ class RecordBlocks(Records):
         return self._refuse("outcomes")
 
     def _refuse(self, what: str) -> NoReturn:
-        whole = 8 * self.n_samples * (self.__dict__["n_columns"] + 2) / 1e6
-        size = f"{whole:.3g} MB" if whole < 1e3 else f"{whole / 1e3:.3g} GB"
+        size = told_size(self.n_samples, self.__dict__["n_columns"] + 2)
         raise ProgramError(
             f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
             f"program of sums over records, or read the {size} of {self.n_samples:,} records "
             "into memory"
         )
+
+
+def _counts(records: Records) -> Array:
+    return records.counts
+
+
+def told_size(n_samples: int, n_columns: int) -> str:
+    """What a table of doubles takes in memory, in words."""
+    whole = 8 * n_samples * n_columns / 1e6
+    return f"{whole:.3g} MB" if whole < 1e3 else f"{whole / 1e3:.3g} GB"

@@ -12,7 +12,8 @@ from dp2erm_cvx.privacy import Budget, Neighboring, StabilityBound
 from dp2erm_cvx.public import one_of, public_number, whole_number
 
 #: Bound on the l1 error of the computed numbers, relative to their largest contribution: every term, every
-#: sum and every division is rounded once, by 2^-53 relative at most; the fourth unit is spare.
+#: sum and every division is rounded once, by 2^-53 relative at most; the fourth unit covers what compensated
+#: sums lose.
 SUM_ERROR = 4.0 * 2.0**-53
 
 

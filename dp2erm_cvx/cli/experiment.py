@@ -17,16 +17,20 @@ if TYPE_CHECKING:
 
 #: The modules are imported when one is run.
 NAMES = ("benchmark", "confounded", "effects", "nhefs", "rates", "simulation", "twins")
+#: Stands for the design as it is declared, without a variant.
+_WHOLE = "full"
 
 
 @click.command("experiment", short_help="Run an experiment of the documentation.")
 @click.argument("name", type=click.Choice(NAMES))
 @click.option("--quick", "variant", flag_value="quick", help="Seconds instead of minutes.")
-@click.option("--full", "variant", flag_value="", help="As declared: minutes to half an hour.")
+@click.option("--full", "variant", flag_value=_WHOLE, help="As declared: minutes to half an hour.")
 @click.option("--variant", metavar="NAME", help="Another variant of the design.")
 @click.option("--design", metavar="FILE.toml", help="A design of your own [that of the package].")
 @click.option("--workers", type=Number(), default=1, help="Processes; -1 for all cores.")
-@click.option("--data", metavar="FILE", help="twins: Twin_Data.csv.gz, which is not part of the package.")
+@click.option(
+    "--data", metavar="FILE", help="twins, benchmark: Twin_Data.csv.gz, which is not part of the package."
+)
 @click.option("--cell", metavar="KEY", help="Run one cell alone: scenario=linear,replicate=3.")
 @output_dir_option("Results go to a folder of it with the name of the experiment and the variant.")
 def experiment_command(name: str, variant: str | None, cell: str | None, **options: Any) -> None:
@@ -41,9 +45,12 @@ def experiment_command(name: str, variant: str | None, cell: str | None, **optio
     design, data = options["design"], options["data"]
     if variant is None and design is None:
         raise DeclarationError("choose --quick or --full, or --variant NAME, or --design FILE.toml")
+    variant = None if variant == _WHOLE else variant
     chosen = experiment_by_name(name)
-    given = {} if data is None else {"data": data}
-    declared = load_design(chosen.design, design or design_path(name), variant or None, **given)
+    if data is not None and not chosen.design.places:
+        raise DeclarationError(f"--data: {name} reads no file")
+    given = {} if data is None else dict.fromkeys(chosen.design.places, data)
+    declared = load_design(chosen.design, design or design_path(name), variant, **given)
     folder = Path(options["output_dir"]) / "-".join(filter(None, (name, variant)))
     with progress(name, total=None) as bar:
         how: dict[str, Any] = {"workers": options["workers"], "progress": stages(bar)}

@@ -13,6 +13,9 @@ from scipy.special import expit
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Domain
 
+#: Draws rows x (n, k) and both outcomes (n, 2) from (generator, n).
+People = Callable[[np.random.Generator, int], tuple[Array, Array]]
+
 #: Constant and slopes of the logit of treatment, and of the outcome, in "binary".
 _TREATED = np.array([0.1, -0.15, 0.225, -0.15, -0.2, 0.1, 0.05, -0.075, 0.225, -0.15, -0.2])
 _CONTROL = np.array([-0.05, 0.175, 0.1, -0.125, 0.075, -0.1, 0.2, -0.2, 0.175, -0.1, 0.2])
@@ -29,7 +32,7 @@ class EffectSample:
     propensity: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EffectScenario:
     """A population, and what a data holder may declare about it.
 
@@ -39,29 +42,42 @@ class EffectScenario:
         E[Y(1) - Y(0)].
     domain, residual_scale
         Public, by the sizes of the covariates and of the outcome alone.
-    covariates
-        Draws rows x (n, k) from (generator, n).
+    people
+        Draws rows x (n, k), and Y(0) and Y(1) (n, 2), from (generator, n).
     propensity
         P(A = 1 | x), (n,), of rows x (n, k).
-    outcomes
-        Draws Y(0) and Y(1), (n, 2), from (generator, x).
+    effect_on_treated
+        E[Y(1) - Y(0) | A = 1], None where nobody asks.
     """
 
     name: str
     effect: float
     domain: Domain
     residual_scale: float
-    covariates: Callable[[np.random.Generator, int], Array]
+    people: People
     propensity: Callable[[Array], Array]
-    outcomes: Callable[[np.random.Generator, Array], Array]
+    effect_on_treated: float | None = None
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> EffectSample:
         """``n_samples`` independent records."""
-        x = self.covariates(rng, n_samples)
-        propensity, outcomes = self.propensity(x), self.outcomes(rng, x)
+        x, outcomes = self.people(rng, n_samples)
+        propensity = self.propensity(x)
         a = (rng.random(n_samples) < propensity).astype(np.int64)
         observed = np.where(a == 1, outcomes[:, 1], outcomes[:, 0])
         return EffectSample(Dataset.from_arrays(x, a, observed, self.domain.columns), outcomes, propensity)
+
+
+def people_of(
+    covariates: Callable[[np.random.Generator, int], Array],
+    outcomes: Callable[[np.random.Generator, Array], Array],
+) -> People:
+    """Draws rows x (n, k) from (generator, n), and then Y(0) and Y(1), (n, 2), from (generator, x)."""
+
+    def drawn(rng: np.random.Generator, n_samples: int) -> tuple[Array, Array]:
+        x = covariates(rng, n_samples)
+        return x, outcomes(rng, x)
+
+    return drawn
 
 
 def _normal(columns: int) -> Callable[[np.random.Generator, int], Array]:
@@ -116,7 +132,8 @@ def _varying_outcomes(rng: np.random.Generator, x: Array) -> Array:
     return _shifted(control, 0.5 + x[:, 2] - x[:, 1])
 
 
-def _domain(features_bound: float, outcome_bound: float, center: float = 0.0) -> Domain:
+def population_domain(features_bound: float, outcome_bound: float, center: float = 0.0) -> Domain:
+    """Covariates of a norm, a constant beside them, and outcomes of ``center`` +- ``outcome_bound``."""
     bound = math.hypot(1.0, features_bound)
     return Domain(covariate_bound=bound, outcome_bound=outcome_bound, outcome_center=center, intercept=1.0)
 
@@ -133,39 +150,37 @@ EFFECT_SCENARIOS: Mapping[str, EffectScenario] = MappingProxyType(
             EffectScenario(
                 "low overlap",
                 0.1,
-                _domain(3.0, 1.0),
+                population_domain(3.0, 1.0),
                 0.1,
-                _normal(1),
+                people_of(_normal(1), _overlap_outcomes),
                 lambda x: np.clip(expit(-0.2 + 3.0 * x[:, 0]), 0.004, 0.996),
-                _overlap_outcomes,
             ),
             EffectScenario(
                 "regions",
                 0.2,
                 # a column from -3 to 3 is scaled to one from -1 to 1, and both together have the norm sqrt(2)
-                replace(_domain(math.sqrt(2.0), 1.0), ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)}),
+                replace(
+                    population_domain(math.sqrt(2.0), 1.0), ranges={"x1": (-3.0, 3.0), "x2": (-3.0, 3.0)}
+                ),
                 0.5,
-                _normal(2),
+                people_of(_normal(2), _regions_outcomes),
                 _regions_propensity,
-                _regions_outcomes,
             ),
             EffectScenario(
                 "binary",
                 _binary_effect(),
-                _domain(4.0, 0.5, 0.5),
+                population_domain(4.0, 0.5, 0.5),
                 0.5,
-                _normal(10),
+                people_of(_normal(10), _binary_outcomes),
                 _binary_propensity,
-                _binary_outcomes,
             ),
             EffectScenario(
                 "varying",
                 0.5,
-                _domain(math.sqrt(5.0), 5.0, 3.0),
+                population_domain(math.sqrt(5.0), 5.0, 3.0),
                 0.5,
-                lambda rng, n: rng.uniform(-1.0, 1.0, (n, 5)),
+                people_of(lambda rng, n: rng.uniform(-1.0, 1.0, (n, 5)), _varying_outcomes),
                 lambda x: expit(0.5 + x[:, 0]),
-                _varying_outcomes,
             ),
         )
     }

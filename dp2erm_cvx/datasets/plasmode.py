@@ -8,7 +8,7 @@ import math
 import numpy as np
 from scipy.special import expit
 
-from dp2erm_cvx.datasets.effect_scenarios import EffectScenario
+from dp2erm_cvx.datasets.effect_scenarios import EffectScenario, people_of
 from dp2erm_cvx.datasets.nhefs import load_nhefs, nhefs_domain
 from dp2erm_cvx.domain import Array
 
@@ -56,4 +56,4 @@ def nhefs_plasmode() -> EffectScenario:
         return found
 
     effect = float(np.mean(domain.features(data.X) @ (slopes[:, 1] - slopes[:, 0])))
-    return EffectScenario("nhefs plasmode", effect, domain, 7.0, covariates, treated, outcomes)
+    return EffectScenario("nhefs plasmode", effect, domain, 7.0, people_of(covariates, outcomes), treated)

@@ -32,6 +32,13 @@ class Scenario:
     contrast: Callable[[Array], Array]
     variance: Callable[[Array, NDArray[np.int64]], Array]
 
+    def outcomes(self, rng: np.random.Generator, X: Array) -> Array:
+        """Y(0) and Y(1), (n, 2), of rows X (n, d): one normal draw for both, scaled to their variances."""
+        main, half, noise = self.main_effect(X), self.contrast(X) / 2.0, rng.standard_normal(len(X))
+        arms = [np.full(len(X), arm, dtype=np.int64) for arm in (0, 1)]
+        scaled = [noise * np.sqrt(self.variance(X, a)) for a in arms]
+        return np.column_stack([main - half + scaled[0], main + half + scaled[1]])
+
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
@@ -79,14 +86,25 @@ def simulate(scenario: str, n_samples: int, *, rng: np.random.Generator | int) -
         raise DeclarationError(f"n_samples = {n_samples!r}: must be a whole number")
     drawn = SCENARIOS[scenario]
     generator = np.random.default_rng(rng)
-    X = ndtri(generator.uniform(ndtr(-1.0), ndtr(1.0), (int(n_samples), N_COVARIATES)))
-    X = np.clip(X, -1.0, 1.0)  # rounding in the inverse may step over the end
-    propensity = expit(0.3 * X[:, 0] - 0.5 * X[:, 1] + 0.05)
+    X = draw_covariates(generator, int(n_samples))
+    propensity = propensity_of(X)
     a = (generator.uniform(size=len(X)) < propensity).astype(np.int64)
     main_effect, contrast = drawn.main_effect(X), drawn.contrast(X)
     noise = generator.standard_normal(len(X)) * np.sqrt(drawn.variance(X, a))
     y = main_effect + (a - 0.5) * contrast + noise
     return Simulation(drawn, Dataset.from_arrays(X, a, y), propensity, contrast, main_effect)
+
+
+def draw_covariates(rng: np.random.Generator, n_samples: int) -> Array:
+    """Standard normals truncated to [-1, 1], (n, 10)."""
+    X = ndtri(rng.uniform(ndtr(-1.0), ndtr(1.0), (n_samples, N_COVARIATES)))
+    return np.clip(X, -1.0, 1.0)  # rounding in the inverse may step over the end
+
+
+def propensity_of(X: Array) -> Array:
+    """P(A = 1 | X) of rows X (n, 10), the same in every scenario."""
+    found: Array = expit(0.3 * X[:, 0] - 0.5 * X[:, 1] + 0.05)
+    return found
 
 
 def _quadratic(X: Array) -> Array:

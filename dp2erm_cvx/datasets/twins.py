@@ -1,4 +1,4 @@
-"""Covariates of the Twins file (Almond, Chay & Lee 2005), read from a path that the user gives."""
+"""The Twins file (Almond, Chay & Lee 2005), read from a path that the user gives."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RISKS = (
     "othermr",
 )
 #: Public ranges of counts and amounts; values beyond are clipped.
-_RANGES = {
+AMOUNTS = {
     "dtotord": (1, 20),
     "cigar": (0, 98),
     "drink": (0, 98),
@@ -49,24 +49,30 @@ _RANGES = {
     "mpcb": (0, 9),
     "nprevist": (0, 49),
 }
+#: Days from birth to death that stand for survival of the first year.
+_ALIVE = 9999
 #: Categories, which become one column each.
 _LEVELS = {"adequacy": 3, "pldel": 5, "resstatb": 4}
 
 
 @dataclass(frozen=True, eq=False)
 class Twins:
-    """``X`` (11,400, 39) in [0, 1] by public rules, and the names of its columns."""
+    """``X`` (11,400, 39) in [0, 1] by public rules, and the names of its columns.
+
+    ``deaths`` (11,400, 2) in {0, 1} says who of a pair died in the first year: the lighter, and the heavier.
+    """
 
     X: NDArray[np.float64] = field(repr=False)
     columns: tuple[str, ...]
+    deaths: NDArray[np.float64] = field(repr=False)
 
 
 def read_twins(path: str | Path, *, sha256: str | None = TWINS_SHA256) -> Twins:
-    """Read the covariates of ``Twin_Data.csv.gz``.
+    """Read ``Twin_Data.csv.gz``.
 
     No rule reads the data: ranges and levels are public, and a risk factor that is not stated counts as
-    absent, which in this file is also its mode. Outcomes are left out. Raises DataError where the file is
-    missing, has another digest than ``sha256`` (None: any), lacks a column or holds what is no number.
+    absent, which in this file is also its mode. Raises DataError where the file is missing, has another
+    digest than ``sha256`` (None: any), lacks a column or holds what is no number.
     """
     try:
         content = Path(path).read_bytes()
@@ -83,11 +89,18 @@ def read_twins(path: str | Path, *, sha256: str | None = TWINS_SHA256) -> Twins:
         values = np.array([[float(text) for text in line] for line in lines])
         table = {name: values[:, place] for place, name in enumerate(names)}
         parts = {name: np.where(table[name] == 1, 1.0, 0.0) for name in _RISKS}
-        for name, (low, high) in _RANGES.items():
+        for name, (low, high) in AMOUNTS.items():
             parts[name] = np.clip((table[name] - low) / (high - low), 0.0, 1.0)
         for name, levels in _LEVELS.items():
             for level in range(1, levels + 1):
                 parts[f"{name}={level}"] = (table[name] == level).astype(np.float64)
+        days = np.column_stack([table["outcome(t=0)"], table["outcome(t=1)"]])
     except (OSError, ValueError, KeyError, IndexError, StopIteration) as error:
         raise DataError(f"{path}: not the Twins table ({type(error).__name__}: {error})") from None
-    return Twins(np.column_stack(list(parts.values())), tuple(parts))
+    return Twins(np.column_stack(list(parts.values())), tuple(parts), (days < _ALIVE).astype(np.float64))
+
+
+def twins_digest(path: str | Path, *, sha256: str | None = TWINS_SHA256) -> str:
+    """The digest of a file that is the Twins table. Raises as :func:`read_twins` does."""
+    read_twins(path, sha256=sha256)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

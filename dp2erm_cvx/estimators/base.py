@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx import registry
+from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset, NamedColumns, coded_covariates
 from dp2erm_cvx.diagnostics import BalanceTable, balance_table
 from dp2erm_cvx.domain import Array, Domain, Records
@@ -20,14 +21,14 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.solve import Solution, Solver
 from dp2erm_cvx.steps import StepResult, solve_theta, solve_weights
-from dp2erm_cvx.tables import to_numbers
+from dp2erm_cvx.tables import to_table
 
 
 @dataclass(frozen=True, repr=False)
 class PrivateWorkings:
     """What the release must not hold: for the data holder only, never to be shared or stored with it."""
 
-    dataset: Dataset
+    dataset: Dataset | BlockedDataset
     records: Records
     weights: Solution
     theta: Solution
@@ -89,8 +90,7 @@ class TwoStageBase(ConfiguredEstimator):
         values = np.asarray(X)
         if values.ndim != 2 or values.shape[1] != self.n_features_in_:
             raise DataError(f"X has shape {values.shape}: must be (m, {self.n_features_in_})")
-        columns = [to_numbers(values[:, k], name) for k, name in enumerate(self.feature_names_in_)]
-        return np.column_stack(columns)
+        return to_table(values, list(self.feature_names_in_))
 
     def resolved_first_stage(self) -> FirstStage:
         """The first stage with every default filled in from the domain."""
@@ -104,8 +104,8 @@ class TwoStageBase(ConfiguredEstimator):
             return self.second_stage.resolve(self.domain)
         return registry.build(registry.second_stages(), self.second_stage).resolve(self.domain)
 
-    def _remember(self, dataset: Dataset, theta: Array) -> None:
-        self.n_features_in_ = dataset.X.shape[1]
+    def _remember(self, dataset: Dataset | BlockedDataset, theta: Array) -> None:
+        self.n_features_in_ = len(dataset.columns)
         self.feature_names_in_ = np.array(dataset.columns, dtype=object)
         self.theta_ = theta
 

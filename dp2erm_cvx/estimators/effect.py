@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, named_dataset
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, in_blocks, named_dataset
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.plan import NUMERICAL_SHARE, EffectPlan, EffectStudy, make_plan
@@ -187,32 +188,31 @@ class PrivateEffect(PrivateEstimator):
             return named_dataset(public, X, a, y)
         return super().dataset_from(X, a, y)
 
-    def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateEffect:
-        """Release the effect from X (n, k), a (n,) in {0, 1} and y (n,).
+    def fit(
+        self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
+    ) -> PrivateEffect:
+        """Release the effect from X (n, k), a (n,) in {0, 1} and y (n,), or from a blocked dataset alone.
 
         Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
         """
-        raw = self.dataset_from(X, a, y)
-        plan, data = self._prepared(raw)
+        raw = self._data(X, a, y)
+        columns = self._columns(raw.columns)
+        plan, data = make_plan(self._study(raw.n_samples, columns)), raw.restricted(columns)
+        execution = in_blocks(plan, data, self.execution())
         self.receipt_ = self._charge(plan, "average effect")
-        execution = self.execution()
         found = plan.run(data, execution)
         self.release_ = self._stated(make_effect(plan, found, data.columns, execution, self.level))
         self.effect_ = self.release_.estimate
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
-        self.n_features_in_, self.feature_names_in_ = raw.X.shape[1], np.array(raw.columns, dtype=object)
+        self.n_features_in_, self.feature_names_in_ = len(raw.columns), np.array(raw.columns, dtype=object)
         return self
 
     def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[EffectPlan, Dataset]:
         """The plan of a fit to raw data, and the records of the chosen covariates that it is run on."""
-        return self._prepared(self.dataset_from(X, a, y))
-
-    def _prepared(self, raw: Dataset) -> tuple[EffectPlan, Dataset]:
+        raw = self.dataset_from(X, a, y)
         columns = self._columns(raw.columns)
-        names = tuple(raw.columns[index] for index in columns)
-        data = Dataset(raw.X[:, columns], raw.a, raw.y, names, raw.treatment, raw.outcome, raw.sampling)
-        return make_plan(self._study(raw.n_samples, columns)), data
+        return make_plan(self._study(raw.n_samples, columns)), raw.restricted(columns)
 
     def _public_center(self, domain: Domain, n_features: int) -> Term | None:
         earlier = self.public_center

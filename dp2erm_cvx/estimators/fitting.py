@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.blocked import BlockedDataset, told_size
 from dp2erm_cvx.data import Dataset, NamedColumns, Public
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, fitted_before, no_score, refuse_search
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.release.record import BaseRelease
-from dp2erm_cvx.solve import Solver, private_solver
+from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
+from dp2erm_cvx.solve.solvers import ConicSolver
 from dp2erm_cvx.steps import Execution
 
 Stated = TypeVar("Stated", bound=BaseRelease)
@@ -35,14 +39,21 @@ def dataset_of(domain: Domain, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Data
     not those of the domain.
     """
     dataset = named_dataset(checked_domain(domain), X, a, y)
-    floor = domain.arm_floor
-    if floor is not None and min(int(np.sum(dataset.a)), int(np.sum(1 - dataset.a))) < floor:
+    _refuse_small_arms(domain, _arms(dataset))
+    return dataset
+
+
+def _arms(data: Dataset) -> tuple[int, int]:
+    return int(np.sum(data.a)), int(np.sum(1 - data.a))
+
+
+def _refuse_small_arms(domain: Domain, arms: Sequence[int]) -> None:
+    if domain.arm_floor is not None and min(arms) < domain.arm_floor:
         # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
         raise DataError(
-            f"an arm has fewer than the declared arm_floor = {floor} records: these data are outside the "
-            "declared universe"
+            f"an arm has fewer than the declared arm_floor = {domain.arm_floor} records: these data are "
+            "outside the declared universe"
         )
-    return dataset
 
 
 def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
@@ -59,12 +70,55 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
         if (sampling := getattr(X, "sampling", None)) is None:
             raise DataError("sampling weights are declared, and these columns come without any")
         dataset = replace(dataset, sampling=sampling)
-    if columns is not None and dataset.columns != columns:
-        raise DeclarationError(
-            f"the domain declares the columns {', '.join(columns)}; "
-            f"the data have {', '.join(dataset.columns)}"
-        )
+    _refuse_other(public, dataset.columns)
     return dataset
+
+
+def _refuse_other(public: Public, columns: tuple[str, ...]) -> None:
+    if public.columns is not None and columns != public.columns:
+        raise DeclarationError(
+            f"the domain declares the columns {', '.join(public.columns)}; the data have {', '.join(columns)}"
+        )
+
+
+def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
+    """Raw data in blocks by what is declared: the same that :func:`dataset_of` makes in memory.
+
+    Raises as it does. Where no codebook is declared, what is no record is found by a pass over all of them.
+    """
+    floor = public.arm_floor if isinstance(public, Domain) else None
+    if public.codebook is not None and data.coded_by != public:
+        data = data.coded(public)
+    _refuse_other(public, data.columns)
+    if public.codebook is None or floor is not None:
+        # before anything is spent, as in memory
+        arms = np.sum(data.blocks.map(_arms), axis=0)
+        if isinstance(public, Domain):
+            _refuse_small_arms(public, arms)
+    return data
+
+
+def in_blocks(plan: Plan, data: Dataset | BlockedDataset, execution: Execution) -> Execution:
+    """How the plan is run on records in blocks: without the solvers that need all of them, tried last.
+
+    Raises ProgramError where a program needs all records at once, or the solver that is asked for: by what is
+    declared and by n, before anything is spent.
+    """
+    if isinstance(data, Dataset):
+        return execution
+    asked = private_solver(execution.solver)
+    solvers = asked.solvers if isinstance(asked, FirstCertified) else (asked,)
+    whole = [program.name for program in plan.programs if not program.by_blocks]
+    whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]
+    if whole:
+        size = told_size(data.n_samples, len(data.columns) + 2)
+        raise ProgramError(
+            f"{whole[0]} needs all records in memory at once, {size} of them and more to work on, and this "
+            "dataset is read in blocks: choose a program of sums over records with newton or "
+            "projected_gradient, or fit to a Dataset"
+        )
+    left = tuple(one for one in solvers if not isinstance(one, ConicSolver))
+    return replace(execution, solver=FirstCertified(left)) if isinstance(asked, FirstCertified) else execution
 
 
 def checked_domain(domain: object) -> Domain:
@@ -108,6 +162,22 @@ class PrivateEstimator(ConfiguredEstimator):
         """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
         dataset = self.dataset_from(X, a, y)
         return self.plan(dataset.n_samples, dataset.X.shape[1]), dataset
+
+    def _public(self) -> Domain | PrivateRanges:
+        """What is declared about the records."""
+        return checked_domain(self.domain)
+
+    def _data(
+        self, X: ArrayLike | BlockedDataset, a: ArrayLike | None, y: ArrayLike | None
+    ) -> Dataset | BlockedDataset:
+        """Checked raw data, in memory or in blocks. Raises DataError and DeclarationError."""
+        if isinstance(X, BlockedDataset):
+            if a is not None or y is not None:
+                raise DataError("a BlockedDataset has its own treatments and outcomes: give no others")
+            return blocked_dataset(self._public(), X)
+        if a is None or y is None:
+            raise DataError("a and y are missing: only a BlockedDataset comes with its own")
+        return self.dataset_from(X, a, y)
 
     @property
     def score(self) -> NoReturn:

@@ -6,10 +6,11 @@ import warnings
 
 from numpy.typing import ArrayLike
 
+from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.base import PrivateWorkings, TwoStageBase
-from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator
+from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, in_blocks
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget
@@ -150,8 +151,10 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         self.execution()
         return make_plan(study)
 
-    def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateTwoStageERM:
-        """Release theta from X (n, k), a (n,) in {0, 1} and y (n,).
+    def fit(
+        self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
+    ) -> PrivateTwoStageERM:
+        """Release theta from X (n, k), a (n,) in {0, 1} and y (n,), or from a blocked dataset alone.
 
         Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data
         (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
@@ -159,12 +162,12 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         raise; the release then says that its guarantee is conditional. Warns of a long solve, by public
         numbers, before anything is spent.
         """
-        dataset = self.dataset_from(X, a, y)
-        plan = self.plan(dataset.n_samples, dataset.X.shape[1])
+        dataset = self._data(X, a, y)
+        plan = self.plan(dataset.n_samples, len(dataset.columns))
+        execution = in_blocks(plan, dataset, self.execution())
         if (cost := plan.study.first.cost(plan.study.universe)) is not None:
             warnings.warn(cost, stacklevel=2)  # public, and before anything is spent
         self.receipt_ = self._charge(plan, f"{plan.study.first.name}, then {plan.study.second.name}")
-        execution = self.execution()
         found = plan.run(dataset, execution)
         self.release_ = self._stated(make_release(plan, found, dataset.columns, execution))
         theta, propensity = found.steps["theta"], found.steps.get("propensity")

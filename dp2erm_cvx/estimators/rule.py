@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, in_blocks
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import NUMERICAL_SHARE, RulePlan, RuleStudy, make_plan
 from dp2erm_cvx.privacy import Budget
@@ -135,18 +136,20 @@ class PrivateRule(PrivateEstimator):
             numerical_share=self.numerical_share,
         )
 
-    def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> PrivateRule:
-        """Release the rule from X (n, k), a (n,) in {0, 1} and y (n,).
+    def fit(
+        self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
+    ) -> PrivateRule:
+        """Release the rule from X (n, k), a (n,) in {0, 1} and y (n,), or from a blocked dataset alone.
 
         Raises as :meth:`PrivateTwoStageERM.fit <dp2erm_cvx.estimators.PrivateTwoStageERM.fit>` does.
         """
-        data = self.dataset_from(X, a, y)
-        plan = self.plan(*data.X.shape)
+        data = self._data(X, a, y)
+        plan = self.plan(data.n_samples, len(data.columns))
+        execution = in_blocks(plan, data, self.execution())
         self.receipt_ = self._charge(plan, "treatment rule")
-        execution = self.execution()
         self.release_ = self._stated(make_rule(plan, plan.run(data, execution), data.columns, execution))
         self.theta_ = np.array(self.release_.theta)
-        self.n_features_in_, self.feature_names_in_ = data.X.shape[1], np.array(data.columns, dtype=object)
+        self.n_features_in_, self.feature_names_in_ = len(data.columns), np.array(data.columns, dtype=object)
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:

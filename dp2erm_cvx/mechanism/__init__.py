@@ -10,7 +10,7 @@ from dp2erm_cvx.mechanism.exact import Draw, draw_within
 from dp2erm_cvx.mechanism.floating import draw, simulate_noise
 from dp2erm_cvx.mechanism.grid import perturb_on_grid
 from dp2erm_cvx.mechanism.integers import perturb_integers
-from dp2erm_cvx.mechanism.quantile import quantile_scores
+from dp2erm_cvx.mechanism.quantile import quantile_counts, quantile_scores
 from dp2erm_cvx.mechanism.score import arm_sums, contrast_sums, overlap_sums, score_sums, treated_sums
 from dp2erm_cvx.mechanism.secure import secure_available
 from dp2erm_cvx.mechanism.selection import private_choice, random_source, repeatable_choice
@@ -25,6 +25,7 @@ __all__ = [
     "perturb_integers",
     "perturb_on_grid",
     "private_choice",
+    "quantile_counts",
     "quantile_scores",
     "random_source",
     "repeatable_choice",

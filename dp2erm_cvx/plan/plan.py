@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
+from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.plan.pipeline import Pipeline
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
@@ -59,15 +60,15 @@ class Plan:
     steps: tuple[StepPlan, ...]
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
-    def run(self, dataset: Dataset, execution: Execution) -> PlanResult:
+    def run(self, dataset: Dataset | BlockedDataset, execution: Execution) -> PlanResult:
         """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays.
 
         Raises DataError where the domain declares sampling weights and the dataset was made without them.
         """
         domain = self.study.universe.domain
-        if dataset.sampling is None and domain.sampling is not None:
+        if not dataset.weighted and domain.sampling is not None:
             raise DataError("the domain declares sampling weights: the dataset has none")
-        records = domain.records(dataset.X, dataset.a, dataset.y, dataset.sampling)
+        records = dataset.records(partial(_inside, domain=domain), domain)
         inputs, results = Inputs(dataset, records), dict[str, StepResult]()
         for step in self.steps:
             released = {name: result.released for name, result in results.items()}
@@ -153,3 +154,7 @@ class Plan:
     def joint(self) -> bool:
         """Whether the steps guarantee together more than basic composition of them says."""
         return math.fsum(step.guarantee.epsilon for step in self.steps) > self.study.budget.epsilon
+
+
+def _inside(data: Dataset, *, domain: Domain) -> Records:
+    return domain.records(data.X, data.a, data.y, data.sampling)

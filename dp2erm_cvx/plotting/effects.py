@@ -1,4 +1,4 @@
-"""Errors of private effects over the number of records times epsilon, method by method."""
+"""Errors of private effects, and accuracy of rules, over the number of records times epsilon."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp2erm_cvx.plotting.figure import COLORS, WIDTH, legend_below, new_figure, plain
+from dp2erm_cvx.plotting.figure import legend_below
+from dp2erm_cvx.plotting.panels import finish, line_style, panels_of
 from dp2erm_cvx.studies.effect_summary import effect_errors
+from dp2erm_cvx.studies.rule_summary import rule_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,53 +20,63 @@ _PLAIN = "AIPW"
 
 
 def benchmark(table: pd.DataFrame) -> Iterable[tuple[str, Figure]]:
-    """A panel for all data: RMSE of every private method over n epsilon, both on logarithmic axes.
+    """A figure of effects, and one of rules where there are any, with a panel for all data in each."""
+    yield "benchmark", _effects(table)
+    if "accuracy" in table:
+        yield "benchmark-rules", _rules(table)
+
+
+def _effects(table: pd.DataFrame) -> Figure:
+    """RMSE of every private method over n epsilon, both on logarithmic axes.
 
     Grey is the error of AIPW without privacy, and dotted the size of the effect: an answer that is off by as
     much says nothing about it.
     """
-    from matplotlib.ticker import NullLocator
-
     found = effect_errors(table)
     private, plain_lines = found[np.isfinite(found["epsilon"])], found[found["method"] == _PLAIN]
     names, panels = list(private["method"].unique()), list(private["data"].unique())
-    columns = 3
-    figure = new_figure(WIDTH, 1.6 + 2.1 * -(-len(panels) // columns))
-    axes = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
+    figure, axes = panels_of(len(panels), "RMSE")
     for ax, panel in zip(axes.ravel(), panels, strict=False):
         here = private[private["data"] == panel]
         # records and epsilon matter by their product alone, nearly: one line holds both
         here = here.assign(place=here["records"] * here["epsilon"]).sort_values("place")
         for method, line in here.groupby("method", sort=False):
-            number = names.index(str(method))
-            ax.plot(
-                line["place"],
-                line["rmse"],
-                marker="o" if number < len(COLORS) else "s",
-                markersize=3,
-                color=COLORS[number % len(COLORS)],
-                linestyle="-" if number < len(COLORS) else "--",
-                linewidth=2.0 if str(method).startswith("private") else 1.1,
-                label=method,
-            )
+            ax.plot(line["place"], line["rmse"], **line_style(names, str(method)))
         known = plain_lines[plain_lines["data"] == panel]
         for n in here["n"].unique():
             own, at = here[here["n"] == n]["place"], known[known["n"] == n]["rmse"]
             if len(at) and at.iloc[0] > 1e-9:  # it may stand for the effect itself
                 ends = [own.min() / 1.15, own.max() * 1.15]
                 ax.plot(ends, [at.iloc[0]] * 2, color="0.65", linewidth=4, label="AIPW, no privacy", zorder=0)
-        ax.axhline(abs(float(here["effect"].iloc[0])), color="0.3", linestyle=":", label="size of the effect")
-        ax.set(xscale="log", yscale="log")
-        ax.set_title(str(panel), loc="left", fontsize="medium")
-        plain(ax)
-        ends = sorted({float(here["place"].min()), float(here["place"].max())})
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.set_xticks(ends, [f"{end:,.0f}" for end in ends])
-    for ax in axes.ravel()[len(panels) :]:
-        ax.set_visible(False)
-    for row in axes:
-        row[0].set_ylabel("RMSE")
-    for ax in axes.ravel()[: len(panels)][-columns:]:
-        ax.set_xlabel("n epsilon")
+        size = abs(float(here["effect"].iloc[0]))
+        if size > 0.0:
+            ax.axhline(size, color="0.3", linestyle=":", label="size of the effect")
+        ax.set_yscale("log")
+        finish(ax, str(panel), here["place"])
     legend_below(figure, axes.ravel())
-    yield "benchmark", figure
+    return figure
+
+
+def _rules(table: pd.DataFrame) -> Figure:
+    """Mean accuracy of every private rule over n epsilon.
+
+    Grey is the best without privacy, dotted the better of treating everybody and nobody.
+    """
+    found = rule_errors(table)
+    private, others = found[np.isfinite(found["epsilon"])], found[~np.isfinite(found["epsilon"])]
+    names, panels = list(private["method"].unique()), list(private["data"].unique())
+    figure, axes = panels_of(len(panels), "accuracy")
+    for ax, panel in zip(axes.ravel(), panels, strict=False):
+        here = private[private["data"] == panel]
+        here = here.assign(place=here["n"] * here["epsilon"]).sort_values("place")
+        for method, line in here.groupby("method", sort=False):
+            ax.plot(line["place"], line["accuracy"], **line_style(names, str(method)))
+        known = others[others["data"] == panel]
+        constant = known["method"].str.startswith("treat ")
+        best = float(known[~constant]["accuracy"].max())
+        ax.axhline(best, color="0.65", linewidth=4, label="best without privacy", zorder=0)
+        level = float(known[constant]["accuracy"].max())
+        ax.axhline(level, color="0.3", linestyle=":", label="everybody or nobody")
+        finish(ax, str(panel), here["place"])
+    legend_below(figure, axes.ravel())
+    return figure

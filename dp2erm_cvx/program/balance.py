@@ -46,7 +46,7 @@ class Moments:
 
     def __call__(self, X: Array) -> Array:
         """(n, p) -> (n, p * degree)."""
-        return np.hstack([X**k for k in range(1, self.degree + 1)])
+        return X if self.degree == 1 else np.hstack([X**k for k in range(1, self.degree + 1)])
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON types for a release."""

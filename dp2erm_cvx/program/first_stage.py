@@ -174,6 +174,8 @@ class ClosedFormWeights(FirstStage):
     least weighted second moment, whose stationarity condition ``2 w_i / f_i = nu`` is the closed form.
     """
 
+    by_blocks: ClassVar[bool] = True
+
     balances_arms: ClassVar[bool] = False
 
     kind: ClassVar[Kind] = Kind.CLOSED_FORM
@@ -197,7 +199,7 @@ class ClosedFormWeights(FirstStage):
         return Declaration(objective, {"weights": weights}, {"total": cp.sum(weights) == n})
 
     def model(self, records: Records) -> Composite:
-        return _ScaleModel(self.unnormalized(records))
+        return _ScaleModel(np.concatenate(records.rows(self.unnormalized).each()))
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         model = instance.model

@@ -80,6 +80,8 @@ class Program(abc.ABC):
     defaults: ClassVar[Mapping[str, str]] = {}
     #: Leaves of the constraints that may differ between neighbors because the stated theorem allows it.
     moving: ClassVar[frozenset[str]] = frozenset()
+    #: Whether its model asks records for sums alone, so that they may come in blocks.
+    by_blocks: ClassVar[bool] = False
     #: Settings that the conformance suite tries the program at.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 

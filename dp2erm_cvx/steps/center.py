@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import ClassVar
 
 from dp2erm_cvx.calibration.joint import LossLaw, saturating_law
@@ -110,12 +111,14 @@ class CenterPlan(ThetaPlan):
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the coefficient (p,) on the rows of the covariates as the domain scales them."""
-        records = self.map.records(inputs.records, released)
+        where, mapped = self.universe, partial(self.map.records, released=released)
+        records = inputs.records.mapped(mapped, where.domain, where.n_columns)
+        factors = inputs.records.each(partial(self.map.factors, released=released))
         # no two draws of a run may share their bits
         own = replace(execution, seed=execution.label(self.name))
-        found = self.minimize(records, self.map.factors(inputs.records, released), own)
+        found = self.minimize(records, factors, own)
         assert found.solution is not None
-        theta = self.map.unscaled(found.released, inputs.records.covariates.shape[1])  # post-processing
+        theta = self.map.unscaled(found.released, inputs.records.n_features)  # post-processing
         return replace(found, released=theta, by_gap=rests_on_gap(found.solution))
 
 

@@ -111,6 +111,5 @@ class ResponseRows(RuleRows):
         assert self.balance is not None
         left = RuleRows(self.rows, self.after, self.scale).records(records, released)
         inverse = self.balance.cap * self.balance.of(records.covariates, records.a, released)
-        where = self.universe(Universe(records.domain, records.n_samples, records.covariates.shape[1]))
         response = cleaned((2.0 * records.a - 1.0) * inverse * left.y, self.bound)
-        return Records(left.X, left.a, response, where.domain, left.sampling)
+        return Records(left.X, left.a, response, self.domain(records), left.sampling)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self
 
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrator, predicted_error
@@ -151,7 +152,10 @@ class PropensityPlan(StepPlan):
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the coefficient (p,)."""
-        records = inputs.records if self.map is None else self.map.records(inputs.records, released)
+        records = inputs.records
+        if self.map is not None:
+            mapped = partial(self.map.records, released=released)
+            records = records.mapped(mapped, self.universe.domain, self.universe.n_columns)
         drawn = sample(self.calibration, self.precision, execution.label("propensity"))
         instance = self.first.perturbed(records, self.calibration.gamma, drawn.noise)
         if self.precision is None:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import RangeNoise, calibrate_ranges
-from dp2erm_cvx.domain import Array
-from dp2erm_cvx.mechanism import private_choice, quantile_scores, random_source, repeatable_choice
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.mechanism import (
+    private_choice,
+    quantile_counts,
+    quantile_scores,
+    random_source,
+    repeatable_choice,
+)
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.quantile_grid import Known, Within, candidates
 from dp2erm_cvx.steps.number import NumberPlan
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide
 from dp2erm_cvx.universe import Universe
+
+#: Records of a block at every candidate, of two roundings.
+Counts = tuple[NDArray[np.int64], ...]
 
 
 @dataclass(frozen=True)
@@ -63,17 +75,22 @@ class ColumnRangesPlan(NumberPlan):
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release a range (k + 1, 2) for every covariate, then for the outcome; public ones as declared."""
         known = self.declared.known(self.universe.n_features)
-        columns = [*inputs.dataset.X.T, inputs.dataset.y]
-        found = [self._range(place, known[place], columns[place], execution) for place in range(len(known))]
+        grids = [None if isinstance(one, tuple) else candidates(one) for one in known]
+        blocks = inputs.dataset.blocks.map(partial(_counts, grids=grids))
+        found = [
+            self._range(place, known[place], [block[place] for block in blocks], execution)
+            for place in range(len(known))
+        ]
         return StepResult(np.array(found))
 
     def hand_on(self, inputs: Inputs, found: StepResult) -> Inputs:
         """The records, normalized: whatever was released, they are in the public domain of the plan."""
-        data = inputs.dataset
-        mapped = self.declared.records(data.X, data.a, data.y, found.released, data.sampling)
-        return replace(inputs, records=mapped)
+        mapped = partial(_normalized, declared=self.declared, released=found.released)
+        return replace(inputs, records=inputs.dataset.records(mapped, self.universe.domain))
 
-    def _range(self, place: int, known: Known, values: Array, execution: Execution) -> tuple[float, float]:
+    def _range(
+        self, place: int, known: Known, blocks: Sequence[Counts], execution: Execution
+    ) -> tuple[float, float]:
         if isinstance(known, tuple):
             return known
         level, grid, n = self.calibration.levels[place], candidates(known), self.universe.n_samples
@@ -81,11 +98,25 @@ class ColumnRangesPlan(NumberPlan):
         inward = int(np.ceil(level * n))
         ends = []
         for above, rank in ((False, inward), (True, n - inward)):
+            counts = np.sum([block[above] for block in blocks], axis=0)
             seed = execution.label(f"{self.name} {place} {above}")
             law = self.calibration.sensitivity, self.calibration.each
             choose = private_choice(*law) if seed is None else repeatable_choice(*law, random_source(seed))
-            ends.append(float(grid[choose(quantile_scores(values, grid, rank, above=above))]))
+            ends.append(float(grid[choose(quantile_scores(counts, rank))]))
         return widened(ends[0], ends[1], self.calibration.factors[place], known)
+
+
+def _counts(data: Dataset, *, grids: Sequence[Array | None]) -> list[Counts]:
+    """Of every column the values at its candidates, rounded down and up; nothing where a range is public."""
+    columns = (*data.X.T, data.y)
+    return [
+        () if grid is None else tuple(quantile_counts(values, grid, above=above) for above in (False, True))
+        for values, grid in zip(columns, grids, strict=True)
+    ]
+
+
+def _normalized(data: Dataset, *, declared: PrivateRanges, released: Array) -> Records:
+    return declared.records(data.X, data.a, data.y, released, data.sampling)
 
 
 def widened(low: float, high: float, factor: float, known: Within | None) -> tuple[float, float]:

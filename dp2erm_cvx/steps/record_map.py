@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.domain import Array, Records, cleaned
+from dp2erm_cvx.domain import ROWS, Array, Domain, Records, cleaned
 from dp2erm_cvx.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
@@ -35,6 +35,10 @@ class RecordMap(abc.ABC):
     @abc.abstractmethod
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
         """The mapped records. Row i depends on record i and ``released`` alone, to the last bit."""
+
+    def domain(self, records: Records) -> Domain:
+        """The domain of the mapped records, in which their number does not enter: they may be a block."""
+        return self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features)).domain
 
     @property
     def factored(self) -> bool:
@@ -61,21 +65,31 @@ class Rows(enum.StrEnum):
 
     def of(self, x: Array, a: ArrayLike) -> Array:
         """The rows (n, p) of covariates x (n, k) and treatments a (n,) in {0, 1}."""
-        treated = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))[:, None]
-        constant = np.ones((len(x), 1))
-        if self is Rows.COMMON:
-            return np.hstack([1.0 - treated, treated, x])
-        if self is Rows.MIX:
-            return np.hstack([1.0 - treated, treated, x, (treated - 0.5) * x])
-        own = np.hstack([constant, x])
-        if self is Rows.ARMS:
-            return np.hstack([(1.0 - treated) * own, treated * own])
-        return own
+        n, k = x.shape
+        treated = np.broadcast_to(np.asarray(a, dtype=np.float64), (n,))
+        if self is Rows.POOLED:
+            rows = np.empty((n, 1 + k))
+            rows[:, 0], rows[:, 1:] = 1.0, x
+        elif self is Rows.ARMS:
+            rows = np.empty((n, 2 + 2 * k))
+            for begin, arm in ((0, 1.0 - treated), (1 + k, treated)):
+                rows[:, begin] = arm
+                np.multiply(arm[:, None], x, out=rows[:, begin + 1 : begin + 1 + k])
+        else:
+            rows = np.empty((n, 2 + k if self is Rows.COMMON else 2 + 2 * k))
+            rows[:, 0], rows[:, 1], rows[:, 2 : 2 + k] = 1.0 - treated, treated, x
+            if self is Rows.MIX:
+                np.multiply((treated - 0.5)[:, None], x, out=rows[:, 2 + k :])
+        return rows
 
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike) -> Array:
         """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""
+        arms, predicted = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),)), np.empty(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
-            predicted: Array = np.sum(self.of(x, a) * np.asarray(theta), axis=1)
+            for begin in range(0, len(x), ROWS):
+                own = slice(begin, begin + ROWS)
+                rows = self.of(x[own], arms[own])
+                np.sum(np.multiply(rows, theta, out=rows), axis=1, out=predicted[own])
         return predicted
 
     def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -156,11 +170,10 @@ class OutcomeRows(RecordMap):
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        x, y = records.covariates, records.y
+        x, y, where = records.covariates, records.y, self.domain(records)
         with np.errstate(over="ignore", invalid="ignore"):
             for term in self.after:
                 y = y - term.predict(x, records.a, released)
-        where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
         rows = self.rows.of(self.scale * x, records.a)
         return Records(rows, records.a, cleaned(y, where.outcome_bound), where, records.sampling)
 
@@ -181,6 +194,5 @@ class WithConstant(RecordMap):
         return Universe(mapped, universe.n_samples, universe.n_features)
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        x = records.covariates
-        where = self.universe(Universe(records.domain, records.n_samples, x.shape[1])).domain
-        return Records(Rows.POOLED.of(x, records.a), records.a, records.y, where, records.sampling)
+        rows = Rows.POOLED.of(records.covariates, records.a)
+        return Records(rows, records.a, records.y, self.domain(records), records.sampling)

@@ -132,7 +132,7 @@ class EffectScore(abc.ABC):
     def given(self, records: Records, released: Released) -> Self:
         """The same score, with what follows from n and from ``released`` alone worked out."""
         nuisances = self.nuisances.given(released, records.n_samples)
-        center = self._center(records.covariates.shape[1], records.domain, released)
+        center = self._center(records.n_features, records.domain, released)
         return replace(self, nuisances=nuisances, center=center)
 
     @abc.abstractmethod

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
+from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.calibration import (
     Calibration,
     GridNoise,
@@ -63,7 +64,7 @@ class Inputs:
     before the first step that uses them.
     """
 
-    dataset: Dataset
+    dataset: Dataset | BlockedDataset
     records: Records
     weights: Solution | None = None
 

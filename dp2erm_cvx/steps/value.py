@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, Noise, Perturbed, calibrate_value
 from dp2erm_cvx.calibration.value import ValueStatistic
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
+from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.public import one_of
@@ -35,12 +37,8 @@ def value_contrasts(records: Records, weights: ArrayLike, chosen: ArrayLike) -> 
     Raises DataError on a wrong shape, a weight that is no finite number, an outcome beyond the domain's
     bound, and a choice other than 0 and 1. Solved weights and records of a domain raise none of these.
     """
-    w, d = _checked(records, weights, chosen)
-    # a rule that treats gains on treating none where it treats, and on treating all where it does not
-    follows = np.where(records.a == d, 1.0, -1.0)
-    terms = w * (follows * records.y)
-    sums = [math.fsum(terms[d == choice]) for choice in (0, 1)]
-    return np.array([2.0 * total / records.n_samples for total in sums])
+    found = records.blocks.map(_contrast_sums, *_checked(records, weights, chosen))
+    return 2.0 * rounded_sum(found) / records.n_samples
 
 
 def value_cells(records: Records, weights: ArrayLike, chosen: ArrayLike) -> Array:
@@ -50,12 +48,29 @@ def value_cells(records: Records, weights: ArrayLike, chosen: ArrayLike) -> Arra
     (1, 0), (1, 1). The l1 error is at most ``calibration.value.SUM_ERROR`` times 1.5 M'. Arguments and
     errors are those of :func:`value_contrasts`.
     """
-    w, d = _checked(records, weights, chosen)
-    terms, n = w * records.y, records.n_samples
-    cells = [(d == choice) & (records.a == arm) for choice in (0, 1) for arm in (0, 1)]
-    outcomes = [math.fsum(terms[cell]) / n for cell in cells]
-    half = 0.5 * records.domain.outcome_bound
-    return np.array(outcomes + [half * math.fsum(w[cell]) / n for cell in cells])
+    found = records.blocks.map(_cell_sums, *_checked(records, weights, chosen))
+    units = np.repeat([1.0, 0.5 * records.domain.outcome_bound], 4)
+    return units * (rounded_sum(found) / records.n_samples)
+
+
+def _contrast_sums(records: Records, w: Array, d: Array) -> tuple[Array, Array]:
+    _refuse_beyond(records)
+    # a rule that treats gains on treating none where it treats, and on treating all where it does not
+    follows = np.where(records.a == d, 1.0, -1.0)
+    terms = w * (follows * records.y)
+    return compensated_sum(np.where(d[:, None] == [0, 1], terms[:, None], 0.0))
+
+
+def _cell_sums(records: Records, w: Array, d: Array) -> tuple[Array, Array]:
+    _refuse_beyond(records)
+    inside = (2 * d + records.a)[:, None] == [0, 1, 2, 3]
+    terms = (np.where(inside, one[:, None], 0.0) for one in (w * records.y, w))
+    return compensated_sum(np.hstack(list(terms)))
+
+
+def _refuse_beyond(records: Records) -> None:
+    if not np.all(np.abs(records.y) <= records.domain.outcome_bound):
+        raise DataError("records: an outcome lies beyond the outcome_bound of the domain")
 
 
 def _checked(records: Records, weights: ArrayLike, chosen: ArrayLike) -> tuple[Array, Array]:
@@ -68,8 +83,6 @@ def _checked(records: Records, weights: ArrayLike, chosen: ArrayLike) -> tuple[A
         raise DataError(f"weights {w.shape} and chosen {d.shape} must have shape ({n},)")
     if not np.all(np.isfinite(w)):
         raise DataError("weights: must be finite numbers")
-    if not np.all(np.abs(records.y) <= records.domain.outcome_bound):
-        raise DataError("records: an outcome lies beyond the outcome_bound of the domain")
     if not np.all((d == 0) | (d == 1)):
         raise DataError("chosen: must be 0 or 1")
     return w, d
@@ -169,7 +182,8 @@ class ValuePlan(StepPlan):
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the 8 or 2 numbers of the statistic, of the rule that the released theta makes."""
         assert inputs.weights is not None
-        chosen = self.second.choices(released["theta"], self.universe.domain, inputs.dataset.X)
+        choose = partial(_chosen, second=self.second, theta=released["theta"], domain=self.universe.domain)
+        chosen = np.concatenate(inputs.dataset.blocks.map(choose))
         numbers = self.statistic_of(inputs.records, inputs.weights.value, chosen)
         return StepResult(self.noised(numbers, execution))
 
@@ -189,6 +203,10 @@ class ValuePlan(StepPlan):
         law = _law(self.calibration)
         noise: Array = np.array([sample(law, None, seed).noise[0] for seed in seeds])
         return numbers + noise
+
+
+def _chosen(data: Dataset, *, second: SecondStage, theta: Array, domain: Domain) -> NDArray[np.int64]:
+    return second.choices(theta, domain, data.X)
 
 
 def _law(noise: GridNoise) -> Calibration:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.datasets import Scenario, Simulation
+from dp2erm_cvx.datasets import EffectScenario, Scenario, Simulation
+from dp2erm_cvx.datasets.effect_scenarios import people_of, population_domain
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.studies.engine import Experiment, Listing, Row, StudyCell
 from dp2erm_cvx.studies.listing import InForce, constants_listing
@@ -51,20 +53,43 @@ class Strength(BaseModel):
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> Simulation:
         """``n_samples`` records with what is unknown in real data."""
-        X = rng.uniform(-1.0, 1.0, (n_samples, N_COVARIATES))
-        bent = 3.0 * X[:, 0] ** 2 - 1.0
-        propensity = expit(self.share + self.confounding * X[:, 0] + self.treatment_curve * bent)
+        X = _covariates(rng, n_samples)
+        propensity = self._propensity(X)
         a = (rng.random(n_samples) < propensity).astype(np.int64)
         contrast = X[:, 2] - X[:, 1]
         main = self._main(X)
         y = main + (a - 0.5) * contrast + self.noise * self._noise(a, rng)
-        scenario = Scenario(
+        return Simulation(self.scenario, Dataset.from_arrays(X, a, y), propensity, contrast, main)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The outcome mechanism, with normal noise."""
+        return Scenario(
             "confounded",
             self._main,
             lambda rows: rows[:, 2] - rows[:, 1],
             lambda rows, arm: np.full(len(rows), self.noise**2),
         )
-        return Simulation(scenario, Dataset.from_arrays(X, a, y), propensity, contrast, main)
+
+    def population(self) -> EffectScenario:
+        """The same with normal noise, whose average effect is 0, as is that among the treated.
+
+        Covariates are not clipped, and outcomes within 5 of their mean, which is public in simulations.
+        """
+        return EffectScenario(
+            "confounded",
+            0.0,
+            population_domain(math.sqrt(N_COVARIATES), 5.0, self.mean),
+            self.noise,
+            people_of(_covariates, self.scenario.outcomes),
+            self._propensity,
+            effect_on_treated=0.0,
+        )
+
+    def _propensity(self, X: Array) -> Array:
+        bent = 3.0 * X[:, 0] ** 2 - 1.0
+        found: Array = expit(self.share + self.confounding * X[:, 0] + self.treatment_curve * bent)
+        return found
 
     def _main(self, X: Array) -> Array:
         total: Array = self.mean + self.main * X[:, 0] + self.main_curve * (3.0 * X[:, 0] ** 2 - 1.0)
@@ -76,6 +101,14 @@ class Strength(BaseModel):
             return rng.standard_normal(len(a))
         drawn = rng.exponential(size=len(a)) - 1.0
         return drawn if self.skewed == "alike" else (2 * a - 1) * drawn
+
+
+#: The population of the study, as ``designs/confounded.toml`` states it.
+CONFOUNDED = Strength(mean=3.0, main=2.0, share=1.0, confounding=1.0, noise=0.5)
+
+
+def _covariates(rng: np.random.Generator, n_samples: int) -> Array:
+    return rng.uniform(-1.0, 1.0, (n_samples, N_COVARIATES))
 
 
 class ConfoundedDesign(RulesDesign):

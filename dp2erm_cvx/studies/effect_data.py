@@ -9,17 +9,10 @@ import numpy as np
 
 from dp2erm_cvx.compare.effect_references import augmented
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.datasets import (
-    EFFECT_SCENARIOS,
-    Benchmark,
-    EffectSample,
-    EffectScenario,
-    load_benchmark,
-    load_nhefs,
-    nhefs_plasmode,
-)
+from dp2erm_cvx.datasets import Benchmark, EffectScenario, load_benchmark, load_nhefs
 from dp2erm_cvx.demo.settings import effect_domain
 from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.errors import DeclarationError
 
 #: The real records that this package holds.
 NHEFS = "nhefs"
@@ -56,10 +49,20 @@ def real_data(name: str) -> EffectData:
     return EffectData(known.dataset, known.domain, known.residual_scale, effect, known.treated_only)
 
 
-def drawn_data(name: str, n_samples: int, rng: np.random.Generator) -> EffectData:
-    """``n_samples`` records of a population. Raises KeyError."""
-    one = population(name)
+def drawn_data(
+    one: EffectScenario, n_samples: int, rng: np.random.Generator, *, treated_only: bool = False
+) -> EffectData:
+    """``n_samples`` records of a population.
+
+    Raises DeclarationError where nobody knows its effect among the treated, which is asked for.
+    """
     drawn = one.draw(n_samples, rng)
+    if treated_only:
+        if one.effect_on_treated is None:
+            raise DeclarationError(f"{one.name}: its effect among the treated is not known")
+        return EffectData(
+            drawn.dataset, one.domain, one.residual_scale, one.effect_on_treated, treated_only=True
+        )
     return EffectData(
         drawn.dataset,
         one.domain,
@@ -68,17 +71,6 @@ def drawn_data(name: str, n_samples: int, rng: np.random.Generator) -> EffectDat
         scenario=one,
         propensity=drawn.propensity,
     )
-
-
-def population(name: str) -> EffectScenario:
-    """A scenario, or the plasmode of NHEFS. Raises KeyError."""
-    return EFFECT_SCENARIOS[name] if name in EFFECT_SCENARIOS else {"nhefs plasmode": nhefs_plasmode}[name]()
-
-
-@functools.lru_cache(maxsize=2)
-def census(name: str, n_records: int) -> EffectSample:
-    """So many records that a mean over them stands for that of the population."""
-    return population(name).draw(n_records, np.random.default_rng([n_records, len(name)]))
 
 
 def in_domain(data: Dataset, domain: Domain) -> Dataset:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.compare.effect_references import Estimate, augmented, difference, hajek
+from dp2erm_cvx.datasets import EffectScenario
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateTwoStageERM
@@ -19,8 +20,9 @@ from dp2erm_cvx.program import Box
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.steps import AverageScore
 from dp2erm_cvx.steps.number import UNIT
-from dp2erm_cvx.studies.effect_data import EffectData, census, in_domain
+from dp2erm_cvx.studies.effect_data import EffectData, in_domain
 from dp2erm_cvx.studies.engine import Row
+from dp2erm_cvx.studies.populations import census
 from dp2erm_cvx.studies.published import PUBLISHED
 from dp2erm_cvx.studies.scheme import StudyScheme
 from dp2erm_cvx.studies.summary import Z
@@ -110,15 +112,15 @@ def private_row(data: EffectData, method: EffectMethod, epsilon: float, rng: np.
         "delta": method.delta,
     }
     if data.scenario is not None:
-        row["score_mean"] = _score_mean(model.plan(*data.dataset.X.shape), found, data.scenario.name)
+        row["score_mean"] = _score_mean(model.plan(*data.dataset.X.shape), found, data.scenario)
     return row
 
 
-def _score_mean(plan: EffectPlan, found: EffectRelease, name: str) -> float:
+def _score_mean(plan: EffectPlan, found: EffectRelease, scenario: EffectScenario) -> float:
     """The population mean of the score at the released nuisances."""
     score, n = plan.score.score, plan.study.universe.n_samples
     assert isinstance(score, AverageScore)
-    drawn = census(name, max(_AT_LEAST, _TIMES * n))
+    drawn = census(scenario, max(_AT_LEAST, _TIMES * n))
     domain, e, total = plan.study.universe.domain, drawn.propensity, 0.0
     columns = [drawn.dataset.columns.index(column) for column in found.columns]
     # the first of what a step states is what it released

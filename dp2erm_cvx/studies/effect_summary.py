@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dp2erm_cvx.studies.rule_summary import rows_with
 from dp2erm_cvx.studies.summary import Z
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     the share of releases that call the noise of their nuisances so. Names that end in a number, such as
     ``acic-3``, share lines, whose deviation is that within a name.
     """
-    done = table[table["status"] == "done"]
+    done = table[(table["status"] == "done") & rows_with(table, "estimate")]
     # of real records alone, by methods without intervals, not timed
     optional = [
         name for name in ("score_mean", "negligible", "seconds", "delta", "records") if name not in done

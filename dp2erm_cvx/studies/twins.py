@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.special import expit
 
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.datasets import Scenario, Simulation, read_twins
+from dp2erm_cvx.datasets import Scenario, Simulation, read_twins, twins_digest
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.studies.engine import Experiment, Listing, Part, Row, StudyCell
 from dp2erm_cvx.studies.listing import constants_listing
@@ -131,9 +129,7 @@ class TwinsStudy(Experiment[TwinsDesign]):
 
     def opened(self, design: TwinsDesign) -> TwinsDesign:
         """The design with the digest of its file, which stands for the file wherever it is."""
-        read_twins(design.data, sha256=design.sha256)
-        found = hashlib.sha256(Path(design.data).read_bytes()).hexdigest()
-        return design.model_copy(update={"sha256": found})
+        return design.model_copy(update={"sha256": twins_digest(design.data, sha256=design.sha256)})
 
     def parts(self, design: TwinsDesign) -> Iterable[Part]:
         """Forms, schemes and families."""

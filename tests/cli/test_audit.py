@@ -180,6 +180,40 @@ def test_a_mechanism_of_a_file_is_audited_saved_and_replayed(folder):
     assert run(*mechanism, "--replay", "wrong", "--runs", "400").exit_code == 0
 
 
+STAGED = """
+import numpy as np
+
+from dp2erm_cvx.audit import Noised
+from dp2erm_cvx.calibration import Noise
+
+
+def arm_sums(dataset, scale=2.0):
+    _, a, y = dataset
+    sums = np.array([y[a == arm].sum() for arm in (0, 1)])
+    return (yield Noised(sums, scale, Noise.GAUSSIAN, 2.0))
+"""
+
+
+def test_a_mechanism_of_known_noise_is_audited_exactly_saved_and_replayed(folder):
+    Path("staged.py").write_text(STAGED)
+    exact = ["audit", "--mechanism", "staged.py:arm_sums", "--exact"]
+    small = [*RUNS[2:-2], "--mu", "1"]
+    honest = run(*exact, *small, "--solves", "300")
+    assert honest.exit_code == 0
+    assert "no violation found" in " ".join(honest.stdout.split())
+    wrong = run(*exact, "--set", "scale=1", *small, "--solves", "300", "--save", "wrong", "--json")
+    assert wrong.exit_code == 1
+    facts = json.loads(wrong.stdout)
+    assert facts["exceeds"] is facts["uncovered"] is True
+    assert facts["found"] == pytest.approx(2.0, rel=1e-3)
+    again = run(*exact, "--set", "scale=1", "--replay", "wrong", "--json")
+    assert json.loads(again.stdout) == facts
+    assert run(*exact, "--replay", "wrong").exit_code == 0
+    # the same function, by its runs
+    runs = run(*exact[:-1], "--set", "scale=1", *small, "--solves", "20", "--json")
+    assert 1.0 < json.loads(runs.stdout)["mu_low"] <= 2.0
+
+
 def test_what_is_no_mechanism_is_refused(folder):
     Path("mechanisms.py").write_text(MECHANISMS)
     for words, said in (
@@ -191,6 +225,17 @@ def test_what_is_no_mechanism_is_refused(folder):
         (["mechanisms.py:noisy_sum", "--program", "mmd"], "goes without"),
     ):
         result = run("audit", "--mechanism", *words, *RUNS)
+        assert result.exit_code == 2
+        assert said in result.stderr
+    for words, said in (
+        (
+            ["--mechanism", "mechanisms.py:noisy_sum", "--exact", *RUNS],
+            "does not yield what it adds noise to",
+        ),
+        (["--mechanism", "mechanisms.py:noisy_sum", "--mu", "1", *RUNS], "declare epsilon or mu"),
+        ([*IPW[1:], "--mu", "1"], "go with --mechanism"),
+    ):
+        result = run("audit", *words)
         assert result.exit_code == 2
         assert said in result.stderr
     missing = run("audit", "--mechanism", "mechanisms.py:noisy_sum", "--covariate-bound", "1")

@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
-from dp2erm_cvx.datasets import EFFECT_SCENARIOS, nhefs_plasmode
+from dp2erm_cvx.datasets import EFFECT_SCENARIOS, SCENARIOS, nhefs_plasmode, paper_population, simulate
+from dp2erm_cvx.errors import DeclarationError
 
 SIZE = 300_000
-KNOWN = {**EFFECT_SCENARIOS, "nhefs plasmode": nhefs_plasmode()}
+KNOWN = {
+    **EFFECT_SCENARIOS,
+    "nhefs plasmode": nhefs_plasmode(),
+    **{name: paper_population(name) for name in SCENARIOS},
+}
 #: How far the difference of means is off, as the authors of the first two state it.
 CONFOUNDING = {"low overlap": 0.31, "regions": -0.34}
 
@@ -54,3 +59,19 @@ def test_the_difference_of_means_is_off_as_published(name, off):
     data = scenario.draw(SIZE, np.random.default_rng(6)).dataset
     naive = data.y[data.a == 1].mean() - data.y[data.a == 0].mean()
     assert naive - scenario.effect == pytest.approx(off, abs=0.01)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_of_the_paper_is_the_one_that_rules_are_learned_from(name):
+    whole, single = KNOWN[name].draw(SIZE, np.random.default_rng(7)), simulate(name, SIZE, rng=8)
+    for one in (lambda d: d.X[:, 0] * d.a, lambda d: d.y, lambda d: d.a * d.y, lambda d: d.y**2):
+        left, right = one(whole.dataset), one(single.dataset)
+        error = np.hypot(np.std(left), np.std(right)) / np.sqrt(SIZE)
+        assert np.mean(left) - np.mean(right) == pytest.approx(0.0, abs=4 * error)
+    treated = whole.dataset.a == 1
+    if KNOWN[name].effect_on_treated is not None:
+        gain = (whole.outcomes[:, 1] - whole.outcomes[:, 0])[treated]
+        error = np.std(gain) / np.sqrt(treated.sum())
+        assert np.mean(gain) == pytest.approx(KNOWN[name].effect_on_treated, abs=4 * error)
+    with pytest.raises(DeclarationError):
+        paper_population("none")

@@ -66,7 +66,7 @@ ONLY = {
     "codebook": {"errors", "public", "tables", "sampling"},
     "blocks": set(),
     "domain": {"errors", "public", "privacy", "sampling", "codebook", "blocks"},
-    "data": {"errors", "csv_layout", "tables", "codebook"},
+    "data": {"errors", "csv_layout", "tables", "codebook", "blocks"},
     "blocked": {"errors", "parallel", "public", "tables", "blocks", "domain", "data"},
     "model": {"errors", "text", "public", "blocks", "domain"},
     "program": {

@@ -17,6 +17,7 @@ from dp2erm_cvx.steps import (
     Rows,
     Term,
     WithConstant,
+    record_map,
 )
 from dp2erm_cvx.universe import Universe
 
@@ -176,3 +177,33 @@ def test_known_and_constant_propensities():
     nuisances = LinearNuisances((), "propensity", constant=True)
     half = AverageScore(nuisances, 4.0, 1.5, 6.0, 0.25).of(records, {"propensity": np.array([N / 2])})
     assert np.array_equal(half, known)
+
+
+def rows_at_once(kind, x, a):
+    """The rows as they were written before they were filled in blocks."""
+    treated = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),))[:, None]
+    own = np.hstack([np.ones((len(x), 1)), x])
+    if kind is Rows.COMMON:
+        return np.hstack([1.0 - treated, treated, x])
+    if kind is Rows.MIX:
+        return np.hstack([1.0 - treated, treated, x, (treated - 0.5) * x])
+    return own if kind is Rows.POOLED else np.hstack([(1.0 - treated) * own, treated * own])
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("arm", [0.0, 1, None], ids=str)
+@pytest.mark.parametrize("kind", list(Rows))
+def test_rows_and_predictions_are_the_same_in_any_blocks(kind, arm, size, monkeypatch):
+    monkeypatch.setattr(record_map, "ROWS", size)
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(50, 19)) * np.exp(rng.normal(size=(50, 1)) * 20)
+    x[3, 4], x[5, 6], x[7], x[8, 0] = np.nan, np.inf, -0.0, 5e-324
+    a = rng.integers(0, 2, 50) if arm is None else arm
+    theta = rng.normal(size=len(kind.names(("x",) * 19)))
+    with np.errstate(all="ignore"):
+        known = rows_at_once(kind, x, a)
+        assert kind.of(x, a).tobytes() == known.tobytes()
+        for values in (theta, theta * 1e300, np.where(theta > 0, np.nan, theta)):
+            assert kind.predict(values, x, a).tobytes() == np.sum(known * values, axis=1).tobytes()
+        some = kind.predict(theta, x[20:21], a if arm is not None else a[20:21])
+        assert some.tobytes() == np.sum(known * theta, axis=1)[20:21].tobytes()

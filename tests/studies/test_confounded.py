@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.studies import design_path
-from dp2erm_cvx.studies.confounded import Confounded, ConfoundedDesign
+from dp2erm_cvx.studies.confounded import CONFOUNDED, Confounded, ConfoundedDesign
 from dp2erm_cvx.studies.engine import load_design, run
 from dp2erm_cvx.studies.summary import means
 
@@ -22,6 +22,23 @@ def test_the_scenario_is_what_it_says():
     assert both.std() == pytest.approx(0.5, rel=0.02)
     assert data.y.mean() == pytest.approx(3.0, abs=0.3)
     assert np.array_equal(drawn.optimal_rule, (data.X[:, 2] > data.X[:, 1]).astype(int))
+
+
+def test_the_population_of_effects_is_that_of_rules():
+    assert declared().strength == CONFOUNDED
+    one = CONFOUNDED.population()
+    drawn, again = (
+        one.draw(200_000, np.random.default_rng(1)),
+        CONFOUNDED.draw(200_000, np.random.default_rng(2)),
+    )
+    data, e = drawn.dataset, drawn.propensity
+    gain = drawn.outcomes[:, 1] - drawn.outcomes[:, 0]
+    assert np.mean(gain) == pytest.approx(one.effect, abs=0.01)
+    assert np.mean(gain[data.a == 1]) == pytest.approx(one.effect_on_treated, abs=0.01)
+    assert np.mean(data.a - e) == pytest.approx(0.0, abs=0.005)
+    for mine, other in ((data.y, again.dataset.y), (data.a * data.y, again.dataset.a * again.dataset.y)):
+        assert [np.mean(mine), np.std(mine)] == pytest.approx([np.mean(other), np.std(other)], abs=0.02)
+    assert np.mean(np.abs(data.y - one.domain.outcome_center) > one.domain.outcome_bound) == 0.0
 
 
 def test_populations_of_the_robustness_variant(tmp_path):

@@ -18,6 +18,8 @@ from dp2erm_cvx.studies.effect_methods import EffectMethod, PublishedMethod, pri
 from dp2erm_cvx.studies.effect_summary import effect_errors
 from dp2erm_cvx.studies.effects import BenchmarkStudy, EffectsDesign, EffectsStudy
 from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.populations import population
+from dp2erm_cvx.studies.rule_summary import rule_errors
 
 
 def linear(n=4000, noise=0.0):
@@ -51,7 +53,7 @@ def test_standard_errors_are_those_of_many_samples():
 
 @pytest.mark.parametrize("epsilon", [0.2, 20.0])  # a constant and a logistic propensity
 def test_the_score_mean_is_what_fresh_records_find(epsilon, monkeypatch):
-    data = drawn_data("varying", 800, np.random.default_rng(2))
+    data = drawn_data(population("varying"), 800, np.random.default_rng(2))
     seen = {}
     original = EffectMethod.estimator
 
@@ -78,7 +80,7 @@ def test_the_score_mean_is_what_fresh_records_find(epsilon, monkeypatch):
 
 
 def test_the_score_mean_of_cells_rests_on_what_was_released():
-    data = drawn_data("regions", 3000, np.random.default_rng(2))
+    data = drawn_data(population("regions"), 3000, np.random.default_rng(2))
     method = EffectMethod(residual_scale=0.1, settings={"cells": {"x1": 4, "x2": 4}})
     row = private_row(data, method, 20.0, np.random.default_rng(3))
     assert row["low"] < row["score_mean"] < row["high"]
@@ -116,20 +118,20 @@ def test_errors_and_coverage_of_a_table():
 
 
 def test_settings_are_scaled_and_none_is_a_setting():
-    data = drawn_data("varying", 50, np.random.default_rng(0))
+    data = drawn_data(population("varying"), 50, np.random.default_rng(0))
     settings = {"first_fit": "none", "cap": 3.0}
     model = EffectMethod(settings=settings, scaled={"slope": 2.0}, residual_scale=0.0).estimator(data, 1.0, 1)
     assert model.settings == {"first_fit": None, "cap": 3.0, "slope": 1.0}
     assert model.residual_scale is None
     assert EffectMethod().estimator(data, 1.0, 1).residual_scale == 0.5
     with pytest.raises(KeyError):
-        drawn_data("none", 50, np.random.default_rng(0))
+        population("none")
     with pytest.raises(DeclarationError):
         real_data("none")
 
 
 def test_a_benchmark_has_the_methods_of_others(tmp_path):
-    fields = {"data": {"varying": {"replicates": {150: 2}, "epsilons": [1.0], "weights": []}}}
+    fields = {"data": {"varying": {"replicates": {150: 2}, "epsilons": [1.0], "weights": []}}, "rules": {}}
     design = load_design(EffectsDesign, design_path("benchmark"), **fields)
     table = run(BenchmarkStudy(), design, tmp_path)
     assert {"private", *design.published} <= set(table["method"])
@@ -145,7 +147,7 @@ def test_a_benchmark_has_the_methods_of_others(tmp_path):
 
 
 def test_methods_without_an_effect_among_the_treated_have_no_row():
-    data = replace(drawn_data("varying", 200, np.random.default_rng(0)), treated_only=True)
+    data = replace(drawn_data(population("varying"), 200, np.random.default_rng(0)), treated_only=True)
     rng = np.random.default_rng(1)
     assert published_row(data, PublishedMethod(method="private_propensity"), 1.0, rng) is None
     row = published_row(data, PublishedMethod(method="subsample_aggregate"), 1.0, rng)
@@ -176,3 +178,49 @@ def test_a_name_may_stand_for_several_benchmarks():
     design = EffectsDesign(seed=1, data={"acic-hinges-*": source, "binary": source}, methods={})
     assert list(design.sources()) == [*(f"acic-hinges-{k}" for k in range(1, 11)), "binary"]
     assert len(list(EffectsStudy().keys(design))) == 22
+
+
+def test_the_effect_among_the_treated_stands_where_it_is_known():
+    rng = np.random.default_rng(4)
+    data = drawn_data(population("linear"), 200_000, rng, treated_only=True)
+    assert data.treated_only
+    # its own propensity would be that of an average over all
+    assert data.propensity is None
+    found = augmented(data.dataset, treated_only=True)
+    assert abs(found.value - data.effect) < 4 * found.error
+    with pytest.raises(DeclarationError, match="not known"):
+        drawn_data(population("varying"), 50, rng, treated_only=True)
+
+
+def test_rules_stand_beside_effects_and_what_is_left_out_is_said(tmp_path):
+    name = design_path("benchmark")
+    whole = load_design(EffectsDesign, name)
+    rule = whole.rules["confounded"].model_dump() | {"replicates": {300: 2}, "epsilons": [1.0], "n_test": 500}
+    source = {"replicates": {200: 1}, "epsilons": [1.0]}
+    few = {
+        "data": {"confounded": source, "twins": source},
+        "rules": {"confounded": rule, "twins": whole.rules["twins"].model_dump()},
+        "published": {},
+        "timed": False,
+    }
+    design = load_design(EffectsDesign, name, **few)
+    study = BenchmarkStudy()
+    table = run(study, design, tmp_path)
+    assert set(table["data"]) == {"confounded"}
+    assert "seconds" not in table
+    rules, missing = study.listings(design, table, {})
+    assert missing.lines == [["twins"], ["rules, twins"]]
+    assert "Twin_Data.csv.gz" in missing.title
+    found = rule_errors(table).set_index("method")
+    assert {"private", "direct IPW", "composed IPW", "weighted rule, IPW", "treat none"} <= set(found.index)
+    assert set(design.published_rules) <= set(found.index)
+    assert found["accuracy"].between(0, 1).all()
+    assert found.loc[["treat all", "treat none"], "accuracy"].sum() == pytest.approx(1.0)
+    assert len(rules.lines) == len(rule_errors(table))
+    # effects are summed up without them
+    assert set(effect_errors(table)["method"]) >= {"private", "AIPW", "Hajek", "difference of means"}
+    assert "treat all" not in set(effect_errors(table)["method"])
+    assert [path.name for path in figures_of("benchmark", table, tmp_path)] == [
+        *("benchmark.svg", "benchmark.png"),
+        *("benchmark-rules.svg", "benchmark-rules.png"),
+    ]

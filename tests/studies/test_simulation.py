@@ -157,6 +157,11 @@ def test_the_command_writes_a_table_and_figures_and_runs_a_cell_alone(tmp_path, 
     result = command("experiment", "simulation")
     assert result.exit_code == 2
     assert "--quick" in result.stderr
+    # the whole design is one that can be asked for
+    result = command("experiment", "simulation", "--full", "--cell", "none")
+    assert "the first is 'scenario=linear,replicate=0'" in result.stderr
+    result = command("experiment", "simulation", "--full", "--data", "file.gz")
+    assert "simulation reads no file" in result.stderr
 
 
 def _refused(name):

@@ -9,10 +9,13 @@ import os
 import numpy as np
 import pytest
 
-from dp2erm_cvx.datasets import TWINS_SHA256, read_twins, twins
+from dp2erm_cvx.datasets import TWINS_SHA256, read_twins, twins, twins_population
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.studies import design_path
+from dp2erm_cvx.studies.effect_summary import effect_errors
+from dp2erm_cvx.studies.effects import BenchmarkStudy, EffectsDesign
 from dp2erm_cvx.studies.engine import load_design, run
+from dp2erm_cvx.studies.rule_summary import rule_errors
 from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme
 from dp2erm_cvx.studies.trial import Trial, taken
 from dp2erm_cvx.studies.twins import Outcomes, TwinsDesign, TwinsStudy, _pools
@@ -34,7 +37,7 @@ def written(path, n=700, seed=0, change=None):
     """A file with the columns, codes and stray quotes of the real one; its digest."""
     rng = np.random.default_rng(seed)
     columns = {name: rng.choice([1, 2, 2, 2, 8], n) for name in twins._RISKS}
-    columns |= {name: rng.integers(low, high + 1, n) for name, (low, high) in twins._RANGES.items()}
+    columns |= {name: rng.integers(low, high + 1, n) for name, (low, high) in twins.AMOUNTS.items()}
     columns |= {name: rng.integers(1, levels + 1, n) for name, levels in twins._LEVELS.items()}
     columns |= {"outcome(t=0)": np.full(n, 9999), "outcome(t=1)": rng.integers(0, 300, n)}
     if change is not None:
@@ -179,3 +182,65 @@ def test_weights_matter_on_the_real_file(tmp_path):
         found[ridge] = Trial(design, train, test).plain_row(Rule(scheme, constants))["accuracy"]
     assert found[1e-3] > found[1.0] + 0.04
     assert found[1e-3] > 0.88
+
+
+def stand_in(path, n=1500):
+    """With deaths that gestation prevents, and a tenth of the heavier saved."""
+    rng = np.random.default_rng(9)
+
+    def change(columns):
+        lighter = rng.random(n) < 0.8 - 0.6 * (columns["gestat"] - 17) / 30
+        heavier = lighter & (rng.random(n) < 0.9)
+        columns["outcome(t=0)"], columns["outcome(t=1)"] = (np.where(d, 5, 9999) for d in (lighter, heavier))
+
+    return written(path, n=n, change=change)
+
+
+def test_pairs_of_whom_one_is_seen(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+    digest = stand_in(path)
+    known = read_twins(path, sha256=digest)
+    one = twins_population(path, sha256=digest)
+    gain = known.deaths[:, 1] - known.deaths[:, 0]
+    assert one.effect == np.mean(gain) < -0.03
+    drawn = one.draw(100_000, np.random.default_rng(0))
+    data, e = drawn.dataset, drawn.propensity
+    naive = data.y[data.a == 1].mean() - data.y[data.a == 0].mean()
+    assert naive < one.effect - 0.05  # a long gestation saves lives, and shows the heavier
+    weighted = np.mean(data.a * data.y / e - (1 - data.a) * data.y / (1 - e))
+    assert weighted == pytest.approx(one.effect, abs=0.02)
+    gained = drawn.outcomes[:, 1] - drawn.outcomes[:, 0]
+    assert np.mean(gained[data.a == 1]) == pytest.approx(one.effect_on_treated, abs=0.005)
+    assert data.columns == tuple(one.domain.ranges)
+    # a usual range in weeks is one of the scaled column
+    assert one.domain.ranges["gestat"] == ((26 - 17) / 30, (40 - 17) / 30)
+
+
+def test_the_benchmark_has_pairs_where_a_file_is_given(tmp_path):
+    path = tmp_path / "stand-in.csv.gz"
+    digest = stand_in(path)
+    name = design_path("benchmark")
+    rule = load_design(EffectsDesign, name).rules["twins"].model_dump()
+    source = {"replicates": {500: 1}, "epsilons": [1.0]}
+    fields = {
+        "data": {"twins": source, "twins, treated": {**source, "population": "twins", "treated_only": True}},
+        "rules": {"twins": {**rule, "replicates": {400: 1}, "epsilons": [1.0]}},
+        "published": {},
+        "twins": str(path),
+    }
+    study = BenchmarkStudy()
+    with pytest.raises(DataError, match="sha256"):
+        run(study, load_design(EffectsDesign, name, **fields), tmp_path / "out")
+    design = load_design(EffectsDesign, name, **fields, twins_sha256=digest)
+    table = run(study, design, tmp_path / "out")
+    lines = effect_errors(table).set_index(["data", "method"])
+    assert {("twins", "private"), ("twins, treated", "private"), ("twins", "AIPW")} <= set(lines.index)
+    assert {"private", "outcome weighted learning"} <= set(rule_errors(table)["method"])
+    assert len(study.listings(design, table, {})) == 1  # nothing is left out
+
+
+@pytest.mark.skipif(REAL is None, reason="DP2ERM_TWINS names no file")
+def test_the_real_pairs_have_their_known_effect():
+    one = twins_population(REAL)
+    assert one.effect == pytest.approx(-184 / 11_400)
+    assert read_twins(REAL).deaths.mean(axis=0) == pytest.approx([0.17693, 0.16079], abs=1e-5)

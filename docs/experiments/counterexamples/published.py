@@ -1,10 +1,19 @@
 """Published methods as this library implements them, for ``dp2erm audit --mechanism``.
 
-``epsilon`` is the budget that a method is asked for, so that ``--set epsilon=2`` with ``--epsilon 1`` plants
-half the noise. Covariates are in the unit ball and outcomes in [-1, 1].
+Each yields the values that it adds noise to, so that ``--exact`` computes its losses; without it, it is run.
+Outcomes are in [-1, 1]; covariates are in the unit ball where a method needs a bound on them, and of norm at
+most 100 where it does not. Wrong on purpose: ``--set noise=0.5`` draws half the noise, ``--set
+sensitivity=0.5`` takes the sensitivity for half of what it is, and ``--set clip=0`` leaves records where
+they are, which a wider ``--outcome-bound`` shows. ``--set predictions=0`` does not clip regressions.
 """
 
+from dataclasses import replace
+
+import numpy as np
+
 from dp2erm_cvx import Budget, Domain
+from dp2erm_cvx.audit import Noised, Split
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.studies.published import (
     FoldNuisances,
     NoisyLeastSquares,
@@ -13,37 +22,75 @@ from dp2erm_cvx.studies.published import (
 )
 
 DOMAIN = Domain(1.0, 1.0)
+WIDE = Domain(100.0, 1.0)
 
 
-def private_propensity(dataset, rng, epsilon=1.0):
+class UnclippedFolds(FoldNuisances):
+    """Regressions of other folds as they come, with the sensitivity of clipped ones."""
+
+    def _of_fold(self, records, rows):
+        wide = replace(records.domain, outcome_bound=1e6)
+        return super()._of_fold(replace(records, domain=wide), rows)
+
+
+def private_propensity(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
     """Lee, Gresele, Park and Muandet (2019)."""
-    return _estimate(PrivatePropensity(), dataset, rng, epsilon)
+    stages = PrivatePropensity().stages(_records(dataset, DOMAIN, clip), Budget(epsilon, delta))
+    return (yield from _altered(stages, noise, sensitivity))
 
 
-def subsample_aggregate(dataset, rng, epsilon=1.0):
+def subsample_aggregate(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
     """Guha and Reiter (2024)."""
-    return _estimate(SubsampleAggregate(), dataset, rng, epsilon)
+    bound = 1.0 if clip else 3.0  # of outcomes and hence of estimates, while the sensitivity is that for 1
+    records = replace(WIDE, outcome_bound=bound).records(*dataset)
+    stages = SubsampleAggregate().stages(records, Budget(epsilon, delta))
+    return (yield from _altered(stages, noise, sensitivity / bound))
 
 
-def folds_g(dataset, rng, epsilon=1.0):
-    """Lebeda, Even, Bellet and Josse (2025), regressions alone."""
-    return _estimate(FoldNuisances(estimator="g"), dataset, rng, epsilon)
-
-
-def folds_ipw(dataset, rng, epsilon=1.0):
-    """The same, inverse probabilities alone."""
-    return _estimate(FoldNuisances(estimator="ipw"), dataset, rng, epsilon)
-
-
-def folds_aipw(dataset, rng, epsilon=1.0):
-    """The same, both."""
-    return _estimate(FoldNuisances(estimator="aipw"), dataset, rng, epsilon)
-
-
-def noisy_least_squares(dataset, rng, epsilon=1.0):
+def noisy_least_squares(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
     """Noisy second moments."""
-    return _estimate(NoisyLeastSquares(), dataset, rng, epsilon)
+    stages = NoisyLeastSquares().stages(_records(dataset, DOMAIN, clip), Budget(epsilon, delta))
+    return (yield from _altered(stages, noise, sensitivity))
 
 
-def _estimate(method, dataset, rng, epsilon):
-    return method(DOMAIN.records(*dataset), Budget(epsilon), rng).value
+def folds_g(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, predictions=1):
+    """Lebeda, Even, Bellet and Josse (2025), regressions alone."""
+    return (yield from _folds("g", dataset, Budget(epsilon, delta), noise, sensitivity, predictions))
+
+
+def folds_ipw(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
+    """The same, inverse probabilities alone."""
+    method = FoldNuisances(estimator="ipw")
+    stages = method.stages(_records(dataset, WIDE, clip), Budget(epsilon, delta))
+    return (yield from _altered(stages, noise, sensitivity))
+
+
+def folds_aipw(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, predictions=1):
+    """The same, both."""
+    return (yield from _folds("aipw", dataset, Budget(epsilon, delta), noise, sensitivity, predictions))
+
+
+def _folds(estimator, dataset, budget, noise, sensitivity, predictions):
+    method = (FoldNuisances if predictions else UnclippedFolds)(estimator=estimator)
+    return (yield from _altered(method.stages(WIDE.records(*dataset), budget), noise, sensitivity))
+
+
+def _records(dataset, domain, clip):
+    X, a, y = dataset
+    return domain.records(X, a, y) if clip else Records(np.array(X), np.array(a), np.array(y), domain)
+
+
+def _altered(stages, noise, sensitivity):
+    """The stages with another noise, and the value of the estimate."""
+    sent = None
+    while True:
+        try:
+            asked = stages.send(sent)
+        except StopIteration as end:
+            return end.value.value
+        if isinstance(asked, Noised):
+            asked = replace(
+                asked, scale=asked.scale * noise * sensitivity, sensitivity=asked.sensitivity * sensitivity
+            )
+        assert isinstance(asked, Noised | Split)
+        sent = yield asked

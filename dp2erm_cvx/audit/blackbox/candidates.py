@@ -29,6 +29,14 @@ def far_record(pair: KindPair, rng: np.random.Generator) -> KindPair:
     return replace(pair, X=X, y=y)
 
 
+def leverages(pair: KindPair, rng: np.random.Generator) -> KindPair:
+    """Every kind of records at a distance from 0 of its own, and both of the changed record often alike."""
+    X = pair.X * 10.0 ** rng.uniform(-3, 0, size=(len(pair.a), 1))
+    if rng.random() < 0.5:
+        X[1] = X[0]
+    return replace(pair, X=X)
+
+
 class RecordPath:
     """Datasets of two kinds of records: ``count`` of the second kind, all others of the first.
 
@@ -69,3 +77,17 @@ class RecordPath:
             low, high = (low, middle) if left > right else (middle, high)
             taken += 2
         return self.neighbors(low), taken
+
+
+def by_groups(pair: KindPair, groups: list[np.ndarray], rng: np.random.Generator) -> KindPair:
+    """Records alike within the group of the changed one, but for a few, and alike within all others."""
+    kinds, others = np.arange(2, len(pair.a)), pair.others.copy()
+    inside, few, outside, rare = rng.choice(kinds, 4)
+    share = float(rng.choice([0.1, 0.5]))
+    for rows in groups:
+        mine, places = 0 in rows, rows[rows > 0] - 1
+        others[places] = inside if mine else outside
+        chosen = places[rng.random(len(places)) < share]
+        if mine or rng.random() < 0.3:
+            others[chosen] = few if mine else rare
+    return replace(pair, others=others)

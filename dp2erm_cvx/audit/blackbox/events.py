@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtri
 
 from dp2erm_cvx.audit.blackbox.observation import Observation
 from dp2erm_cvx.audit.blackbox.scores import Score
+from dp2erm_cvx.audit.declared import Declared
 from dp2erm_cvx.domain import Array
 
+#: A monotone function of probabilities.
+_Of = Callable[[Array], Array]
 #: Larger than the relative error of the inverse of the incomplete beta function.
 _SLACK = 1e-10
 
@@ -31,23 +34,24 @@ def upper(hits: Array, runs: int, risk: float) -> Array:
     return np.minimum(1.0, (1.0 - lower(runs - hits, runs, risk)) * (1 + _SLACK))
 
 
-class EpsilonBound:
-    """Lower confidence bounds on epsilon from counts of one event in ``runs`` runs of each dataset.
+class CountBound:
+    """Lower confidence bounds on a parameter of privacy from counts of one event in ``runs`` runs a dataset.
 
-    P(event) <= exp(epsilon) Q(event) + delta, hence epsilon >= log((P - delta) / Q). With probability at
-    least 1 - 2 ``risk`` the bound is right: P and Q each get ``risk``. At least 0.
+    With probability at least 1 - 2 ``risk`` the bound is right: the probability P of the event on one
+    dataset and Q on the other each get ``risk``. At least 0, and increasing in P and decreasing in Q, as
+    ``above(P) - below(Q)``.
     """
 
-    def __init__(self, runs: int, delta: float, risk: float) -> None:
+    def __init__(self, runs: int, risk: float, above: _Of, below: _Of) -> None:
         counts = np.arange(runs + 1, dtype=np.float64)
-        self.runs, self.delta = runs, delta
+        self.runs = runs
         self.low, self.high = lower(counts, runs, risk), upper(counts, runs, risk)
         with np.errstate(divide="ignore"):
-            self._above = np.log(np.maximum(self.low - delta, 0.0))
-            self._below = np.log(self.high)
+            self._above, self._below = above(self.low), below(self.high)
 
     def __call__(self, mine: Array, theirs: Array) -> Array:
         """The bound for counts ``mine`` of the event under P and ``theirs`` under Q, whole numbers."""
+        # never counted under P: -inf; perhaps certain under Q: +inf, at worst; a bound on Q is never 0
         bound = self._above[mine.astype(np.intp)] - self._below[theirs.astype(np.intp)]
         return np.maximum(bound * (1 - _SLACK), 0.0)
 
@@ -59,6 +63,25 @@ class EpsilonBound:
     def ceiling(self) -> float:
         """The most that any counts of this many runs give: always under P, never under Q."""
         return self.of(self.runs, 0)
+
+
+class EpsilonBound(CountBound):
+    """On epsilon at ``delta``: P <= exp(epsilon) Q + delta, hence epsilon >= log((P - delta) / Q)."""
+
+    def __init__(self, runs: int, delta: float, risk: float) -> None:
+        super().__init__(runs, risk, lambda low: np.log(np.maximum(low - delta, 0.0)), np.log)
+
+
+class MuBound(CountBound):
+    """On mu: P <= Phi(Phi^-1(Q) + mu), hence mu >= Phi^-1(P) - Phi^-1(Q), Phi the normal distribution."""
+
+    def __init__(self, runs: int, risk: float) -> None:
+        super().__init__(runs, risk, ndtri, ndtri)
+
+
+def bound_of(declared: Declared, runs: int, risk: float) -> CountBound:
+    """Of the number that is declared."""
+    return EpsilonBound(runs, declared.delta, risk) if declared.mu is None else MuBound(runs, risk)
 
 
 Observations = Sequence[Observation]
@@ -83,13 +106,13 @@ NOTHING = Event("no event", lambda observations: np.zeros(len(observations), dty
 
 
 class Choice:
-    """The events with the largest lower bound on epsilon in the picking runs: one per direction.
+    """The events with the largest lower bound in the picking runs: one per direction.
 
     ``events[0]`` is for P = first over Q = second, ``events[1]`` for the opposite. Once chosen, they must be
     counted in other runs than those.
     """
 
-    def __init__(self, first: Observations, second: Observations, bound: EpsilonBound) -> None:
+    def __init__(self, first: Observations, second: Observations, bound: CountBound) -> None:
         self.looked_at = 0
         self._pick = (first, second)
         self._bound = bound

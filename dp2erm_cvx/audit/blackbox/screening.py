@@ -9,9 +9,10 @@ import numpy as np
 
 from dp2erm_cvx.audit.blackbox.attack import Attack
 from dp2erm_cvx.audit.blackbox.candidates import RecordPath, far_record, opposed
-from dp2erm_cvx.audit.blackbox.events import Choice, EpsilonBound
+from dp2erm_cvx.audit.blackbox.events import Choice, CountBound, bound_of
 from dp2erm_cvx.audit.blackbox.observation import Runner, run_all
 from dp2erm_cvx.audit.blackbox.scores import scores
+from dp2erm_cvx.audit.declared import Declared
 from dp2erm_cvx.audit.density.pair_makers import KindPair, Maker
 from dp2erm_cvx.audit.pair_file import Columns
 from dp2erm_cvx.domain import Array
@@ -27,9 +28,11 @@ _RISK = 0.25
 class Screening:
     """The pairs that were met, best first, by how far a few runs on both sides are apart."""
 
-    def __init__(self, mechanism: Callable[..., Any], maker: Maker, attack: Attack, delta: float) -> None:
+    def __init__(
+        self, mechanism: Callable[..., Any], maker: Maker, attack: Attack, declared: Declared
+    ) -> None:
         self.mechanism, self.maker, self.attack = mechanism, maker, attack
-        self._short, self._long = (EpsilonBound(runs, delta, _RISK) for runs in (_SHORT, _LONG))
+        self._short, self._long = (bound_of(declared, runs, _RISK) for runs in (_SHORT, _LONG))
         self.best: list[tuple[float, KindPair]] = []
 
     def step(self, rng: np.random.Generator) -> int:
@@ -64,7 +67,7 @@ class Screening:
         return self.best[int(np.argmax(heights))][1]
 
     def _distance(
-        self, datasets: tuple[Columns, Columns], bound: EpsilonBound, rng: np.random.Generator
+        self, datasets: tuple[Columns, Columns], bound: CountBound, rng: np.random.Generator
     ) -> float:
         seed = int(rng.integers(2**53))
         runner = Runner(self.mechanism, datasets, self.attack.takes_rng, seed, self.attack.statistics)

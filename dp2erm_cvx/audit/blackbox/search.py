@@ -12,6 +12,7 @@ import numpy as np
 from dp2erm_cvx.audit.blackbox.attack import Attack
 from dp2erm_cvx.audit.blackbox.audit import BlackBoxAudit, audit_blackbox
 from dp2erm_cvx.audit.blackbox.screening import Screening
+from dp2erm_cvx.audit.declared import Declared
 from dp2erm_cvx.audit.density.pair_makers import Maker
 from dp2erm_cvx.audit.pair_file import Columns, SavedPair
 from dp2erm_cvx.audit.search import Progress, SearchPlan
@@ -87,8 +88,9 @@ def search_blackbox(
     mechanism: Callable[..., Any],
     universe: Universe,
     *,
-    epsilon: float,
+    epsilon: float | None = None,
     delta: float = 0.0,
+    mu: float | None = None,
     attack: Attack | None = None,
     search: SearchPlan | None = None,
 ) -> BlackBoxSearch:
@@ -106,8 +108,8 @@ def search_blackbox(
         (n,) in the units of the data, a (n,) of 0 and 1. What it returns is as for :func:`audit_blackbox`.
     universe
         The datasets that the guarantee is declared for; its domain says which of them are neighbors.
-    epsilon, delta
-        The guarantee that is declared.
+    epsilon, delta, mu
+        The guarantee that is declared, as for :func:`audit_blackbox`.
     attack
         How the worst pair is audited; default: ``Attack()``.
     search
@@ -117,9 +119,8 @@ def search_blackbox(
     """
     search = SearchPlan(evaluations=60) if search is None else search
     attack = Attack() if attack is None else attack
-    screening = Screening(
-        mechanism, Maker(universe.domain, universe.n_samples, universe.n_features), attack, delta
-    )
+    maker = Maker(universe.domain, universe.n_samples, universe.n_features)
+    screening = Screening(mechanism, maker, attack, Declared(epsilon, delta, mu))
     clock, spent = search.start(), 0
     while clock.left(spent) != 0 or spent == 0:
         rng = np.random.default_rng([search.seed, spent])
@@ -128,7 +129,7 @@ def search_blackbox(
             search.progress(Progress(clock.share(spent), spent, 0.0))
     pair = screening.worst(search.seed)
     first, second = pair.raw(universe.domain)
-    audit = audit_blackbox(mechanism, first, second, epsilon=epsilon, delta=delta, attack=attack)
+    audit = audit_blackbox(mechanism, first, second, epsilon=epsilon, delta=delta, mu=mu, attack=attack)
     name = getattr(mechanism, "__name__", type(mechanism).__name__)
     return BlackBoxSearch(name, universe, first, second, audit, attack, spent, search.seed)
 
@@ -147,8 +148,9 @@ def replay_blackbox(
     try:
         finding = pair.finding
         saved = Attack(**finding["attack"])
-        epsilon, delta = finding["audit"]["epsilon"], finding["audit"]["delta"]
+        known = finding["audit"]
+        declared = {"epsilon": known["epsilon"], "delta": known["delta"], "mu": known.get("mu")}
     except (KeyError, TypeError) as wrong:
         raise DataError(f"{path}: no finding of a black-box audit ({wrong})") from None
     attack = saved if attack is None else attack
-    return audit_blackbox(mechanism, *pair.raw(), epsilon=epsilon, delta=delta, attack=attack)
+    return audit_blackbox(mechanism, *pair.raw(), attack=attack, **declared)

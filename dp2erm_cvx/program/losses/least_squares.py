@@ -10,7 +10,15 @@ import numpy as np
 from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, Penalty
-from dp2erm_cvx.model.sums import CACHED, UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.model.sums import (
+    CACHED,
+    UNIT,
+    blocked_rmatvec,
+    dot_error,
+    product_error,
+    sum_error,
+    weighted_gram,
+)
 
 #: Rows x_i (n, p) and responses z_i (n,).
 Rows = tuple[Array, Array]
@@ -128,8 +136,7 @@ def _gram(rows: Rows, weights: Array) -> _Gram:
         part = slice(begin, begin + CACHED)
         X, z, w = rows[0][part], rows[1][part], weights[part]
         size = np.abs(X)
-        weighted = size.T * w
-        found.append(_Gram((X.T * w) @ X, weighted @ size, weighted @ np.abs(z)))
+        found.append(_Gram(weighted_gram(X, w), weighted_gram(size, w), (w * np.abs(z)) @ size))
     return _Gram(*(tree_sum([getattr(one, name) for one in found]) for name in ("gram", "sizes", "pull")))
 
 

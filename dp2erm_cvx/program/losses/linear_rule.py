@@ -63,8 +63,13 @@ class LinearStage(PenalizedSecondStage):
 
     def covariates(self, domain: Domain, X: Array) -> Array:
         """Rows of the design from records already in the domain (intercept column included)."""
+        if self.features is None and self.features_bound is None:
+            return X
         constant = 1 if domain.intercept else 0
-        chosen = X[:, constant:][:, self.columns(domain, X.shape[1] - constant)]
+        columns = self.columns(domain, X.shape[1] - constant)
+        if self.features_bound is None and columns == list(range(X.shape[1] - constant)):
+            return X
+        chosen = X[:, constant:][:, columns]
         if self.features_bound is not None:
             chosen = clip_norm(chosen, self.features_bound)
         return np.hstack([X[:, :constant], chosen])

@@ -27,6 +27,7 @@ from dp2erm_cvx.model.sums import (
     product_error,
     rounded_sum,
     sum_error,
+    weighted_gram,
 )
 from dp2erm_cvx.program.losses.margin_loss import MarginLoss
 
@@ -327,7 +328,7 @@ def _extent(rows: MarginRows, multipliers: Array | None = None) -> _Extent:
         part = slice(begin, begin + CACHED)
         Z = rows.Z[part]
         norms[part] = np.linalg.norm(Z, axis=1)
-        gram += (Z.T * rows.part(begin, begin + CACHED).times(_slice(multipliers, part))) @ Z
+        gram += weighted_gram(Z, rows.part(begin, begin + CACHED).times(_slice(multipliers, part)))
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
     offset = 0.0 if rows.offset is None else float(np.max(np.abs(rows.offset), initial=0.0))
     return _Extent(norms, offset, float(np.max(u, initial=0.0)), gram, rows.factor is None)
@@ -354,7 +355,7 @@ def _moments(
         if curved:
             steep = loss.curvature(s)
             wrong = loss.curvature_error(s, error) + (errors.hessian_term + 8 * UNIT) * steep
-            more = (own.Z.T * (m * steep)) @ own.Z, float(m @ (wrong * size**2))
+            more = weighted_gram(own.Z, m * steep), float(m @ (wrong * size**2))
         gradient = blocked_rmatvec(own.Z, m * slope)
         found.append(Moments(float(m @ loss.value(s)), gradient, float(m @ (rounded * size)), *more))
     return added(found)
@@ -385,7 +386,7 @@ def _least(
     """The least ``sum m phi'' z z'`` within a distance of v, and its trace."""
     reach = norms * distance + errors.margin(rows, norms, v)
     steep = rows.times(multipliers) * loss.least_curvature(rows.margins(v), reach)
-    return (rows.Z.T * steep) @ rows.Z, float(steep @ norms**2)
+    return weighted_gram(rows.Z, steep), float(steep @ norms**2)
 
 
 def _log_weights(rows: MarginRows, *, weight: MarginWeight, v: Array) -> Array:

@@ -34,6 +34,8 @@ class WeightedLeastSquares(PenalizedSecondStage):
     linear = -2 sum w_i z_i x_i, curvature = n gamma. A concrete program states its design (x_i, z_i).
     """
 
+    by_blocks: ClassVar[bool] = True
+
     cone: ClassVar[str] = "QP (SOCP over an l2 ball)"
 
     @abc.abstractmethod

@@ -39,6 +39,8 @@ class WeightedMarginLoss(PenalizedSecondStage):
     product of two Parameters is not DPP. A user's regularizer is refused: no gap certificate covers it here.
     """
 
+    by_blocks: ClassVar[bool] = True
+
     cone: ClassVar[str] = "exponential or QP (SOCP over an l2 ball)"
     # they define the margins; Theta is fixed
     moving: ClassVar[frozenset[str]] = frozenset({"Z", "offset"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
@@ -12,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.certified_radius import entropy_weights_error
+from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
@@ -72,31 +75,49 @@ class EntropyFirstStage(FirstStage):
 
     def moments(self, records: Records) -> tuple[Array, Array]:
         """Rows B (n, 2k) and targets t (2k,): weights meet ``B.T @ w / n = t`` where balance is exact."""
-        balance_bound, constant = self.bounds(records.domain)
+        rows, target = self.balanced(records)
+        return np.concatenate(rows.each()), target
+
+    def balanced(self, records: Records) -> tuple[Blocks[Array], Array]:
+        """The same rows in blocks."""
         n = records.n_samples
-        g = self._functions(records)
-        treated = int(np.sum(records.a))
-        size = np.array([n - treated, treated])
+        found = records.rows(self._totals).each()
+        treated = sum(count for count, _ in found)
+        mean, size = rounded_sum([total for _, total in found]) / n, np.array([n - treated, treated])
         scale, share = np.ones(2), size / n
         if self.scaling == "paper":
             floor = records.domain.arm_floor or max(int(np.min(size)), 1)
-            g = g * (floor / n / np.hypot(constant, balance_bound))
             # an arm below the floor counts as being at the floor, so that proportional targets stay
             # (gbar, gbar)
-            scale, share = n / np.maximum(size, floor), np.maximum(size, floor) / n
+            share = np.maximum(size, floor) / n
+            balance_bound, constant = self.bounds(records.domain)
+            scale = floor / n / np.hypot(constant, balance_bound) / share
         if self.arm_mass == "equal":
             share = np.full(2, 0.5)
-        mean = np.array([math.fsum(column) for column in g.T]) / n
-        B = np.zeros((n, 2 * g.shape[1]))
+        target = np.concatenate([scale[0] * share[0] * mean, scale[1] * share[1] * mean])
+        return records.rows(partial(self._in_arm, scale=scale)), target
+
+    def _totals(self, records: Records) -> tuple[int, tuple[Array, Array]]:
+        """The number of treated records, and the sums of g."""
+        return int(np.sum(records.a)), compensated_sum(self._functions(records))
+
+    def _in_arm(self, records: Records, scale: Array) -> Array:
+        """The rows B of some records: g, times the scale of its arm, in the columns of its arm."""
+        g = self._functions(records)
+        k = g.shape[1]
+        B = np.empty((len(g), 2 * k))
         for arm in (0, 1):
-            rows = records.a == arm
-            B[rows, arm * g.shape[1] : (arm + 1) * g.shape[1]] = scale[arm] * g[rows]
-        return B, np.concatenate([scale[0] * share[0] * mean, scale[1] * share[1] * mean])
+            np.multiply(
+                g, np.where(records.a == arm, scale[arm], 0.0)[:, None], out=B[:, arm * k : (arm + 1) * k]
+            )
+        return B
 
     def _functions(self, records: Records) -> Array:
         """``g = (constant, balance(x))``, (n, k)."""
-        constant = np.full(records.n_samples, self.bounds(records.domain)[1])
-        return np.column_stack([constant, self.balance(records.covariates)])
+        balance = self.balance(records.covariates)
+        g = np.empty((len(balance), 1 + balance.shape[1]))
+        g[:, 0], g[:, 1:] = self.bounds(records.domain)[1], balance
+        return g
 
 
 @dataclass(frozen=True)
@@ -157,13 +178,13 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         return 0.0
 
     def model(self, records: Records) -> ExponentialModel:
-        return ExponentialModel(*self.moments(records), self.mu, self.radius)
+        return ExponentialModel(*self.balanced(records), self.mu, self.radius)
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         if self.scaling == "paper":
             return None  # a flip changes the arm sizes, by which every row is scaled
         g, n, treated = self._functions(records), records.n_samples, int(np.sum(records.a))
-        total = np.array([math.fsum(column) for column in g.T])
+        total = rounded_sum([compensated_sum(g)])
 
         def replaced(index: NDArray[np.int64], new: Records) -> ReplacedRows:
             h = self._functions(new)

@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
+from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
-from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.model.sums import (
+    CACHED,
+    UNIT,
+    blocked_rmatvec,
+    compensated_sum,
+    dot_error,
+    product_error,
+    rounded_sum,
+    sum_error,
+    weighted_gram,
+)
 
 
 class ExponentialModel(Composite):
     """f(v) = n (log mean_i exp(<b_i, v>) - <target, v> + ridge/2 ||v||^2) over ``||v|| <= radius``.
 
-    ``B`` is (n, d), ``target`` (d,). The output is the weights ``w_i = n exp(<b_i, v>) / sum``
-    (Proposition entropy_weight_duality with a uniform base measure). ``log_base`` (n,) is ``log(n q_i)``
-    of another base measure q, added to every score; ``trim`` caps ``exp(<b_i, v>)`` in the output.
+    ``rows`` B are (n, d) or blocks of such, ``target`` (d,). The output is the weights ``w_i = n exp(<b_i,
+    v>) / sum`` (Proposition entropy_weight_duality with a uniform base measure). ``log_base`` (n,) is
+    ``log(n q_i)`` of another base measure q, added to every score; ``trim`` caps ``exp(<b_i, v>)`` in the
+    output.
+
+    One pass over the records yields whatever is asked about a point, which is kept for the next question.
     """
 
     def __init__(
         self,
-        B: Array,
+        rows: Array | Blocks[Array],
         target: Array,
         ridge: float,
         radius: float,
@@ -32,15 +50,16 @@ class ExponentialModel(Composite):
         trim: float = math.inf,
         log_base: Array | float = 0.0,
     ) -> None:
+        self.blocks = rows if isinstance(rows, Blocks) else whole(rows, len(rows))
         self.trim, self.log_base = trim, log_base
         self.row_error = row_error  # norm of the error with which the rows were computed
-        self.n, self.dimension = len(B), int(B.shape[1])
+        self.n = self.blocks.n_samples
         # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen to lose
         # no digits
-        self.center: Array = B.mean(axis=0)
-        self.B: Array = B - self.center
+        self.center: Array = tree_sum(self.blocks.map(_sum)) / self.n
+        self.dimension = len(self.center)
         self.target: Array = target - self.center
-        self.row_norms: Array = np.linalg.norm(self.B, axis=1)
+        self.row_norms: Array = np.concatenate(self.blocks.map(partial(_norms, center=self.center)))
         self.ridge = self.n * ridge
         self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)
         self.size = self.spread + 2 * float(np.linalg.norm(self.center))  # what centering rounds against
@@ -48,82 +67,216 @@ class ExponentialModel(Composite):
         # third central moments are at most the range 2 * spread * ||v|| times the variance
         self.self_concordance = 2 * self.spread
         self.penalty = Penalty(WholeSpace() if math.isinf(radius) else L2Ball(radius))
+        self._known: OrderedDict[bytes, _Tilted] = OrderedDict()
+        self._scores: tuple[bytes, Array] | None = None
 
-    def _log_mean_exp(self, v: Array) -> tuple[float, Array]:
-        score = self.B @ v + self.log_base
-        top = float(np.max(score))
-        tilt = np.exp(score - top)
-        total = math.fsum(tilt)
-        return top + math.log(total / self.n), tilt / total
+    @cached_property
+    def B(self) -> Array:
+        """The centered rows (n, d), in memory."""
+        rows: Array = np.concatenate(self.blocks.each()) - self.center
+        return rows
+
+    def look(self, v: Array) -> None:
+        self._at(v, curved=True)
 
     def value(self, v: Array) -> float:
-        log_mean, _ = self._log_mean_exp(v)
+        found = self._at(v)
+        log_mean = found.top + math.log(found.total / self.n)
         return self.n * (log_mean - float(self.target @ v)) + 0.5 * self.ridge * float(v @ v)
 
     def gradient(self, v: Array) -> Array:
-        _, p = self._log_mean_exp(v)
-        return self.n * (blocked_rmatvec(self.B, p) - self.target) + self.ridge * v
+        return self.n * (self._at(v).mean - self.target) + self.ridge * v
 
     def hessian(self, v: Array) -> Array:
-        _, p = self._log_mean_exp(v)
-        mean = self.B.T @ p
-        second = (self.B.T * p) @ self.B
-        covariance: Array = second - np.outer(mean, mean)
+        found = self._at(v, curved=True)
+        assert found.second is not None
+        covariance: Array = found.second / found.total - np.outer(found.mean, found.mean)
         return self.n * covariance + self.ridge * np.eye(self.dimension)
 
     def hessian_rounding(self, v: Array) -> float:
         # the second moment, the square of the mean and, by Jensen, what either rounds are at most second
-        _, p = self._log_mean_exp(v)
-        second = float(np.sum(p * self.row_norms**2 * (self._tilt_error(v) + product_error(self.n))))
-        mean = float(p @ self.row_norms)
-        total = 4 * second + 32 * UNIT * float(p @ self.row_norms**2) + 4 * self.row_error * mean
-        return self.n * total + 4 * UNIT * self.ridge
-
-    def _tilt_error(self, v: Array) -> Array:
-        """Bound on the relative error of every computed ``exp(<b_i, v>) / sum``, (n,)."""
-        # an absolute error of a score is a relative one of its exponential, and of the sum of them; capped,
-        # because a dual that diverges for lack of a ridge would overflow here
-        error = np.minimum(self._score_error(v), 150.0)
-        relative: Array = np.expm1(error + np.max(error) + 8 * UNIT) + 8 * UNIT
-        return relative
+        found = self._at(v)
+        second = found.relative(found.squares, found.square_errors) + product_error(self.n) * found.squares
+        total = 4 * second + 32 * UNIT * found.squares + 4 * self.row_error * found.norms
+        return self.n * total / found.total + 4 * UNIT * self.ridge
 
     def rounding(self, v: Array) -> float:
-        _, p = self._log_mean_exp(v)
-        relative = self._tilt_error(v)
-        moment = float(np.sum(p * self.row_norms * relative)) + self.row_error
-        moment += sum_error(self.n) * float(np.linalg.norm(np.abs(self.B).T @ p))
-        shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size) + self.row_error
-        return self.n * (moment + shift) + 4 * UNIT * self.ridge * float(np.linalg.norm(v))
-
-    def _score_error(self, v: Array) -> Array:
-        """Bound on the error of every computed ``<b_i, v>`` less the largest, (n,)."""
-        score = self.B @ v + self.log_base
-        product = dot_error(self.dimension) * (np.abs(self.B) @ np.abs(v)) + 2 * UNIT * np.abs(self.log_base)
-        error: Array = product + self.row_error * np.linalg.norm(v) + UNIT * (np.max(score) - score)
-        return error
+        found = self._at(v)
+        moment = found.relative(found.norms, found.norm_errors) + sum_error(self.n) * found.norms
+        shift = 4 * UNIT * (float(np.linalg.norm(self.target)) + self.size) + 2 * self.row_error
+        return self.n * (moment / found.total + shift) + 4 * UNIT * self.ridge * float(np.linalg.norm(v))
 
     def output(self, v: Array) -> Array:
-        if math.isinf(self.trim):
-            return self.n * self._log_mean_exp(v)[1]
-        # the cap is on the score without the common shift
-        score = np.minimum(self.B @ v + float(self.center @ v), math.log(self.trim))
+        score = self._score(v)
+        if math.isfinite(self.trim):
+            # the cap is on the score without the common shift
+            score = np.minimum(score + float(self.center @ v), math.log(self.trim))
         tilt: Array = np.exp(score - np.max(score))
-        return tilt * (self.n / math.fsum(tilt))
+        tilt *= self.n / float(rounded_sum([compensated_sum(tilt)]))
+        return tilt
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
         # tilt lemma without a changed record: the range of <b_i, error> is at most 2 kappa
         kappa = self.spread * radius
         if local is not None:
-            kappa = min(kappa, local.largest(self.B))
+            kappa = min(kappa, max(self.blocks.map(partial(_largest, center=self.center, local=local))))
         if math.isfinite(self.trim):
             # a cap breaks the common shift: every score counts with its own size
             kappa = self.size * (radius + dot_error(self.dimension) * float(np.linalg.norm(v)))
             kappa += 2 * UNIT * abs(math.log(self.trim))
-        kappa += float(np.max(self._score_error(v)))
+        kappa += self._at(v).largest_error
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 
     def output_scale(self, v: Array) -> float:
         return float(self.n)
+
+    def _at(self, v: Array, *, curved: bool = False) -> _Tilted:
+        key = v.tobytes()
+        found = self._known.get(key)
+        if found is None or (curved and found.second is None):
+            error = dot_error(self.dimension), self.row_error
+            ask = partial(_tilted, center=self.center, v=v, errors=error, curved=curved)
+            self._known[key] = found = _together(self.blocks.map(ask, self.row_norms, *self._base))
+            if len(self._known) > 4:
+                self._known.popitem(last=False)
+        return found
+
+    def _score(self, v: Array) -> Array:
+        """<b_i, v> plus the base measure (n,), less the common shift."""
+        if self._scores is None or self._scores[0] != v.tobytes():
+            found = self.blocks.map(partial(_scores, center=self.center, v=v), *self._base)
+            self._scores = v.tobytes(), np.concatenate(found)
+        return self._scores[1]
+
+    @property
+    def _base(self) -> tuple[Array, ...]:
+        base = self.log_base
+        if isinstance(base, np.ndarray):
+            return (base,)
+        return (np.full(self.n, base),) if base else ()
+
+
+@dataclass(frozen=True)
+class _Tilted:
+    """Sums over records of ``t = exp(score - top)`` at one point, of centered rows b.
+
+    ``moment`` is that of ``t b``, ``second`` of ``t b b'``, ``norms`` and ``squares`` of ``t ||b||`` and ``t
+    ||b||^2``; the errors are the same sums times the error of a score, of which the largest is kept.
+    """
+
+    top: float
+    total: float
+    moment: Array
+    norms: float
+    squares: float
+    norm_errors: float
+    square_errors: float
+    largest_error: float
+    second: Array | None = None
+
+    @property
+    def mean(self) -> Array:
+        """Of b, tilted."""
+        found: Array = self.moment / self.total
+        return found
+
+    def relative(self, size: float, error: float) -> float:
+        """``sum size_i r_i``, r the relative error of a computed ``t / sum(t)``, from the sums over i.
+
+        An error e of a score is a relative one of its exponential, and at most the largest one E of the sum
+        of them, which numpy adds pairwise: with ``m = E + 32 u`` is ``r = expm1(e + m) + 8 u <= (e + m)
+        exp(2 m) + 8 u``. Capped, because a dual that diverges for lack of a ridge would overflow here.
+        """
+        most = min(self.largest_error, 150.0) + 32 * UNIT
+        return (min(error, 150.0 * size) + most * size) * math.exp(2 * most) + 8 * UNIT * size
+
+    def raised(self, top: float) -> _Tilted:
+        """The same sums less another top, which moves every score by a rounding of the difference."""
+        share, shift = math.exp(self.top - top), UNIT * (top - self.top)
+        return _Tilted(
+            top,
+            share * self.total,
+            share * self.moment,
+            share * self.norms,
+            share * self.squares,
+            share * (self.norm_errors + shift * self.norms),
+            share * (self.square_errors + shift * self.squares),
+            self.largest_error + shift,
+            None if self.second is None else share * self.second,
+        )
+
+
+def _together(parts: Sequence[_Tilted]) -> _Tilted:
+    top = max(part.top for part in parts)
+    raised = [part.raised(top) for part in parts] if len(parts) > 1 else list(parts)
+    seconds = [part.second for part in raised if part.second is not None]
+    return _Tilted(
+        top,
+        math.fsum(part.total for part in raised),
+        tree_sum([part.moment for part in raised]),
+        math.fsum(part.norms for part in raised),
+        math.fsum(part.squares for part in raised),
+        math.fsum(part.norm_errors for part in raised),
+        math.fsum(part.square_errors for part in raised),
+        max(part.largest_error for part in raised),
+        tree_sum(seconds) if seconds else None,
+    )
+
+
+def _tilted(
+    rows: Array,
+    norms: Array,
+    base: Array | None = None,
+    *,
+    center: Array,
+    v: Array,
+    errors: tuple[float, float],
+    curved: bool,
+) -> _Tilted:
+    product, row_error = errors
+    size, found = float(np.linalg.norm(v)), []
+    for begin in range(0, len(rows), CACHED):
+        part = slice(begin, begin + CACHED)
+        B, norm = rows[part] - center, norms[part]
+        score, error = B @ v, (product * size) * norm + row_error * size
+        if base is not None:
+            score, error = score + base[part], error + 2 * UNIT * np.abs(base[part])
+        top = float(np.max(score))
+        error = error + UNIT * (top - score)
+        tilt = np.exp(score - top)
+        weighed = tilt * norm
+        found.append(
+            _Tilted(
+                top,
+                float(np.sum(tilt)),
+                blocked_rmatvec(B, tilt),
+                float(np.sum(weighed)),
+                float(weighed @ norm),
+                float(weighed @ error),
+                float((weighed * norm) @ error),
+                float(np.max(error)),
+                weighted_gram(B, tilt) if curved else None,
+            )
+        )
+    return _together(found)
+
+
+def _scores(rows: Array, base: Array | None = None, *, center: Array, v: Array) -> Array:
+    score: Array = (rows - center) @ v
+    return score if base is None else score + base
+
+
+def _sum(rows: Array) -> Array:
+    return blocked_rmatvec(rows, np.ones(len(rows)))
+
+
+def _norms(rows: Array, *, center: Array) -> Array:
+    norms: Array = np.linalg.norm(rows - center, axis=1)
+    return norms
+
+
+def _largest(rows: Array, *, center: Array, local: LocalError) -> float:
+    return local.largest(rows - center)
 
 
 class HardExponentialModel(ExponentialModel):
@@ -137,9 +290,10 @@ class HardExponentialModel(ExponentialModel):
 
     def __init__(self, B: Array, target: Array, *, rank_tolerance: float = 1e-10) -> None:
         center = B.mean(axis=0)
-        _, singular, rows = np.linalg.svd(B - center, full_matrices=False)
+        # the triangular factor has the singular values of all rows
+        _, singular, rows = np.linalg.svd(np.linalg.qr(B - center, mode="r"))
         largest = float(np.max(singular, initial=0.0))
-        self.basis = rows[singular > rank_tolerance * max(largest, 1e-300)].T
+        self.basis = rows[: len(singular)][singular > rank_tolerance * max(largest, 1e-300)].T
         gap = target - center
         missed = gap - self.basis @ (self.basis.T @ gap)
         if np.linalg.norm(missed) > 1e-9 * (1.0 + np.linalg.norm(gap)):

@@ -37,6 +37,8 @@ class MarginFirstStage(FirstStage):
     it says otherwise, and so are the ``weight_rows`` u_i.
     """
 
+    by_blocks: ClassVar[bool] = True
+
     cone: ClassVar[str] = "exponential, second-order"
     #: The default ridge over the squared norm bound of the rows.
     default_ridge: ClassVar[float] = 0.1

@@ -7,22 +7,24 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 
 
-def ridge_logistic(X: Array, a: Array, ridge: float | Array) -> Array:
+def ridge_logistic(X: Array, a: Array, ridge: float | Array, weight: Array | float = 1.0) -> Array:
     """The minimizer (p,) of the mean logistic loss and ``ridge/2 |w|^2``, by Newton's method.
 
-    ``ridge`` > 0 is one number, or one per column.
+    ``ridge`` > 0 is one number, or one per column; ``weight`` >= 0 is one number, or one per record.
     """
     n, p = X.shape
     sign: Array = 2.0 * a - 1.0
     w: Array = np.zeros(p)
 
     def objective(w: Array) -> float:
-        return float(np.mean(np.logaddexp(0.0, -sign * (X @ w)))) + 0.5 * float(np.sum(ridge * w * w))
+        return float(np.mean(weight * np.logaddexp(0.0, -sign * (X @ w)))) + 0.5 * float(
+            np.sum(ridge * w * w)
+        )
 
     for _ in range(100):
         share = 0.5 * (1.0 - np.tanh(0.5 * sign * (X @ w)))
-        gradient = ridge * w - X.T @ (sign * share) / n
-        hessian = (X.T * (share * (1.0 - share))) @ X / n + np.diag(np.full(p, ridge))
+        gradient = ridge * w - X.T @ (weight * sign * share) / n
+        hessian = (X.T * (weight * share * (1.0 - share))) @ X / n + np.diag(np.full(p, ridge))
         step = np.linalg.solve(hessian, gradient)
         decrement, size = float(gradient @ step), 1.0
         # below this the objective is rounding, and a whole step is as good as any

@@ -8,17 +8,18 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from dp2erm_cvx.audit.additive import Split, Stages
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.published.fits import ridge_line, ridge_logistic
-from dp2erm_cvx.studies.published.method import PublishedEffect, group_count, groups
+from dp2erm_cvx.studies.published.method import StagedEffect, group_count
 from dp2erm_cvx.studies.published.noise import noisy
 
 
 @dataclass(frozen=True)
-class FoldNuisances(PublishedEffect):
+class FoldNuisances(StagedEffect):
     """K folds fit nuisances without noise; a record's are the means of those of the other folds.
 
     Regressions are clipped to the outcomes' interval and inverse probabilities to [1/(1 - clip), 1/clip]
@@ -66,10 +67,10 @@ class FoldNuisances(PublishedEffect):
         n = records.n_samples
         return own / n + others * (n - n // folds) / (n * (folds - 1))
 
-    def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
-        """See :class:`PublishedEffect`."""
+    def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
+        """See :class:`StagedEffect`."""
         n, p = records.X.shape
-        members = groups(n, group_count(n, p, self.per_column), rng)
+        members = yield Split(n, group_count(n, p, self.per_column))
         total = np.zeros((4, n))
         for rows in members:
             found = self._of_fold(records, rows)
@@ -83,9 +84,9 @@ class FoldNuisances(PublishedEffect):
             terms = np.where(treated, inverse_1 * y, -inverse_0 * y)
         else:
             terms = m_1 - m_0 + np.where(treated, inverse_1 * (y - m_1), -inverse_0 * (y - m_0))
-        return Estimate(
-            noisy(float(np.mean(terms)), self.sensitivity(records, len(members)), budget, rng), math.nan
-        )
+        sensitivity = self.sensitivity(records, len(members))
+        released = yield noisy(float(np.mean(terms)), sensitivity, budget)
+        return Estimate(released, math.nan)
 
     def _of_fold(self, records: Records, rows: Array) -> Array:
         """Both regressions and both inverse probabilities (4, n) of all records, by one fold's models."""

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp2erm_cvx.audit.additive import Stages, run_stages
 from dp2erm_cvx.compare.effect_references import Estimate
-from dp2erm_cvx.domain import Records
+from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
 
 
@@ -45,9 +46,48 @@ class PublishedEffect(abc.ABC):
         """
 
 
-def groups(n: int, count: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Row numbers of ``count`` random groups whose sizes differ by at most one, whatever the records."""
-    return np.array_split(rng.permutation(n), count)
+@dataclass(frozen=True)
+class StagedEffect(PublishedEffect):
+    """One whose random splits and noised values are known, so that its losses are exact."""
+
+    @abc.abstractmethod
+    def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
+        """Everything random in a call, in its order, and the estimate; it may read nothing else at random."""
+
+    def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
+        """See :class:`PublishedEffect`."""
+        return run_stages(self.stages(records, budget), rng)
+
+
+@dataclass(frozen=True)
+class PublishedRule(abc.ABC):
+    """A linear treatment rule that others published, as its public description states it.
+
+    As :class:`PublishedEffect` in all else.
+
+    Attributes
+    ----------
+    source
+        Whose it is.
+    assumes
+        What a bound on every record is needed for, or what must be known.
+    """
+
+    source: ClassVar[str]
+    assumes: ClassVar[str]
+
+    @abc.abstractmethod
+    def stages(self, records: Records, propensity: Array, budget: Budget | None) -> Stages[Array]:
+        """Everything random in a call, as for :class:`StagedEffect`; nothing without a budget."""
+
+    def __call__(
+        self, records: Records, propensity: Array, budget: Budget | None, rng: np.random.Generator
+    ) -> Array:
+        """Coefficients (p,) of a rule that treats where ``X theta`` > 0; without a budget, without noise.
+
+        ``propensity`` (n,) is P(A = 1 | x), as of a trial, for those that need it known.
+        """
+        return run_stages(self.stages(records, propensity, budget), rng)
 
 
 def group_count(n: int, columns: int, per_column: float) -> int:

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
+from dp2erm_cvx.audit.additive import Noised
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.integers import analytic_ratio
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget
 
 
-def noisy(value: float, sensitivity: float, budget: Budget, rng: np.random.Generator) -> float:
-    """Laplace noise, or Gaussian noise of the smallest scale where delta > 0 (Balle and Wang 2018)."""
+def noisy(value: float | Array, sensitivity: float, budget: Budget) -> Noised:
+    """For a Euclidean sensitivity: noise of density ``exp(-epsilon |b| / sensitivity)``, or Gaussian.
+
+    For a number that is Laplace noise. Gaussian noise is of the smallest scale (Balle and Wang 2018), which
+    is mu-GDP for the mu that has this delta at this epsilon.
+    """
     if budget.delta == 0.0:
-        return value + float(rng.laplace(scale=sensitivity / budget.epsilon))
-    return value + sensitivity / analytic_ratio(budget.epsilon, budget.delta) * float(rng.standard_normal())
+        return Noised(value, sensitivity / budget.epsilon, Noise.GAMMA, sensitivity)
+    scale = sensitivity / analytic_ratio(budget.epsilon, budget.delta)
+    return Noised(value, scale, Noise.GAUSSIAN, sensitivity)
 
 
-def noisy_vector(value: Array, sensitivity: float, budget: Budget, rng: np.random.Generator) -> Array:
-    """Noise for a Euclidean sensitivity: of density ``exp(-epsilon |b| / sensitivity)``, or Gaussian."""
-    direction = rng.standard_normal(value.size)
-    if budget.delta > 0.0:
-        return value + sensitivity / analytic_ratio(budget.epsilon, budget.delta) * direction
-    length = rng.gamma(value.size, sensitivity / budget.epsilon)
-    return value + length / math.sqrt(float(np.sum(direction**2))) * direction
-
-
-def deviation(sensitivity: float, size: int, budget: Budget) -> float:
-    """Root mean square of a coordinate of the noise of :func:`noisy_vector`, which is public."""
-    if budget.delta > 0.0:
-        return sensitivity / analytic_ratio(budget.epsilon, budget.delta)
-    return sensitivity / budget.epsilon * math.sqrt(size + 1.0)
+def deviation(noised: Noised) -> float:
+    """Root mean square of a coordinate of the noise, which is public."""
+    pure = noised.noise is Noise.GAMMA
+    return noised.scale * (math.sqrt(noised.center.size + 1.0) if pure else 1.0)

@@ -8,16 +8,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp2erm_cvx.audit.additive import Split, Stages
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.published.fits import probability, ridge_logistic
-from dp2erm_cvx.studies.published.method import PublishedEffect
-from dp2erm_cvx.studies.published.noise import noisy, noisy_vector
+from dp2erm_cvx.studies.published.method import StagedEffect
+from dp2erm_cvx.studies.published.noise import noisy
 
 
 @dataclass(frozen=True)
-class PrivatePropensity(PublishedEffect):
+class PrivatePropensity(StagedEffect):
     """Half of the records fit the propensity, the other half are weighted by it; either spends the budget.
 
     Output perturbation (Chaudhuri, Monteleoni and Sarwate 2011): for rows of norm at most 1 the minimizer
@@ -38,16 +39,15 @@ class PrivatePropensity(PublishedEffect):
     ridge: float = 0.003
     clip: float = 0.1
 
-    def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
-        """See :class:`PublishedEffect`."""
+    def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
+        """See :class:`StagedEffect`."""
         n, domain = records.n_samples, records.domain
         X = records.X / domain.covariate_bound
-        fit, rest = np.array_split(rng.permutation(n), 2)
+        fit, rest = yield Split(n, 2)
         exact = ridge_logistic(X[fit], records.a[fit].astype(np.float64), self.ridge)
-        w = noisy_vector(exact, 2.0 / (len(fit) * self.ridge), budget, rng)
+        w = yield noisy(exact, 2.0 / (len(fit) * self.ridge), budget)
         e = probability(X[rest] @ w, self.clip)
         a, y = records.a[rest], records.y[rest]
         value = float(np.mean(np.where(a == 1, y / e, -y / (1.0 - e))))
-        return Estimate(
-            noisy(value, 2.0 * domain.outcome_bound / (self.clip * len(rest)), budget, rng), math.nan
-        )
+        released = yield noisy(value, 2.0 * domain.outcome_bound / (self.clip * len(rest)), budget)
+        return Estimate(released, math.nan)

@@ -8,16 +8,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from dp2erm_cvx.audit.additive import Split, Stages
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.published.fits import probability, ridge_logistic
-from dp2erm_cvx.studies.published.method import PublishedEffect, group_count, groups
+from dp2erm_cvx.studies.published.method import StagedEffect, group_count
 from dp2erm_cvx.studies.published.noise import noisy
 
 
 @dataclass(frozen=True)
-class SubsampleAggregate(PublishedEffect):
+class SubsampleAggregate(StagedEffect):
     """Weighted means by a logistic propensity in each of M random groups, and noise on their average.
 
     An effect is in [-2B, 2B], and so is the estimate of a group; one record is in one group, so that the
@@ -38,14 +39,15 @@ class SubsampleAggregate(PublishedEffect):
     per_column: float = 8.0
     ridge: float = 1e-3
 
-    def __call__(self, records: Records, budget: Budget, rng: np.random.Generator) -> Estimate:
-        """See :class:`PublishedEffect`."""
+    def stages(self, records: Records, budget: Budget) -> Stages[Estimate]:
+        """See :class:`StagedEffect`."""
         n, p = records.X.shape
-        members = groups(n, group_count(n, p, self.per_column), rng)
+        members = yield Split(n, group_count(n, p, self.per_column))
         largest = 2.0 * records.domain.outcome_bound
         found = [np.clip(self._of_group(records, rows), -largest, largest) for rows in members]
         sensitivity = 2.0 * largest / len(members)
-        return Estimate(noisy(float(np.mean(found)), sensitivity, budget, rng), math.nan)
+        released = yield noisy(float(np.mean(found)), sensitivity, budget)
+        return Estimate(released, math.nan)
 
     def _of_group(self, records: Records, rows: Array) -> float:
         X, a, y = records.X[rows], records.a[rows], records.y[rows]

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit.blackbox import Attack, audit_blackbox
-from dp2erm_cvx.audit.blackbox.events import EpsilonBound, lower, upper
+from dp2erm_cvx.audit.blackbox.events import EpsilonBound, MuBound, lower, upper
 from dp2erm_cvx.audit.blackbox.observation import lowest_bits, of_exception, of_output
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
@@ -77,12 +77,71 @@ def test_the_bound_is_wrong_as_rarely_as_it_says(epsilon, risk, delta):
         assert wrong > 0.02  # not by being far too low
 
 
+@pytest.mark.parametrize("level", [0.02, 0.3])
+@pytest.mark.parametrize("risk", [0.0025, 0.25])
+@pytest.mark.parametrize("mu", [0.0, 0.7, 3.0])
+def test_the_bound_on_mu_is_wrong_as_rarely_as_it_says(mu, risk, level):
+    """The exact probability, for a test of N(0, 1) against N(mu, 1), which is all that mu allows."""
+    runs = 150
+    p = stats.norm.cdf(stats.norm.ppf(level) + mu)
+    bound = MuBound(runs, risk)
+    k, other = (grid.ravel() for grid in np.meshgrid(np.arange(runs + 1), np.arange(runs + 1)))
+    chance = stats.binom.pmf(k, runs, p) * stats.binom.pmf(other, runs, level)
+    wrong = float(chance[bound(k, other) > mu * (1 + 1e-9) + 1e-12].sum())
+    assert wrong <= 2 * risk
+    if mu == 0.7 and risk == 0.25:
+        assert wrong > 0.02  # not by being far too low
+
+
 def test_no_counts_exceed_the_ceiling():
-    bound = EpsilonBound(60, 0.05, 0.01)
     counts = np.arange(61)
-    assert max(float(np.max(bound(counts, np.full(61, other)))) for other in counts) == bound.ceiling
     p, q = 0.01 ** (1 / 60), 1 - 0.01 ** (1 / 60)
-    assert bound.ceiling == pytest.approx(math.log((p - 0.05) / q), rel=1e-6)
+    for bound, most in (
+        (EpsilonBound(60, 0.05, 0.01), math.log((p - 0.05) / q)),
+        (MuBound(60, 0.01), stats.norm.ppf(p) - stats.norm.ppf(q)),
+    ):
+        assert max(float(np.max(bound(counts, np.full(61, other)))) for other in counts) == bound.ceiling
+        assert bound.ceiling == pytest.approx(most, rel=1e-6)
+        # never seen on one side, or always on the other: nothing follows
+        assert np.all(bound(np.zeros(61), counts) == 0.0)
+        assert np.all(bound(counts, np.full(61, 60)) == 0.0)
+
+
+# mu
+
+
+def gaussian(scale):
+    return lambda x, rng: x + scale * rng.standard_normal()
+
+
+def test_gaussian_noise_keeps_its_mu_and_half_of_it_does_not():
+    attack = Attack(runs=1000, takes_rng=True, seed=0, events=CONTINUOUS)
+    honest, wrong = (audit_blackbox(gaussian(scale), 0, 1, mu=1.0, attack=attack) for scale in (1.0, 0.5))
+    assert 0.6 < honest.mu_low <= 1.0
+    assert not honest.exceeds
+    assert 1.5 < wrong.mu_low <= 2.0
+    assert wrong.exceeds
+    assert wrong.low == wrong.mu_low == wrong.best.mu_low
+    assert "mu >= " in str(wrong)
+    assert "mu = 1: VIOLATED" in str(wrong)
+    assert wrong.epsilon is None
+    # the same counts bound epsilon as well, and what they say of mu is the power of the test
+    best = wrong.best
+    assert best.epsilon_low == pytest.approx(math.log(best.low / best.high), rel=1e-6)
+    assert best.mu_low == pytest.approx(stats.norm.ppf(best.low) - stats.norm.ppf(best.high), rel=1e-6)
+    with pytest.raises(DeclarationError, match="epsilon or mu"):
+        audit_blackbox(gaussian(1.0), 0, 1, epsilon=1.0, mu=1.0, attack=attack)
+
+
+def test_a_mechanism_that_keeps_its_mu_is_not_flagged():
+    found = [
+        audit_blackbox(
+            gaussian(1.0), 0, 1, mu=1.0, attack=Attack(240, takes_rng=True, seed=seed, events=CONTINUOUS)
+        )
+        for seed in range(12)
+    ]
+    assert sum(one.exceeds for one in found) <= 1
+    assert np.mean([one.mu_low for one in found]) > 0.2
 
 
 # known mechanisms

@@ -6,22 +6,26 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from dp2erm_cvx.audit import Split
 from dp2erm_cvx.datasets import EFFECT_SCENARIOS
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.studies.published import (
     PUBLISHED,
+    PUBLISHED_RULES,
     Dpate,
     FoldNuisances,
+    NoisyInteractions,
     NoisyLeastSquares,
     PrivatePropensity,
     SubsampleAggregate,
+    WeightedLearning,
     dpate_package,
 )
 from dp2erm_cvx.studies.published.fits import ridge_line, ridge_logistic
-from dp2erm_cvx.studies.published.method import group_count, groups
-from dp2erm_cvx.studies.published.noise import deviation, noisy, noisy_vector
+from dp2erm_cvx.studies.published.method import group_count
+from dp2erm_cvx.studies.published.noise import deviation, noisy
 
 NO_NOISE = Budget(1e9)
 #: Without the package of others, which few have.
@@ -115,7 +119,7 @@ def test_models_of_folds_are_those_of_other_folds():
     # every record is its own surprise: with its own fold's model the terms would be known to it
     _, records = drawn(n=900)
     method, rng = FoldNuisances(estimator="g", per_column=15.0), np.random.default_rng(5)
-    members = groups(900, group_count(900, 11, 15.0), np.random.default_rng(5))
+    members = Split(900, group_count(900, 11, 15.0)).draw(np.random.default_rng(5))
     terms = np.zeros(900)
     ridge = np.concatenate([[1e-6], np.full(10, 0.01)])
     for rows in members:
@@ -131,8 +135,8 @@ def test_models_of_folds_are_those_of_other_folds():
 
 def test_second_moments_move_by_at_most_what_is_stated(monkeypatch):
     known = []
-    path = "dp2erm_cvx.studies.published.noisy_least_squares.noisy_vector"
-    monkeypatch.setattr(path, lambda value, moves, budget, rng: known.append((value, moves)) or value)
+    path = "dp2erm_cvx.studies.published.noisy_least_squares.noisy"
+    monkeypatch.setattr(path, lambda *asked: known.append(asked[:2]) or noisy(*asked))
     _, records = drawn(n=300)
     method = NoisyLeastSquares()
     far = np.concatenate([[1.0], 4.0 * np.eye(10)[0]])
@@ -147,6 +151,56 @@ def test_second_moments_move_by_at_most_what_is_stated(monkeypatch):
     exact = np.linalg.lstsq(rows, records.y)[0][-1]
     found = NoisyLeastSquares(ridge=1e-9)(records, NO_NOISE, np.random.default_rng(0)).value
     assert found == pytest.approx(exact, abs=1e-4)
+
+
+def randomized(n=4000, seed=0):
+    """Half are treated, who gain by x1 alone."""
+    rng = np.random.default_rng(seed)
+    x, a = rng.uniform(-1, 1, (n, 3)), rng.integers(2, size=n)
+    domain = Domain(2.0, 3.0, intercept=1.0)
+    return domain.records(x, a, x[:, 1] + (2 * a - 1) * x[:, 0] + 0.1 * rng.standard_normal(n))
+
+
+@pytest.mark.parametrize("name", PUBLISHED_RULES)
+def test_a_published_rule_is_right_without_noise_and_a_function_of_its_seed(name):
+    records, half = randomized(), np.full(4000, 0.5)
+    rule = PUBLISHED_RULES[name]()
+    right = records.X[:, 1] > 0
+    theta = rule(records, half, None, np.random.default_rng(0))
+    assert np.mean((records.X @ theta > 0) == right) > 0.95
+    known = [rule(records, half, Budget(1.0, 1e-5), np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert np.array_equal(known[0], known[1])
+    assert not np.array_equal(known[0], known[2])
+    near = rule(records, half, NO_NOISE, np.random.default_rng(1))
+    assert np.mean((records.X @ near > 0) == right) > 0.9
+
+
+def test_weighted_learning_moves_by_at_most_what_is_stated(monkeypatch):
+    known = []
+    path = "dp2erm_cvx.studies.published.weighted_learning.noisy"
+    monkeypatch.setattr(path, lambda *asked: known.append(asked[:2]) or noisy(*asked))
+    records, half = randomized(n=60), np.full(60, 0.5)
+    rule = WeightedLearning(ridge=0.05, clip=0.5)
+    far = np.array([1.0, *(np.sqrt(3.0) * np.eye(3)[0])])  # of the norm bound
+    for a, y, x in ((0, 3.0, far), (1, 3.0, far), (1, -3.0, far), (0, 3.0, far * [1, -1, 1, 1])):
+        rule(replaced(records, 0, x, a, y), half, Budget(1.0), np.random.default_rng(0))
+    values, moves = np.array([value for value, _ in known]), known[0][1]
+    assert moves == 2.0 / (60 * 0.05)
+    apart = max(np.linalg.norm(left - right) for left in values for right in values)
+    assert 0.3 * moves < apart <= moves * (1.0 + 1e-12)
+
+
+def test_moments_of_interactions_move_by_at_most_what_is_stated(monkeypatch):
+    known = []
+    path = "dp2erm_cvx.studies.published.noisy_least_squares.noisy"
+    monkeypatch.setattr(path, lambda *asked: known.append(asked[:2]) or noisy(*asked))
+    records, half = randomized(n=60), np.full(60, 0.5)
+    far = np.array([1.0, *(np.sqrt(3.0) * np.eye(3)[0])])
+    for a, y, x in ((0, 3.0, far), (1, 3.0, far), (1, -3.0, far), (0, 3.0, far * [1, -1, 1, 1])):
+        NoisyInteractions()(replaced(records, 0, x, a, y), half, Budget(1.0), np.random.default_rng(0))
+    values, moves = np.array([value for value, _ in known]), known[0][1]
+    apart = max(np.linalg.norm(left - right) for left in values for right in values)
+    assert 0.5 * moves < apart <= moves * (1.0 + 1e-12)
 
 
 def test_logistic_minimizers_agree_with_a_second_solver_and_move_as_little_as_proven():
@@ -169,17 +223,19 @@ def test_logistic_minimizers_agree_with_a_second_solver_and_move_as_little_as_pr
 
 def test_noise_has_the_scale_of_its_law():
     rng = np.random.default_rng(0)
-    pure = np.array([noisy(0.0, 2.0, Budget(0.5), rng) for _ in range(4_000)])
-    assert np.mean(np.abs(pure)) == pytest.approx(4.0, rel=0.06)
+
+    def draws(value, sensitivity, budget):
+        return np.array([noisy(value, sensitivity, budget).draw(rng) for _ in range(4_000)])
+
+    assert np.mean(np.abs(draws(0.0, 2.0, Budget(0.5)))) == pytest.approx(4.0, rel=0.06)
     # .5-GDP is (2, 1e-5)
-    gaussian = np.array([noisy(0.0, 1.0, Budget(2.0, 1e-5), rng) for _ in range(4_000)])
-    assert np.std(gaussian) == pytest.approx(2.0, rel=0.06)
-    lengths = [np.linalg.norm(noisy_vector(np.zeros(3), 2.0, Budget(0.5), rng)) for _ in range(4_000)]
+    assert np.std(draws(0.0, 1.0, Budget(2.0, 1e-5))) == pytest.approx(2.0, rel=0.06)
+    lengths = np.linalg.norm(draws(np.zeros(3), 2.0, Budget(0.5)), axis=1)
     assert np.mean(lengths) == pytest.approx(12.0, rel=0.06)
     for budget in (Budget(0.5), Budget(0.5, 1e-5)):
-        draws = np.array([noisy_vector(np.zeros(3), 2.0, budget, rng) for _ in range(4_000)])
-        assert np.std(draws) == pytest.approx(deviation(2.0, 3, budget), rel=0.06)
-    assert sorted(np.concatenate(groups(7, 3, rng))) == list(range(7))
+        spread = deviation(noisy(np.zeros(3), 2.0, budget))
+        assert np.std(draws(np.zeros(3), 2.0, budget)) == pytest.approx(spread, rel=0.06)
+    assert sorted(np.concatenate(Split(7, 3).draw(rng))) == list(range(7))
 
 
 def test_groups_and_halves_do_not_depend_on_records_and_an_arm_may_be_missing():

@@ -1,0 +1,238 @@
+"""Exact losses of mechanisms of known noise: by closed forms, and planted mistakes are caught."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from dp2erm_cvx import Domain
+from dp2erm_cvx.audit import (
+    Declared,
+    Noised,
+    SearchPlan,
+    Split,
+    audit_additive,
+    epsilon_at,
+    replay_additive,
+    search_additive,
+)
+from dp2erm_cvx.audit.additive import run_stages
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.universe import Universe
+
+ONE = Declared(epsilon=1.0)
+FIRST, SECOND = np.array([1.0, 0.2, 0.4]), np.array([0.0, 0.2, 0.4])
+
+
+def noisy_sum(dataset, scale=1.0, noise=Noise.GAMMA):
+    return (yield Noised(dataset.sum(), scale, noise, 1.0))
+
+
+def test_one_number_loses_what_the_densities_say():
+    found = audit_additive(lambda d: noisy_sum(d, 0.8), FIRST, SECOND, ONE)
+    at = np.linspace(-30, 30, 2001)
+    densities = [stats.laplace.logpdf(at, one.sum(), 0.8) for one in (FIRST, SECOND)]
+    assert found.found == pytest.approx(np.max(densities[0] - densities[1]), rel=1e-9) == 1 / 0.8
+    assert found.exceeds
+    assert found.reached == pytest.approx(1.0)
+    assert "VIOLATED" in str(found)
+    assert "NOT COVERED" in str(found)
+    assert not audit_additive(noisy_sum, FIRST, SECOND, ONE).exceeds
+    assert not audit_additive(noisy_sum, FIRST, SECOND, ONE).uncovered
+
+
+def test_gaussian_noise_has_the_mu_and_the_epsilon_of_its_trade_off():
+    sigma, delta = 0.5, 1e-3
+    found = audit_additive(
+        lambda d: noisy_sum(d, sigma, Noise.GAUSSIAN), FIRST, SECOND, Declared(epsilon=3.0, delta=delta)
+    )
+    assert found.found == 2.0
+    laws = [stats.norm(one.sum(), sigma) for one in (FIRST, SECOND)]
+
+    def excess(x):
+        return max(0.0, laws[0].pdf(x) - math.exp(found.epsilon_found) * laws[1].pdf(x))
+
+    assert integrate.quad(excess, -8, 10, limit=400, points=[1.6, 3.0])[0] == pytest.approx(delta, rel=1e-5)
+    assert found.exceeds == (found.epsilon_found > 3.0)
+    # a test of level .05 has the power of the trade-off curve
+    power = laws[0].sf(laws[1].isf(0.05))
+    assert power == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.05) + found.found))
+    of_mu = audit_additive(lambda d: noisy_sum(d, sigma, Noise.GAUSSIAN), FIRST, SECOND, Declared(mu=1.0))
+    assert of_mu.exceeds
+    assert math.isnan(of_mu.epsilon_found)
+    assert not audit_additive(
+        lambda d: noisy_sum(d, 1.0, Noise.GAUSSIAN), FIRST, SECOND, Declared(mu=1.0)
+    ).exceeds
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
+def test_epsilon_of_a_mu_is_that_of_balle_and_wang(mu, delta):
+    epsilon = epsilon_at(mu, delta)
+    exact = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    if epsilon == 0.0:
+        assert exact <= delta
+    else:
+        assert exact == pytest.approx(delta, rel=1e-5)
+        assert Declared(epsilon, delta).gaussian_mu == pytest.approx(mu, rel=1e-6)
+    assert epsilon_at(math.inf, delta) == math.inf
+
+
+def test_vectors_lose_no_more_than_their_distance_and_that_on_a_ray():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(2, 3))
+    one, other = (Noised(value, 0.7) for value in values)
+    apart = np.linalg.norm(values[0] - values[1]) / 0.7
+    losses = [one.log_density(at) - other.log_density(at) for at in rng.normal(scale=3, size=(200, 3))]
+    assert max(np.abs(losses)) <= apart
+    found = audit_additive(lambda value: iter_once(Noised(value, 0.7)), *values, ONE)
+    assert found.found == pytest.approx(apart)
+    ray = values[0] + 2.0 * (values[0] - values[1])
+    assert one.log_density(ray) - other.log_density(ray) == pytest.approx(apart)
+
+
+def iter_once(noised):
+    return (yield noised)
+
+
+def test_later_stages_are_given_what_was_released_before():
+    def two(dataset, sigma=2.0):
+        first = yield Noised(dataset.sum(), 4.0)
+        return (yield Noised(float(first > 0) * dataset[0], sigma))
+
+    losses = {audit_additive(two, FIRST, SECOND, ONE, seed=seed).found for seed in range(20)}
+    # the first number moves by 1; the second by 1 or by nothing, as the first was released
+    assert losses == {0.25 + 0.5}  # the first neighbor's side of the ray is above 0
+    assert {audit_additive(two, SECOND, FIRST, ONE, seed=seed).found for seed in range(20)} == {0.25, 0.75}
+
+
+def unnoised(dataset):
+    released = yield Noised(dataset.sum(), 1.0)
+    return released, dataset[0]
+
+
+def scale_of_the_data(dataset):
+    return (yield Noised(dataset.sum(), 1.0 + dataset[0]))
+
+
+def split_of_the_data(dataset):
+    groups = yield Split(4, 2 + int(dataset[0]))
+    return (yield Noised(float(len(groups)), 100.0))
+
+
+def raises_on_one_side(dataset):
+    released = yield Noised(dataset.sum(), 1.0)
+    if dataset[0] > 0.5:
+        raise ValueError("too large")
+    return released
+
+
+def not_a_number_on_one_side(dataset):
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (yield Noised(float(1.0 / dataset[0]), 100.0))
+
+
+@pytest.mark.parametrize(
+    ("leaking", "said"),
+    [
+        (unnoised, "outputs differ without noise"),
+        (scale_of_the_data, "the scale of the noise depends on the records"),
+        (split_of_the_data, "outputs differ without noise"),
+        (raises_on_one_side, "outputs differ without noise"),
+        (not_a_number_on_one_side, "not finite on one side"),
+    ],
+)
+def test_what_no_noise_hides_has_an_infinite_loss(leaking, said):
+    found = audit_additive(leaking, FIRST, SECOND, ONE)
+    assert found.found == math.inf
+    assert found.exceeds
+    assert said in str(found)
+    assert not audit_additive(leaking, FIRST, FIRST, ONE).exceeds
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def noisy_mean_of_groups(dataset, count=5, share=None):
+    """Means of groups, each in [-1, 1]; ``share`` = 1 takes the sensitivity of one mean for that of all."""
+    _, _, y = dataset
+    members = yield Split(len(y), count)
+    means = [np.sign(np.sum(y[rows])) for rows in members]
+    sensitivity = 2.0 / (count if share is None else count * share)
+    return (yield Noised(float(np.mean(means)), sensitivity, sensitivity=sensitivity))
+
+
+def arm_sums(dataset, scale=2.0, noise=Noise.GAUSSIAN):
+    _, a, y = dataset
+    value = np.array([y[a == arm].sum() for arm in (0, 1)])
+    return (yield Noised(value, scale, noise, 2.0))
+
+
+SMALL = Universe(Domain(1.0, 1.0), 20, 1)
+
+
+def searched(mechanism, declared=ONE, evaluations=300, seed=0):
+    return search_additive(mechanism, SMALL, declared, search=SearchPlan(evaluations=evaluations, seed=seed))
+
+
+def test_a_search_reaches_the_sensitivity_and_finds_half_the_noise():
+    honest = searched(noisy_mean_of_groups)
+    assert honest.audit.found == pytest.approx(1.0)
+    assert not honest.exceeds
+    wrong = searched(lambda dataset: noisy_mean_of_groups(dataset, share=5))
+    assert wrong.exceeds
+    assert wrong.audit.found == pytest.approx(5.0)
+    assert wrong.audit.reached == pytest.approx(5.0)
+    assert "EXCEEDED" in str(wrong)
+    for scale, declared in ((2.0, 1.0), (1.0, 2.0)):
+        of_mu = searched(lambda dataset, scale=scale: arm_sums(dataset, scale), Declared(mu=1.0))
+        assert of_mu.audit.found == pytest.approx(declared, rel=1e-3)
+        assert of_mu.exceeds == (scale < 2.0)
+
+
+def test_a_pair_is_saved_and_replayed_to_the_last_digit(tmp_path):
+    found = searched(noisy_mean_of_groups, evaluations=60, seed=1)
+    found.save(tmp_path / "pair")
+    again = replay_additive(tmp_path / "pair", noisy_mean_of_groups)
+    assert again == found.audit
+    assert replay_additive(
+        tmp_path / "pair", lambda dataset: noisy_mean_of_groups(dataset, share=5)
+    ).found == pytest.approx(5 * again.found)
+    facts = json.loads((tmp_path / "pair.json").read_text())
+    for changed, said in (
+        (facts | {"audit": "density"}, "density audit"),
+        (facts | {"finding": {}}, "no find"),
+    ):
+        (tmp_path / "pair.json").write_text(json.dumps(changed))
+        with pytest.raises(DataError, match=said):
+            replay_additive(tmp_path / "pair", noisy_mean_of_groups)
+
+
+def test_a_run_draws_what_is_asked_for():
+    def mechanism(dataset):
+        members = yield Split(6, 2)
+        number = yield Noised(0.0, 3.0)
+        vector = yield Noised(np.zeros(2), 2.0, Noise.GAUSSIAN)
+        return members, number, vector
+
+    outputs = [run_stages(mechanism(None), np.random.default_rng(seed)) for seed in range(3000)]
+    assert all(sorted(np.concatenate(members)) == list(range(6)) for members, _, _ in outputs[:20])
+    assert stats.kstest([number for _, number, _ in outputs], stats.laplace(scale=3.0).cdf).pvalue > 1e-4
+    assert stats.kstest([vector[1] for _, _, vector in outputs], stats.norm(scale=2.0).cdf).pvalue > 1e-4
+
+
+def test_what_is_no_declaration_is_refused():
+    for wrong in ({}, {"epsilon": 1.0, "mu": 1.0}, {"mu": 1.0, "delta": 0.1}, {"epsilon": -1.0}):
+        with pytest.raises(DeclarationError):
+            Declared(**wrong)
+    assert str(Declared(mu=0.5)) == "mu = 0.5"
+    assert Declared(epsilon=0.0, delta=0.1).gaussian_mu == 0.0
+    with pytest.raises(DeclarationError, match="needs Gaussian noise"):
+        audit_additive(noisy_sum, FIRST, SECOND, Declared(mu=1.0))
+    with pytest.raises(DeclarationError, match="needs pure noise"):
+        audit_additive(lambda d: noisy_sum(d, noise=Noise.GAUSSIAN), FIRST, SECOND, ONE)
+    with pytest.raises(DeclarationError, match="must be gamma or gaussian"):
+        Noised(0.0, 1.0, Noise.BOX)
+    with pytest.raises(DeclarationError, match="positive scale"):
+        Noised(0.0, 0.0)

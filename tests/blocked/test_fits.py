@@ -1,0 +1,148 @@
+"""What is released from blocks is what is released from the same records in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    Ledger,
+    PrivateEffect,
+    PrivateRanges,
+    PrivateRule,
+    PrivateTwoStageERM,
+    Treatment,
+    blocks,
+    domain,
+)
+from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.errors import DataError, ProgramError
+
+pa = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
+
+LENGTH, GROUP, N = 128, 53, 601
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", LENGTH)
+    monkeypatch.setattr(domain, "BLOCK", LENGTH)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> Path:
+    rng = np.random.default_rng(5)
+    age, bmi = rng.normal(50, 15, N), rng.normal(25, 5, N)
+    arm = rng.random(N) < 1 / (1 + np.exp((50 - age) / 20))
+    y = 0.02 * age + 0.5 * arm + rng.normal(0, 0.5, N)
+    age[rng.random(N) < 0.05] = np.nan
+    region = [("N", "S", None)[k] for k in rng.integers(0, 3, N)]
+    arms = [None if k % 97 == 0 else ("no", "yes")[int(one)] for k, one in enumerate(arm)]
+    counts = rng.uniform(0, 3, N)
+    columns = {"age": age, "bmi": bmi, "region": region, "arm": arms, "y": y, "counts": counts}
+    where = tmp_path_factory.mktemp("records") / "records.parquet"
+    parquet.write_table(pa.table(columns), where, row_group_size=GROUP)
+    return where
+
+
+def declared(**changed: Any) -> Domain:
+    book = Codebook(Treatment("arm", "yes", "no"), "y", levels={"region": ["N", "S"]}, **changed)
+    ranges = book.ranges({"age": (0.0, 100.0), "bmi": (10.0, 50.0)})
+    return Domain(2.0, 3.0, outcome_center=1.0, ranges=ranges, codebook=book)
+
+
+def both(model: Any, path: Path, engine: Any = None, keep: int = 20_000) -> tuple[Any, Any]:
+    """The releases in memory and in blocks; no more than two blocks are kept."""
+    frame = parquet.read_table(path).to_pandas()
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine, keep=keep)
+    model.fit(frame, frame["arm"].to_numpy(), frame["y"].to_numpy())
+    return model.release_, model.fit(data).release_
+
+
+def alike(one: Any, other: Any) -> None:
+    assert one.to_json() == other.to_json()
+
+
+SETTINGS = {
+    "plain": {},
+    "trial": {"settings": {"propensity": 0.5}},
+    "cells": {"prognostic": ["age", "bmi"], "settings": {"cells": {"age": 4, "bmi": 3}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("estimand", "settings"),
+    [("ate", "plain"), ("att", "plain"), ("overlap", "plain"), ("ate", "trial"), ("att", "cells")],
+)
+def test_effects(path, estimand, settings):
+    model = PrivateEffect(declared(), Budget(4.0), estimand=estimand, seed=3, **SETTINGS[settings])
+    alike(*both(model, path))
+
+
+def test_risks(path):
+    public = Domain(2.0, 0.5, outcome_center=0.5, ranges=declared().ranges, codebook=declared().codebook)
+    alike(*both(PrivateEffect(public, Budget(4.0), estimand="risks", seed=3), path))
+
+
+@pytest.mark.parametrize("model", [PrivateEffect, PrivateRule])
+def test_sampling_weights(path, model):
+    public = declared(sampling_weights={"column": "counts", "largest": 3.0, "mean": 1.5})
+    alike(*both(model(public, Budget(4.0), seed=3), path))
+
+
+def test_ranges_that_are_released(path):
+    public = PrivateRanges(0.2, declared().ranges, codebook=declared().codebook)
+    alike(*both(PrivateEffect(public, Budget(4.0), residual_scale=0.3, seed=3), path))
+
+
+@pytest.mark.parametrize("settings", [{}, {"value_share": 0.2, "center_share": 0.2}])
+def test_rules(path, settings):
+    model = PrivateRule(declared(), Budget(4.0), expected=["main effect"], settings=settings, seed=3)
+    alike(*both(model, path))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("uniform", "arm_means"),
+        ("ipw_private", "itr"),
+        ("overlap_private", "arm_means"),
+        ("ipw_logistic", "itr_logistic"),
+    ],
+)
+def test_two_stages(path, first, second):
+    model = PrivateTwoStageERM(declared(), Budget(50.0), first, second, seed=3)
+    alike(*both(model, path))
+
+
+def test_the_value_of_a_rule(path):
+    model = PrivateTwoStageERM(declared(), Budget(50.0), "ipw_private", value_share=0.3, seed=3)
+    alike(*both(model, path))
+
+
+@pytest.mark.parametrize("first", ["stable_balancing", "mmd_pooled"])
+def test_programs_that_need_all_records_are_refused_before_anything_is_spent(path, tmp_path, first):
+    book = Ledger(tmp_path / "ledger.json")
+    book.declare("trial", Budget(1.0))
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    model = PrivateTwoStageERM(declared(), Budget(1.0), first, ledger=book, dataset="trial")
+    with pytest.raises(ProgramError, match=rf"{first} needs all records in memory at once, 0\.0288 MB"):
+        model.fit(data)
+    with pytest.raises(ProgramError, match="clarabel needs all records"):
+        PrivateTwoStageERM(declared(), Budget(1.0), "ipw_private", solver="clarabel").fit(data)
+    assert book.account("trial").receipts == ()
+
+
+def test_a_blocked_dataset_comes_alone(path):
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    with pytest.raises(DataError, match="its own"):
+        PrivateEffect(declared(), Budget(1.0)).fit(data, np.ones(3), np.ones(3))
+    with pytest.raises(DataError, match="a and y are missing"):
+        PrivateEffect(declared(), Budget(1.0)).fit(np.ones((3, 2)))
