@@ -9,7 +9,7 @@ import pytest
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.solve.batch import Reading, Replacements, read_neighbors, solve_neighbors
+from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements, solve_neighbors
 from dp2erm_cvx.solve.batch.rows import RowBatch
 from tests.helpers import make_records
 from tests.solve.test_batch_neighbors import FAST, SLOW, joined, named, program, replacements
@@ -39,7 +39,7 @@ def test_readings_are_those_of_the_held_weights(
     monkeypatch.setattr("dp2erm_cvx.solve.batch.rows._TALLEST", heights[1])
     records = make_records(90, 3)
     chosen, made, reading = replacements(records, 30), program(*case), Moved(np.ones(90))
-    (found,) = read_neighbors(made, records, chosen, reading)
+    (found,) = Neighborhood(made, records).read(chosen, reading)
     held = joined(solve_neighbors(made, records, chosen))
     weights, both = reading.kept(30), found.radius + held.radius
     assert np.all(found.certified)
@@ -57,7 +57,7 @@ def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> N
     chosen = replacements(records, 150)
     for name, settings in (FAST[0], FAST[9], FAST[-1], SLOW[1]):
         made, few = program(name, settings), chosen if name == FAST[0][0] else chosen.take(0, 5)
-        found = list(read_neighbors(made, records, few, Moved(np.ones(40))))
+        found = list(Neighborhood(made, records).read(few, Moved(np.ones(40))))
         assert [part.first for part in found] == ([0, 128] if len(few) == 150 else [0])
         held = joined(solve_neighbors(made, records, few))
         assert np.all(np.concatenate([part.certified for part in found]))
@@ -73,7 +73,7 @@ def test_wrong_weights_of_a_reading_are_found_out(
 ) -> None:
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program(name, {"ridge": 0.05})
-    (right,) = read_neighbors(made, records, chosen, Moved(np.ones(60)))
+    (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     for kind in RowBatch.__subclasses__():
         whole = getattr(kind, bug)
 
@@ -82,7 +82,7 @@ def test_wrong_weights_of_a_reading_are_found_out(
             return found
 
         monkeypatch.setattr(kind, bug, wrong)
-    (found,) = read_neighbors(made, records, chosen, Moved(np.ones(60)))
+    (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     assert np.all(found.certified)
     assert np.all(np.abs(found.sums - right.sums)[:, 0] <= found.radius + right.radius)
 
@@ -90,9 +90,9 @@ def test_wrong_weights_of_a_reading_are_found_out(
 def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program("entropy_balancing", {"ridge": 0.02})
-    (right,) = read_neighbors(made, records, chosen, Moved(np.ones(60)))
+    (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     monkeypatch.setattr("dp2erm_cvx.solve.batch.newton._MAX_SWEEPS", 1)
-    (found,) = read_neighbors(made, records, chosen, Moved(np.ones(60)))
+    (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     assert np.any(found.by_single)
     assert np.all(found.certified)
     assert np.all(np.abs(found.sums - right.sums)[:, 0] <= found.radius + right.radius)
@@ -103,8 +103,8 @@ def test_invalid_settings_are_refused_and_nothing_is_read_of_nothing() -> None:
     records = make_records(30, 3)
     chosen, made = replacements(records, 2), program("uniform", {})
     with pytest.raises(DeclarationError, match="tolerance"):
-        read_neighbors(made, records, chosen, Moved(np.ones(30)), tolerance=0.0)
+        Neighborhood(made, records).read(chosen, Moved(np.ones(30)), tolerance=0.0)
     with pytest.raises(DeclarationError, match="other records"):
-        read_neighbors(made, make_records(30, 3), chosen, Moved(np.ones(30)))
+        Neighborhood(made, make_records(30, 3)).read(chosen, Moved(np.ones(30)))
     none = Replacements(records, chosen.index[:0], chosen.X[:0], chosen.a[:0])
-    assert list(read_neighbors(made, records, none, Moved(np.ones(30)))) == []
+    assert list(Neighborhood(made, records).read(none, Moved(np.ones(30)))) == []

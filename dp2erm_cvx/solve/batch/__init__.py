@@ -2,7 +2,7 @@
 
 from dp2erm_cvx.solve.batch.draws import DrawSolutions, solve_draws
 from dp2erm_cvx.solve.batch.fast_path import NeighborSolutions
-from dp2erm_cvx.solve.batch.neighbors import read_neighbors, solve_neighbors
+from dp2erm_cvx.solve.batch.neighbors import Neighborhood, solve_neighbors
 from dp2erm_cvx.solve.batch.reading import NeighborReadings, Reading
 from dp2erm_cvx.solve.batch.replacements import Replacements
 
@@ -10,9 +10,9 @@ __all__ = [
     "DrawSolutions",
     "NeighborReadings",
     "NeighborSolutions",
+    "Neighborhood",
     "Reading",
     "Replacements",
-    "read_neighbors",
     "solve_draws",
     "solve_neighbors",
 ]

@@ -10,7 +10,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.schemes.exponential import ExponentialModel
 from dp2erm_cvx.program.stage import ReplacedRows
-from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, clipped, dot, norms
+from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, Tree, clipped, dot, norms
 
 
 class ExponentialBatch(RowBatch):
@@ -48,9 +48,8 @@ class ExponentialBatch(RowBatch):
     def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
         """One pass over the shared rows."""
         m, index = len(V), members.index
-        total: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[index])
-        new_tilt = total.copy()
-        moment: Array = members.rows * total[:, None]
+        new_tilt: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[index])
+        totals, moments = Tree(new_tilt), Tree(members.rows * new_tilt[:, None])
         cap = self._caps(V)
         for block, held in self.blocks(index):
             f = self.scratch("u", m, block.stop - block.start) if weights is None else weights[:, block]
@@ -60,10 +59,11 @@ class ExponentialBatch(RowBatch):
                 u += self.log_base[block]
             np.exp(u, out=u)
             u[held, index[held] - block.start] = 0.0
-            total += u.sum(axis=1)
-            moment += u @ self.Z[block]
+            totals.add(u.sum(axis=1))
+            moments.add(u @ self.Z[block])
             if weights is not None:
                 np.copyto(f, u) if cap is None else np.minimum(u, cap[:, None], out=f)
+        total, moment = totals.sum(), moments.sum()
         if weights is not None:
             weights[np.arange(m), index] = new_tilt if cap is None else np.minimum(new_tilt, cap)
             sums = total if cap is None else weights.sum(axis=1)
@@ -92,7 +92,7 @@ class ExponentialBatch(RowBatch):
         norm = norms(V)
         score = self._score_error(members, norm)
         relative = np.expm1(np.minimum(2 * score, 150.0) + 16 * UNIT) + self.sum_error()
-        relative += (64 + self.n / 64) * UNIT  # the total, which numpy adds pairwise within a block
+        relative += self.total_error()
         size = members.spread + 2 * float(np.linalg.norm(self.model.center))
         shift = 16 * UNIT * (norms(members.target) + size)
         bound: Array = self.n * (members.spread * relative + shift) + 4 * UNIT * self.ridge * norm
@@ -140,7 +140,7 @@ class ExponentialBatch(RowBatch):
             kappa = size * (radius + dot_error(self.dimension) * norms(V))
             kappa = kappa + 2 * UNIT * abs(math.log(self.model.trim))
         kappa = kappa + self._score_error(members, norms(V))
-        bound: Array = 2 * self.n * np.tanh(kappa / 2) + (64 + self.n / 64) * UNIT * self.n
+        bound: Array = 2 * self.n * np.tanh(kappa / 2) + self.total_error() * self.n
         return bound
 
     def _score_error(self, members: Members, norm: Array) -> Array:

@@ -19,6 +19,35 @@ class Reading(abc.ABC):
         """Sums (m, s) and maxima (m, t) over the records ``part``, of weights (m, length of the part)."""
 
 
+@dataclass(frozen=True, eq=False)
+class NeighborReadings:
+    """What was read off the weights of m neighbors. Everything is private where the records are.
+
+    Attributes
+    ----------
+    first : number of the first neighbor of this chunk among all replacements
+    sums : (m, s), those of the reading
+    largest : (m, t), its maxima
+    own : (m,) weights of the replaced records
+    radius : (m,) bounds on ``||w_hat - w||_1`` of the weights w that were read; inf where nothing was proved
+    certified : (m,) whether the radius is within ``tolerance * n``
+    iterations : (m,) sweeps over the records before those that read
+    by_single : (m,) whether the fast path did not certify the neighbor, which was then solved alone
+    """
+
+    first: int
+    sums: Array = field(repr=False)
+    largest: Array = field(repr=False)
+    own: Array = field(repr=False)
+    radius: Array = field(repr=False)
+    certified: NDArray[np.bool_] = field(repr=False)
+    iterations: NDArray[np.int64] = field(repr=False)
+    by_single: NDArray[np.bool_] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+
 class Tally:
     """Adds up what a reading says of m neighbors, block by block."""
 
@@ -40,34 +69,17 @@ class Tally:
         (self.sums[k],), (self.largest[k],) = self.reading.of(weights[None, :], slice(0, len(weights)))
         self.own[k] = weights[index]
 
-
-@dataclass(frozen=True, eq=False)
-class NeighborReadings:
-    """What was read off the weights of m neighbors. Everything is private where the records are.
-
-    Attributes
-    ----------
-    first : number of the first neighbor of this chunk among all replacements
-    sums : (m, s), those of the reading
-    largest : (m, t), its maxima
-    own : (m,) weights of the replaced records
-    radius : (m,) bounds on ``||w_hat - w||_1`` of the weights w that were read; inf where nothing was proved
-    certified : (m,) whether the radius is within ``tolerance * n``
-    iterations : (m,) sweeps over the records before the one that reads
-    by_single : (m,) whether the fast path did not certify the neighbor, which was then solved alone
-    """
-
-    first: int
-    sums: Array = field(repr=False)
-    largest: Array = field(repr=False)
-    own: Array = field(repr=False)
-    radius: Array = field(repr=False)
-    certified: NDArray[np.bool_] = field(repr=False)
-    iterations: NDArray[np.int64] = field(repr=False)
-    by_single: NDArray[np.bool_] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.radius)
+    def readings(
+        self,
+        first: int,
+        radius: Array,
+        goal: float,
+        iterations: NDArray[np.int64],
+        by_single: NDArray[np.bool_],
+    ) -> NeighborReadings:
+        """All of it, of weights off by ``radius`` (m,)."""
+        read = (self.sums, self.largest, self.own)
+        return NeighborReadings(first, *read, radius, radius <= goal, iterations, by_single)
 
 
 class Kept(Reading):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -96,6 +97,26 @@ class Metric:
         return solved
 
 
+class Tree:
+    """Adds arrays in pairs of equal size: none goes through more sums than there are levels, twice."""
+
+    def __init__(self, start: Array) -> None:
+        self.start, self.levels = start, list[Array | None]()
+
+    def add(self, term: Array) -> None:
+        """One more."""
+        for level, held in enumerate(self.levels):
+            if held is None:
+                self.levels[level] = term
+                return
+            self.levels[level], term = None, held + term
+        self.levels.append(term)
+
+    def sum(self) -> Array:
+        """Of all so far, and of the start."""
+        return sum((held for held in self.levels if held is not None), self.start)
+
+
 class RowBatch(abc.ABC):
     """Neighbors of one model: gradients, weights and error bounds of m points at once.
 
@@ -144,10 +165,10 @@ class RowBatch(abc.ABC):
     def read(self, V: Array, members: Members, reading: Reading) -> Tally:
         """Two passes over the records: the totals of the weights at V (m, d), then the reading."""
         tally, own = Tally(reading, len(V)), self.replaced(V, members)
-        total = np.zeros(len(V))
+        total = Tree(np.zeros(len(V)))
         for _, f in self._each(V, members, own):
-            total += f.sum(axis=1)
-        scale = self.n / total
+            total.add(f.sum(axis=1))
+        scale = self.n / total.sum()
         for part, f in self._each(V, members, own):
             f *= scale[:, None]
             tally.add(f, part)
@@ -195,9 +216,17 @@ class RowBatch(abc.ABC):
         """Bound on the l1 error of the weights: the points err by ``radius``, the scores by ``kappa``."""
 
     def sum_error(self) -> float:
-        """Relative error of a sum over rows: in any order within a block, then block by block."""
-        count = min(self.n, _TALLEST) + self.n // _SHORTEST + 4
+        """Relative error of a sum over rows: in any order within a block, then by a :class:`Tree`."""
+        count = min(self.n, _TALLEST) + self._heights()
         return float(count * UNIT / (1 - count * UNIT))
+
+    def total_error(self) -> float:
+        """The same of a total of weights, which numpy adds pairwise within a block or a row."""
+        return (64 + self._heights()) * UNIT
+
+    def _heights(self) -> int:
+        # what an addend goes through in the tree, and then in the sum of its levels
+        return 2 * math.ceil(math.log2(self.n / _SHORTEST + 2)) + 4
 
     def blocks(self, index: Index) -> Iterator[tuple[slice, Index]]:
         """Blocks of the shared rows, each with the members whose replaced row lies in it."""
