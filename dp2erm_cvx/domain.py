@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +22,9 @@ from dp2erm_cvx.sampling import SamplingWeights
 Array = NDArray[np.float64]
 
 T = TypeVar("T")
+
+#: What is made of every record by itself: (n,), or rows (n, p).
+RowsOf = Callable[["Records"], Array]
 
 #: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
@@ -86,9 +89,15 @@ class Records:
         arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
         return ArrayBlocks(arrays).then(partial(_records, self.domain))
 
-    def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> Records:
-        """What ``function`` makes of every record by itself, with so many columns and in this ``domain``."""
-        return function(self)
+    def mapped(self, rows: RowsOf, outcomes: RowsOf, domain: Domain, n_columns: int) -> Records:
+        """Records of this ``domain`` with ``rows`` (n, n_columns) and ``outcomes`` (n,), each of its record.
+
+        Outcomes are held. Rows of many records are made in every pass over them.
+        """
+        if self.n_samples <= VIEW:
+            return Records(rows(self), self.a, outcomes(self), domain, self.sampling)
+        source = Records(self.X, self.a, self.each(outcomes), self.domain, self.sampling)
+        return MappedRecords(source, rows, domain, n_columns)
 
     def each(self, function: Callable[[Records], Array]) -> Array:
         """The numbers (n,) that ``function`` makes of every record by itself."""
@@ -98,6 +107,37 @@ class Records:
         """What ``function`` makes of every record by itself: held, or of many made in every pass."""
         n = self.n_samples
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
+
+
+class MappedRecords(Records):
+    """The records of ``source`` in memory with other ``rows``, which are not held."""
+
+    def __init__(self, source: Records, rows: RowsOf, domain: Domain, n_columns: int) -> None:
+        own = {"a": source.a, "y": source.y, "sampling": source.sampling, "domain": domain}
+        made = source.blocks.then(partial(_with_rows, rows, domain))
+        for name, value in {**own, "_made": made, "_columns": n_columns}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def blocks(self) -> Blocks[Records]:
+        """Views of these records, their rows made anew."""
+        made: Blocks[Records] = self.__dict__["_made"]
+        return made
+
+    @property
+    def n_features(self) -> int:
+        """Number of covariates without the intercept."""
+        columns: int = self.__dict__["_columns"]
+        return columns - (1 if self.domain.intercept else 0)
+
+    @cached_property
+    def X(self) -> Array:
+        """All rows, for whoever cannot do with blocks of them."""
+        return np.concatenate([view.X for view in self.blocks.each()])
+
+
+def _with_rows(rows: RowsOf, domain: Domain, view: Records) -> Records:
+    return Records(rows(view), view.a, view.y, domain, view.sampling)
 
 
 def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:

@@ -9,7 +9,15 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, dot_error, product_error, sum_error
+from dp2erm_cvx.model.sums import (
+    UNIT,
+    blocked_rmatvec,
+    compensated_sum,
+    dot_error,
+    product_error,
+    rounded_sum,
+    sum_error,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +87,7 @@ class HardBalanceModel(Composite):
 
     def output(self, v: Array) -> Array:
         weights: Array = np.maximum(self.B @ v, 0.0)
-        total = math.fsum(weights)
+        total = float(rounded_sum([compensated_sum(weights)]))
         # off the minimizer the totals are met only nearly
         return weights * (self.n / total) if total > 0 else np.ones(self.n)
 

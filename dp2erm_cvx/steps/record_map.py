@@ -7,11 +7,12 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.domain import ROWS, Array, Domain, Records, cleaned
+from dp2erm_cvx.domain import ROWS, Array, Records, cleaned
 from dp2erm_cvx.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
@@ -33,12 +34,18 @@ class RecordMap(abc.ABC):
         """The public datasets that those of ``universe`` are mapped into, whatever was released."""
 
     @abc.abstractmethod
-    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        """The mapped records. Row i depends on record i and ``released`` alone, to the last bit."""
+    def rows_of(self, records: Records) -> Array:
+        """The mapped rows (n, p). Row i depends on record i alone, to the last bit."""
 
-    def domain(self, records: Records) -> Domain:
-        """The domain of the mapped records, in which their number does not enter: they may be a block."""
-        return self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features)).domain
+    def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
+        """The mapped outcomes (n,), each of its record and of ``released`` alone as well."""
+        return records.y
+
+    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
+        """The mapped records."""
+        where = self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features))
+        outcomes = partial(self.outcomes, released=released)
+        return records.mapped(self.rows_of, outcomes, where.domain, where.n_columns)
 
     @property
     def factored(self) -> bool:
@@ -160,7 +167,7 @@ class OutcomeRows(RecordMap):
             domain,
             covariate_bound=self.rows.norm(self.scale * domain.features_bound),
             coordinate_bound=self.rows.widths(widths),
-            outcome_bound=domain.outcome_bound * (RESIDUAL_BOUND if self.after else 1.0),
+            outcome_bound=domain.outcome_bound * self._outcomes,
             outcome_center=0.0,
             treatment_cost=0.0,
             ranges=None,
@@ -169,13 +176,20 @@ class OutcomeRows(RecordMap):
         columns = tuple(f"x{k}" for k in range(universe.n_features))
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
-    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        x, y, where = records.covariates, records.y, self.domain(records)
+    def rows_of(self, records: Records) -> Array:
+        return self.rows.of(self.scale * records.covariates, records.a)
+
+    def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
+        y = records.y
         with np.errstate(over="ignore", invalid="ignore"):
             for term in self.after:
-                y = y - term.predict(x, records.a, released)
-        rows = self.rows.of(self.scale * x, records.a)
-        return Records(rows, records.a, cleaned(y, where.outcome_bound), where, records.sampling)
+                y = y - term.predict(records.covariates, records.a, released)
+        return cleaned(y, records.domain.outcome_bound * self._outcomes)
+
+    @property
+    def _outcomes(self) -> float:
+        """The bound on what is left of an outcome, in outcome bounds."""
+        return RESIDUAL_BOUND if self.after else 1.0
 
     def unscaled(self, theta: Array, n_features: int) -> Array:
         """A coefficient (p,) on the mapped rows as one on rows of the covariates themselves."""
@@ -193,6 +207,5 @@ class WithConstant(RecordMap):
         mapped = replace(domain, covariate_bound=bound, intercept=1.0, ranges=None, coordinate_bound=widths)
         return Universe(mapped, universe.n_samples, universe.n_features)
 
-    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        rows = Rows.POOLED.of(records.covariates, records.a)
-        return Records(rows, records.a, records.y, self.domain(records), records.sampling)
+    def rows_of(self, records: Records) -> Array:
+        return Rows.POOLED.of(records.covariates, records.a)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property, partial
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.simplex import Simplices
@@ -15,29 +19,42 @@ from dp2erm_cvx.program.schemes.kernel_model import SimplexQuadratic
 class FactoredKernelModel(SimplexQuadratic):
     """f(v) = ||G'v||^2 - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
-    ``G`` (n, k), ``c = share F (F'1)``, summed in blocks, with rows of F as long as those of G. An inner
-    product of rows is off by at most ``entry_error`` units of roundoff of their lengths, the features' own
-    errors included. The start is uniform within each group.
+    ``rows`` G (n, k) may come in blocks, ``c = share F (F'1)``, with rows of F as long as those of G. An
+    inner product of rows is off by at most ``entry_error`` units of roundoff of their lengths, the features'
+    own errors included. The start is uniform within each group.
     """
 
     def __init__(
-        self, G: Array, c: Array, ridge: float, feasible: Simplices, scale: float, entry_error: float
+        self,
+        rows: Array | Blocks[Array],
+        c: Array,
+        ridge: float,
+        feasible: Simplices,
+        scale: float,
+        entry_error: float,
     ) -> None:
-        self.G, self.c, self.scale, self.entry_error = G, c, scale, entry_error
+        self.blocks = rows if isinstance(rows, Blocks) else whole(rows, len(rows))
+        self.c, self.scale, self.entry_error = c, scale, entry_error
         self.n = self.dimension = len(c)
         self.half_ridge, self.ridge = ridge, 2 * ridge
         self.feasible, self.penalty = feasible, Penalty(feasible)
-        self.sizes: Array = np.linalg.norm(G, axis=1)
-        gram = G.T @ G
+        found = self.blocks.map(_extent)
+        self.sizes: Array = np.concatenate([sizes for sizes, _ in found])
+        gram = tree_sum([gram for _, gram in found])
         error = (product_error(self.n) + 64 * len(gram) * UNIT) * float(np.trace(gram))
         self.smoothness = 2 * (float(np.linalg.eigvalsh(gram)[-1]) + error) * (1 + 1e-9) + self.ridge
 
+    @cached_property
+    def G(self) -> Array:
+        """The rows (n, k), in memory."""
+        return np.concatenate(self.blocks.each())
+
     def value(self, v: Array) -> float:
-        s = self.G.T @ v
+        s = self._sum(v)
         return float(s @ s) - 2 * float(self.c @ v) + self.half_ridge * float(v @ v)
 
     def gradient(self, v: Array) -> Array:
-        gradient: Array = 2 * (self.G @ blocked_rmatvec(self.G, v) - self.c) + self.ridge * v
+        gradient: Array = 2 * (self._products(self._sum(v)) - self.c) + self.ridge * v
         return gradient
 
     def hessian(self, v: Array) -> Array:
@@ -66,16 +83,64 @@ class FactoredKernelModel(SimplexQuadratic):
         (G'd_0))``, C the centered free rows of G and d_0 what is known of d: a system of k equations.
         """
         free = self.feasible.free(trial)
-        known, rows = move.copy(), self.G.copy()
-        rows[~free] = 0.0
-        for members in self.feasible.members():
+        # by the number of the group of a free coordinate, from 1; 0 for all others
+        group, known = np.zeros(self.n, dtype=np.int64), move.copy()
+        for number, members in enumerate(self.feasible.members(), start=1):
             inside = members[free[members]]
             if len(inside):
-                known[inside] = np.mean(move[inside])
-                rows[inside] -= np.mean(rows[inside], axis=0)
-        right = np.where(free, move - known, 0.0) - 2 * step * (rows @ (self.G.T @ known))
-        inner = rows.T @ rows
+                group[inside], known[inside] = number, np.mean(move[inside])
+        sums = tree_sum(self.blocks.map(partial(_group_sums, groups=number), group))
+        means = sums / np.maximum(np.bincount(group, minlength=number + 1), 1)[:, None]
+        pull = 2 * step * self._sum(known)
+        found = self.blocks.map(partial(_centered, means=means, pull=pull), group, move - known)
+        right = np.concatenate([part for part, _, _ in found])
+        inner = tree_sum([part for _, part, _ in found])
         inner[np.diag_indices(len(inner))] += self.half_ridge
-        for_features = cho_solve(cho_factor(inner), rows.T @ right)
-        direction: Array = known + (right - rows @ for_features) / (step * self.ridge)
+        for_features = cho_solve(cho_factor(inner), tree_sum([part for _, _, part in found]))
+        spread = np.concatenate(
+            self.blocks.map(partial(_shares, means=means, coefficient=for_features), group)
+        )
+        direction: Array = known + (right - spread) / (step * self.ridge)
         return direction
+
+    def _sum(self, v: Array) -> Array:
+        """G'v (k,)."""
+        return tree_sum(self.blocks.map(blocked_rmatvec, v))
+
+    def _products(self, s: Array) -> Array:
+        """G s (n,)."""
+        return np.concatenate(self.blocks.map(partial(_product, s=s)))
+
+
+def _extent(rows: Array) -> tuple[Array, Array]:
+    return np.linalg.norm(rows, axis=1), rows.T @ rows
+
+
+def _product(rows: Array, *, s: Array) -> Array:
+    found: Array = rows @ s
+    return found
+
+
+def _group_sums(rows: Array, group: NDArray[np.int64], *, groups: int) -> Array:
+    return np.array([rows[group == number].sum(axis=0) for number in range(groups + 1)])
+
+
+def _inside(rows: Array, group: NDArray[np.int64], means: Array) -> Array:
+    """Free rows less the mean of their group; 0 for the others."""
+    centered = rows - means[group]
+    centered[group == 0] = 0.0
+    return centered
+
+
+def _centered(
+    rows: Array, group: NDArray[np.int64], move: Array, *, means: Array, pull: Array
+) -> tuple[Array, Array, Array]:
+    """The right side (n,) of the centered system, the matrix C'C, and its product with the right side."""
+    C = _inside(rows, group, means)
+    right = np.where(group > 0, move, 0.0) - C @ pull
+    return right, C.T @ C, C.T @ right
+
+
+def _shares(rows: Array, group: NDArray[np.int64], *, means: Array, coefficient: Array) -> Array:
+    found: Array = _inside(rows, group, means) @ coefficient
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import ClassVar
 
 import cvxpy as cp
@@ -43,8 +44,9 @@ class ArmKernelStage(KernelFirstStage):
 
     def feasible(self, records: Records) -> Simplices:
         """The doubled weights: every arm that has records gets n, or 2n where it is alone."""
-        total = 2 * records.n_samples / len(np.unique(records.a))
-        return Simplices(records.a, total, 2 * self.weight_cap)
+        arms = np.concatenate(records.rows(attrgetter("a")).each())
+        total = 2 * records.n_samples / len(np.unique(arms))
+        return Simplices(arms, total, 2 * self.weight_cap)
 
     def data(self, records: Records) -> dict[str, Value]:
         data = self.features(records) | {

@@ -6,11 +6,13 @@ import abc
 import math
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import cvxpy as cp
 import numpy as np
 
+from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.certified_radius import kernel_weights_error
@@ -144,19 +146,30 @@ class KernelFirstStage(FirstStage):
         n, ridge = records.n_samples, records.n_samples * self.mu
         share, scale = self.target_share, 1.0 if self.pooled else 0.5
         bound = records.domain.features_bound
-        error = self.kernel.entry_error(bound, records.covariates.shape[1])
-        F = self.kernel.features(records.covariates) if n > DENSE else None
-        if F is not None and 4 * F.shape[1] <= n:
-            # 1 within an arm and alpha - 1 across: eigenvalues alpha on (1, 1) and 2 - alpha on (1, -1)
-            sign = np.where(records.a == 1, 1.0, -1.0)[:, None]
-            G = np.hstack([math.sqrt(self.alpha / 2) * F, math.sqrt(1 - self.alpha / 2) * (sign * F)])
-            # in blocks, because the certificate counts on it
-            c = share * (F @ blocked_rmatvec(F, np.ones(n)))
-            return FactoredKernelModel(G, c, ridge, feasible, scale, error + _product_error(F))
+        p = records.n_features
+        error = self.kernel.entry_error(bound, p)
+        few = self.kernel.features(np.zeros((1, p))) if n > DENSE else None
+        if few is not None and 4 * few.shape[1] <= n:
+            features = records.rows(self._features)
+            total = tree_sum(features.map(_column_sums))
+            c = np.concatenate(features.map(partial(_products, s=share * total)))
+            rows = records.rows(self._factored)
+            return FactoredKernelModel(rows, c, ridge, feasible, scale, error + _product_error(few))
         K = self._gram(records)
         same = records.a[:, None] == records.a[None, :]
         Q = np.where(same, 1.0, self.alpha - 1.0) * K
         return KernelModel(Q, share * K.sum(axis=1), ridge, feasible, scale, error)
+
+    def _features(self, records: Records) -> Array:
+        found = self.kernel.features(records.covariates)
+        assert found is not None
+        return found
+
+    def _factored(self, records: Records) -> Array:
+        """Rows G with the matrix ``1 within an arm, alpha - 1 across`` times K as ``G G'``."""
+        # eigenvalues alpha on (1, 1) and 2 - alpha on (1, -1)
+        F, sign = self._features(records), np.where(records.a == 1, 1.0, -1.0)[:, None]
+        return np.hstack([math.sqrt(self.alpha / 2) * F, math.sqrt(1 - self.alpha / 2) * (sign * F)])
 
     @property
     def target_share(self) -> float:
@@ -186,6 +199,16 @@ def projected(instance: Instance, weights: Array) -> Array:
 def _product_error(F: Array) -> float:
     """Units of roundoff of an inner product of rows of G, which are twice as long as those of F (n, k)."""
     return 4.0 * float(F.shape[1]) + 4.0
+
+
+def _column_sums(rows: Array) -> Array:
+    # in blocks, because the certificate counts on it
+    return blocked_rmatvec(rows, np.ones(len(rows)))
+
+
+def _products(rows: Array, *, s: Array) -> Array:
+    found: Array = rows @ s
+    return found
 
 
 def refuse_gram(n_samples: int) -> None:
