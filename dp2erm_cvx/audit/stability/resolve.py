@@ -97,7 +97,7 @@ class Movement(Reading):
         }
 
 
-def apart(first: dict[Quantity, Interval], second: dict[Quantity, Interval]) -> float:
+def variations_apart(first: dict[Quantity, Interval], second: dict[Quantity, Interval]) -> float:
     """How far V lies apart, over what both intervals allow: at most 1 where both hold the exact one."""
     a, b = first[Quantity.V], second[Quantity.V]
     return abs((a.low + a.high) - (b.low + b.high)) / max((a.high - a.low) + (b.high - b.low), 1e-300)

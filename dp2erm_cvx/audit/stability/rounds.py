@@ -16,7 +16,7 @@ from dp2erm_cvx.audit.stability.fast import known_scout, scout_for
 from dp2erm_cvx.audit.stability.given import BASE, Source
 from dp2erm_cvx.audit.stability.groups import joined, structured_starts
 from dp2erm_cvx.audit.stability.neighbors import Base, ascend, propose
-from dp2erm_cvx.audit.stability.resolve import NeighborPair, SolverCheck, apart, check
+from dp2erm_cvx.audit.stability.resolve import NeighborPair, SolverCheck, check, variations_apart
 from dp2erm_cvx.audit.stability.scout import InFull, Scout
 from dp2erm_cvx.audit.stability.state import Gain, KeptPair, State
 from dp2erm_cvx.domain import Array, Records
@@ -167,7 +167,7 @@ class Searcher:
         alone = base.resolved([change for change, _ in some])
         again = check(self.program, alone, self.solver, base=number == 0)
         for (_, movement), item in zip(some, alone, strict=False):
-            again = again.plus(SolverCheck(self.solver, 0, apart(movement, item.movements)))
+            again = again.plus(SolverCheck(self.solver, 0, variations_apart(movement, item.movements)))
         gain = Gain(True, again, resolved=tried)
         for change, movement in moved:
             values = {quantity.value: interval.low for quantity, interval in movement.items()}
