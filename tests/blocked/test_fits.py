@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +24,24 @@ from dp2erm_cvx import (
     blocks,
     domain,
 )
-from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.blocked import BlockedDataset, DaskCluster, Processes, Threads, views
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, ProgramError
+from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.schemes import kernel_stage
+from dp2erm_cvx.registry import build, first_stages
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
 
-LENGTH, GROUP, N = 128, 53, 601
+LENGTH, VIEW, GROUP, N = 128, 32, 53, 601
 
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", LENGTH)
-    monkeypatch.setattr(domain, "BLOCK", LENGTH)
+    for module in (blocks, domain, views):
+        monkeypatch.setattr(module, "VIEW", VIEW)
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +69,13 @@ def declared(**changed: Any) -> Domain:
 def both(model: Any, path: Path, engine: Any = None, keep: int = 20_000) -> tuple[Any, Any]:
     """The releases in memory and in blocks; no more than two blocks are kept."""
     frame = parquet.read_table(path).to_pandas()
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine, keep=keep)
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine or Threads(1, keep))
     model.fit(frame, frame["arm"].to_numpy(), frame["y"].to_numpy())
     return model.release_, model.fit(data).release_
+
+
+def blocked(path: Path) -> BlockedDataset:
+    return BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
 
 
 def alike(one: Any, other: Any) -> None:
@@ -115,6 +127,9 @@ def test_rules(path, settings):
         ("ipw_private", "itr"),
         ("overlap_private", "arm_means"),
         ("ipw_logistic", "itr_logistic"),
+        ("entropy_balancing", "itr"),
+        ("entropy_balancing_primal", "arm_means"),
+        ("inverse_probability_tilting", "regression"),
     ],
 )
 def test_two_stages(path, first, second):
@@ -122,16 +137,68 @@ def test_two_stages(path, first, second):
     alike(*both(model, path))
 
 
+@pytest.mark.parametrize("first", ["mmd_pooled", "mmd"])
+def test_kernel_weights_of_few_features(path, first, monkeypatch):
+    monkeypatch.setattr(kernel_stage, "DENSE", 100)
+    program = build(first_stages(), first, kernel=RandomFourier(1.0, 8))
+    public = replace(declared(), arm_floor=100)
+    alike(*both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path))
+    public = replace(declared(), arm_floor=500)
+    with pytest.raises(DataError, match="an arm has fewer than the declared arm_floor"):
+        PrivateTwoStageERM(public, Budget(50.0), program, "arm_means").fit(blocked(path))
+
+
 def test_the_value_of_a_rule(path):
     model = PrivateTwoStageERM(declared(), Budget(50.0), "ipw_private", value_share=0.3, seed=3)
     alike(*both(model, path))
+
+
+class Dies:
+    """The records of a block, made by a worker that dies at the last block, once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, data: Dataset) -> Dataset:
+        if data.n_samples < LENGTH and not list(self.folder.glob("dead")):
+            (self.folder / "dead").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return data
+
+
+def test_a_worker_that_dies_is_replaced_and_the_charge_is_one(path, tmp_path):
+    book, engine = Ledger(tmp_path / "ledger.db"), Processes(2)
+    book.declare("trial", Budget(4.0))
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine).coded(declared())
+    deadly = replace(data, blocks=data.blocks.made(Dies(tmp_path)))
+    model = PrivateEffect(declared(), Budget(4.0), ledger=book, dataset="trial", **SETTINGS["cells"])
+    assert model.fit(deadly).release_.private
+    assert (tmp_path / "dead").exists()
+    assert len(book.account("trial").receipts) == 1
+    engine.close()
+
+
+@pytest.mark.slow
+def test_two_workers_of_a_cluster_find_the_same_and_one_that_dies_is_replaced(path, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    model = PrivateEffect(declared(), Budget(4.0), seed=3)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster, timeout="1h") as client,
+    ):
+        known, found = both(model, path, DaskCluster(client))
+        alike(known, found)
+        data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=DaskCluster())
+        data = data.coded(declared())
+        alike(known, model.fit(replace(data, blocks=data.blocks.made(Dies(tmp_path)))).release_)
+    assert (tmp_path / "dead").exists()
 
 
 @pytest.mark.parametrize("first", ["stable_balancing", "mmd_pooled"])
 def test_programs_that_need_all_records_are_refused_before_anything_is_spent(path, tmp_path, first):
     book = Ledger(tmp_path / "ledger.json")
     book.declare("trial", Budget(1.0))
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    data = blocked(path)
     model = PrivateTwoStageERM(declared(), Budget(1.0), first, ledger=book, dataset="trial")
     with pytest.raises(ProgramError, match=rf"{first} needs all records in memory at once, 0\.0288 MB"):
         model.fit(data)
@@ -141,7 +208,7 @@ def test_programs_that_need_all_records_are_refused_before_anything_is_spent(pat
 
 
 def test_a_blocked_dataset_comes_alone(path):
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    data = blocked(path)
     with pytest.raises(DataError, match="its own"):
         PrivateEffect(declared(), Budget(1.0)).fit(data, np.ones(3), np.ones(3))
     with pytest.raises(DataError, match="a and y are missing"):
