@@ -65,7 +65,7 @@ def scale_table(rows: list[ScaleRow]) -> str:
         {
             "n": f"{row.n_samples:,}",
             "contender": row.contender,
-            "seconds": f"{row.seconds:.3g}",
+            "CPU seconds": f"{row.seconds:.3g}",
             "over scikit-learn": f"{row.ratio:.2f}",
             "asked": f"{ASKED[row.contender]:g}" if row.contender in ASKED else "",
             "peak over the data": f"{row.peak:.2f}",

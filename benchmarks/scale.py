@@ -39,7 +39,7 @@ Gradient = Callable[[], float | None]
 
 @dataclass(frozen=True)
 class ScaleRow:
-    """One contender at one n: seconds, in fits of scikit-learn, and what the process held at most.
+    """One contender at one n: CPU seconds, also in fits of scikit-learn, and what the process held at most.
 
     ``gradient`` is the norm of the mean gradient of a logistic regression at its solution. ``peak`` is beyond
     what the process holds before it has data, and counts them.
@@ -175,7 +175,7 @@ def draw_growth(rows: Sequence[ScaleRow], path: str | Path) -> None:
     for name, color in zip(CONTENDERS, COLORS, strict=False):
         own = [(row.n_samples, row.seconds) for row in rows if row.contender == name]
         ax.loglog(*zip(*own, strict=True), "o-", color=color, label=name, markersize=4, linewidth=1.4)
-    ax.set(xlabel="records n", ylabel="seconds, one thread")
+    ax.set(xlabel="records n", ylabel="CPU seconds, one thread")
     plain(ax)
     legend_below(figure, [ax])
     save(figure, path)
@@ -198,9 +198,9 @@ def _alone(name: str, sizes: Sequence[int]) -> dict[str, Any]:
     before = most = _peak()
     for n in sizes:
         raw = drawn(n)
-        began = time.perf_counter()
+        began = time.process_time()  # one thread: what an idle machine takes, whoever else is busy on it
         gradient = contender(*raw)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.process_time() - began)
         most = _peak()
         gradients.append(gradient())
         del raw, gradient
