@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import click
 import pandas as pd
 
 from benchmarks.machine import described, startup
 from benchmarks.measure import Row, measure
-from benchmarks.scale import ASKED, ASKED_PEAK, ASKED_SLOPE, ScaleRow, draw_growth, measure_scale, slopes
+from benchmarks.scale import readings
+from benchmarks.whole_fits import (
+    ASKED,
+    ASKED_PEAK,
+    ASKED_SLOPE,
+    ScaleRow,
+    draw_growth,
+    measure_scale,
+    slopes,
+)
 from benchmarks.work import works
 
 BEGIN, END = "<!-- benchmark tables: begin -->", "<!-- benchmark tables: end -->"
@@ -32,19 +42,20 @@ def main(quick: bool, only: str, output_dir: str, docs: str | None, figure: str 
         if only in work.label:
             click.echo(work.label, err=True)
             rows += measure(work)
-    whole: list[ScaleRow] = []
+    read = readings(quick) if only in "readings" else []
+    fits: list[ScaleRow] = []
     if only in SCALE:
         click.echo(SCALE, err=True)
-        whole = measure_scale([500, 1000], 1, apart=False) if quick else measure_scale(_sizes(most), 3)
+        fits = measure_scale([500, 1000], 1, apart=False) if quick else measure_scale(_sizes(most), 3)
     starts = startup(3 if quick else 11)
-    text = tables(rows, whole, starts)
+    text = tables(rows, fits, read, starts)
     click.echo(text)
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    if figure is not None and whole:
-        draw_growth(whole, figure)
-    measured = {name: [row.to_dict() for row in found] for name, found in (("rows", rows), ("scale", whole))}
-    facts = {"machine": described(), **measured, "startup": starts}
+    if figure is not None and fits:
+        draw_growth(fits, figure)
+    facts = {"machine": described(), "rows": [row.to_dict() for row in rows]}
+    facts |= {"scale": [row.to_dict() for row in fits], "readings": read, "startup": starts}
     (folder / "benchmarks.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     if docs is not None:
         page = Path(docs)
@@ -79,8 +90,10 @@ def scale_table(rows: list[ScaleRow]) -> str:
     return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
 
 
-def tables(rows: list[Row], whole: list[ScaleRow], starts: dict[str, float]) -> str:
-    """Markdown: one table per work, whole fits, and the start of the command line."""
+def tables(
+    rows: list[Row], fits: list[ScaleRow], read: list[dict[str, Any]], starts: dict[str, float]
+) -> str:
+    """Markdown: one table per work, whole fits, neighbors of many records, and the start of the command."""
     parts = [f"Measured on: {described()}."]
     for name in dict.fromkeys(row.work for row in rows):
         shown = [
@@ -96,8 +109,23 @@ def tables(rows: list[Row], whole: list[ScaleRow], starts: dict[str, float]) -> 
             if row.work == name
         ]
         parts += [f"## {name}", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
-    if whole:
-        parts += [f"## {SCALE}", scale_table(whole)]
+    if fits:
+        parts += [f"## {SCALE}", scale_table(fits)]
+    shown = [
+        {
+            "program": row["program"],
+            "n": f"{row['n']:,}",
+            "one solve": _time(row["solve"]),
+            "shared by all neighbors": _time(row["shared"]),
+            "one neighbor": _time(row["neighbor"]),
+            "over one solve": f"{row['neighbor'] / row['solve']:.3f}",
+            "certified error": f"{row['error']:.0e}",
+        }
+        for row in read
+    ]
+    if shown:
+        table = pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+        parts += ["## Movements of neighbors, 128 at a time", table]
     unit = starts["python -c 'import cvxpy'"]
     shown = [
         {"process": f"`{name}`", "CPU time": _time(taken), "over importing cvxpy": f"{taken / unit:.2f}"}

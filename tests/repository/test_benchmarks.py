@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.scale import ASKED, LOGISTIC
+from benchmarks.whole_fits import ASKED, LOGISTIC
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +39,7 @@ def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path
     assert all(row["gradient"] <= 1e-9 for row in facts["scale"] if row["gradient"] is not None)
     assert (tmp_path / "growth.svg").stat().st_size > 1000
     assert {"python -c 'import cvxpy'", "dp2erm --help", "dp2erm fit, 200 records"} <= set(facts["startup"])
+    assert all(row["error"] <= 1e-9 and row["by_single"] == 0 for row in facts["readings"])
     text = page.read_text()
     assert text.startswith("before")
     assert text.endswith("after\n")
