@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import ROWS, Array, Domain, Records, cleaned
+from dp2erm_cvx.images import Image, ImageRecords
 from dp2erm_cvx.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
@@ -81,6 +82,18 @@ class Rows(enum.StrEnum):
             if self is Rows.MIX:
                 np.multiply((treated - 0.5)[:, None], x, out=rows[:, 2 + k :])
         return rows
+
+    def images(self, n_features: int) -> tuple[Image, ...]:
+        """The same as linear images of x (n, k), one for either arm, or one for both."""
+        # the rows of a record whose covariates are their own numbers say which of them stands where
+        x = np.arange(1.0, 1.0 + n_features)[None]
+        found = []
+        for arm in (0.0,) if self is Rows.POOLED else (0.0, 1.0):
+            row, constant = self.of(x, arm)[0], self.of(0.0 * x, arm)[0]
+            ones = self.of(np.ones_like(x), arm)[0]
+            index = np.where(constant != 0.0, 0.0, row / np.where(ones != 0.0, ones, 1.0))
+            found.append(Image(index.astype(np.int64), ones))
+        return tuple(found)
 
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike) -> Array:
         """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""
@@ -174,8 +187,8 @@ class OutcomeRows(RecordMap):
         with np.errstate(over="ignore", invalid="ignore"):
             for term in self.after:
                 y = y - term.predict(x, records.a, released)
-        rows = self.rows.of(self.scale * x, records.a)
-        return Records(rows, records.a, cleaned(y, where.outcome_bound), where, records.sampling)
+        left, images = cleaned(y, where.outcome_bound), self.rows.images(x.shape[1])
+        return ImageRecords(x, self.scale, images, records.a, left, where, records.sampling)
 
     def unscaled(self, theta: Array, n_features: int) -> Array:
         """A coefficient (p,) on the mapped rows as one on rows of the covariates themselves."""
@@ -194,5 +207,6 @@ class WithConstant(RecordMap):
         return Universe(mapped, universe.n_samples, universe.n_features)
 
     def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        rows = Rows.POOLED.of(records.covariates, records.a)
-        return Records(rows, records.a, records.y, self.domain(records), records.sampling)
+        x, where = records.covariates, self.domain(records)
+        images = Rows.POOLED.images(x.shape[1])
+        return ImageRecords(x, 1.0, images, records.a, records.y, where, records.sampling)
