@@ -136,6 +136,8 @@ class Dataset:
 
     def restricted(self, columns: Sequence[int]) -> Self:
         """The same records with these covariates alone, by number and in this order."""
+        if list(columns) == list(range(len(self.columns))):
+            return self
         return replace(self, X=self.X[:, columns], columns=tuple(self.columns[k] for k in columns))
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +22,10 @@ from dp2erm_cvx.sampling import SamplingWeights
 Array = NDArray[np.float64]
 
 T = TypeVar("T")
+
+#: A number (n,) of every record by itself, and other records made of them by themselves.
+NumbersOf = Callable[["Records"], Array]
+Make = Callable[["Records"], "Records"]
 
 #: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
@@ -86,9 +90,13 @@ class Records:
         arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
         return ArrayBlocks(arrays).then(partial(_records, self.domain))
 
-    def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> Records:
-        """What ``function`` makes of every record by itself, with so many columns and in this ``domain``."""
-        return function(self)
+    def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> Records:
+        """What ``make`` makes of every record with its ``outcomes`` (n,): n_columns columns in ``domain``.
+
+        Outcomes are held. What is made of many records is made in every pass over them.
+        """
+        source = Records(self.X, self.a, self.each(outcomes), self.domain, self.sampling)
+        return make(source) if self.n_samples <= VIEW else MappedRecords(source, make, domain, n_columns)
 
     def each(self, function: Callable[[Records], Array]) -> Array:
         """The numbers (n,) that ``function`` makes of every record by itself."""
@@ -98,6 +106,33 @@ class Records:
         """What ``function`` makes of every record by itself: held, or of many made in every pass."""
         n = self.n_samples
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
+
+
+class MappedRecords(Records):
+    """What is made of the records of ``source`` in memory, whose rows are not held."""
+
+    def __init__(self, source: Records, make: Make, domain: Domain, n_columns: int) -> None:
+        own = {"a": source.a, "y": source.y, "sampling": source.sampling, "domain": domain}
+        made = source.blocks.then(make)
+        for name, value in {**own, "_made": made, "_columns": n_columns}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def blocks(self) -> Blocks[Records]:
+        """Views of these records, their rows made anew."""
+        made: Blocks[Records] = self.__dict__["_made"]
+        return made
+
+    @property
+    def n_features(self) -> int:
+        """Number of covariates without the intercept."""
+        columns: int = self.__dict__["_columns"]
+        return columns - (1 if self.domain.intercept else 0)
+
+    @cached_property
+    def X(self) -> Array:
+        """All rows, for whoever cannot do with blocks of them."""
+        return np.concatenate([view.X for view in self.blocks.each()])
 
 
 def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:

@@ -117,6 +117,10 @@ def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
 def labels(values: Any, name: str) -> list[str]:
     """The cells of a column as labels, of each cell by itself; a missing one is the empty text."""
     array = as_cells(values, f"column {quoted(name)}")
+    if array.dtype.kind in "buif":  # few of them differ
+        distinct, place = np.unique(array, return_inverse=True)
+        known = [label_of(cell) for cell in distinct.astype(object)]
+        return [known[k] for k in place.tolist()]
     # a column of times hands out numpy's own, one with another cell in it those of its library
     return [label_of(cell) for cell in (array if array.dtype.kind in "mM" else array.astype(object))]
 

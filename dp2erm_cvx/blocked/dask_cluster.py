@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from dp2erm_cvx.blocked.engine import RETRIES, Engine, Told, alone, died_too_often
+from dp2erm_cvx.blocked.engine import KEEP, RETRIES, Engine, Told, alone, died_too_often
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.parallel import Progress, untold
 
 T = TypeVar("T")
 
@@ -18,7 +19,8 @@ class DaskCluster(Engine):
     replaced by another one, by Dask's own rules. Raises DeclarationError where no cluster is connected.
     """
 
-    def __init__(self, client: Any = None) -> None:
+    def __init__(self, client: Any = None, keep: int = KEEP, progress: Progress = untold) -> None:
+        super().__init__(keep, progress)
         try:
             from distributed import default_client
         except ImportError:

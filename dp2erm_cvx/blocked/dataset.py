@@ -6,29 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from dp2erm_cvx.blocked.dask_blocks import dask_blocks
+from dp2erm_cvx.blocked.dataset_block import coded_block, plain_block, restricted_block
 from dp2erm_cvx.blocked.engine import Engine, Threads
 from dp2erm_cvx.blocked.parquet_blocks import parquet_blocks
 from dp2erm_cvx.blocked.passes import Passes
 from dp2erm_cvx.blocked.record_blocks import RecordBlocks
 from dp2erm_cvx.blocked.table_blocks import TableBlocks
+from dp2erm_cvx.blocked.views import Views
 from dp2erm_cvx.data import Dataset, Public
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.parallel import Progress, untold
-from dp2erm_cvx.public import whole_number
 from dp2erm_cvx.tables import Table
-
-#: Bytes of records that all workers together keep from one pass to the next.
-KEEP = 2**31
-
-
-class DatasetBlock(Dataset):
-    """Some consecutive records of a dataset: the last block may hold a single one."""
-
-    least: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,7 +45,6 @@ class BlockedDataset:
     columns: tuple[str, ...]
     treatment: str
     outcome: str
-    keep: int = KEEP
     coded_by: Public | None = None
 
     def __repr__(self) -> str:
@@ -80,8 +70,6 @@ class BlockedDataset:
         outcome: str,
         covariates: Sequence[str] | None = None,
         engine: Engine | None = None,
-        keep: int = KEEP,
-        progress: Progress = untold,
     ) -> BlockedDataset:
         """Blocks of a Parquet file, of all in a folder, or of those that ``folder/*.parquet`` names.
 
@@ -94,15 +82,11 @@ class BlockedDataset:
         covariates
             Names of the others; None for all of them.
         engine
-            Who makes the passes over the records; None: one thread.
-        keep
-            Bytes of records that the workers together keep from one pass to the next.
-        progress
-            Is told of blocks in every pass.
+            Who makes the passes over the records, and what they keep from one to the next; None: one thread.
 
         Raises DataError where a file cannot be read, DeclarationError where pyarrow is not installed.
         """
-        return cls._of(parquet_blocks(path), treatment, outcome, covariates, (engine, keep, progress))
+        return cls._of(parquet_blocks(path), treatment, outcome, covariates, engine)
 
     @classmethod
     def from_dask(
@@ -113,15 +97,13 @@ class BlockedDataset:
         outcome: str,
         covariates: Sequence[str] | None = None,
         engine: Engine | None = None,
-        keep: int = KEEP,
-        progress: Progress = untold,
     ) -> BlockedDataset:
         """Blocks of a Dask data frame, whose partitions are counted and then made anew in every pass.
 
         Its graph should begin with files: what was persisted on a cluster stays there. Arguments are those
         of :meth:`from_parquet`. Raises DeclarationError for what is no Dask data frame.
         """
-        return cls._of(dask_blocks(frame), treatment, outcome, covariates, (engine, keep, progress))
+        return cls._of(dask_blocks(frame), treatment, outcome, covariates, engine)
 
     @classmethod
     def _of(
@@ -130,7 +112,7 @@ class BlockedDataset:
         treatment: str,
         outcome: str,
         covariates: Sequence[str] | None,
-        passes: tuple[Engine | None, int, Progress],
+        engine: Engine | None,
     ) -> BlockedDataset:
         if isinstance(covariates, str):
             raise DataError(f"covariates = {covariates!r}: must be a list of column names")
@@ -140,11 +122,10 @@ class BlockedDataset:
             head.cells(name)
         if tables.n_samples < 2:
             raise DataError(f"{tables.n_samples} record(s): at least 2 are needed")
-        engine, keep, progress = passes
-        made = partial(_plain, treatment=treatment, outcome=outcome, covariates=chosen)
+        made = partial(plain_block, treatment=treatment, outcome=outcome, covariates=chosen)
         wanted = (treatment, outcome, *chosen)
-        blocks = Passes(tables, wanted, made, engine or Threads(), 0, progress)
-        return cls(blocks, chosen, treatment, outcome, whole_number("keep", keep, at_least=0))
+        blocks = Passes(tables, wanted, made, engine or Threads())
+        return cls(blocks, chosen, treatment, outcome)
 
     def coded(self, public: Public) -> BlockedDataset:
         """The same records by the codebook of a domain, as :meth:`~dp2erm_cvx.data.Dataset.coded` makes them.
@@ -163,8 +144,8 @@ class BlockedDataset:
         head = Table(raw.source, raw.names, list)
         for name in wanted:
             head.cells(name)
-        made = partial(_coded, public=public, treatment=treatment, outcome=outcome, columns=names)
-        blocks = Passes(raw, wanted, made, self.blocks.engine, 0, self.blocks.progress)
+        made = partial(coded_block, public=public, treatment=treatment, outcome=outcome, columns=names)
+        blocks = Passes(raw, wanted, made, self.blocks.engine)
         return replace(
             self, blocks=blocks, columns=names, treatment=treatment, outcome=outcome, coded_by=public
         )
@@ -173,24 +154,10 @@ class BlockedDataset:
         """The same with these covariates alone, by number and in this order."""
         names = tuple(self.columns[index] for index in columns)
         return replace(
-            self, blocks=self.blocks.kept(partial(_restricted, columns=list(columns)), 0), columns=names
+            self, blocks=self.blocks.made(partial(restricted_block, columns=list(columns))), columns=names
         )
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
         """The records that ``make`` makes of every block, which workers keep as far as memory is allowed."""
         n_columns = len(self.columns) + (1 if domain.intercept else 0)
-        return RecordBlocks(self.blocks.kept(make, self.keep), domain, n_columns)
-
-
-def _plain(table: Table, *, treatment: str, outcome: str, covariates: tuple[str, ...]) -> Dataset:
-    return DatasetBlock.from_table(table, treatment, outcome, covariates)
-
-
-def _coded(
-    table: Table, *, public: Public, treatment: str, outcome: str, columns: tuple[str, ...]
-) -> Dataset:
-    return DatasetBlock.coded(public, table, table.cells(treatment), table.cells(outcome), columns)
-
-
-def _restricted(data: Dataset, *, columns: list[int]) -> Dataset:
-    return data.restricted(columns)
+        return RecordBlocks(Views(self.blocks.made(make, kept=True)), domain, n_columns)

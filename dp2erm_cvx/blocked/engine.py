@@ -9,12 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from dp2erm_cvx.errors import WorkerError
-from dp2erm_cvx.parallel import whole_workers
+from dp2erm_cvx.parallel import Progress, untold, whole_workers
+from dp2erm_cvx.public import whole_number
 
 T = TypeVar("T")
 
 #: Is told how many tasks are done.
 Told = Callable[[int], None]
+
+#: Bytes of records that workers keep together, where nothing else is asked for.
+KEEP = 2**31
 
 #: How often a task is given to a new worker where the worker that had it died.
 RETRIES = 3
@@ -31,11 +35,24 @@ def alone(function: Callable[..., T], *task: Any) -> T:
 class Engine(abc.ABC):
     """Workers that keep blocks of records from one pass to the next.
 
-    ``number`` of them share the memory for what is kept. They change nothing in the results: sums are added
-    in a tree over blocks, wherever these are.
+    They change nothing in the results: sums are added in a tree over blocks, wherever these are.
+
+    Attributes
+    ----------
+    number : how many workers there are
+    keep : bytes of records that all of them together keep
+    progress : is told of blocks in every pass
     """
 
     number: int
+
+    def __init__(self, keep: int = KEEP, progress: Progress = untold) -> None:
+        self.keep, self.progress = whole_number("keep", keep, at_least=0), progress
+
+    @property
+    def share(self) -> int:
+        """Bytes of records that a process keeps."""
+        return self.keep // self.number
 
     @abc.abstractmethod
     def run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
@@ -57,8 +74,14 @@ class Engine(abc.ABC):
 class Threads(Engine):
     """Threads of this process; one works without any."""
 
-    def __init__(self, workers: int = 1) -> None:
+    def __init__(self, workers: int = 1, keep: int = KEEP, progress: Progress = untold) -> None:
+        super().__init__(keep, progress)
         self.number = counted_workers(workers)
+
+    @property
+    def share(self) -> int:
+        """All of it: threads share their memory."""
+        return self.keep
 
     def run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
         """The results, in the order of the tasks; see :meth:`Engine.run`."""

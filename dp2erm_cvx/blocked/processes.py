@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from dp2erm_cvx.blocked.engine import RETRIES, Engine, Told, alone, counted_workers, died_too_often
+from dp2erm_cvx.blocked.engine import KEEP, RETRIES, Engine, Told, alone, counted_workers, died_too_often
+from dp2erm_cvx.parallel import Progress, untold
 
 T = TypeVar("T")
 
@@ -15,7 +16,8 @@ T = TypeVar("T")
 class Processes(Engine):
     """Processes of this machine, each with a queue of its own. What they are given has to be picklable."""
 
-    def __init__(self, workers: int = -1) -> None:
+    def __init__(self, workers: int = -1, keep: int = KEEP, progress: Progress = untold) -> None:
+        super().__init__(keep, progress)
         self.number = counted_workers(workers)
         self._pools: dict[int, Any] = {}
 

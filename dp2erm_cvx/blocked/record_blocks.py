@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import Blocks
-from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
 from dp2erm_cvx.errors import ProgramError
 
 T = TypeVar("T")
@@ -50,9 +51,10 @@ class RecordBlocks(Records):
         """What every record counts (n,): one number of each is held in memory."""
         return self.each(_counts)
 
-    def mapped(self, function: Callable[[Records], Records], domain: Domain, n_columns: int) -> RecordBlocks:
-        """What ``function`` makes of every record by itself, made in every pass."""
-        return RecordBlocks(self.blocks.then(function), domain, n_columns)
+    def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
+        """Records with other rows and outcomes, made in every pass; see :meth:`Records.mapped`."""
+        made = self.blocks.then(partial(_mapped, make, outcomes))
+        return RecordBlocks(made, domain, n_columns)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """What ``function`` makes of every record by itself, made in every pass."""
@@ -85,6 +87,10 @@ class RecordBlocks(Records):
             f"program of sums over records, or read the {size} of {self.n_samples:,} records "
             "into memory"
         )
+
+
+def _mapped(make: Make, outcomes: NumbersOf, block: Records) -> Records:
+    return make(Records(block.X, block.a, outcomes(block), block.domain, block.sampling))
 
 
 def _counts(records: Records) -> Array:

@@ -50,7 +50,7 @@ mechanism_options = apply(
 
 def audited_mechanism(options: dict[str, Any]) -> int:
     """Search for the worst pair of ``--mechanism`` and show its audit, or replay a pair; the exit code."""
-    from dp2erm_cvx.audit import replay_blackbox, search_blackbox
+    from dp2erm_cvx.audit import Declared, replay_blackbox, search_blackbox
 
     mechanism = _mechanism(options)
     if options["exact"]:
@@ -62,9 +62,9 @@ def audited_mechanism(options: dict[str, Any]) -> int:
         # as it was saved, unless asked otherwise
         asked = None if options["runs"] is None else attack
         return _show("replayed", replay_blackbox(options["replay"], mechanism, attack=asked), options)
-    universe, declared = _universe(options), _declared(options)
+    universe, declared = _universe(options), Declared(**_declared(options))
     with _searching(options, PAIRS) as plan:
-        found = search_blackbox(mechanism, universe, **declared, attack=attack, search=plan)
+        found = search_blackbox(mechanism, universe, declared, attack=attack, search=plan)
     if options["save"] is not None:
         found.save(options["save"])
     return _show(f"the worst of {found.screened} pairs", found.audit, options)
@@ -76,8 +76,13 @@ def _exact(mechanism: Callable[..., Any], options: dict[str, Any]) -> int:
 
     if not inspect.isgeneratorfunction(mechanism):
         raise DeclarationError(f"--exact: {options['mechanism']} does not yield what it adds noise to")
+    if options["runs"] is not None or options["bits"]:
+        raise DeclarationError("--exact runs nothing: leave out --runs and --bits")
     if options["replay"] is not None:
-        audit, what = replay_additive(options["replay"], mechanism), "replayed"
+        # as it was saved, unless asked otherwise
+        asked = options["epsilon"] is not None or options["mu"] is not None
+        declared = Declared(**_declared(options)) if asked else None
+        audit, what = replay_additive(options["replay"], mechanism, declared), "replayed"
     else:
         universe, declared = _universe(options), Declared(**_declared(options))
         with _searching(options, EXACT_PAIRS) as plan:

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from dp2erm_cvx.cli.blocks import block_options, read_records
 from dp2erm_cvx.cli.options import Number, data_options, names
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
-from dp2erm_cvx.cli.screen import advance, progress
+from dp2erm_cvx.cli.screen import progress
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -21,6 +22,7 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
 @click.command("effect", short_help="A private average effect with an interval.", epilog=_EXAMPLE)
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
+@block_options
 @click.option(
     "--estimand",
     default="ate",
@@ -74,13 +76,12 @@ def effect_command(data: str, **options: Any) -> None:
     check_files(data, options)
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx.cli.private_ranges import read_ranges
-        from dp2erm_cvx.cli.reading import effect_settings, read_data, read_domain
+        from dp2erm_cvx.cli.reading import effect_settings, read_domain
         from dp2erm_cvx.estimators import PrivateEffect
 
         # everything that is declared is judged before the data are read
         ordered = Ordered.from_options(options)
-        shared = options["private_ranges"] is not None
-        domain = read_ranges(options) if shared else read_domain(options)
+        domain = read_domain(options) if options["private_ranges"] is None else read_ranges(options)
         model = PrivateEffect(
             domain,
             ordered.budget,
@@ -93,7 +94,6 @@ def effect_command(data: str, **options: Any) -> None:
             **ordered.arguments(),
         )
         model.check(domain.columns or names(options["covariates"]))
-        dataset = read_data(data, options, domain)
-        advance(bar, "solving")
+        dataset = read_records(data, options, domain, bar)
         ordered.fit(model, dataset)
     ordered.show(model, model.release_)

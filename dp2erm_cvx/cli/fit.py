@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dp2erm_cvx.cli.blocks import block_options, read_records
 from dp2erm_cvx.cli.options import (
     CALIBRATION,
     calibration_options,
@@ -14,7 +15,8 @@ from dp2erm_cvx.cli.options import (
     setting_options,
 )
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
-from dp2erm_cvx.cli.screen import advance, progress
+from dp2erm_cvx.cli.screen import progress
+from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.estimators import PrivateTwoStageERM, PrivateWorkings
@@ -31,6 +33,7 @@ dp2erm fit trial.csv --treatment a --outcome y --range age=18:90 --range bmi=15:
 @click.command("fit", short_help="One private release from a data file.", epilog=_EXAMPLE)
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
+@block_options
 @click.option(
     "--program",
     default="entropy_balancing",
@@ -56,16 +59,18 @@ def fit_command(data: str, **options: Any) -> None:
 
         check_figure(options["love_plot"])
     with progress("reading the data", total=2) as bar:
-        from dp2erm_cvx.cli.reading import first_stage, read_data, read_domain, second_stage
+        from dp2erm_cvx.cli.reading import first_stage, read_domain, second_stage
+        from dp2erm_cvx.data import Dataset
         from dp2erm_cvx.estimators import PrivateTwoStageERM
 
         # everything that is declared is judged before the data are read
         ordered = Ordered.from_options(options)
         domain = read_domain(options)
         first = first_stage(options["program"], options)
-        dataset = read_data(data, options, domain)
+        dataset = read_records(data, options, domain, bar)
+        if (options["balance"] or options["love_plot"]) and not isinstance(dataset, Dataset):
+            raise DeclarationError("--balance and --love-plot need all records in memory: add --blocks never")
         second = second_stage(options["second_stage"], options, dataset.columns, domain)
-        advance(bar, "calibrating and solving")
         model = PrivateTwoStageERM(
             domain,
             ordered.budget,

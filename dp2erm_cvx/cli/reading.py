@@ -38,7 +38,7 @@ def read_data(path: str, options: dict[str, Any], domain: Domain | PrivateRanges
     """The data file, with the columns that the domain or the flags name, by the codebook of the domain."""
     from dp2erm_cvx.tables import read_table
 
-    _columns(domain)
+    data_columns(domain)
     return coded_data(read_table(path, read_layout(options), ragged=True), domain, options)
 
 
@@ -46,11 +46,11 @@ def coded_data(table: Table, public: Domain | PrivateRanges, options: Mapping[st
     """The records of a table, by the codebook that is declared."""
     from dp2erm_cvx.data import Dataset
 
-    a, y = (table.cells(column) for column in _columns(public))
+    a, y = (table.cells(column) for column in data_columns(public))
     return Dataset.coded(public, table, a, y, public.columns or names(options["covariates"]))
 
 
-def _columns(public: Domain | PrivateRanges) -> tuple[str, str]:
+def data_columns(public: Domain | PrivateRanges) -> tuple[str, str]:
     """The columns of the treatment and of the outcome. Raises DeclarationError where one is not named."""
     book = public.codebook
     treatment, outcome = (book.treatment.column, book.outcome) if book is not None else (None, None)

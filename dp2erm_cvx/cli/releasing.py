@@ -13,6 +13,7 @@ from dp2erm_cvx.cli.screen import check_new, console, reserved, unwritable
 from dp2erm_cvx.errors import DeclarationError, LedgerError
 
 if TYPE_CHECKING:
+    from dp2erm_cvx.blocked import BlockedDataset
     from dp2erm_cvx.data import Dataset
     from dp2erm_cvx.estimators.fitting import PrivateEstimator
     from dp2erm_cvx.privacy import Budget
@@ -97,19 +98,24 @@ class Ordered:
             found |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
         return found
 
-    def fit(self, model: Any, dataset: Dataset, write_others: Callable[[], None] = lambda: None) -> None:
+    def fit(
+        self, model: Any, dataset: Dataset | BlockedDataset, write_others: Callable[[], None] = lambda: None
+    ) -> None:
         """Fit the model and write what was ordered: what a charge has paid for is never lost.
 
         The output is opened before anything is spent. Whatever fails afterwards, the release goes to stdout
         and the charge to stderr.
         """
-        from dp2erm_cvx.data import NamedColumns
+        from dp2erm_cvx.data import Dataset, NamedColumns
 
         output, release = self.options["output"], None
         try:
             with reserved(output, force=self.options["force"]) as file:
-                table = NamedColumns(dataset.X, dataset.columns, dataset.sampling)
-                model.fit(table, dataset.a, dataset.y)
+                if isinstance(dataset, Dataset):
+                    table = NamedColumns(dataset.X, dataset.columns, dataset.sampling)
+                    model.fit(table, dataset.a, dataset.y)
+                else:
+                    model.fit(dataset)
                 release = model.release_
                 if file is not None:
                     file.write(release.to_json() + "\n")

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from dp2erm_cvx.cli.blocks import block_options, read_records
 from dp2erm_cvx.cli.options import Number, data_options
 from dp2erm_cvx.cli.releasing import Ordered, budget_options, check_files, release_options
-from dp2erm_cvx.cli.screen import advance, progress
+from dp2erm_cvx.cli.screen import progress
 
 # \b keeps click from filling the lines
 _EXAMPLE = """\b
@@ -22,6 +23,7 @@ dp2erm predict rule.json patients.csv
 @click.command("rule", short_help="A private treatment rule.", epilog=_EXAMPLE)
 @click.argument("data", metavar="DATA.csv|.parquet")
 @data_options
+@block_options
 @click.option(
     "--outcome-scale",
     type=Number(),
@@ -54,7 +56,7 @@ def rule_command(data: str, **options: Any) -> None:
     check_files(data, options)
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx.cli.options import names
-        from dp2erm_cvx.cli.reading import effect_settings, read_data, read_domain
+        from dp2erm_cvx.cli.reading import effect_settings, read_domain
         from dp2erm_cvx.estimators import PrivateRule
 
         # everything that is declared is judged before the data are read
@@ -69,7 +71,6 @@ def rule_command(data: str, **options: Any) -> None:
             **ordered.arguments(),
         )
         model.check(domain.columns or names(options["covariates"]))
-        dataset = read_data(data, options, domain)
-        advance(bar, "solving")
+        dataset = read_records(data, options, domain, bar)
         ordered.fit(model, dataset)
     ordered.show(model, model.release_)

@@ -13,7 +13,8 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, in_blocks, named_dataset
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, named_dataset
+from dp2erm_cvx.estimators.in_blocks import in_blocks
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import private_choice
 from dp2erm_cvx.plan import NUMERICAL_SHARE, EffectPlan, EffectStudy, make_plan

@@ -10,18 +10,17 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.blocked import BlockedDataset, told_size
+from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.data import Dataset, NamedColumns, Public
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
+from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator, fitted_before, no_score, refuse_search
 from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.release.record import BaseRelease
-from dp2erm_cvx.solve import FirstCertified, Solver, private_solver
-from dp2erm_cvx.solve.solvers import ConicSolver
+from dp2erm_cvx.solve import Solver, private_solver
 from dp2erm_cvx.steps import Execution
 
 Stated = TypeVar("Stated", bound=BaseRelease)
@@ -39,15 +38,17 @@ def dataset_of(domain: Domain, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Data
     not those of the domain.
     """
     dataset = named_dataset(checked_domain(domain), X, a, y)
-    _refuse_small_arms(domain, _arms(dataset))
+    refuse_small_arms(domain, arms_of(dataset))
     return dataset
 
 
-def _arms(data: Dataset) -> tuple[int, int]:
+def arms_of(data: Dataset) -> tuple[int, int]:
+    """Treated and untreated records."""
     return int(np.sum(data.a)), int(np.sum(1 - data.a))
 
 
-def _refuse_small_arms(domain: Domain, arms: Sequence[int]) -> None:
+def refuse_small_arms(domain: Domain, arms: Sequence[int]) -> None:
+    """Raise DataError where an arm is smaller than the domain declares."""
     if domain.arm_floor is not None and min(arms) < domain.arm_floor:
         # outside the guarantee, like every message about invalid data: no theorem covers such a dataset
         raise DataError(
@@ -70,55 +71,16 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
         if (sampling := getattr(X, "sampling", None)) is None:
             raise DataError("sampling weights are declared, and these columns come without any")
         dataset = replace(dataset, sampling=sampling)
-    _refuse_other(public, dataset.columns)
+    refuse_other_columns(public, dataset.columns)
     return dataset
 
 
-def _refuse_other(public: Public, columns: tuple[str, ...]) -> None:
+def refuse_other_columns(public: Public, columns: tuple[str, ...]) -> None:
+    """Raise DeclarationError where the data have other columns than the domain."""
     if public.columns is not None and columns != public.columns:
         raise DeclarationError(
             f"the domain declares the columns {', '.join(public.columns)}; the data have {', '.join(columns)}"
         )
-
-
-def blocked_dataset(public: Public, data: BlockedDataset) -> BlockedDataset:
-    """Raw data in blocks by what is declared: the same that :func:`dataset_of` makes in memory.
-
-    Raises as it does. Where no codebook is declared, what is no record is found by a pass over all of them.
-    """
-    floor = public.arm_floor if isinstance(public, Domain) else None
-    if public.codebook is not None and data.coded_by != public:
-        data = data.coded(public)
-    _refuse_other(public, data.columns)
-    if public.codebook is None or floor is not None:
-        # before anything is spent, as in memory
-        arms = np.sum(data.blocks.map(_arms), axis=0)
-        if isinstance(public, Domain):
-            _refuse_small_arms(public, arms)
-    return data
-
-
-def in_blocks(plan: Plan, data: Dataset | BlockedDataset, execution: Execution) -> Execution:
-    """How the plan is run on records in blocks: without the solvers that need all of them, tried last.
-
-    Raises ProgramError where a program needs all records at once, or the solver that is asked for: by what is
-    declared and by n, before anything is spent.
-    """
-    if isinstance(data, Dataset):
-        return execution
-    asked = private_solver(execution.solver)
-    solvers = asked.solvers if isinstance(asked, FirstCertified) else (asked,)
-    whole = [program.name for program in plan.programs if not program.by_blocks]
-    whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]
-    if whole:
-        size = told_size(data.n_samples, len(data.columns) + 2)
-        raise ProgramError(
-            f"{whole[0]} needs all records in memory at once, {size} of them and more to work on, and this "
-            "dataset is read in blocks: choose a program of sums over records with newton or "
-            "projected_gradient, or fit to a Dataset"
-        )
-    left = tuple(one for one in solvers if not isinstance(one, ConicSolver))
-    return replace(execution, solver=FirstCertified(left)) if isinstance(asked, FirstCertified) else execution
 
 
 def checked_domain(domain: object) -> Domain:
@@ -174,6 +136,8 @@ class PrivateEstimator(ConfiguredEstimator):
         if isinstance(X, BlockedDataset):
             if a is not None or y is not None:
                 raise DataError("a BlockedDataset has its own treatments and outcomes: give no others")
+            from dp2erm_cvx.estimators.in_blocks import blocked_dataset
+
             return blocked_dataset(self._public(), X)
         if a is None or y is None:
             raise DataError("a and y are missing: only a BlockedDataset comes with its own")

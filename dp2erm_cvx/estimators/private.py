@@ -10,7 +10,8 @@ from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.estimators.base import PrivateWorkings, TwoStageBase
-from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator, in_blocks
+from dp2erm_cvx.estimators.fitting import LEAST_TOLERANCE, TOLERANCE, PrivateEstimator
+from dp2erm_cvx.estimators.in_blocks import in_blocks
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget

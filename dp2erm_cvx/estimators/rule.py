@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp2erm_cvx.blocked import BlockedDataset
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, in_blocks
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator
+from dp2erm_cvx.estimators.in_blocks import in_blocks
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.plan import NUMERICAL_SHARE, RulePlan, RuleStudy, make_plan
 from dp2erm_cvx.privacy import Budget

@@ -111,8 +111,7 @@ class CenterPlan(ThetaPlan):
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the coefficient (p,) on the rows of the covariates as the domain scales them."""
-        where, mapped = self.universe, partial(self.map.records, released=released)
-        records = inputs.records.mapped(mapped, where.domain, where.n_columns)
+        records = self.map.records(inputs.records, released)
         factors = inputs.records.each(partial(self.map.factors, released=released))
         # no two draws of a run may share their bits
         own = replace(execution, seed=execution.label(self.name))

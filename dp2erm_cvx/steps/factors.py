@@ -107,9 +107,7 @@ class ResponseRows(RuleRows):
         found = super().universe(universe)
         return replace(found, domain=replace(found.domain, outcome_bound=self.bound))
 
-    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
+    def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         assert self.balance is not None
-        left = RuleRows(self.rows, self.after, self.scale).records(records, released)
         inverse = self.balance.cap * self.balance.of(records.covariates, records.a, released)
-        response = cleaned((2.0 * records.a - 1.0) * inverse * left.y, self.bound)
-        return Records(left.X, left.a, response, self.domain(records), left.sampling)
+        return cleaned((2.0 * records.a - 1.0) * inverse * super().outcomes(records, released), self.bound)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import ClassVar, Self
 
 from dp2erm_cvx.calibration import Calibration, Noise, Objective, Perturbed, calibrator, predicted_error
@@ -154,8 +153,7 @@ class PropensityPlan(StepPlan):
         """Release the coefficient (p,)."""
         records = inputs.records
         if self.map is not None:
-            mapped = partial(self.map.records, released=released)
-            records = records.mapped(mapped, self.universe.domain, self.universe.n_columns)
+            records = self.map.records(records, released)
         drawn = sample(self.calibration, self.precision, execution.label("propensity"))
         instance = self.first.perturbed(records, self.calibration.gamma, drawn.noise)
         if self.precision is None:

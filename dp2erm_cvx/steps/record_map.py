@@ -7,6 +7,7 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,12 +35,22 @@ class RecordMap(abc.ABC):
         """The public datasets that those of ``universe`` are mapped into, whatever was released."""
 
     @abc.abstractmethod
-    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        """The mapped records. Row i depends on record i and ``released`` alone, to the last bit."""
+    def images(self, n_features: int) -> tuple[Image, ...]:
+        """The mapped rows: images of covariates (n, k) times :attr:`scale`, one per arm or one for both."""
 
-    def domain(self, records: Records) -> Domain:
-        """The domain of the mapped records, in which their number does not enter: they may be a block."""
-        return self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features)).domain
+    #: What covariates are multiplied by first; public.
+    scale: float = 1.0
+
+    def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
+        """The mapped outcomes (n,), each of its record and of ``released`` alone as well."""
+        return records.y
+
+    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
+        """The mapped records."""
+        where = self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features))
+        outcomes = partial(self.outcomes, released=released)
+        make = partial(_imaged, self.scale, self.images(records.n_features), where.domain)
+        return records.mapped(make, outcomes, where.domain, where.n_columns)
 
     @property
     def factored(self) -> bool:
@@ -97,12 +108,18 @@ class Rows(enum.StrEnum):
 
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike) -> Array:
         """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""
-        arms, predicted = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),)), np.empty(len(x))
+        k, treated = x.shape[1], np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),)) == 1.0
+        coefficient, predicted = np.asarray(theta, dtype=np.float64), np.empty(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
+            parts = [image.pulled(coefficient, k) for image in self.images(k)]
             for begin in range(0, len(x), ROWS):
                 own = slice(begin, begin + ROWS)
-                rows = self.of(x[own], arms[own])
-                np.sum(np.multiply(rows, theta, out=rows), axis=1, out=predicted[own])
+                second = treated[own] if len(parts) > 1 else np.zeros(len(x[own]), dtype=bool)
+                for arm, (constant, slopes) in enumerate(parts):
+                    asked = second == bool(arm)
+                    if np.any(asked):
+                        product = np.sum(x[own] * slopes, axis=1) + constant
+                        predicted[own] = np.where(asked, product, predicted[own])
         return predicted
 
     def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -173,7 +190,7 @@ class OutcomeRows(RecordMap):
             domain,
             covariate_bound=self.rows.norm(self.scale * domain.features_bound),
             coordinate_bound=self.rows.widths(widths),
-            outcome_bound=domain.outcome_bound * (RESIDUAL_BOUND if self.after else 1.0),
+            outcome_bound=domain.outcome_bound * self._outcomes,
             outcome_center=0.0,
             treatment_cost=0.0,
             ranges=None,
@@ -182,13 +199,20 @@ class OutcomeRows(RecordMap):
         columns = tuple(f"x{k}" for k in range(universe.n_features))
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
-    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        x, y, where = records.covariates, records.y, self.domain(records)
+    def images(self, n_features: int) -> tuple[Image, ...]:
+        return self.rows.images(n_features)
+
+    def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
+        y = records.y
         with np.errstate(over="ignore", invalid="ignore"):
             for term in self.after:
-                y = y - term.predict(x, records.a, released)
-        left, images = cleaned(y, where.outcome_bound), self.rows.images(x.shape[1])
-        return ImageRecords(x, self.scale, images, records.a, left, where, records.sampling)
+                y = y - term.predict(records.covariates, records.a, released)
+        return cleaned(y, records.domain.outcome_bound * self._outcomes)
+
+    @property
+    def _outcomes(self) -> float:
+        """The bound on what is left of an outcome, in outcome bounds."""
+        return RESIDUAL_BOUND if self.after else 1.0
 
     def unscaled(self, theta: Array, n_features: int) -> Array:
         """A coefficient (p,) on the mapped rows as one on rows of the covariates themselves."""
@@ -206,7 +230,9 @@ class WithConstant(RecordMap):
         mapped = replace(domain, covariate_bound=bound, intercept=1.0, ranges=None, coordinate_bound=widths)
         return Universe(mapped, universe.n_samples, universe.n_features)
 
-    def records(self, records: Records, released: Mapping[str, Array]) -> Records:
-        x, where = records.covariates, self.domain(records)
-        images = Rows.POOLED.images(x.shape[1])
-        return ImageRecords(x, 1.0, images, records.a, records.y, where, records.sampling)
+    def images(self, n_features: int) -> tuple[Image, ...]:
+        return Rows.POOLED.images(n_features)
+
+
+def _imaged(scale: float, images: tuple[Image, ...], domain: Domain, records: Records) -> Records:
+    return ImageRecords(records.covariates, scale, images, records.a, records.y, domain, records.sampling)

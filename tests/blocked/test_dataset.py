@@ -90,7 +90,7 @@ def same(one: Records, other: Records) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_cells_of_all_kinds_become_the_same_records(tmp_path, keep, workers):
     path = written(tmp_path, raw())
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=Threads(workers), keep=keep)
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=Threads(workers, keep))
     same(read(data, book()), in_memory(path, book()))
 
 
@@ -143,6 +143,7 @@ class Once:
         return found
 
 
+@pytest.mark.slow
 def test_processes_find_the_same_and_one_that_dies_is_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "RETRIES", 1)
     path, engine = written(tmp_path, raw()), Processes(2)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +24,21 @@ from dp2erm_cvx import (
     blocks,
     domain,
 )
-from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.blocked import BlockedDataset, DaskCluster, Processes, Threads, views
+from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, ProgramError
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
 
-LENGTH, GROUP, N = 128, 53, 601
+LENGTH, VIEW, GROUP, N = 128, 32, 53, 601
 
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", LENGTH)
-    monkeypatch.setattr(domain, "BLOCK", LENGTH)
+    for module in (blocks, domain, views):
+        monkeypatch.setattr(module, "VIEW", VIEW)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +66,7 @@ def declared(**changed: Any) -> Domain:
 def both(model: Any, path: Path, engine: Any = None, keep: int = 20_000) -> tuple[Any, Any]:
     """The releases in memory and in blocks; no more than two blocks are kept."""
     frame = parquet.read_table(path).to_pandas()
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine, keep=keep)
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine or Threads(1, keep))
     model.fit(frame, frame["arm"].to_numpy(), frame["y"].to_numpy())
     return model.release_, model.fit(data).release_
 
@@ -125,6 +130,47 @@ def test_two_stages(path, first, second):
 def test_the_value_of_a_rule(path):
     model = PrivateTwoStageERM(declared(), Budget(50.0), "ipw_private", value_share=0.3, seed=3)
     alike(*both(model, path))
+
+
+class Dies:
+    """The records of a block, made by a worker that dies at the last block, once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, data: Dataset) -> Dataset:
+        if data.n_samples < LENGTH and not list(self.folder.glob("dead")):
+            (self.folder / "dead").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return data
+
+
+def test_a_worker_that_dies_is_replaced_and_the_charge_is_one(path, tmp_path):
+    book, engine = Ledger(tmp_path / "ledger.db"), Processes(2)
+    book.declare("trial", Budget(4.0))
+    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine).coded(declared())
+    deadly = replace(data, blocks=data.blocks.made(Dies(tmp_path)))
+    model = PrivateEffect(declared(), Budget(4.0), ledger=book, dataset="trial", **SETTINGS["cells"])
+    assert model.fit(deadly).release_.private
+    assert (tmp_path / "dead").exists()
+    assert len(book.account("trial").receipts) == 1
+    engine.close()
+
+
+@pytest.mark.slow
+def test_two_workers_of_a_cluster_find_the_same_and_one_that_dies_is_replaced(path, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    model = PrivateEffect(declared(), Budget(4.0), seed=3)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster, timeout="1h") as client,
+    ):
+        known, found = both(model, path, DaskCluster(client))
+        alike(known, found)
+        data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=DaskCluster())
+        data = data.coded(declared())
+        alike(known, model.fit(replace(data, blocks=data.blocks.made(Dies(tmp_path)))).release_)
+    assert (tmp_path / "dead").exists()
 
 
 @pytest.mark.parametrize("first", ["stable_balancing", "mmd_pooled"])

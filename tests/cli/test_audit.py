@@ -216,6 +216,7 @@ def test_a_mechanism_of_known_noise_is_audited_exactly_saved_and_replayed(folder
 
 def test_what_is_no_mechanism_is_refused(folder):
     Path("mechanisms.py").write_text(MECHANISMS)
+    Path("staged.py").write_text(STAGED)
     for words, said in (
         (["mechanisms.py:not_callable"], "nothing called not_callable that can be called"),
         (["nowhere.py:f"], "is no file"),
@@ -232,6 +233,7 @@ def test_what_is_no_mechanism_is_refused(folder):
             ["--mechanism", "mechanisms.py:noisy_sum", "--exact", *RUNS],
             "does not yield what it adds noise to",
         ),
+        (["--mechanism", "staged.py:arm_sums", "--exact", "--runs", "100", *RUNS], "--exact runs nothing"),
         (["--mechanism", "mechanisms.py:noisy_sum", "--mu", "1", *RUNS], "declare epsilon or mu"),
         ([*IPW[1:], "--mu", "1"], "go with --mechanism"),
     ):

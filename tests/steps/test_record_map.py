@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp2erm_cvx import blocks, domain
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.steps import (
     AverageScore,
@@ -207,3 +208,23 @@ def test_rows_and_predictions_are_the_same_in_any_blocks(kind, arm, size, monkey
             assert kind.predict(values, x, a).tobytes() == np.sum(known * values, axis=1).tobytes()
         some = kind.predict(theta, x[20:21], a if arm is not None else a[20:21])
         assert some.tobytes() == np.sum(known * theta, axis=1)[20:21].tobytes()
+
+
+@pytest.mark.parametrize("chosen", list(maps()), ids=str)
+def test_rows_of_many_records_are_made_anew_and_are_the_same(chosen, monkeypatch):
+    records = DOMAIN.records(*raw(4))
+    width = chosen.universe(UNIVERSE).n_columns
+    released = {"center": np.random.default_rng(2).normal(size=width)}
+    known = chosen.records(records, released)
+    for size in (1, 5, 22):
+        monkeypatch.setattr(blocks, "VIEW", size)
+        monkeypatch.setattr(domain, "VIEW", size)
+        found = chosen.records(records, released)
+        views = found.blocks.each()
+        assert [len(view.a) for view in views][:-1] == [size] * (len(views) - 1)
+        assert (found.n_samples, found.n_features) == (N, known.n_features)
+        assert found.domain == views[0].domain == known.domain
+        for name in "Xay":
+            whole = np.concatenate([getattr(view, name) for view in views])
+            assert whole.tobytes() == getattr(found, name).tobytes() == getattr(known, name).tobytes()
+            assert not getattr(views[0], name).flags.writeable

@@ -167,6 +167,12 @@ def noisy_sum(dataset, rng, epsilon=1.0):
     return np.sum(np.clip(y[a == 1], -1.0, 1.0)) + rng.laplace(scale=2.0 / epsilon)
 
 
+def gaussian_sum(dataset, rng, mu=1.0):
+    """The same sum with Gaussian noise: mu-GDP."""
+    _, a, y = dataset
+    return np.sum(np.clip(y[a == 1], -1.0, 1.0)) + 2.0 / mu * rng.standard_normal()
+
+
 def jump(dataset, rng, epsilon=1.0):
     """Moves by 5 where two thirds of the records are treated, with Laplace noise of scale 1 / epsilon."""
     _, a, _ = dataset

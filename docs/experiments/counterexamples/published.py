@@ -16,9 +16,11 @@ from dp2erm_cvx.audit import Noised, Split
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.studies.published import (
     FoldNuisances,
+    NoisyInteractions,
     NoisyLeastSquares,
     PrivatePropensity,
     SubsampleAggregate,
+    WeightedLearning,
 )
 
 DOMAIN = Domain(1.0, 1.0)
@@ -70,6 +72,21 @@ def folds_aipw(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, pred
     return (yield from _folds("aipw", dataset, Budget(epsilon, delta), noise, sensitivity, predictions))
 
 
+def noisy_interactions(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1):
+    """Noisy second moments for a rule; its coefficients."""
+    records = _records(dataset, DOMAIN, clip)
+    stages = NoisyInteractions().stages(records, None, Budget(epsilon, delta))
+    return (yield from _altered(stages, noise, sensitivity))
+
+
+def weighted_learning(dataset, epsilon=1.0, delta=0.0, noise=1.0, sensitivity=1.0, clip=1, ridge=0.01):
+    """Giddens et al. (2023), in a trial of equal arms; the coefficients of a rule."""
+    records = _records(dataset, DOMAIN, clip)
+    half = np.full(records.n_samples, 0.5)
+    stages = WeightedLearning(clip=0.5, ridge=ridge).stages(records, half, Budget(epsilon, delta))
+    return (yield from _altered(stages, noise, sensitivity))
+
+
 def _folds(estimator, dataset, budget, noise, sensitivity, predictions):
     method = (FoldNuisances if predictions else UnclippedFolds)(estimator=estimator)
     return (yield from _altered(method.stages(WIDE.records(*dataset), budget), noise, sensitivity))
@@ -87,7 +104,7 @@ def _altered(stages, noise, sensitivity):
         try:
             asked = stages.send(sent)
         except StopIteration as end:
-            return end.value.value
+            return getattr(end.value, "value", end.value)  # of an estimate, or of a rule
         if isinstance(asked, Noised):
             asked = replace(
                 asked, scale=asked.scale * noise * sensitivity, sensitivity=asked.sensitivity * sensitivity

@@ -94,7 +94,7 @@ def search_additive(
     declared
         As for :func:`audit_additive`.
     search
-        Its evaluations are pairs; default: 3,000.
+        Its evaluations are pairs, in one process and without a checkpoint; default: 3,000.
 
     Raises what :func:`audit_additive` raises, and DeclarationError where an arm floor leaves no pair.
     """
@@ -142,9 +142,10 @@ def _regrouped(known: _Met, pair: KindPair, maker: Maker, rng: np.random.Generat
     return found if maker.admissible(found) else pair
 
 
-def replay_additive(path: str | Path, mechanism: Staged) -> AdditiveAudit:
+def replay_additive(path: str | Path, mechanism: Staged, declared: Declared | None = None) -> AdditiveAudit:
     """Audit ``mechanism`` on a pair that a search saved, with the same splits and released values.
 
+    ``declared`` is that of the file unless it is given.
     Raises DataError for files without a pair of this audit, and what :func:`audit_additive` raises.
     """
     pair = SavedPair.load(path)
@@ -152,7 +153,8 @@ def replay_additive(path: str | Path, mechanism: Staged) -> AdditiveAudit:
         raise DataError(f"{path}: the pair of a {pair.audit} audit, not of one of known noise")
     try:
         finding: dict[str, Any] = pair.finding["audit"]
-        declared, seed = Declared(**finding["declared"]), int(finding["seed"])
+        declared = Declared(**finding["declared"]) if declared is None else declared
+        seed = int(finding["seed"])
     except (KeyError, TypeError) as wrong:
         raise DataError(f"{path}: no finding of an audit of known noise ({wrong})") from None
     return audit_additive(mechanism, *pair.raw(), declared, seed=seed)

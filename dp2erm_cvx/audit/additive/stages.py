@@ -64,13 +64,10 @@ class Noised:
 
     def draw(self, rng: np.random.Generator) -> Any:
         """The value with its noise, in floating point: a simulation, and nothing to publish."""
-        pure = self.noise is Noise.GAMMA
-        if np.ndim(self.value) == 0:
-            return self.value + (
-                float(rng.laplace(scale=self.scale)) if pure else self.scale * float(rng.standard_normal())
-            )
-        direction = rng.standard_normal(np.size(self.value))
-        if not pure:
+        if np.ndim(self.value) == 0 and self.noise is Noise.GAMMA:
+            return self.value + float(rng.laplace(scale=self.scale))
+        direction = rng.standard_normal(np.shape(self.value) or None)
+        if self.noise is Noise.GAUSSIAN:
             return self.value + self.scale * direction
         length = rng.gamma(direction.size, self.scale)
         return self.value + length / math.sqrt(float(np.sum(direction**2))) * direction

@@ -87,10 +87,8 @@ class BlackBoxSearch:
 def search_blackbox(
     mechanism: Callable[..., Any],
     universe: Universe,
+    declared: Declared,
     *,
-    epsilon: float | None = None,
-    delta: float = 0.0,
-    mu: float | None = None,
     attack: Attack | None = None,
     search: SearchPlan | None = None,
 ) -> BlackBoxSearch:
@@ -108,8 +106,8 @@ def search_blackbox(
         (n,) in the units of the data, a (n,) of 0 and 1. What it returns is as for :func:`audit_blackbox`.
     universe
         The datasets that the guarantee is declared for; its domain says which of them are neighbors.
-    epsilon, delta, mu
-        The guarantee that is declared, as for :func:`audit_blackbox`.
+    declared
+        The guarantee, as epsilon with delta, or as mu.
     attack
         How the worst pair is audited; default: ``Attack()``.
     search
@@ -120,7 +118,7 @@ def search_blackbox(
     search = SearchPlan(evaluations=60) if search is None else search
     attack = Attack() if attack is None else attack
     maker = Maker(universe.domain, universe.n_samples, universe.n_features)
-    screening = Screening(mechanism, maker, attack, Declared(epsilon, delta, mu))
+    screening = Screening(mechanism, maker, attack, declared)
     clock, spent = search.start(), 0
     while clock.left(spent) != 0 or spent == 0:
         rng = np.random.default_rng([search.seed, spent])
@@ -129,7 +127,7 @@ def search_blackbox(
             search.progress(Progress(clock.share(spent), spent, 0.0))
     pair = screening.worst(search.seed)
     first, second = pair.raw(universe.domain)
-    audit = audit_blackbox(mechanism, first, second, epsilon=epsilon, delta=delta, mu=mu, attack=attack)
+    audit = audit_blackbox(mechanism, first, second, **asdict(declared), attack=attack)
     name = getattr(mechanism, "__name__", type(mechanism).__name__)
     return BlackBoxSearch(name, universe, first, second, audit, attack, spent, search.seed)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Attack, SearchPlan, replay_blackbox, search_blackbox
+from dp2erm_cvx.audit import Attack, Declared, SearchPlan, replay_blackbox, search_blackbox
 from dp2erm_cvx.audit.blackbox.events import EpsilonBound
 from dp2erm_cvx.audit.pair_file import SavedPair, differing_rows
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -55,7 +55,7 @@ def jumps_at_a_share(dataset, rng):
 def search(mechanism, seed=0, universe=SMALL, **settings):
     attack = Attack(runs=1200, takes_rng=True, seed=seed, events=CONTINUOUS)
     plan = SearchPlan(evaluations=settings.pop("evaluations", 40), seed=seed)
-    return search_blackbox(mechanism, universe, epsilon=1.0, attack=attack, search=plan, **settings)
+    return search_blackbox(mechanism, universe, Declared(1.0), attack=attack, search=plan, **settings)
 
 
 @pytest.mark.parametrize(

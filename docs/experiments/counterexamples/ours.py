@@ -1,0 +1,64 @@
+"""The worst pair of a search by exact densities, of this library's rows: python ours.py [names]."""
+
+import sys
+
+import numpy as np
+
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, registry
+from dp2erm_cvx.audit import SearchPlan, audit_density, search_pairs
+from dp2erm_cvx.program import Box, L2Ball
+
+DOMAIN = Domain(1.0, 1.0)
+
+
+def effect(epsilon, delta=0.0):
+    """A private effect at its defaults."""
+    noise = "gaussian" if delta else "gamma"
+    return PrivateEffect(
+        DOMAIN,
+        Budget(epsilon, delta),
+        residual_scale=0.3,
+        effect_center=0.0,
+        noise=noise,
+        arithmetic="assumed",
+    )
+
+
+def weighted(first, second, theta_set, **settings):
+    """Arm means, or a rule, at direct weights, or at those of a private coefficient."""
+
+    def made(epsilon):
+        weights = registry.build(registry.first_stages(), first, **settings)
+        estimate = registry.build(registry.second_stages(), second, theta_set=theta_set)
+        return PrivateTwoStageERM(DOMAIN, Budget(epsilon), weights, estimate, arithmetic="assumed")
+
+    return made
+
+
+ROWS = {
+    "arm means, IPW": weighted("ipw_logistic", "arm_means", Box(1.0), ridge=0.1, trim=4.0),
+    "arm means, EBW": weighted("entropy_balancing", "arm_means", Box(1.0), ridge=1.0),
+    "rule, w = 1": weighted("uniform", "itr", L2Ball(1.0)),
+    "rule, IPW": weighted("ipw_logistic", "itr", L2Ball(1.0), ridge=0.1, trim=4.0),
+    "rule, EBW": weighted("entropy_balancing", "itr", L2Ball(1.0), ridge=1.0),
+    "effect": effect,
+    "effect, Gaussian": lambda epsilon: effect(epsilon, 1e-5),
+}
+
+
+def worst(name, epsilon):
+    """The audit of the worst pair of a search, or of one that flips the treatment and the outcome."""
+    model = ROWS[name](epsilon)
+    if not name.startswith("effect"):
+        return search_pairs(model, 8, 1, search=SearchPlan(evaluations=6), starts=2, draws=1000).audit
+    x, treated, outcome = np.zeros((8, 1)), np.zeros(8, dtype=int), np.zeros(8)
+    x[0], outcome[0] = 1.0, 1.0
+    flipped = treated.copy()
+    flipped[0] = 1
+    return audit_density(model, (x, treated, outcome), (x, flipped, -outcome), starts=1, draws=1000)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or ROWS:
+        for epsilon in (1.0, 2.0):
+            print(name, epsilon, worst(name, epsilon), flush=True)

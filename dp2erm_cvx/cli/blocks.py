@@ -1,0 +1,116 @@
+"""Data files larger than memory: when they are read in blocks, and by whom."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dp2erm_cvx.cli.options import Number, apply, names
+from dp2erm_cvx.cli.screen import advance, stages
+from dp2erm_cvx.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from dp2erm_cvx.blocked import BlockedDataset, Engine
+    from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.private_ranges import PrivateRanges
+
+#: Is told what is counted, how many of it are done, and their number.
+Told = Callable[[str, int, int], None]
+
+#: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
+LARGE = 1.0
+
+block_options = apply(
+    click.option(
+        "--blocks",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Read Parquet in blocks that are never in memory together; auto: more than 1 GB of numbers, a "
+        "folder, or a pattern such as 'records/*.parquet'.",
+    ),
+    click.option("--workers", type=Number(), default=1, help="Processes for blocks; -1: all processors."),
+    click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of processes."),
+    click.option("--keep", type=Number(), default=2.0, help="GB of records kept from one pass to the next."),
+)
+
+
+def read_records(
+    path: str, options: dict[str, Any], domain: Domain | PrivateRanges, bar: Progress
+) -> Dataset | BlockedDataset:
+    """The data file, in memory or in blocks; the bar then tells of passes over them.
+
+    Raises DeclarationError where blocks are asked for, and the file is no Parquet file.
+    """
+    from dp2erm_cvx.cli import reading
+
+    if not _in_blocks(path, options["blocks"]):
+        found: Dataset = reading.read_data(path, options, domain)
+        advance(bar, "solving")
+        return found
+    from dp2erm_cvx.blocked import BlockedDataset
+
+    treatment, outcome = reading.data_columns(domain)
+    data = BlockedDataset.from_parquet(
+        path,
+        treatment=treatment,
+        outcome=outcome,
+        covariates=names(options["covariates"]),
+        engine=_engine(options, _passes(bar)),
+    )
+    return data.coded(domain)
+
+
+def _in_blocks(path: str, asked: str) -> bool:
+    files = path.lower().endswith((".parquet", ".pq")) or Path(path).is_dir()
+    if not files:
+        if asked == "always":
+            raise DeclarationError("--blocks always: only Parquet files are read in blocks")
+        return False
+    if asked != "auto":
+        return asked == "always"
+    if Path(path).is_dir() or glob.has_magic(path):
+        return True
+    from dp2erm_cvx.tables import parquet_names
+
+    columns, groups = parquet_names(path)
+    return 8e-9 * sum(groups) * len(columns) > LARGE
+
+
+def _engine(options: dict[str, Any], told: Told) -> Engine:
+    from dp2erm_cvx.blocked import DaskCluster, Processes, Threads
+    from dp2erm_cvx.parallel import whole_workers
+    from dp2erm_cvx.public import public_number
+
+    keep = int(1e9 * public_number("--keep", options["keep"], at_least=0.0))
+
+    if options["scheduler"] is None:
+        workers = whole_workers(options["workers"])
+        return Threads(1, keep, told) if workers == 1 else Processes(workers, keep, told)
+    try:
+        from distributed import Client
+    except ImportError:
+        return DaskCluster()  # says what is not installed
+    try:
+        return DaskCluster(Client(options["scheduler"]), keep, told)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TimeoutError):
+        raise DeclarationError(
+            f"--scheduler {options['scheduler']}: no Dask scheduler answers there"
+        ) from None
+
+
+def _passes(bar: Progress) -> Told:
+    told, number = stages(bar), 0
+
+    def shown(what: str, done: int, total: int) -> None:
+        nonlocal number
+        number += done == 0
+        told(f"{what}, pass {number}", done, total)
+
+    return shown

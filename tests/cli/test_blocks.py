@@ -1,0 +1,70 @@
+"""Data files in blocks on the command line: the same release, and what cannot be had is refused at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dp2erm_cvx.cli import blocks
+from tests.command_line import EFFECT, FIT, run, write_files
+
+pa = pytest.importorskip("pyarrow")
+from pyarrow import csv, parquet  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files()
+    parquet.write_table(csv.read_csv("data.csv"), "data.parquet", row_group_size=33)
+    Path("many").mkdir()
+    for k in range(2):
+        parquet.write_table(csv.read_csv("data.csv").slice(100 * k, 100), f"many/{k}.parquet")
+
+
+def with_data(words: list[str], name: str, *more: str) -> list[str]:
+    return [name if word == "data.csv" else word for word in words] + ["--seed", "1", "--json", *more]
+
+
+@pytest.mark.parametrize(
+    "words", [EFFECT, ["rule", *FIT[1:]], [*FIT, "--second-stage", "arm_means", "--program", "ipw_private"]]
+)
+def test_blocks_release_what_memory_does(words):
+    known = json.loads(run(*with_data(words, "data.csv")).stdout)
+    for name, more in (("data.parquet", ["--blocks", "always"]), ("many", []), ("many/*.parquet", [])):
+        result = run(*with_data(words, name, *more))
+        assert json.loads(result.stdout) == known, result.output
+
+
+def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
+    asked = []
+    whole = blocks._engine
+    monkeypatch.setattr(blocks, "_engine", lambda *given: asked.append(1) or whole(*given))
+    run(*with_data(EFFECT, "data.parquet"))
+    assert not asked
+    monkeypatch.setattr(blocks, "LARGE", 1e-9 * 8 * 200)
+    assert run(*with_data(EFFECT, "data.parquet", "--blocks", "never")).exit_code == 0
+    assert not asked
+    assert run(*with_data(EFFECT, "data.parquet")).exit_code == 0
+    assert asked
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (with_data(EFFECT, "data.csv", "--blocks", "always"), "only Parquet files"),
+        (with_data(EFFECT, "data.parquet", "--blocks", "always", "--workers", "0"), "workers = 0"),
+        (with_data(EFFECT, "data.parquet", "--blocks", "always", "--keep", "-1"), "--keep = -1"),
+        (with_data(FIT, "data.parquet", "--blocks", "always", "--balance"), "need all records in memory"),
+        (with_data(FIT, "many", "--program", "stable_balancing"), "needs all records in memory at once"),
+        (with_data(FIT, "many", "--solver", "clarabel"), "needs all records in memory at once"),
+        (with_data(EFFECT, "none.parquet"), "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_in_blocks(words, told):
+    result = run(*words)
+    assert result.exit_code != 0
+    assert told in result.stderr
+    assert result.stdout == ""
