@@ -80,6 +80,7 @@ ONLY = {
             "privacy",
             "blocks",
             "domain",
+            "images",
             "universe",
             "stability",
             "model",
