@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import click
 import pandas as pd
 
 from benchmarks.machine import described, startup
 from benchmarks.measure import Row, measure
+from benchmarks.scale import readings
 from benchmarks.work import works
 
 BEGIN, END = "<!-- benchmark tables: begin -->", "<!-- benchmark tables: end -->"
@@ -28,12 +30,14 @@ def main(quick: bool, only: str, output_dir: str, docs: str | None) -> None:
         if only in work.label:
             click.echo(work.label, err=True)
             rows += measure(work)
+    read = readings(quick) if only in "readings" else []
     starts = startup(3 if quick else 11)
-    text = tables(rows, starts)
+    text = tables(rows, read, starts)
     click.echo(text)
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    facts = {"machine": described(), "rows": [row.to_dict() for row in rows], "startup": starts}
+    facts = {"machine": described(), "rows": [row.to_dict() for row in rows]}
+    facts |= {"readings": read, "startup": starts}
     (folder / "benchmarks.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     if docs is not None:
         page = Path(docs)
@@ -42,8 +46,8 @@ def main(quick: bool, only: str, output_dir: str, docs: str | None) -> None:
         page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
-def tables(rows: list[Row], starts: dict[str, float]) -> str:
-    """Markdown: one table per work, and the start of the command line."""
+def tables(rows: list[Row], read: list[dict[str, Any]], starts: dict[str, float]) -> str:
+    """Markdown: one table per work, neighbors of many records, and the start of the command line."""
     parts = [f"Measured on: {described()}."]
     for name in dict.fromkeys(row.work for row in rows):
         shown = [
@@ -59,6 +63,21 @@ def tables(rows: list[Row], starts: dict[str, float]) -> str:
             if row.work == name
         ]
         parts += [f"## {name}", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
+    shown = [
+        {
+            "program": row["program"],
+            "n": f"{row['n']:,}",
+            "one solve": _time(row["solve"]),
+            "shared by all neighbors": _time(row["shared"]),
+            "one neighbor": _time(row["neighbor"]),
+            "over one solve": f"{row['neighbor'] / row['solve']:.3f}",
+            "certified error": f"{row['error']:.0e}",
+        }
+        for row in read
+    ]
+    if shown:
+        table = pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+        parts += ["## Movements of neighbors, 128 at a time", table]
     unit = starts["python -c 'import cvxpy'"]
     shown = [
         {"process": f"`{name}`", "CPU time": _time(taken), "over importing cvxpy": f"{taken / unit:.2f}"}

@@ -42,9 +42,10 @@ def in_blocks(plan: Plan, data: Dataset | BlockedDataset, execution: Execution) 
     """
     if isinstance(data, Dataset):
         return execution
+    universe = plan.study.universe
     asked = private_solver(execution.solver)
     solvers = asked.solvers if isinstance(asked, FirstCertified) else (asked,)
-    whole = [program.name for program in plan.programs if not program.by_blocks]
+    whole = [program.name for program in plan.programs if not program.takes_blocks(universe)]
     whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]
     if whole:
         size = told_size(data.n_samples, len(data.columns) + 2)

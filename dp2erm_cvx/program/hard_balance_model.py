@@ -76,9 +76,8 @@ class HardBalanceModel(Composite):
             return self.smoothness
         margin = self.B @ v - self.row_norms * (distance + dot_error(self.dimension) * np.linalg.norm(v))
         held = self.B[margin > 0][:, free]
-        gram = held.T @ held
         error = (64 * self.dimension * UNIT + product_error(self.n)) * float(np.sum(self.row_norms**2))
-        return max(float(np.linalg.eigvalsh(gram)[0]) - error, 0.0)
+        return max(float(np.linalg.eigvalsh(held.T @ held)[0]) - error, 0.0)
 
     def rounding(self, v: Array) -> float:
         size = self.row_norms * float(np.linalg.norm(v))

@@ -19,6 +19,7 @@ from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.moment_target import MomentTargets
+from dp2erm_cvx.universe import Universe
 
 
 class Kind(enum.StrEnum):
@@ -96,6 +97,10 @@ class Program(abc.ABC):
     def resolve(self, domain: Domain) -> Self:
         """The same program with every default that depends on the public domain filled in."""
         return self
+
+    def takes_blocks(self, universe: Universe) -> bool:
+        """Whether the resolved program can be fitted to records that are never in memory together."""
+        return self.by_blocks
 
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters as plain JSON types; all of them are public."""

@@ -80,8 +80,9 @@ def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
 def check_in_words(audit: StabilityAudit) -> str:
     """What the second solver said."""
     check = audit.check
+    way = "" if check.solver in ("newton", "projected_gradient") else "through the declared problem "
     told = (
-        f"{check.datasets:,} datasets were solved again through the declared problem by {check.solver}. Its "
+        f"{check.datasets:,} datasets were solved again {way}by {check.solver}. Its "
         f"weights differ from ours by at most {check.disagreement:.3g} times the sum of both certified radii"
     )
     told += "." if check.disagreement <= 1 else ": one of the certificates is wrong."

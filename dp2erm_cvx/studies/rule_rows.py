@@ -15,11 +15,13 @@ from dp2erm_cvx.studies.effect_methods import PublishedMethod
 from dp2erm_cvx.studies.engine import Row, StudyCell
 from dp2erm_cvx.studies.published import PUBLISHED_RULES, PublishedRule
 from dp2erm_cvx.studies.rule_source import RuleSource
-from dp2erm_cvx.studies.scheme import Rule, RulesDesign, StudyScheme
+from dp2erm_cvx.studies.scheme import Rule, StudyScheme
 from dp2erm_cvx.studies.trial import Trial
 
 #: Where nothing is private.
 _NO_BUDGET = float("inf")
+#: What of a row is kept.
+_SHOWN = ("status", "reason", "epsilon", "accuracy", "value", "certified")
 
 
 @dataclass(frozen=True)
@@ -78,21 +80,7 @@ def rule_rows(
     cell: StudyCell,
 ) -> list[Row]:
     """The rows of one sample."""
-    design = RulesDesign(
-        seed=cell.seed,
-        replicates=1,
-        draws=1,
-        epsilons=source.epsilons,
-        noises=["gamma"],
-        families=[],
-        schemes={},
-        methods=source.pipelines,
-    )
-    return list(LearnedRules(source, schemes, published, Trial(design, *samples), cell).rows())
-
-
-#: What of a row is kept.
-_SHOWN = ("status", "reason", "epsilon", "accuracy", "value", "certified")
+    return list(LearnedRules(source, schemes, published, source.trial(samples, cell.seed), cell).rows())
 
 
 def _kept(found: dict[str, float]) -> Row:

@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from dp2erm_cvx.datasets import SCENARIOS, Simulation, read_twins, simulate
 from dp2erm_cvx.studies.confounded import CONFOUNDED
 from dp2erm_cvx.studies.engine import StudyCell
-from dp2erm_cvx.studies.scheme import Constants, RuleMethod
-from dp2erm_cvx.studies.trial import taken
+from dp2erm_cvx.studies.scheme import Constants, RuleMethod, RulesDesign
+from dp2erm_cvx.studies.trial import Trial, taken
 from dp2erm_cvx.studies.twins import Outcomes
 
 
@@ -47,3 +47,17 @@ class RuleSource(BaseModel):
             return train, test
         drawn = {"confounded": CONFOUNDED}[name]
         return drawn.draw(n_samples, rngs[0]), drawn.draw(self.n_test, rngs[1])
+
+    def trial(self, samples: tuple[Simulation, Simulation], seed: int) -> Trial:
+        """The two samples, with what is declared of rules."""
+        design = RulesDesign(
+            seed=seed,
+            replicates=1,
+            draws=1,
+            epsilons=self.epsilons,
+            noises=["gamma"],
+            families=[],
+            schemes={},
+            methods=self.pipelines,
+        )
+        return Trial(design, *samples)

@@ -27,6 +27,9 @@ from dp2erm_cvx import (
 from dp2erm_cvx.blocked import BlockedDataset, DaskCluster, Processes, Threads, views
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, ProgramError
+from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.schemes import kernel_stage
+from dp2erm_cvx.registry import build, first_stages
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
@@ -69,6 +72,10 @@ def both(model: Any, path: Path, engine: Any = None, keep: int = 20_000) -> tupl
     data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=engine or Threads(1, keep))
     model.fit(frame, frame["arm"].to_numpy(), frame["y"].to_numpy())
     return model.release_, model.fit(data).release_
+
+
+def blocked(path: Path) -> BlockedDataset:
+    return BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
 
 
 def alike(one: Any, other: Any) -> None:
@@ -120,11 +127,25 @@ def test_rules(path, settings):
         ("ipw_private", "itr"),
         ("overlap_private", "arm_means"),
         ("ipw_logistic", "itr_logistic"),
+        ("entropy_balancing", "itr"),
+        ("entropy_balancing_primal", "arm_means"),
+        ("inverse_probability_tilting", "regression"),
     ],
 )
 def test_two_stages(path, first, second):
     model = PrivateTwoStageERM(declared(), Budget(50.0), first, second, seed=3)
     alike(*both(model, path))
+
+
+@pytest.mark.parametrize("first", ["mmd_pooled", "mmd"])
+def test_kernel_weights_of_few_features(path, first, monkeypatch):
+    monkeypatch.setattr(kernel_stage, "DENSE", 100)
+    program = build(first_stages(), first, kernel=RandomFourier(1.0, 8))
+    public = replace(declared(), arm_floor=100)
+    alike(*both(PrivateTwoStageERM(public, Budget(50.0), program, "arm_means", seed=3), path))
+    public = replace(declared(), arm_floor=500)
+    with pytest.raises(DataError, match="an arm has fewer than the declared arm_floor"):
+        PrivateTwoStageERM(public, Budget(50.0), program, "arm_means").fit(blocked(path))
 
 
 def test_the_value_of_a_rule(path):
@@ -177,7 +198,7 @@ def test_two_workers_of_a_cluster_find_the_same_and_one_that_dies_is_replaced(pa
 def test_programs_that_need_all_records_are_refused_before_anything_is_spent(path, tmp_path, first):
     book = Ledger(tmp_path / "ledger.json")
     book.declare("trial", Budget(1.0))
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    data = blocked(path)
     model = PrivateTwoStageERM(declared(), Budget(1.0), first, ledger=book, dataset="trial")
     with pytest.raises(ProgramError, match=rf"{first} needs all records in memory at once, 0\.0288 MB"):
         model.fit(data)
@@ -187,7 +208,7 @@ def test_programs_that_need_all_records_are_refused_before_anything_is_spent(pat
 
 
 def test_a_blocked_dataset_comes_alone(path):
-    data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
+    data = blocked(path)
     with pytest.raises(DataError, match="its own"):
         PrivateEffect(declared(), Budget(1.0)).fit(data, np.ones(3), np.ones(3))
     with pytest.raises(DataError, match="a and y are missing"):

@@ -31,6 +31,7 @@ def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path
     assert all(row["error"] <= 1e-9 for row in ours)
     assert all(row["limit"] > 0 for row in ours if row["contender"] == "library, batch")
     assert {"python -c 'import cvxpy'", "dp2erm --help", "dp2erm fit, 200 records"} <= set(facts["startup"])
+    assert all(row["error"] <= 1e-9 and row["by_single"] == 0 for row in facts["readings"])
     text = page.read_text()
     assert text.startswith("before")
     assert text.endswith("after\n")

@@ -1,4 +1,7 @@
-"""The worst pair of a search by exact densities, of this library's rows: python ours.py [names]."""
+"""The worst pair of a search by exact densities, of this library's rows: python ours.py [names].
+
+python ours.py mu: the exact mu of sums with Gaussian noise in an effect, given 50 releases of what is before.
+"""
 
 import sys
 
@@ -6,6 +9,8 @@ import numpy as np
 
 from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, registry
 from dp2erm_cvx.audit import SearchPlan, audit_density, search_pairs
+from dp2erm_cvx.audit.density.audit import audited_laws
+from dp2erm_cvx.audit.density.output import ShiftLaw
 from dp2erm_cvx.program import Box, L2Ball
 
 DOMAIN = Domain(1.0, 1.0)
@@ -51,14 +56,38 @@ def worst(name, epsilon):
     model = ROWS[name](epsilon)
     if not name.startswith("effect"):
         return search_pairs(model, 8, 1, search=SearchPlan(evaluations=6), starts=2, draws=1000).audit
+    return audit_density(model, *flipped(), starts=1, draws=1000)
+
+
+def flipped():
+    """One record at the end of everything changes its arm and its outcome; all others are 0."""
     x, treated, outcome = np.zeros((8, 1)), np.zeros(8, dtype=int), np.zeros(8)
     x[0], outcome[0] = 1.0, 1.0
-    flipped = treated.copy()
-    flipped[0] = 1
-    return audit_density(model, (x, treated, outcome), (x, flipped, -outcome), starts=1, draws=1000)
+    other = treated.copy()
+    other[0] = 1
+    return (x, treated, outcome), (x, other, -outcome)
+
+
+def mus(epsilon, releases=50):
+    """Of every step that adds Gaussian noise to sums: the largest mu met, and that of its sensitivity."""
+    plan, laws = audited_laws(effect(epsilon, 1e-5), flipped())
+    steps, rng, met = {step.name: step for step in plan.steps}, np.random.default_rng(0), {}
+    for _ in range(releases):
+        released = {}
+        for name in laws[0].given:
+            one, other = (law.given[name](released) for law in laws)
+            if isinstance(one, ShiftLaw):
+                mu = float(np.linalg.norm(one.center - other.center)) / one.scale
+                integers = getattr(steps[name].calibration, "integers", steps[name].calibration)
+                met[name] = max(mu, met.get(name, (0.0,))[0]), integers.sensitivity / integers.scale
+            released[name] = one.released(one.draw(rng))
+    return met
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["mu"]:
+        print(mus(1.0), mus(2.0), sep="\n")
+        sys.exit()
     for name in sys.argv[1:] or ROWS:
         for epsilon in (1.0, 2.0):
             print(name, epsilon, worst(name, epsilon), flush=True)

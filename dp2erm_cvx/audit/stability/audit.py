@@ -12,6 +12,7 @@ import numpy as np
 from dp2erm_cvx.audit.search import Progress, SearchPlan
 from dp2erm_cvx.audit.stability.claims import Claim, checked_claims, claims_of
 from dp2erm_cvx.audit.stability.given import (
+    LARGEST_DECLARED,
     Data,
     Generator,
     Strategies,
@@ -74,18 +75,19 @@ def audit_stability(
     example = None if source is None else source(np.random.default_rng([search.seed, 0]))
     universe = universe_of(universe, example)
     claims, refused = claims_of(program, universe) if bounds is None else (checked_claims(bounds), {})
-    names = strategies.chosen(source is not None)
+    names = strategies.chosen(source is not None, universe.n_samples)
+    solver = strategies.checker(program, universe.n_samples)
     pool = None if strategies.held_out is None else records_of(strategies.held_out, domain).covariates
-    searcher = Searcher(program, universe, claims, names, source, pool, search.seed, strategies.solver)
+    searcher = Searcher(program, universe, claims, names, source, pool, search.seed, solver)
     call = {
         "program": [program.name, program.settings()],
         "domain": domain.to_dict(),
         "size": [universe.n_samples, universe.n_features],
         "claims": [claim.to_dict() for claim in claims],
-        "search": [*names, search.seed, strategies.solver],
+        "search": [*names, search.seed, solver],
         "data": digest(example),
     }
-    state = State(SolverCheck(strategies.solver))
+    state = State(SolverCheck(solver))
     if search.checkpoint is not None and Path(search.checkpoint).exists():
         state = State.load(Path(search.checkpoint), call)
     began = time.perf_counter()
@@ -141,8 +143,11 @@ def reported(
     everything.sort(key=lambda candidate: -candidate.ratio(claims))
     chosen: list[KeptPair] = []
     tops = [best[0] for claim in claims if (best := state.kept.get(claim.quantity))]
+    # two datasets each: of many records only those that verdicts rest on
+    few = searcher.universe.n_samples <= LARGEST_DECLARED
+    kept = KEPT if few else 0
     for candidate in [*tops, *everything]:
-        if candidate not in chosen and (len(chosen) < KEPT or candidate in tops):
+        if candidate not in chosen and (len(chosen) < kept or candidate in tops):
             chosen.append(candidate)
     pairs = [pair for candidate in chosen if (pair := searcher.pair(candidate)) is not None]
     if not pairs:
@@ -152,5 +157,7 @@ def reported(
     for claim in claims:
         best_pair = max(resolved, key=lambda item: item.movements[claim.quantity].low)
         verdicts.append(Verdict(claim, best_pair.movements[claim.quantity], best_pair, state.spent))
-    checked = state.check.plus(check(searcher.program, resolved, searcher.solver))
+    checked = state.check
+    if few:  # else the solver is that which has just solved them
+        checked = checked.plus(check(searcher.program, resolved, searcher.solver))
     return tuple(verdicts), tuple(resolved), checked

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,9 +13,12 @@ from dp2erm_cvx.audit.stability.neighbors import STRATEGIES
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
 from dp2erm_cvx.universe import Universe
 
+#: Records up to which a declared CVXPY problem is solved for a check: seconds each.
+LARGEST_DECLARED = 100_000
 #: The name of the search over base datasets.
 BASE = "base"
 
@@ -40,7 +42,10 @@ class Strategies:
         Records whose covariates replace those of a record; default: those of the data themselves.
     solver
         The conic solver of the declared CVXPY problem that at least 1 % of the neighbors solved in full, and
-        all those reported, are compared with.
+        all those reported, are compared with. Above ``LARGEST_DECLARED`` records, where each of its solves
+        would take minutes, neighbors are compared with solves of their own by the program's usual solver.
+
+    By default "ascent" is left out above ``LARGEST_DECLARED`` records: it differentiates through full solves.
 
     Raises DeclarationError for anything else.
     """
@@ -55,11 +60,16 @@ class Strategies:
                 f"solver = {self.solver!r}: must reach the declared problem, such as 'clarabel'"
             )
 
-    def chosen(self, has_data: bool) -> tuple[str, ...]:
+    def checker(self, program: FirstStage, n_samples: int) -> str:
+        """The name of the solver that neighbors of so many records are compared with."""
+        return self.solver if n_samples <= LARGEST_DECLARED else program.usual_solver
+
+    def chosen(self, has_data: bool, n_samples: int = 0) -> tuple[str, ...]:
         """The strategies in force. Raises DeclarationError for one that does not apply."""
         known = (*STRATEGIES, BASE) if has_data else (BASE,)
         if self.names is None:
-            return known
+            left_out = {"ascent"} if n_samples > LARGEST_DECLARED else set()
+            return tuple(name for name in known if name not in left_out)
         names = (self.names,) if isinstance(self.names, str) else tuple(self.names)
         for name in names:
             if name not in known:
@@ -113,5 +123,7 @@ def digest(records: Records | None) -> str | None:
     """A fingerprint of the records, by which a checkpoint knows its data."""
     if records is None:
         return None
-    held: list[Any] = [records.X, records.a, records.y]
-    return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in held)).hexdigest()
+    found = hashlib.sha256()
+    for part in (records.X, records.a, records.y):
+        found.update(np.ascontiguousarray(part).data)
+    return found.hexdigest()

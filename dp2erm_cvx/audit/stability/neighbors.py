@@ -7,16 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp2erm_cvx.audit.stability.claims import Quantity
 from dp2erm_cvx.audit.stability.groups import records_at
-from dp2erm_cvx.audit.stability.resolve import NeighborPair, Resolved, Solved, movements
+from dp2erm_cvx.audit.stability.resolve import Interval, Movement, NeighborPair, Resolved, Solved, movements
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import Replacements, solve_neighbors
+from dp2erm_cvx.solve.batch import Neighborhood, Replacements
+from dp2erm_cvx.solve.solve import TOLERANCE
 from dp2erm_cvx.universe import Universe
 
+#: Records that the direction of largest spread is taken from.
+_SPREAD = 100_000
 #: Ways to choose a neighbor of given data.
 STRATEGIES = ("random", "held-out", "extreme", "flips", "each", "ascent")
 
@@ -36,6 +40,8 @@ class Base:
 
     def __init__(self, program: FirstStage, universe: Universe, records: Records, pool: Array) -> None:
         self.program, self.universe, self.records, self.pool = program, universe, records, pool
+        self.neighborhood = Neighborhood(program, records)
+        self.treated = int(np.sum(records.a))
         instance = program.instance(records)
         solution = solve(instance, solver=program.usual_solver, throw=False)
         self.weights = solution.value
@@ -45,7 +51,7 @@ class Base:
     def _directions(self, point: Array) -> list[Array]:
         """Coefficients of the fitted ``point`` that have one entry per covariate, and axes of the data."""
         X, a = self.records.covariates, self.records.a
-        k = X.shape[1]
+        k, some = X.shape[1], X[:_SPREAD]
         directions = []
         if len(point) in (k, k + 1, 2 * (k + 1)):
             # one coefficient or one per arm, behind that of a constant if there is one
@@ -53,38 +59,63 @@ class Base:
             directions = [*parts, *([parts[0] - parts[1]] if len(parts) == 2 else [])]
         if 0 < a.sum() < len(a):
             directions.append(X[a == 1].mean(axis=0) - X[a == 0].mean(axis=0))
-        directions.append(np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][0])
+        directions.append(np.linalg.svd(some - some.mean(axis=0), full_matrices=False)[2][0])
         return [u / np.linalg.norm(u) for u in directions if np.linalg.norm(u) > 1e-12]
 
     def pair(self, change: Replacement) -> NeighborPair | None:
         """The two datasets, or None where the neighbor leaves the universe."""
+        if not self._stays(change):
+            return None
         X, a = self.records.covariates.copy(), self.records.a.copy()
-        if not self.universe.flips and change.arm != a[change.index]:
-            return None
         X[change.index], a[change.index] = self.universe.domain.inside(change.covariates), change.arm
-        floor = self.universe.domain.arm_floor or 0
-        if min(a.sum(), len(a) - a.sum()) < floor:
-            return None
         return NeighborPair(self.records, records_at(self.universe, X, a), change.index, change.origin)
 
-    def resolved(self, changes: list[Replacement]) -> list[tuple[Replacement, Resolved]]:
-        """Changes with their certified movements, solved side by side.
+    def moved(self, changes: list[Replacement]) -> list[tuple[Replacement, dict[Quantity, Interval]]]:
+        """Changes with their certified movements, solved side by side; no weights are held.
 
         Without those that leave the universe and those that have no certified weights.
         """
-        inside = [(change, pair) for change in changes if (pair := self.pair(change)) is not None]
-        if not inside:
-            return []
-        X, a = (np.array([getattr(pair.second, part)[pair.changed] for _, pair in inside]) for part in "Xa")
-        replacements = Replacements(self.records, [pair.changed for _, pair in inside], X, a)
-        certified = []
-        for part in solve_neighbors(self.program, self.records, replacements):
+        inside, replacements = self._replacements(changes)
+        reading = Movement.within(self.weights, self.solved.radius, TOLERANCE * self.records.n_samples)
+        found = []
+        for part in self.neighborhood.read(replacements, reading):
             for k in np.flatnonzero(np.isfinite(part.radius)):
-                change, pair = inside[part.first + int(k)]
-                end = Solved(part.weights[k], float(part.radius[k]))
-                moved = movements(self.weights, end.weights, pair.changed, self.solved.radius, end.radius)
-                certified.append((change, Resolved(pair, moved, (self.solved, end))))
-        return certified
+                change = inside[part.first + int(k)]
+                ends = float(self.weights[change.index]), float(part.own[k])
+                read = reading.intervals(part.sums[k], part.largest[k], ends, float(part.radius[k]))
+                found.append((change, read))
+        return found
+
+    def resolved(self, changes: list[Replacement]) -> list[Resolved]:
+        """The same with the datasets and their weights: for a few."""
+        inside, replacements = self._replacements(changes)
+        found = []
+        for part in self.neighborhood.solve(replacements):
+            for k in np.flatnonzero(np.isfinite(part.radius)):
+                change, radius = inside[part.first + int(k)], float(part.radius[k])
+                pair, end = self.pair(change), Solved(part.weights[k], radius)
+                moved = movements(self.weights, end.weights, change.index, self.solved.radius, radius)
+                assert pair is not None
+                found.append(Resolved(pair, moved, (self.solved, end)))
+        return found
+
+    def _replacements(self, changes: list[Replacement]) -> tuple[list[Replacement], Replacements]:
+        """The changes that stay in the universe."""
+        inside = [change for change in changes if self._stays(change)]
+        points = [self.universe.domain.inside(change.covariates) for change in inside]
+        X = np.array(points).reshape(len(inside), self.universe.n_features)
+        arms = np.array([change.arm for change in inside], dtype=np.int64)
+        new = records_at(self.universe, X, arms)
+        index = np.array([change.index for change in inside], dtype=np.int64)
+        return inside, Replacements(self.records, index, new.X, new.a)
+
+    def _stays(self, change: Replacement) -> bool:
+        old = int(self.records.a[change.index])
+        if not self.universe.flips and change.arm != old:
+            return False
+        treated = self.treated - old + change.arm
+        floor = self.universe.domain.arm_floor or 0
+        return min(treated, self.records.n_samples - treated) >= floor
 
 
 def propose(base: Base, strategy: str, chunk: int, size: int, rng: np.random.Generator) -> list[Replacement]:

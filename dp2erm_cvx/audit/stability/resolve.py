@@ -14,6 +14,7 @@ from dp2erm_cvx.errors import InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import Solver, solve
+from dp2erm_cvx.solve.batch import Reading
 
 
 @dataclass(frozen=True)
@@ -35,36 +36,87 @@ class Interval:
         return f"[{self.low:.6g}, {self.high:.6g}]"
 
 
-def movements(w: Array, v: Array, changed: int, w_radius: float, v_radius: float) -> dict[Quantity, Interval]:
-    """Every movement between computed weights ``w``, ``v`` (n,), as intervals.
+class Movement(Reading):
+    """What every movement from the weights ``base`` (n,), off by ``radius`` in l1, needs of a neighbor's.
 
-    The exact weights are within ``w_radius`` and ``v_radius`` of them in the 1-norm, hence in any other norm
-    and each weight by itself. ``changed`` is the record that differs.
+    Gaps of at most ``least`` do not count as a difference between two weights.
     """
-    n = len(w)
-    error = (w_radius + v_radius) * (1 + 1e-9) + 16 * n * UNIT * float(np.sum(w) + np.sum(v))
-    each = max(w_radius, v_radius) * (1 + 1e-9)
-    gap = np.abs(w - v)
-    common = float(np.sum(np.delete(gap, changed)))
-    moved = common + float(gap[changed])
-    norm = float(np.linalg.norm(gap))
-    both = float(np.max(np.minimum(w, v)))
-    low_product = float(np.max(np.maximum(w - w_radius, 0.0) * np.maximum(v - v_radius, 0.0)))
-    high_product = float(np.max((w + w_radius) * (v + v_radius)))
-    differ = int(np.count_nonzero(gap > error))
-    low_norm = max(norm - error, 0.0)
-    return {
-        Quantity.V: _around(common + float(w[changed]) + float(v[changed]), error),
-        Quantity.L1: _around(moved, error),
-        Quantity.L2: _around(norm, error),
-        Quantity.L0: Interval(differ, n),
-        Quantity.W1: _around(moved + 2 * both, error + 2 * each),
-        Quantity.W2: Interval(
-            np.sqrt((low_norm**2 + 2 * low_product) * (1 + differ)) * (1 - 1e-12),
-            np.sqrt(((norm + error) ** 2 + 2 * high_product) * (1 + n)) * (1 + 1e-12),
-        ),
-        Quantity.LARGEST: _around(float(max(np.max(w), np.max(v))), each),
-    }
+
+    def __init__(self, base: Array, radius: float, least: float) -> None:
+        self.base, self.radius, self.least = base, radius, least
+        self.heaviest = float(np.max(base, initial=0.0))
+
+    @classmethod
+    def within(cls, base: Array, radius: float, other: float) -> Movement:
+        """For neighbors whose weights are off by ``other`` at most."""
+        return cls(base, radius, _error(len(base), radius + other))
+
+    def of(self, weights: Array, part: slice) -> tuple[Array, Array]:
+        """Sums of gaps, of squares and of those that differ; largest product, minimum and weight."""
+        w = self.base[part]
+        gap = np.abs(weights - w)
+        sums = (
+            np.sum(gap, axis=1),
+            np.einsum("ij,ij->i", gap, gap),
+            np.count_nonzero(gap > self.least, axis=1),
+        )
+        pairs = (weights * w, np.minimum(weights, w), weights)
+        largest = [np.max(pair, axis=1, initial=0.0) for pair in pairs]
+        return np.stack(sums, axis=1, dtype=np.float64), np.stack(largest, axis=1)
+
+    def intervals(
+        self, sums: Array, largest: Array, ends: tuple[float, float], radius: float
+    ) -> dict[Quantity, Interval]:
+        """From what was read (3,), (3,), of weights off by ``radius``; ``ends`` belong to the changed record.
+
+        The exact weights are within both radii of the computed ones in the 1-norm, hence in any other norm
+        and each weight by itself.
+        """
+        n = len(self.base)
+        error = _error(n, self.radius + radius)
+        each = max(self.radius, radius) * (1 + 1e-9)
+        moved, squares = float(sums[0]), float(sums[1])
+        common = max(moved - abs(ends[0] - ends[1]), 0.0)
+        norm, (product, both, heaviest) = float(np.sqrt(squares)), map(float, largest)
+        differ = int(sums[2]) if error <= self.least else 0
+        # of the largest product, when both weights move
+        slack = self.radius * heaviest + radius * self.heaviest
+        low_norm, low_product = max(norm - error, 0.0), max(product - slack, 0.0)
+        high_product = product + slack + self.radius * radius
+        return {
+            Quantity.V: _around(common + ends[0] + ends[1], error),
+            Quantity.L1: _around(moved, error),
+            Quantity.L2: _around(norm, error),
+            Quantity.L0: Interval(differ, n),
+            Quantity.W1: _around(moved + 2 * both, error + 2 * each),
+            Quantity.W2: Interval(
+                np.sqrt((low_norm**2 + 2 * low_product) * (1 + differ)) * (1 - 1e-12),
+                np.sqrt(((norm + error) ** 2 + 2 * high_product) * (1 + n)) * (1 + 1e-12),
+            ),
+            Quantity.LARGEST: _around(max(self.heaviest, heaviest), each),
+        }
+
+
+def variations_apart(first: dict[Quantity, Interval], second: dict[Quantity, Interval]) -> float:
+    """How far V lies apart, over what both intervals allow: at most 1 where both hold the exact one."""
+    a, b = first[Quantity.V], second[Quantity.V]
+    return abs((a.low + a.high) - (b.low + b.high)) / max((a.high - a.low) + (b.high - b.low), 1e-300)
+
+
+def movements(w: Array, v: Array, changed: int, w_radius: float, v_radius: float) -> dict[Quantity, Interval]:
+    """Every movement between computed weights ``w``, ``v`` (n,), as intervals that hold the exact ones.
+
+    The exact weights are within ``w_radius`` and ``v_radius`` of them in the 1-norm. ``changed`` is the
+    record that differs.
+    """
+    reading = Movement.within(w, w_radius, v_radius)
+    (sums,), (largest,) = reading.of(v[None, :], slice(0, len(v)))
+    return reading.intervals(sums, largest, (float(w[changed]), float(v[changed])), v_radius)
+
+
+def _error(n: int, radius: float) -> float:
+    # weights have sum n, and what is added up of them has no more than 2 n terms
+    return radius * (1 + 1e-9) + 16 * n * UNIT * 2 * n
 
 
 def _around(value: float, error: float) -> Interval:

@@ -16,7 +16,7 @@ from dp2erm_cvx.audit.stability.fast import known_scout, scout_for
 from dp2erm_cvx.audit.stability.given import BASE, Source
 from dp2erm_cvx.audit.stability.groups import joined, structured_starts
 from dp2erm_cvx.audit.stability.neighbors import Base, ascend, propose
-from dp2erm_cvx.audit.stability.resolve import NeighborPair, SolverCheck, check
+from dp2erm_cvx.audit.stability.resolve import NeighborPair, SolverCheck, check, variations_apart
 from dp2erm_cvx.audit.stability.scout import InFull, Scout
 from dp2erm_cvx.audit.stability.state import Gain, KeptPair, State
 from dp2erm_cvx.domain import Array, Records
@@ -161,12 +161,16 @@ class Searcher:
                     ends.append(end)
                     tried += solves
             changes = ends
-        solved = base.resolved(changes)
-        items = [item for _, item in solved]
-        again = check(self.program, items[: -(-tried // CHECKED)], self.solver, base=number == 0)
+        moved = base.moved(changes)
+        # the last ones, because a batch has its first judged by itself
+        some = moved[len(moved) - min(len(moved), -(-tried // CHECKED)) :]
+        alone = base.resolved([change for change, _ in some])
+        again = check(self.program, alone, self.solver, base=number == 0)
+        for (_, movement), item in zip(some, alone, strict=False):
+            again = again.plus(SolverCheck(self.solver, 0, variations_apart(movement, item.movements)))
         gain = Gain(True, again, resolved=tried)
-        for change, item in solved:
-            values = {quantity.value: interval.low for quantity, interval in item.movements.items()}
+        for change, movement in moved:
+            values = {quantity.value: interval.low for quantity, interval in movement.items()}
             gain.kept.append(KeptPair.of_replacement(change, index, values))
         return gain
 

@@ -154,7 +154,7 @@ class MarginRows:
 
 
 @dataclass(frozen=True)
-class Moments:
+class _Moments:
     """Sums over records at one point: f without its quadratic part, and what their gradient rounds."""
 
     value: float
@@ -208,7 +208,7 @@ class MarginModel(Composite):
         reach = far + (self.spread * longest if self.spread else 0.0)
         steepest = float(np.linalg.eigvalsh(gram)[-1]) * loss.largest_curvature(reach)
         self.smoothness = steepest * (1 + 1e-9) + 1e-300 + ridge
-        self._known: OrderedDict[bytes, Moments] = OrderedDict()
+        self._known: OrderedDict[bytes, _Moments] = OrderedDict()
         self._weights: tuple[bytes, Array] | None = None
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0
         self.look(np.zeros(self.dimension))
@@ -218,7 +218,7 @@ class MarginModel(Composite):
     @cached_property
     def whole(self) -> MarginRows:
         """All rows in memory, for those who work on many neighbors at once."""
-        return joined(self.blocks)
+        return _whole(self.blocks)
 
     @property
     def Z(self) -> Array:
@@ -297,12 +297,12 @@ class MarginModel(Composite):
         more = () if self._multipliers is None else (self._multipliers,)
         return self.blocks.map(function, *beside, *more)
 
-    def _at(self, v: Array, *, curved: bool = False) -> Moments:
+    def _at(self, v: Array, *, curved: bool = False) -> _Moments:
         key = v.tobytes()
         found = self._known.get(key)
         if found is None or (curved and found.hessian is None):
             ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
-            self._known[key] = found = added(self._map(ask, self.row_norms))
+            self._known[key] = found = _added(self._map(ask, self.row_norms))
             if len(self._known) > 4:
                 self._known.popitem(last=False)
         return found
@@ -362,7 +362,7 @@ def _moments(
     v: Array,
     errors: _Errors,
     curved: bool,
-) -> Moments:
+) -> _Moments:
     found = []
     for begin in range(0, len(rows), CACHED):
         part = slice(begin, begin + CACHED)
@@ -375,14 +375,14 @@ def _moments(
             wrong = of.curvature_error + (errors.hessian_term + 8 * UNIT) * of.curvature
             more = own.gram(m * of.curvature), float(m_size @ (wrong * size))
         gradient = own.gradient(m * of.slope)
-        found.append(Moments(float(m @ of.value), gradient, float(m_size @ rounded), *more))
-    return added(found)
+        found.append(_Moments(float(m @ of.value), gradient, float(m_size @ rounded), *more))
+    return _added(found)
 
 
-def added(parts: Sequence[Moments]) -> Moments:
+def _added(parts: Sequence[_Moments]) -> _Moments:
     """The sum of moments, gradients in a fixed tree."""
     hessians = [part.hessian for part in parts if part.hessian is not None]
-    return Moments(
+    return _Moments(
         math.fsum(part.value for part in parts),
         tree_sum([part.gradient for part in parts]),
         math.fsum(part.rounding for part in parts),
@@ -419,7 +419,7 @@ def _slice(array: Array | None, part: slice) -> Array | None:
     return None if array is None else array[part]
 
 
-def joined(blocks: Blocks[MarginRows]) -> MarginRows:
+def _whole(blocks: Blocks[MarginRows]) -> MarginRows:
     """All rows of the blocks in memory."""
     parts = blocks.each()
     others = map(_joined, zip(*map(_others, parts), strict=True))

@@ -133,6 +133,8 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
         Bound on the dual; ``inf`` for none.
     """
 
+    by_blocks: ClassVar[bool] = True
+
     ridge: float | None = None
     radius: float = math.inf
 

@@ -148,8 +148,8 @@ class KernelFirstStage(FirstStage):
         bound = records.domain.features_bound
         p = records.n_features
         error = self.kernel.entry_error(bound, p)
-        few = self.kernel.features(np.zeros((1, p))) if n > DENSE else None
-        if few is not None and 4 * few.shape[1] <= n:
+        few = self._few(n, p)
+        if few is not None:
             features = records.rows(self._features)
             total = tree_sum(features.map(_column_sums))
             c = np.concatenate(features.map(partial(_products, s=share * total)))
@@ -159,6 +159,14 @@ class KernelFirstStage(FirstStage):
         same = records.a[:, None] == records.a[None, :]
         Q = np.where(same, 1.0, self.alpha - 1.0) * K
         return KernelModel(Q, share * K.sum(axis=1), ridge, feasible, scale, error)
+
+    def takes_blocks(self, universe: Universe) -> bool:
+        return self._few(universe.n_samples, universe.n_features) is not None
+
+    def _few(self, n_samples: int, n_features: int) -> Array | None:
+        """The features of one record where they are few: no matrix of all pairs of records is then made."""
+        few = self.kernel.features(np.zeros((1, n_features))) if n_samples > DENSE else None
+        return few if few is not None and 4 * few.shape[1] <= n_samples else None
 
     def _features(self, records: Records) -> Array:
         found = self.kernel.features(records.covariates)

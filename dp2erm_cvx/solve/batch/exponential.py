@@ -10,7 +10,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.schemes.exponential import ExponentialModel
 from dp2erm_cvx.program.stage import ReplacedRows
-from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, clipped, dot, norms
+from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, Tree, clipped, dot, norms
 
 
 class ExponentialBatch(RowBatch):
@@ -27,7 +27,7 @@ class ExponentialBatch(RowBatch):
         self.weighted = bool(np.any(self.log_base))
         self.base_tilt: Array = np.exp(clipped(self.Z @ point) + self.log_base)
         self.base_total = math.fsum(self.base_tilt)
-        self.base_sum: Array = self.transposed @ self.base_tilt
+        self.base_sum: Array = self.base_tilt @ self.Z
         self.largest_base = float(np.max(np.abs(self.log_base)))
 
     def members(self, index: Index, replaced: ReplacedRows) -> Members:
@@ -48,22 +48,22 @@ class ExponentialBatch(RowBatch):
     def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
         """One pass over the shared rows."""
         m, index = len(V), members.index
-        total: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[index])
-        new_tilt = total.copy()
-        moment: Array = members.rows * total[:, None]
+        new_tilt: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[index])
+        totals, moments = Tree(new_tilt), Tree(members.rows * new_tilt[:, None])
         cap = self._caps(V)
         for block, held in self.blocks(index):
             f = self.scratch("u", m, block.stop - block.start) if weights is None else weights[:, block]
             u = self.scratch("u", m, block.stop - block.start)
-            np.matmul(V, self.transposed[:, block], out=u)
+            np.matmul(V, self.Z[block].T, out=u)
             if self.weighted:
                 u += self.log_base[block]
             np.exp(u, out=u)
             u[held, index[held] - block.start] = 0.0
-            total += u.sum(axis=1)
-            moment += u @ self.Z[block]
+            totals.add(u.sum(axis=1))
+            moments.add(u @ self.Z[block])
             if weights is not None:
                 np.copyto(f, u) if cap is None else np.minimum(u, cap[:, None], out=f)
+        total, moment = totals.sum(), moments.sum()
         if weights is not None:
             weights[np.arange(m), index] = new_tilt if cap is None else np.minimum(new_tilt, cap)
             sums = total if cap is None else weights.sum(axis=1)
@@ -71,12 +71,28 @@ class ExponentialBatch(RowBatch):
         gradient: Array = self.n * (moment / total[:, None] - members.target) + self.ridge * V
         return gradient
 
+    def unnormalized(self, V: Array, rows: Array, part: slice) -> Array:
+        """The tilts, no larger than the cap."""
+        u = self.scratch("u", len(V), len(rows))
+        np.matmul(V, rows.T, out=u)
+        if self.weighted:
+            u += self.log_base[part]
+        cap = self._caps(V)
+        np.exp(u, out=u)
+        return u if cap is None else np.minimum(u, cap[:, None], out=u)
+
+    def replaced(self, V: Array, members: Members) -> Array:
+        """By the members' rows."""
+        tilt: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[members.index])
+        cap = self._caps(V)
+        return tilt if cap is None else np.minimum(tilt, cap)
+
     def rounding(self, V: Array, members: Members) -> Array:
         """As for one instance, with each sum over records bounded by its largest terms."""
         norm = norms(V)
         score = self._score_error(members, norm)
         relative = np.expm1(np.minimum(2 * score, 150.0) + 16 * UNIT) + self.sum_error()
-        relative += (64 + self.n / 64) * UNIT  # the total, which numpy adds pairwise within a block
+        relative += self.total_error()
         size = members.spread + 2 * float(np.linalg.norm(self.model.center))
         shift = 16 * UNIT * (norms(members.target) + size)
         bound: Array = self.n * (members.spread * relative + shift) + 4 * UNIT * self.ridge * norm
@@ -124,7 +140,7 @@ class ExponentialBatch(RowBatch):
             kappa = size * (radius + dot_error(self.dimension) * norms(V))
             kappa = kappa + 2 * UNIT * abs(math.log(self.model.trim))
         kappa = kappa + self._score_error(members, norms(V))
-        bound: Array = 2 * self.n * np.tanh(kappa / 2) + (64 + self.n / 64) * UNIT * self.n
+        bound: Array = 2 * self.n * np.tanh(kappa / 2) + self.total_error() * self.n
         return bound
 
     def _score_error(self, members: Members, norm: Array) -> Array:

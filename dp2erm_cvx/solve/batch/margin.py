@@ -8,7 +8,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginWeight
 from dp2erm_cvx.program.stage import ReplacedRows
-from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, clipped, dot, norms
+from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, Tree, clipped, dot, norms
 
 
 class MarginBatch(RowBatch):
@@ -44,26 +44,37 @@ class MarginBatch(RowBatch):
         new = np.exp(-dot(V, members.rows))
         push = members.rows * self.loss.descent(new, 1 + new, np.empty_like(new))[:, None]
         new_weight = self.weight.of(new, 1 + new)
-        sums, opposite = new_weight.copy(), -V
+        pushes, sums, opposite = Tree(push), Tree(new_weight.copy()), -V
         for block, held in self.blocks(members.index):
             m, width, position = len(V), block.stop - block.start, members.index[held] - block.start
             tilt, room = self.scratch("tilt", m, width), self.scratch("room", m, width)
             total = room if weights is None else weights[:, block]
             # one exponential serves the loss and the weight
-            np.exp(np.matmul(opposite, self.transposed[:, block], out=tilt), out=tilt)
+            np.exp(np.matmul(opposite, self.Z[block].T, out=tilt), out=tilt)
             np.add(tilt, 1.0, out=total)
             descent = self.loss.descent(tilt, total, room)
             if weights is not None:
                 f = self.weight.of(tilt, total)
                 f[held, position] = 0.0
-                sums += f.sum(axis=1)
+                sums.add(f.sum(axis=1))
             descent[held, position] = 0.0
-            push += descent @ self.Z[block]
+            pushes.add(descent @ self.Z[block])
         if weights is not None:
             weights[np.arange(len(V)), members.index] = new_weight
-            weights *= (self.n / sums)[:, None]
-        gradient: Array = members.target - push + self.ridge * V
+            weights *= (self.n / sums.sum())[:, None]
+        gradient: Array = members.target - pushes.sum() + self.ridge * V
         return gradient
+
+    def unnormalized(self, V: Array, rows: Array, part: slice) -> Array:
+        """By one exponential each."""
+        tilt = self.scratch("tilt", len(V), len(rows))
+        np.exp(np.matmul(-V, rows.T, out=tilt), out=tilt)
+        return self.weight.of(tilt, np.add(tilt, 1.0, out=self.scratch("room", len(V), len(rows))))
+
+    def replaced(self, V: Array, members: Members) -> Array:
+        """By the members' rows."""
+        tilt = np.exp(-dot(V, members.rows))
+        return self.weight.of(tilt, 1 + tilt)
 
     def rounding(self, V: Array, members: Members) -> Array:
         """As for one instance, with the derivatives of the loss bounded over all margins of the chunk."""
@@ -105,5 +116,5 @@ class MarginBatch(RowBatch):
         size = members.spread * norms(V)
         kappa = np.minimum(kappa, members.spread * radius) + (dot_error(self.dimension) + UNIT) * size
         kappa = self.weight.lipschitz * kappa + 16 * UNIT * (1 + self.weight.lipschitz * size)
-        bound: Array = 2 * self.n * np.tanh(kappa / 2) + (64 + self.n / 64) * UNIT * self.n
+        bound: Array = 2 * self.n * np.tanh(kappa / 2) + self.total_error() * self.n
         return bound

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,7 +13,8 @@ from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions, NeighborSolutions
-from dp2erm_cvx.solve.batch.paths import fast_path
+from dp2erm_cvx.solve.batch.paths import RowPath, fast_path
+from dp2erm_cvx.solve.batch.reading import Kept, NeighborReadings, Reading, Tally
 from dp2erm_cvx.solve.batch.replacements import Replacements
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
@@ -24,6 +27,94 @@ LARGEST_CHUNK = 2 * 10**7
 _AIM = 0.1
 
 
+class Neighborhood:
+    """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
+
+    The fast path of a program is not trusted: of every call the first solution that it certifies must be
+    certified by the judge of single instances, or it is not used at all, and every neighbor that it does not
+    certify is solved alone by its usual solver and marked. A neighbor counts as certified where the bound on
+    the l1 error of its weights is at most ``tolerance * n``.
+    """
+
+    def __init__(self, program: FirstStage, records: Records) -> None:
+        self.program, self.records = program, records
+
+    @cached_property
+    def path(self) -> FastPath | None:
+        """The fast path, from the solution of the base problem."""
+        instance = self.program.instance(self.records)
+        # any point will do to start from; certificates are about the neighbors alone
+        start = solve(instance, solver=self.program.usual_solver, throw=False).point
+        return fast_path(instance, self.records, start)
+
+    def solve(
+        self, replacements: Replacements, *, tolerance: float = TOLERANCE, chunk: int | None = None
+    ) -> Iterator[NeighborSolutions]:
+        """See :func:`solve_neighbors`."""
+        tolerance = self._checked(replacements, tolerance)
+        return self._solved(replacements, tolerance, _chunk(self.records.n_samples, chunk))
+
+    def read(
+        self, replacements: Replacements, reading: Reading, *, tolerance: float = TOLERANCE
+    ) -> Iterator[NeighborReadings]:
+        """What ``reading`` says of the weights of every neighbor, with the bound on their l1 error.
+
+        Where the program is a sum over rows no neighbor's weights are held: they are read block by block, in
+        two sweeps over the records besides those that solve. Raises as :func:`solve_neighbors`.
+        """
+        return self._read(replacements, reading, self._checked(replacements, tolerance))
+
+    def _checked(self, replacements: Replacements, tolerance: float) -> float:
+        if replacements.base is not self.records:
+            raise DeclarationError("replacements: made for other records")
+        return public_number("tolerance", tolerance, above=0)
+
+    def _solved(self, replacements: Replacements, tolerance: float, size: int) -> Iterator[NeighborSolutions]:
+        path = self.path if len(replacements) else None
+        for first in range(0, len(replacements), size):
+            part = replacements.take(first, first + size)
+            fast = None
+            if path is not None:
+                fast = path.solve(part, _AIM * tolerance * self.records.n_samples)
+                if first == 0 and not _confirmed(self.program, part, fast, tolerance):
+                    path = fast = None
+            yield _finish(self.program, part, fast, tolerance, first)
+
+    def _read(
+        self, replacements: Replacements, reading: Reading, tolerance: float
+    ) -> Iterator[NeighborReadings]:
+        n = self.records.n_samples
+        size = min(max(_CHUNK // n, 128), 1024)
+        path = self.path if len(replacements) else None
+        for first in range(0, len(replacements), size):
+            part = replacements.take(first, first + size)
+            read = None
+            if isinstance(path, RowPath):
+                read = path.read(part, _AIM * tolerance * n, reading)
+                if first == 0 and not _read_alike(self.program, path, part, read[0], tolerance):
+                    path = read = None
+            if read is None:
+                yield from self._held(part, reading, tolerance, first)
+                continue
+            fast, tally = read
+            radius, iterations = fast.radius, fast.iterations
+            by_single = ~(radius <= tolerance * n)
+            for k in map(int, np.flatnonzero(by_single)):
+                weights, radius[k], iterations[k] = _single(self.program, part.neighbor(k), tolerance)
+                tally.put(k, weights, int(part.index[k]))
+            yield tally.readings(first, radius, tolerance * n, iterations, by_single)
+
+    def _held(
+        self, part: Replacements, reading: Reading, tolerance: float, first: int
+    ) -> Iterator[NeighborReadings]:
+        for held in self.solve(part, tolerance=tolerance):
+            tally, index = Tally(reading, len(held)), part.index[held.first : held.first + len(held)]
+            for k in range(len(held)):
+                tally.put(k, held.weights[k], int(index[k]))
+            goal = tolerance * self.records.n_samples
+            yield tally.readings(first + held.first, held.radius, goal, held.iterations, held.by_single)
+
+
 def solve_neighbors(
     program: FirstStage,
     records: Records,
@@ -34,19 +125,28 @@ def solve_neighbors(
 ) -> Iterator[NeighborSolutions]:
     """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
 
-    A neighbor counts as certified where the bound is at most ``tolerance * n``. The fast path of a program
-    is not trusted: its first solution must be certified by the judge of single instances, or it is not used
-    at all, and every neighbor that it does not certify is solved alone by its usual solver and marked.
-    The memory is that of ``chunk * n`` weights, plus the factorization of the base problem.
+    What certifies a neighbor is said of :class:`Neighborhood`. The memory is that of ``chunk * n`` weights,
+    plus the factorization of the base problem.
 
     Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
     other records; InfeasibleError where the base problem has no solution.
     """
-    tolerance = public_number("tolerance", tolerance, above=0)
-    if replacements.base is not records:
-        raise DeclarationError("replacements: made for other records")
-    size = _chunk(records.n_samples, chunk)
-    return _chunks(program, records, replacements, tolerance, size)
+    return Neighborhood(program, records).solve(replacements, tolerance=tolerance, chunk=chunk)
+
+
+def _read_alike(
+    program: FirstStage, path: RowPath, part: Replacements, fast: FastSolutions, tolerance: float
+) -> bool:
+    """Whether the judge of single instances agrees on the weights that are read of the first neighbor."""
+    n = part.base.n_samples
+    certified = np.flatnonzero(fast.radius <= tolerance * n)
+    if not len(certified):
+        return True  # nothing was claimed
+    k = int(certified[0])
+    part, kept = part.take(k, k + 1), Kept(n)
+    again, tally = path.read(part, _AIM * tolerance * n, kept)
+    own = bool(tally.own[0] == kept.weights[part.index[0]])
+    return own and _confirmed(program, part, replace(again, weights=kept.weights[None, :]), tolerance)
 
 
 def _chunk(n: int, chunk: int | None) -> int:
@@ -60,24 +160,6 @@ def _chunk(n: int, chunk: int | None) -> int:
             f"{max(LARGEST_CHUNK // n, 1)}"
         )
     return int(chunk)
-
-
-def _chunks(
-    program: FirstStage, records: Records, replacements: Replacements, tolerance: float, size: int
-) -> Iterator[NeighborSolutions]:
-    instance = program.instance(records)
-    path: FastPath | None = None
-    if len(replacements):
-        # any point will do to start from; certificates are about the neighbors alone
-        path = fast_path(instance, records, solve(instance, solver=program.usual_solver, throw=False).point)
-    for first in range(0, len(replacements), size):
-        part = replacements.take(first, first + size)
-        fast = None
-        if path is not None:
-            fast = path.solve(part, _AIM * tolerance * records.n_samples)
-            if first == 0 and not _confirmed(program, part, fast, tolerance):
-                path = fast = None
-        yield _finish(program, part, fast, tolerance, first)
 
 
 def _confirmed(program: FirstStage, part: Replacements, fast: FastSolutions, tolerance: float) -> bool:

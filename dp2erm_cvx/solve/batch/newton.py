@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.solve.batch.fast_path import FastSolutions
-from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Index, Members, RowBatch, dot, norms
+from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Index, Mask, Members, RowBatch, dot, norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,6 @@ def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multipli
     return Judged(radius, np.where(sound, output, np.inf), norms(residual) <= rounding)
 
 
-Mask = NDArray[np.bool_]
 Part = Index | slice
 
 _MAX_SWEEPS = 24
@@ -132,20 +131,22 @@ class _Secants:
         self.pairs.append((S, Y))
 
 
-def minimize_together(batch: RowBatch, members: Members, goal: float) -> FastSolutions:
+def minimize_together(batch: RowBatch, members: Members, goal: float, *, keep: bool = True) -> FastSolutions:
     """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
+
+    The weights are computed only where they are to be kept: else there are none, (m, 0).
 
     The first gradient costs no sweep. Steps are those of Newton's method with the base Hessian and one secant
     pair per sweep; on the ball the multiplier is solved for along with the point. Nothing here decides
     whether a point is good: that is for :func:`judge`; what it does not certify is solved again elsewhere.
     """
-    m, n = len(members.index), batch.n
+    m, n = len(members.index), batch.n if keep else 0
     V: Array = np.tile(batch.point, (m, 1))
     G = batch.first_gradient(members)
     on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
     multiplier = _multiplier(V, G, on_ball)
     radius = judge(batch, members, V, G, multiplier).output_radius
-    weights, written = np.empty((m, n)), np.zeros(m, dtype=bool)
+    weights, written = np.empty((m, n)), np.full(m, not keep)
     best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
     secants, live, stalled = _Secants(batch, members), np.arange(m), np.zeros(m, dtype=np.int64)
     ratio = np.ones(m)
@@ -157,7 +158,7 @@ def minimize_together(batch: RowBatch, members: Members, goal: float) -> FastSol
             far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
         V_new[far] = V[live][far]
         # convergence is faster than linear; weights written too early cost less than one more sweep for them
-        last = bool(np.mean(0.3 * radius[live] * ratio[live] <= goal) > 0.5)
+        last = keep and bool(np.mean(0.3 * radius[live] * ratio[live] <= goal) > 0.5)
         part = members if len(live) == m else members.take(live)
         room = None if not last else weights if len(live) == m else np.empty((len(live), n))
         G_new = batch.sweep(V_new, part, room)
@@ -175,7 +176,7 @@ def minimize_together(batch: RowBatch, members: Members, goal: float) -> FastSol
         radius[live] = found
         improved = live[better]
         best[improved], best_radius[improved] = V_new[better], found[better]
-        written[improved] = last
+        written[improved] = last or not keep
         if room is weights:
             written[live[~better]] = False
         elif room is not None:

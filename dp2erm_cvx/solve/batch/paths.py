@@ -17,7 +17,9 @@ from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions
 from dp2erm_cvx.solve.batch.kernel import KernelPath
 from dp2erm_cvx.solve.batch.margin import MarginBatch
 from dp2erm_cvx.solve.batch.newton import minimize_together
+from dp2erm_cvx.solve.batch.reading import Reading, Tally
 from dp2erm_cvx.solve.batch.replacements import Replacements
+from dp2erm_cvx.solve.batch.rows import Members
 
 
 class RowPath(FastPath):
@@ -28,8 +30,17 @@ class RowPath(FastPath):
 
     def solve(self, part: Replacements, goal: float) -> FastSolutions:
         """Newton steps for all of them at once."""
-        members = self.batch.members(part.index, self.rows(part.index, part.records()))
-        return minimize_together(self.batch, members, goal)
+        return minimize_together(self.batch, self._members(part), goal)
+
+    def read(self, part: Replacements, goal: float, reading: Reading) -> tuple[FastSolutions, Tally]:
+        """The same without their weights, of which a reading is taken at the points that were found."""
+        members = self._members(part)
+        found = minimize_together(self.batch, members, goal, keep=False)
+        with np.errstate(all="ignore"):  # of a point that nothing was proved about
+            return found, self.batch.read(found.points, members, reading)
+
+    def _members(self, part: Replacements) -> Members:
+        return self.batch.members(part.index, self.rows(part.index, part.records()))
 
 
 class ClosedFormPath(FastPath):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -14,8 +15,10 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.solve.batch.reading import Reading, Tally
 
 Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
 _TILE = 2**16
@@ -94,6 +97,26 @@ class Metric:
         return solved
 
 
+class Tree:
+    """Adds arrays in pairs of equal size: none goes through more sums than there are levels, twice."""
+
+    def __init__(self, start: Array) -> None:
+        self.start, self.levels = start, list[Array | None]()
+
+    def add(self, term: Array) -> None:
+        """One more."""
+        for level, held in enumerate(self.levels):
+            if held is None:
+                self.levels[level] = term
+                return
+            self.levels[level], term = None, held + term
+        self.levels.append(term)
+
+    def sum(self) -> Array:
+        """Of all so far, and of the start."""
+        return sum((held for held in self.levels if held is not None), self.start)
+
+
 class RowBatch(abc.ABC):
     """Neighbors of one model: gradients, weights and error bounds of m points at once.
 
@@ -107,13 +130,16 @@ class RowBatch(abc.ABC):
         self.ridge = model.ridge
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
-        self.transposed: Array = np.ascontiguousarray(Z.T)
-        self.norms: Array = np.linalg.norm(Z, axis=1) * (1 + 1e-12)
+        self.norms: Array = np.sqrt(dot(Z, Z)) * (1 + 1e-12)
         self.longest = float(np.max(self.norms, initial=0.0))
         self.metric = Metric(model, point)
         #: Largest ``||z_i||`` in the metric.
-        self.reach = float(np.max(self.metric.lengths(Z), initial=0.0)) if self.metric.definite else np.inf
+        self.reach = self._reach() if self.metric.definite else np.inf
         self._scratch: dict[str, Array] = {}
+
+    def _reach(self) -> float:
+        parts = (self.Z[low : low + _TILE] for low in range(0, self.n, _TILE))
+        return max((float(np.max(self.metric.lengths(part))) for part in parts), default=0.0)
 
     @property
     def usable(self) -> bool:
@@ -127,6 +153,33 @@ class RowBatch(abc.ABC):
     @abc.abstractmethod
     def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
         """Gradients (m, d) at V (m, d); also the weights (m, n), where there is room for them."""
+
+    @abc.abstractmethod
+    def unnormalized(self, V: Array, rows: Array, part: slice) -> Array:
+        """What weights at V (m, d) are proportional to, (m, k): shared rows (k, d), the records ``part``."""
+
+    @abc.abstractmethod
+    def replaced(self, V: Array, members: Members) -> Array:
+        """The same of the replaced row of every neighbor, (m,)."""
+
+    def read(self, V: Array, members: Members, reading: Reading) -> Tally:
+        """Two passes over the records: the totals of the weights at V (m, d), then the reading."""
+        tally, own = Tally(reading, len(V)), self.replaced(V, members)
+        total = Tree(np.zeros(len(V)))
+        for _, f in self._each(V, members, own):
+            total.add(f.sum(axis=1))
+        scale = self.n / total.sum()
+        for part, f in self._each(V, members, own):
+            f *= scale[:, None]
+            tally.add(f, part)
+        tally.own = own * scale
+        return tally
+
+    def _each(self, V: Array, members: Members, own: Array) -> Iterator[tuple[slice, Array]]:
+        for part, held in self.blocks(members.index):
+            f = self.unnormalized(V, self.Z[part], part)
+            f[held, members.index[held] - part.start] = own[held]
+            yield part, f
 
     @abc.abstractmethod
     def rounding(self, V: Array, members: Members) -> Array:
@@ -163,9 +216,17 @@ class RowBatch(abc.ABC):
         """Bound on the l1 error of the weights: the points err by ``radius``, the scores by ``kappa``."""
 
     def sum_error(self) -> float:
-        """Relative error of a sum over rows: in any order within a block, then block by block."""
-        count = min(self.n, _TALLEST) + self.n // _SHORTEST + 4
+        """Relative error of a sum over rows: in any order within a block, then by a :class:`Tree`."""
+        count = min(self.n, _TALLEST) + self._heights()
         return float(count * UNIT / (1 - count * UNIT))
+
+    def total_error(self) -> float:
+        """The same of a total of weights, which numpy adds pairwise within a block or a row."""
+        return (64 + self._heights()) * UNIT
+
+    def _heights(self) -> int:
+        # what an addend goes through in the tree, and then in the sum of its levels
+        return 2 * math.ceil(math.log2(self.n / _SHORTEST + 2)) + 4
 
     def blocks(self, index: Index) -> Iterator[tuple[slice, Index]]:
         """Blocks of the shared rows, each with the members whose replaced row lies in it."""

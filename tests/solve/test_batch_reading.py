@@ -1,0 +1,110 @@
+"""Readings of neighbors, block by block, against the weights that the other path holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements, solve_neighbors
+from dp2erm_cvx.solve.batch.rows import RowBatch
+from tests.helpers import make_records
+from tests.solve.test_batch_neighbors import FAST, SLOW, joined, named, program, replacements
+
+
+class Moved(Reading):
+    """How far the weights are from given ones (n,), and the largest; keeps all weights of the last chunk."""
+
+    def __init__(self, base: Array) -> None:
+        self.base, self.parts = base, {}
+
+    def of(self, weights: Array, part: slice) -> tuple[Array, Array]:
+        self.parts[part.start, part.stop, len(weights)] = weights.copy()
+        gap = np.abs(weights - self.base[part])
+        return np.sum(gap, axis=1, keepdims=True), np.max(weights, axis=1, keepdims=True, initial=0.0)
+
+    def kept(self, m: int) -> Array:
+        return np.hstack([self.parts[key] for key in sorted(self.parts) if key[2] == m and key[1]])
+
+
+@pytest.mark.parametrize("heights", [(1, 7), (16, 16), (128, 512)])
+@pytest.mark.parametrize("case", [*FAST[:9], FAST[14], FAST[16]], ids=named)
+def test_readings_are_those_of_the_held_weights(
+    case: tuple[str, dict[str, Any]], heights: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dp2erm_cvx.solve.batch.rows._SHORTEST", heights[0])
+    monkeypatch.setattr("dp2erm_cvx.solve.batch.rows._TALLEST", heights[1])
+    records = make_records(90, 3)
+    chosen, made, reading = replacements(records, 30), program(*case), Moved(np.ones(90))
+    (found,) = Neighborhood(made, records).read(chosen, reading)
+    held = joined(solve_neighbors(made, records, chosen))
+    weights, both = reading.kept(30), found.radius + held.radius
+    assert np.all(found.certified)
+    assert not np.any(found.by_single)
+    assert np.all(np.sum(np.abs(weights - held.weights), axis=1) <= both)
+    assert np.allclose(weights.sum(axis=1), 90, rtol=1e-12)
+    assert np.allclose(found.sums[:, 0], np.sum(np.abs(weights - 1), axis=1), rtol=1e-12)
+    assert np.array_equal(found.largest[:, 0], weights.max(axis=1))
+    assert np.array_equal(found.own, weights[np.arange(30), chosen.index])
+
+
+def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dp2erm_cvx.solve.batch.neighbors._CHUNK", 40)
+    records = make_records(40, 3)
+    chosen = replacements(records, 150)
+    for name, settings in (FAST[0], FAST[9], FAST[-1], SLOW[1]):
+        made, few = program(name, settings), chosen if name == FAST[0][0] else chosen.take(0, 5)
+        found = list(Neighborhood(made, records).read(few, Moved(np.ones(40))))
+        assert [part.first for part in found] == ([0, 128] if len(few) == 150 else [0])
+        held = joined(solve_neighbors(made, records, few))
+        assert np.all(np.concatenate([part.certified for part in found]))
+        sums = np.concatenate([part.sums[:, 0] for part in found])
+        radius = np.concatenate([part.radius for part in found]) + held.radius
+        assert np.all(np.abs(sums - np.sum(np.abs(held.weights - 1), axis=1)) <= radius + 1e-11)
+
+
+@pytest.mark.parametrize("bug", ["replaced", "unnormalized"])
+@pytest.mark.parametrize("name", ["ipw_logistic", "entropy_balancing"])
+def test_wrong_weights_of_a_reading_are_found_out(
+    name: str, bug: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = make_records(60, 3)
+    chosen, made = replacements(records, 12), program(name, {"ridge": 0.05})
+    (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
+    for kind in RowBatch.__subclasses__():
+        whole = getattr(kind, bug)
+
+        def wrong(self: RowBatch, V: Array, *rest: Any, sound: Any = whole) -> Array:
+            found: Array = sound(self, V * (1 + 1e-6), *rest)
+            return found
+
+        monkeypatch.setattr(kind, bug, wrong)
+    (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
+    assert np.all(found.certified)
+    assert np.all(np.abs(found.sums - right.sums)[:, 0] <= found.radius + right.radius)
+
+
+def test_what_is_not_certified_is_solved_alone_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = make_records(60, 3)
+    chosen, made = replacements(records, 12), program("entropy_balancing", {"ridge": 0.02})
+    (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
+    monkeypatch.setattr("dp2erm_cvx.solve.batch.newton._MAX_SWEEPS", 1)
+    (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
+    assert np.any(found.by_single)
+    assert np.all(found.certified)
+    assert np.all(np.abs(found.sums - right.sums)[:, 0] <= found.radius + right.radius)
+    assert np.all(np.abs(found.own - right.own) <= found.radius + right.radius)
+
+
+def test_invalid_settings_are_refused_and_nothing_is_read_of_nothing() -> None:
+    records = make_records(30, 3)
+    chosen, made = replacements(records, 2), program("uniform", {})
+    with pytest.raises(DeclarationError, match="tolerance"):
+        Neighborhood(made, records).read(chosen, Moved(np.ones(30)), tolerance=0.0)
+    with pytest.raises(DeclarationError, match="other records"):
+        Neighborhood(made, make_records(30, 3)).read(chosen, Moved(np.ones(30)))
+    none = Replacements(records, chosen.index[:0], chosen.X[:0], chosen.a[:0])
+    assert list(Neighborhood(made, records).read(none, Moved(np.ones(30)))) == []
