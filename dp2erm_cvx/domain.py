@@ -284,7 +284,8 @@ class Domain:
         n, k = raw.shape
         constant = 1 if self.intercept else 0
         scale = None if self.ranges is None else self._scale(k)
-        kept = scale is None and not constant and raw.dtype == np.float64 and raw.flags.c_contiguous
+        plain = raw.dtype == np.float64 and raw.flags.c_contiguous and raw.flags.aligned
+        kept = plain and scale is None and not constant
         # sums along a row round by the layout, which may not depend on other records
         found = raw.view() if kept else np.empty((n, k + constant))
         for begin in range(0, n, ROWS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
 from threading import RLock
@@ -41,6 +42,10 @@ class _Waiting(ModuleType):
         if type(self) is _Waiting:  # asked for in the middle of its own import
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(self, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # for workers, to whom a function of a user's file is sent with what it refers to
+        return import_module, (self.__name__,)
 
 
 class _Later(Loader):

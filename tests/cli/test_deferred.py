@@ -138,6 +138,17 @@ def test_a_module_runs_once_and_only_when_it_is_looked_at(package, count):
         _ = waits.missing
 
 
+def test_workers_are_sent_the_name_of_a_waiting_module(package, count):
+    cloudpickle = pytest.importorskip("cloudpickle")  # older versions of joblib bring their own
+    package(COUNTED)
+    with deferred():
+        waits = import_module("waits")
+    sent = cloudpickle.dumps([waits, lambda: waits])
+    assert count() == 0
+    again, function = cloudpickle.loads(sent)
+    assert again is function() is waits
+
+
 def test_a_module_inside_runs_its_parent_first(package, count):
     package(COUNTED)
     with deferred():
