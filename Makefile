@@ -12,7 +12,7 @@ help:
 	@echo "make demo       private releases from real data (NHEFS) and an audit, a minute"
 	@echo "make test       the default tests, on every core"
 	@echo "make test-slow  the slow tests as well"
-	@echo "make bench      timings side by side, about ten minutes"
+	@echo "make bench      timings side by side, about fifteen minutes"
 	@echo "make lint       ruff check and ruff format --check; make format mends"
 	@echo "make types      mypy --strict over both package folders"
 	@echo "make docs       the pages, in docs/_build/html"
@@ -33,7 +33,7 @@ test-slow: $(VENV)/.dev
 	$(PYTEST) -m "slow or not slow"
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks --docs docs/benchmarks.md
+	$(BIN)/python -m benchmarks --docs docs/benchmarks.md --figure docs/_static/seconds_against_n.svg
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -67,7 +67,7 @@ $(VENV)/.created:
 $(VENV)/.demo: EXTRAS := data,plots,reports,secure
 $(VENV)/.dev: EXTRAS := data,plots,reports,secure,distributed,dev
 $(VENV)/.docs: EXTRAS := data,plots,reports,secure,docs
-$(VENV)/.bench: EXTRAS := data,bench
+$(VENV)/.bench: EXTRAS := data,plots,secure,bench
 $(VENV)/.all: EXTRAS := all
 $(VENV)/.demo $(VENV)/.dev $(VENV)/.docs $(VENV)/.bench $(VENV)/.all: pyproject.toml $(VENV)/.created
 	@echo "installing dp2erm-cvx[$(EXTRAS)]"

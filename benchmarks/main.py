@@ -13,9 +13,19 @@ import pandas as pd
 from benchmarks.machine import described, startup
 from benchmarks.measure import Row, measure
 from benchmarks.scale import readings
+from benchmarks.whole_fits import (
+    ASKED,
+    ASKED_PEAK,
+    ASKED_SLOPE,
+    ScaleRow,
+    draw_growth,
+    measure_scale,
+    slopes,
+)
 from benchmarks.work import works
 
 BEGIN, END = "<!-- benchmark tables: begin -->", "<!-- benchmark tables: end -->"
+SCALE = "Whole fits"
 
 
 @click.command()
@@ -23,7 +33,9 @@ BEGIN, END = "<!-- benchmark tables: begin -->", "<!-- benchmark tables: end -->
 @click.option("--only", default="", metavar="TEXT", help="Only works whose label holds this text.")
 @click.option("--output-dir", default="output", show_default=True, metavar="FOLDER")
 @click.option("--docs", metavar="PAGE.md", help="Replace the tables between the marks of this page.")
-def main(quick: bool, only: str, output_dir: str, docs: str | None) -> None:
+@click.option("--figure", metavar="FILE.svg", help="Draw seconds against the number of records.")
+@click.option("--most", default=10**6, show_default=True, metavar="N", help="Records of the largest fits.")
+def main(quick: bool, only: str, output_dir: str, docs: str | None, figure: str | None, most: int) -> None:
     """Time the library beside what a researcher would write, one thread, on the same neighbors."""
     rows: list[Row] = []
     for work in works(quick):
@@ -31,13 +43,19 @@ def main(quick: bool, only: str, output_dir: str, docs: str | None) -> None:
             click.echo(work.label, err=True)
             rows += measure(work)
     read = readings(quick) if only in "readings" else []
+    fits: list[ScaleRow] = []
+    if only in SCALE:
+        click.echo(SCALE, err=True)
+        fits = measure_scale([500, 1000], 1, apart=False) if quick else measure_scale(_sizes(most), 3)
     starts = startup(3 if quick else 11)
-    text = tables(rows, read, starts)
+    text = tables(rows, fits, read, starts)
     click.echo(text)
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
+    if figure is not None and fits:
+        draw_growth(fits, figure)
     facts = {"machine": described(), "rows": [row.to_dict() for row in rows]}
-    facts |= {"readings": read, "startup": starts}
+    facts |= {"scale": [row.to_dict() for row in fits], "readings": read, "startup": starts}
     (folder / "benchmarks.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     if docs is not None:
         page = Path(docs)
@@ -46,8 +64,36 @@ def main(quick: bool, only: str, output_dir: str, docs: str | None) -> None:
         page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
-def tables(rows: list[Row], read: list[dict[str, Any]], starts: dict[str, float]) -> str:
-    """Markdown: one table per work, neighbors of many records, and the start of the command line."""
+def _sizes(most: int) -> list[int]:
+    """Powers of ten from 10,000 on."""
+    return [10**k for k in range(4, len(str(most)))]
+
+
+def scale_table(rows: list[ScaleRow]) -> str:
+    """Whole fits at the largest n beside one of scikit-learn, and how their seconds grow."""
+    grown, largest = slopes(rows), max(row.n_samples for row in rows)
+    shown = [
+        {
+            "n": f"{row.n_samples:,}",
+            "contender": row.contender,
+            "CPU seconds": f"{row.seconds:.3g}",
+            "over scikit-learn": f"{row.ratio:.2f}",
+            "asked": f"{ASKED[row.contender]:g}" if row.contender in ASKED else "",
+            "peak over the data": f"{row.peak:.2f}",
+            "asked of it": f"{ASKED_PEAK:g}" if row.contender in ASKED else "",
+            "mean gradient": "" if row.gradient is None else f"{row.gradient:.0e}",
+            f"slope (asked {ASKED_SLOPE})": f"{grown[row.contender]:.2f}",
+        }
+        for row in rows
+        if row.n_samples == largest and row.peak is not None
+    ]
+    return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+
+
+def tables(
+    rows: list[Row], fits: list[ScaleRow], read: list[dict[str, Any]], starts: dict[str, float]
+) -> str:
+    """Markdown: one table per work, whole fits, neighbors of many records, and the start of the command."""
     parts = [f"Measured on: {described()}."]
     for name in dict.fromkeys(row.work for row in rows):
         shown = [
@@ -63,6 +109,8 @@ def tables(rows: list[Row], read: list[dict[str, Any]], starts: dict[str, float]
             if row.work == name
         ]
         parts += [f"## {name}", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
+    if fits:
+        parts += [f"## {SCALE}", scale_table(fits)]
     shown = [
         {
             "program": row["program"],

@@ -92,12 +92,16 @@ class Records:
     def mapped(self, rows: RowsOf, outcomes: RowsOf, domain: Domain, n_columns: int) -> Records:
         """Records of this ``domain`` with ``rows`` (n, n_columns) and ``outcomes`` (n,), each of its record.
 
-        Outcomes are held. Rows of many records are made in every pass over them.
+        Outcomes are held, and so are rows, unless they are more than half as long again as those here: such
+        rows of many records are made in every pass over them.
         """
-        if self.n_samples <= VIEW:
-            return Records(rows(self), self.a, outcomes(self), domain, self.sampling)
-        source = Records(self.X, self.a, self.each(outcomes), self.domain, self.sampling)
-        return MappedRecords(source, rows, domain, n_columns)
+        y, long = self.each(outcomes), n_columns > 1.5 * (self.n_features + 1)
+        if long and self.n_samples > VIEW:
+            source = Records(self.X, self.a, y, self.domain, self.sampling)
+            return MappedRecords(source, rows, domain, n_columns)
+        X = np.empty((self.n_samples, n_columns))
+        self.blocks.map(partial(_fill, rows), X)
+        return Records(X, self.a, y, domain, self.sampling)
 
     def each(self, function: Callable[[Records], Array]) -> Array:
         """The numbers (n,) that ``function`` makes of every record by itself."""
@@ -134,6 +138,10 @@ class MappedRecords(Records):
     def X(self) -> Array:
         """All rows, for whoever cannot do with blocks of them."""
         return np.concatenate([view.X for view in self.blocks.each()])
+
+
+def _fill(rows: RowsOf, view: Records, X: Array) -> None:
+    X[:] = rows(view)
 
 
 def _with_rows(rows: RowsOf, domain: Domain, view: Records) -> Records:
@@ -289,7 +297,8 @@ class Domain:
         n, k = raw.shape
         constant = 1 if self.intercept else 0
         scale = None if self.ranges is None else self._scale(k)
-        kept = scale is None and not constant and raw.dtype == np.float64 and raw.flags.c_contiguous
+        plain = raw.dtype == np.float64 and raw.flags.c_contiguous and raw.flags.aligned
+        kept = plain and scale is None and not constant
         # sums along a row round by the layout, which may not depend on other records
         found = raw.view() if kept else np.empty((n, k + constant))
         for begin in range(0, n, ROWS):

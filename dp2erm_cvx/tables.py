@@ -84,7 +84,7 @@ def to_table(values: NDArray[Any], names: Sequence[str]) -> NDArray[np.float64]:
 
     A read-only view of ``values`` where they are that already, and one copy of them where they are not.
     """
-    kept = values.dtype == np.float64 and values.flags.c_contiguous
+    kept = values.dtype == np.float64 and values.flags.c_contiguous and values.flags.aligned
     found = values.view() if kept else np.empty(values.shape)
     sound = values.dtype.kind in "buif"
     for begin in range(0, len(values) if sound else 0, _ROWS):

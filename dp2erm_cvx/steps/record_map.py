@@ -177,7 +177,8 @@ class OutcomeRows(RecordMap):
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
     def rows_of(self, records: Records) -> Array:
-        return self.rows.of(self.scale * records.covariates, records.a)
+        x = records.covariates
+        return self.rows.of(x if self.scale == 1.0 else self.scale * x, records.a)
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         y = records.y

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.whole_fits import ASKED, LOGISTIC
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,6 +22,8 @@ def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path
         str(tmp_path),
         "--docs",
         str(page),
+        "--figure",
+        str(tmp_path / "growth.svg"),
     ]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -30,13 +34,17 @@ def test_a_quick_run_measures_every_contender_and_certifies_the_library(tmp_path
     assert len(ours) == 10
     assert all(row["error"] <= 1e-9 for row in ours)
     assert all(row["limit"] > 0 for row in ours if row["contender"] == "library, batch")
+    assert {row["contender"] for row in facts["scale"]} == {LOGISTIC, *ASKED}
+    assert all(row["seconds"] > 0 for row in facts["scale"])
+    assert all(row["gradient"] <= 1e-9 for row in facts["scale"] if row["gradient"] is not None)
+    assert (tmp_path / "growth.svg").stat().st_size > 1000
     assert {"python -c 'import cvxpy'", "dp2erm --help", "dp2erm fit, 200 records"} <= set(facts["startup"])
     assert all(row["error"] <= 1e-9 and row["by_single"] == 0 for row in facts["readings"])
     text = page.read_text()
     assert text.startswith("before")
     assert text.endswith("after\n")
     assert "old" not in text
-    assert all(row["contender"] in text for row in rows)
+    assert all(row["contender"] in text for row in [*rows, *facts["scale"]])
 
 
 def test_the_page_has_the_marks_that_the_command_fills():
