@@ -52,7 +52,7 @@ class RecordBlocks(Records):
         return self.each(_counts)
 
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
-        """Records with other rows and outcomes, made in every pass; see :meth:`Records.mapped`."""
+        """Records with other rows and outcomes, made in every pass; as records in memory do."""
         made = self.blocks.then(partial(_mapped, make, outcomes))
         return RecordBlocks(made, domain, n_columns)
 
