@@ -32,7 +32,6 @@ def readings(quick: bool) -> list[dict[str, Any]]:
             alone = solve(loaded.program.instance(loaded.records))
             solved = time.process_time()
             neighborhood = Neighborhood(loaded.program, loaded.records)
-            assert neighborhood.path is not None
             list(neighborhood.read(loaded.replacements.take(0, 1), Movement.within(alone.value, 0.0, 0.0)))
             shared = time.process_time()
             reading = Movement.within(alone.value, alone.certificate.output_radius, 1e-9 * n)

@@ -23,8 +23,9 @@ Array = NDArray[np.float64]
 
 T = TypeVar("T")
 
-#: What is made of every record by itself: (n,), or rows (n, p).
-RowsOf = Callable[["Records"], Array]
+#: A number (n,) of every record by itself, and other records made of them by themselves.
+NumbersOf = Callable[["Records"], Array]
+Make = Callable[["Records"], "Records"]
 
 #: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
 LARGEST = 1e30
@@ -89,19 +90,13 @@ class Records:
         arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
         return ArrayBlocks(arrays).then(partial(_records, self.domain))
 
-    def mapped(self, rows: RowsOf, outcomes: RowsOf, domain: Domain, n_columns: int) -> Records:
-        """Records of this ``domain`` with ``rows`` (n, n_columns) and ``outcomes`` (n,), each of its record.
+    def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> Records:
+        """What ``make`` makes of every record with its ``outcomes`` (n,): n_columns columns in ``domain``.
 
-        Outcomes are held, and so are rows, unless they are more than half as long again as those here: such
-        rows of many records are made in every pass over them.
+        Outcomes are held. What is made of many records is made in every pass over them.
         """
-        y, long = self.each(outcomes), n_columns > 1.5 * (self.n_features + 1)
-        if long and self.n_samples > VIEW:
-            source = Records(self.X, self.a, y, self.domain, self.sampling)
-            return MappedRecords(source, rows, domain, n_columns)
-        X = np.empty((self.n_samples, n_columns))
-        self.blocks.map(partial(_fill, rows), X)
-        return Records(X, self.a, y, domain, self.sampling)
+        source = Records(self.X, self.a, self.each(outcomes), self.domain, self.sampling)
+        return make(source) if self.n_samples <= VIEW else MappedRecords(source, make, domain, n_columns)
 
     def each(self, function: Callable[[Records], Array]) -> Array:
         """The numbers (n,) that ``function`` makes of every record by itself."""
@@ -114,11 +109,11 @@ class Records:
 
 
 class MappedRecords(Records):
-    """The records of ``source`` in memory with other ``rows``, which are not held."""
+    """What is made of the records of ``source`` in memory, whose rows are not held."""
 
-    def __init__(self, source: Records, rows: RowsOf, domain: Domain, n_columns: int) -> None:
+    def __init__(self, source: Records, make: Make, domain: Domain, n_columns: int) -> None:
         own = {"a": source.a, "y": source.y, "sampling": source.sampling, "domain": domain}
-        made = source.blocks.then(partial(_with_rows, rows, domain))
+        made = source.blocks.then(make)
         for name, value in {**own, "_made": made, "_columns": n_columns}.items():
             object.__setattr__(self, name, value)
 
@@ -138,14 +133,6 @@ class MappedRecords(Records):
     def X(self) -> Array:
         """All rows, for whoever cannot do with blocks of them."""
         return np.concatenate([view.X for view in self.blocks.each()])
-
-
-def _fill(rows: RowsOf, view: Records, X: Array) -> None:
-    X[:] = rows(view)
-
-
-def _with_rows(rows: RowsOf, domain: Domain, view: Records) -> Records:
-    return Records(rows(view), view.a, view.y, domain, view.sampling)
 
 
 def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import Blocks
-from dp2erm_cvx.domain import Array, Domain, Records, RowsOf
+from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
 from dp2erm_cvx.errors import ProgramError
 
 T = TypeVar("T")
@@ -52,9 +52,9 @@ class RecordBlocks(Records):
         """What every record counts (n,): one number of each is held in memory."""
         return self.each(attrgetter("counts"))
 
-    def mapped(self, rows: RowsOf, outcomes: RowsOf, domain: Domain, n_columns: int) -> RecordBlocks:
-        """Records with other rows and outcomes, made in every pass; see :meth:`Records.mapped`."""
-        made = self.blocks.then(partial(_mapped, rows, outcomes, domain))
+    def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
+        """Records with other rows and outcomes, made in every pass; as records in memory do."""
+        made = self.blocks.then(partial(_mapped, make, outcomes))
         return RecordBlocks(made, domain, n_columns)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
@@ -90,8 +90,8 @@ class RecordBlocks(Records):
         )
 
 
-def _mapped(rows: RowsOf, outcomes: RowsOf, domain: Domain, block: Records) -> Records:
-    return Records(rows(block), block.a, outcomes(block), domain, block.sampling)
+def _mapped(make: Make, outcomes: NumbersOf, block: Records) -> Records:
+    return make(Records(block.X, block.a, outcomes(block), block.domain, block.sampling))
 
 
 def told_size(n_samples: int, n_columns: int) -> str:

@@ -47,8 +47,9 @@ def radius_at_floor(sizes: Sizes) -> float | None:
     """Bound on ``Certificate.radius`` where Newton's method stopped of its own accord.
 
     It stops at a residual ``q <= 8 rho + 1e-13 L a``, rho the rounding error of a gradient and ``a`` the norm
-    of the point. The prox-gradient residual there, for whatever step, is at most the distance of 0 to the
-    subdifferential, hence at most q and what the gradients (4 rho) and the projections (4 pi) of the two
+    of the point. The prox-gradient residual there does not grow with the step, and the certificate's is the
+    longer one; at the prox of the point, for whatever step, it is at most the distance of 0 to the
+    subdifferential. Either is at most q and what the gradients (4 rho) and the projections (4 pi) of the two
     computations round; the certificate adds ``2 rho + pi``, divides by m and adds the step, which is at most
     that residual over m. Together ``(26 rho + 9 pi + 2e-13 L a) / m``. rho, pi and a are bounded by the
     sizes; a itself is at most the norm of the minimizer and that radius.

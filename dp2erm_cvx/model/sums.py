@@ -13,7 +13,7 @@ from dp2erm_cvx.domain import Array
 UNIT = 2.0**-53
 _BLOCK = 128
 #: Rows whose terms stay in the cache of a processor from one sum to the next: a power of 2 of them.
-CACHED = 2**11
+CACHED = 2**12
 _FEW = 2**9
 
 

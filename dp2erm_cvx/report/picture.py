@@ -83,13 +83,8 @@ def bars(values: Sequence[float], widths: Sequence[float | None]) -> list[tuple[
         return round(50.0 + 48.0 * value / largest, 3)
 
     return [
-        (
-            place(min(value, 0.0)),
-            place(max(value, 0.0)),
-            place(value - (width or 0.0)),
-            place(value + (width or 0.0)),
-        )
-        for value, width in zip(values, widths, strict=True)
+        (place(min(value, 0.0)), place(max(value, 0.0)), place(value - noise), place(value + noise))
+        for value, noise in zip(values, (width or 0.0 for width in widths), strict=True)
     ]
 
 

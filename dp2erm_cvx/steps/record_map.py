@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.domain import ROWS, Array, Records, cleaned
+from dp2erm_cvx.domain import ROWS, Array, Domain, Records, cleaned
+from dp2erm_cvx.images import Image, ImageRecords
 from dp2erm_cvx.universe import Universe
 
 #: Rows are computed in floating point from covariates that were clipped from just below.
@@ -34,8 +35,11 @@ class RecordMap(abc.ABC):
         """The public datasets that those of ``universe`` are mapped into, whatever was released."""
 
     @abc.abstractmethod
-    def rows_of(self, records: Records) -> Array:
-        """The mapped rows (n, p). Row i depends on record i alone, to the last bit."""
+    def images(self, n_features: int) -> tuple[Image, ...]:
+        """The mapped rows: images of covariates (n, k) times :attr:`scale`, one per arm or one for both."""
+
+    #: What covariates are multiplied by first; public.
+    scale: float = 1.0
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         """The mapped outcomes (n,), each of its record and of ``released`` alone as well."""
@@ -45,7 +49,8 @@ class RecordMap(abc.ABC):
         """The mapped records."""
         where = self.universe(Universe(records.domain, max(records.n_samples, 2), records.n_features))
         outcomes = partial(self.outcomes, released=released)
-        return records.mapped(self.rows_of, outcomes, where.domain, where.n_columns)
+        make = partial(_imaged, self.scale, self.images(records.n_features), where.domain)
+        return records.mapped(make, outcomes, where.domain, where.n_columns)
 
     @property
     def factored(self) -> bool:
@@ -89,14 +94,32 @@ class Rows(enum.StrEnum):
                 np.multiply((treated - 0.5)[:, None], x, out=rows[:, 2 + k :])
         return rows
 
+    def images(self, n_features: int) -> tuple[Image, ...]:
+        """The same as linear images of x (n, k), one for either arm, or one for both."""
+        # the rows of a record whose covariates are their own numbers say which of them stands where
+        x = np.arange(1.0, 1.0 + n_features)[None]
+        found = []
+        for arm in (0.0,) if self is Rows.POOLED else (0.0, 1.0):
+            row, constant = self.of(x, arm)[0], self.of(0.0 * x, arm)[0]
+            ones = self.of(np.ones_like(x), arm)[0]
+            index = np.where(constant != 0.0, 0.0, row / np.where(ones != 0.0, ones, 1.0))
+            found.append(Image(index.astype(np.int64), ones))
+        return tuple(found)
+
     def predict(self, theta: ArrayLike, x: Array, a: ArrayLike) -> Array:
         """``<row, theta>`` (n,), row by row: a matrix product may round a row by where it stands."""
-        arms, predicted = np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),)), np.empty(len(x))
+        k, treated = x.shape[1], np.broadcast_to(np.asarray(a, dtype=np.float64), (len(x),)) == 1.0
+        coefficient, predicted = np.asarray(theta, dtype=np.float64), np.empty(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
+            parts = [image.pulled(coefficient, k) for image in self.images(k)]
             for begin in range(0, len(x), ROWS):
                 own = slice(begin, begin + ROWS)
-                rows = self.of(x[own], arms[own])
-                np.sum(np.multiply(rows, theta, out=rows), axis=1, out=predicted[own])
+                second = treated[own] if len(parts) > 1 else np.zeros(len(x[own]), dtype=bool)
+                for arm, (constant, slopes) in enumerate(parts):
+                    asked = second == bool(arm)
+                    if np.any(asked):
+                        product = np.sum(x[own] * slopes, axis=1) + constant
+                        predicted[own] = np.where(asked, product, predicted[own])
         return predicted
 
     def names(self, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -176,9 +199,8 @@ class OutcomeRows(RecordMap):
         columns = tuple(f"x{k}" for k in range(universe.n_features))
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
-    def rows_of(self, records: Records) -> Array:
-        x = records.covariates
-        return self.rows.of(x if self.scale == 1.0 else self.scale * x, records.a)
+    def images(self, n_features: int) -> tuple[Image, ...]:
+        return self.rows.images(n_features)
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         y = records.y
@@ -208,5 +230,9 @@ class WithConstant(RecordMap):
         mapped = replace(domain, covariate_bound=bound, intercept=1.0, ranges=None, coordinate_bound=widths)
         return Universe(mapped, universe.n_samples, universe.n_features)
 
-    def rows_of(self, records: Records) -> Array:
-        return Rows.POOLED.of(records.covariates, records.a)
+    def images(self, n_features: int) -> tuple[Image, ...]:
+        return Rows.POOLED.images(n_features)
+
+
+def _imaged(scale: float, images: tuple[Image, ...], domain: Domain, records: Records) -> Records:
+    return ImageRecords(records.covariates, scale, images, records.a, records.y, domain, records.sampling)

@@ -44,7 +44,7 @@ def through(base: type, *methods: str) -> dict:
 
 #: By error: base, the methods that see standardized records, and what is said of it.
 STANDARDIZED = {
-    "moments of entropy balancing": (EntropyBalancing, ("moments",), "the other records"),
+    "moments of entropy balancing": (EntropyBalancing, ("balanced",), "the other records"),
     "data and model of entropy balancing": (EntropyBalancing, ("data", "model"), "the other records"),
     "data and model of a logistic stage": (IPWLogistic, ("data", "model"), "kind 'exponential'"),
     "instance of a separable stage": (OverlapWeights, ("instance",), "kind 'exponential'"),

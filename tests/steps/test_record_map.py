@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from dp2erm_cvx import blocks, domain
 from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.program.losses.image_rows import ImageRows
+from dp2erm_cvx.program.losses.margin_model import MarginRows
 from dp2erm_cvx.steps import (
     AverageScore,
     LinearNuisances,
@@ -204,10 +207,36 @@ def test_rows_and_predictions_are_the_same_in_any_blocks(kind, arm, size, monkey
     with np.errstate(all="ignore"):
         known = rows_at_once(kind, x, a)
         assert kind.of(x, a).tobytes() == known.tobytes()
+        arms = np.broadcast_to(a, (50,))
         for values in (theta, theta * 1e300, np.where(theta > 0, np.nan, theta)):
-            assert kind.predict(values, x, a).tobytes() == np.sum(known * values, axis=1).tobytes()
-        some = kind.predict(theta, x[20:21], a if arm is not None else a[20:21])
-        assert some.tobytes() == np.sum(known * theta, axis=1)[20:21].tobytes()
+            found = kind.predict(values, x, a)
+            alone = [kind.predict(values, x[k : k + 1], arms[k : k + 1]) for k in range(50)]
+            assert found.tobytes() == np.concatenate(alone).tobytes()
+        inside = np.all(np.isfinite(x), axis=1)
+        exact = [math.fsum(row) for row in (known * theta)[inside]]
+        sizes = np.abs(known[inside]) @ np.abs(theta)
+        assert np.all(np.abs(kind.predict(theta, x, a)[inside] - exact) <= 64 * 2.0**-53 * sizes)
+
+
+@pytest.mark.parametrize("kind", list(Rows))
+@pytest.mark.parametrize("scale", [1.0, 0.7])
+@pytest.mark.parametrize("signed", [False, True])
+def test_sums_over_images_are_those_over_rows(kind, scale, signed):
+    rng = np.random.default_rng(9)
+    x, a = rng.uniform(-1, 1, (700, 5)), rng.integers(0, 2, 700)
+    sign = 2.0 * a - 1.0 if signed else None
+    images = ImageRows(x, kind.images(5), scale=scale, arm=a, sign=sign)
+    rows = rows_at_once(kind, scale * x, a) * (1.0 if sign is None else sign[:, None])
+    assert np.array_equal(images.Z, rows)
+    v, w = rng.normal(size=rows.shape[1]), rng.uniform(size=700)
+    for found, known, own in (
+        (images, MarginRows(rows), w),
+        (images.part(5, 600), MarginRows(rows[5:600]), w[5:600]),
+    ):
+        assert np.allclose(found.norms(), known.norms(), rtol=1e-14)
+        assert np.allclose(found.products(v), known.products(v), rtol=0, atol=1e-14)
+        assert np.allclose(found.gradient(own), known.gradient(own), rtol=0, atol=1e-12)
+        assert np.allclose(found.gram(own), known.gram(own), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("chosen", list(maps()), ids=str)

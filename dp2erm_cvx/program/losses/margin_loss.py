@@ -17,6 +17,17 @@ from dp2erm_cvx.public import public_size
 from dp2erm_cvx.saturation import CurvatureShape, Saturation
 
 
+@dataclass(frozen=True, eq=False)
+class LossTerms:
+    """Phi, its two derivatives and bounds on their errors at margins (n,)."""
+
+    value: Array
+    slope: Array
+    curvature: Array
+    slope_error: Array
+    curvature_error: Array
+
+
 class MarginLoss(abc.ABC):
     """``phi(s)``, convex. All methods take margins (n,) and work elementwise.
 
@@ -62,6 +73,11 @@ class MarginLoss(abc.ABC):
     @abc.abstractmethod
     def curvature_error(self, s: Array, error: Array) -> Array:
         """The same for the curvature."""
+
+    def at(self, s: Array, error: Array) -> LossTerms:
+        """All of these at margins that are wrong by at most ``error`` (n,): a loss may share exponentials."""
+        errors = self.slope_error(s, error), self.curvature_error(s, error)
+        return LossTerms(self.value(s), self.slope(s), self.curvature(s), *errors)
 
     @abc.abstractmethod
     def largest_slope(self, margin_bound: float) -> float:
@@ -111,6 +127,14 @@ class LogisticLoss(MarginLoss):
 
     def curvature_error(self, s: Array, error: Array) -> Array:
         return 0.25 * error + 8 * UNIT
+
+    def at(self, s: Array, error: Array) -> LossTerms:
+        tilt = np.exp(-np.abs(s))
+        rare = tilt / (1 + tilt)  # the probability of the less likely sign
+        value = np.log1p(tilt) - np.minimum(s, 0.0)
+        slope = -np.where(s > 0, rare, 1 - rare)
+        errors = self.slope_error(s, error), self.curvature_error(s, error)
+        return LossTerms(value, slope, rare * (1 - rare), *errors)
 
     def largest_slope(self, margin_bound: float) -> float:
         return 1.0

@@ -113,6 +113,9 @@ class MarginRows:
     factor: Array | None = None
     weight_rows: Array | None = None
 
+    def __len__(self) -> int:
+        return len(self.Z)
+
     def part(self, begin: int, end: int) -> MarginRows:
         """Some of the rows."""
         part = slice(begin, end)
@@ -120,21 +123,38 @@ class MarginRows:
 
     @property
     def offsets(self) -> Array:
-        """O (n,)."""
-        return np.zeros(len(self.Z)) if self.offset is None else self.offset
+        """The offsets (n,)."""
+        return np.zeros(len(self)) if self.offset is None else self.offset
+
+    def norms(self) -> Array:
+        """||z_i|| (n,)."""
+        norms: Array = np.linalg.norm(self.Z, axis=1)
+        return norms
+
+    def products(self, v: Array) -> Array:
+        """<z_i, v> (n,)."""
+        return self.Z @ v
+
+    def gradient(self, pull: Array) -> Array:
+        """``sum pull_i z_i`` (p,), within :func:`~dp2erm_cvx.model.sums.sum_error`."""
+        return blocked_rmatvec(self.Z, pull)
+
+    def gram(self, w: Array) -> Array:
+        """``sum w_i z_i z_i'`` (p, p)."""
+        return weighted_gram(self.Z, w)
 
     def margins(self, v: Array) -> Array:
         """<z_i, v> - o_i, (n,)."""
-        return self.Z @ v if self.offset is None else self.Z @ v - self.offset
+        return self.products(v) if self.offset is None else self.products(v) - self.offset
 
     def times(self, multipliers: Array | None) -> Array:
         """w_i c_i, (n,)."""
         known = [one for one in (multipliers, self.factor) if one is not None]
-        return math.prod(known[1:], start=known[0]) if known else np.ones(len(self.Z))
+        return math.prod(known[1:], start=known[0]) if known else np.ones(len(self))
 
 
 @dataclass(frozen=True)
-class Moments:
+class _Moments:
     """Sums over records at one point: f without its quadratic part, and what their gradient rounds."""
 
     value: float
@@ -165,7 +185,7 @@ class MarginModel(Composite):
         linear: Array | None = None,
         weight: MarginWeight | None = None,
     ) -> None:
-        self.blocks = whole(rows, len(rows.Z)) if isinstance(rows, MarginRows) else rows
+        self.blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
         self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
         self.n, self._multipliers = self.blocks.n_samples, multipliers
         found = self._map(_extent)
@@ -188,7 +208,7 @@ class MarginModel(Composite):
         reach = far + (self.spread * longest if self.spread else 0.0)
         steepest = float(np.linalg.eigvalsh(gram)[-1]) * loss.largest_curvature(reach)
         self.smoothness = steepest * (1 + 1e-9) + 1e-300 + ridge
-        self._known: OrderedDict[bytes, Moments] = OrderedDict()
+        self._known: OrderedDict[bytes, _Moments] = OrderedDict()
         self._weights: tuple[bytes, Array] | None = None
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0
         self.look(np.zeros(self.dimension))
@@ -198,7 +218,7 @@ class MarginModel(Composite):
     @cached_property
     def whole(self) -> MarginRows:
         """All rows in memory, for those who work on many neighbors at once."""
-        return joined(self.blocks)
+        return _whole(self.blocks)
 
     @property
     def Z(self) -> Array:
@@ -277,12 +297,12 @@ class MarginModel(Composite):
         more = () if self._multipliers is None else (self._multipliers,)
         return self.blocks.map(function, *beside, *more)
 
-    def _at(self, v: Array, *, curved: bool = False) -> Moments:
+    def _at(self, v: Array, *, curved: bool = False) -> _Moments:
         key = v.tobytes()
         found = self._known.get(key)
         if found is None or (curved and found.hessian is None):
             ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
-            self._known[key] = found = added(self._map(ask, self.row_norms))
+            self._known[key] = found = _added(self._map(ask, self.row_norms))
             if len(self._known) > 4:
                 self._known.popitem(last=False)
         return found
@@ -323,15 +343,14 @@ class _Extent:
 
 
 def _extent(rows: MarginRows, multipliers: Array | None = None) -> _Extent:
-    norms, gram = np.empty(len(rows.Z)), np.zeros((rows.Z.shape[1],) * 2)
-    for begin in range(0, len(rows.Z), CACHED):
-        part = slice(begin, begin + CACHED)
-        Z = rows.Z[part]
-        norms[part] = np.linalg.norm(Z, axis=1)
-        gram += weighted_gram(Z, rows.part(begin, begin + CACHED).times(_slice(multipliers, part)))
+    norms, grams = np.empty(len(rows)), []
+    for begin in range(0, len(rows), CACHED):
+        part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
+        norms[part] = own.norms()
+        grams.append(own.gram(own.times(_slice(multipliers, part))))
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
     offset = 0.0 if rows.offset is None else float(np.max(np.abs(rows.offset), initial=0.0))
-    return _Extent(norms, offset, float(np.max(u, initial=0.0)), gram, rows.factor is None)
+    return _Extent(norms, offset, float(np.max(u, initial=0.0)), tree_sum(grams), rows.factor is None)
 
 
 def _moments(
@@ -343,28 +362,27 @@ def _moments(
     v: Array,
     errors: _Errors,
     curved: bool,
-) -> Moments:
+) -> _Moments:
     found = []
-    for begin in range(0, len(rows.Z), CACHED):
+    for begin in range(0, len(rows), CACHED):
         part = slice(begin, begin + CACHED)
         own, size = rows.part(begin, begin + CACHED), norms[part]
         m, s, error = own.times(_slice(multipliers, part)), own.margins(v), errors.margin(own, size, v)
-        slope = loss.slope(s)
-        rounded = loss.slope_error(s, error) + errors.term * np.abs(slope)
+        of, m_size = loss.at(s, error), m * size
+        rounded = of.slope_error + errors.term * np.abs(of.slope)
         more: tuple[Any, ...] = ()
         if curved:
-            steep = loss.curvature(s)
-            wrong = loss.curvature_error(s, error) + (errors.hessian_term + 8 * UNIT) * steep
-            more = weighted_gram(own.Z, m * steep), float(m @ (wrong * size**2))
-        gradient = blocked_rmatvec(own.Z, m * slope)
-        found.append(Moments(float(m @ loss.value(s)), gradient, float(m @ (rounded * size)), *more))
-    return added(found)
+            wrong = of.curvature_error + (errors.hessian_term + 8 * UNIT) * of.curvature
+            more = own.gram(m * of.curvature), float(m_size @ (wrong * size))
+        gradient = own.gradient(m * of.slope)
+        found.append(_Moments(float(m @ of.value), gradient, float(m_size @ rounded), *more))
+    return _added(found)
 
 
-def added(parts: Sequence[Moments]) -> Moments:
+def _added(parts: Sequence[_Moments]) -> _Moments:
     """The sum of moments, gradients in a fixed tree."""
     hessians = [part.hessian for part in parts if part.hessian is not None]
-    return Moments(
+    return _Moments(
         math.fsum(part.value for part in parts),
         tree_sum([part.gradient for part in parts]),
         math.fsum(part.rounding for part in parts),
@@ -386,11 +404,11 @@ def _least(
     """The least ``sum m phi'' z z'`` within a distance of v, and its trace."""
     reach = norms * distance + errors.margin(rows, norms, v)
     steep = rows.times(multipliers) * loss.least_curvature(rows.margins(v), reach)
-    return weighted_gram(rows.Z, steep), float(steep @ norms**2)
+    return rows.gram(steep), float(steep @ norms**2)
 
 
 def _log_weights(rows: MarginRows, *, weight: MarginWeight, v: Array) -> Array:
-    return weight.log((rows.Z if rows.weight_rows is None else rows.weight_rows) @ v)
+    return weight.log(rows.products(v) if rows.weight_rows is None else rows.weight_rows @ v)
 
 
 def _largest(rows: MarginRows, *, local: LocalError) -> float:
@@ -401,14 +419,11 @@ def _slice(array: Array | None, part: slice) -> Array | None:
     return None if array is None else array[part]
 
 
-def joined(blocks: Blocks[MarginRows]) -> MarginRows:
+def _whole(blocks: Blocks[MarginRows]) -> MarginRows:
     """All rows of the blocks in memory."""
     parts = blocks.each()
-    if len(parts) == 1:
-        return parts[0]
-    return MarginRows(
-        np.concatenate([part.Z for part in parts]), *map(_joined, zip(*map(_others, parts), strict=True))
-    )
+    others = map(_joined, zip(*map(_others, parts), strict=True))
+    return MarginRows(np.concatenate([part.Z for part in parts]), *others)
 
 
 def _others(rows: MarginRows) -> tuple[Array | None, ...]:

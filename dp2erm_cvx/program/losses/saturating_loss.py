@@ -17,7 +17,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.declaration import Declaration
-from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+from dp2erm_cvx.program.losses.margin_loss import LossTerms, MarginLoss
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.saturation import CurvatureShape, Saturation
 
@@ -93,6 +93,17 @@ class ExtremalLoss(SaturatingLoss):
     def curvature(self, s: Array) -> Array:
         curvature: Array = np.exp(-self.sizes(s))
         return curvature
+
+    def at(self, s: Array, error: Array) -> LossTerms:
+        S, t = self.full_slope, self.sizes(s)
+        fallen = np.expm1(-t)
+        slope = np.copysign(S * -fallen, s)
+        value, curvature = S * (S * (t + fallen)), 1.0 + fallen
+        # the curvature grows at most by this factor within an error of the margin
+        nearby = math.exp(min(float(np.max(error, initial=0.0)) / S, 700.0)) * (1 + 1e-9)
+        wrong = error * np.minimum(nearby * curvature + 4 * UNIT, 1.0)
+        slope_error = wrong + self.units * UNIT * np.abs(slope)
+        return LossTerms(value, slope, curvature, slope_error, wrong * self.concordance + 16 * UNIT)
 
     def declared(self, s: Any) -> Any:
         """Its value; what solvers are given is :meth:`epigraph`."""

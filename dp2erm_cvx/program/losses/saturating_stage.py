@@ -10,10 +10,12 @@ from types import MappingProxyType
 from typing import ClassVar, Self
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.images import ImageRecords
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program.first_stage import resolved
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
+from dp2erm_cvx.program.losses.image_rows import rows_of
 from dp2erm_cvx.program.losses.linear_rule import LinearStage, squared_gradient_radius
 from dp2erm_cvx.program.losses.margin_model import MarginRows
 from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
@@ -69,8 +71,10 @@ class SaturatingStage(LinearStage, WeightedMarginLoss):
         return ExtremalLoss(resolved("slope", self.slope))
 
     def rows(self, records: Records) -> MarginRows:
-        X = self.covariates(records.domain, records.X)
-        return MarginRows(X, self.response(records))
+        offset = self.response(records)
+        if isinstance(records, ImageRecords) and self.takes_all:
+            return rows_of(records, offset=offset)
+        return MarginRows(self.covariates(records.domain, records.X), offset)
 
     def row_bounds(self, universe: Universe) -> RowBounds:
         return RowBounds(self.size(universe)[1], self.response_bound(universe.domain), 1.0)

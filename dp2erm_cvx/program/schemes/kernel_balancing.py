@@ -49,10 +49,8 @@ class ArmKernelStage(KernelFirstStage):
         return Simplices(arms, total, 2 * self.weight_cap)
 
     def data(self, records: Records) -> dict[str, Value]:
-        data = self.features(records) | {
-            "treated": records.a.astype(np.float64),
-            "totals": self.feasible(records).totals(),
-        }
+        arms = {"treated": records.a.astype(np.float64), "totals": self.feasible(records).totals()}
+        data = self.features(records) | arms
         return data if math.isinf(self.weight_cap) else data | {"cap": 2 * self.weight_cap}
 
     def declare(self, leaf: Leaves) -> Declaration:

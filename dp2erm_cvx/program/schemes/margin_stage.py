@@ -20,6 +20,7 @@ from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
 from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
+from dp2erm_cvx.program.losses.image_rows import rows_of
 from dp2erm_cvx.program.losses.margin_loss import LogisticLoss, MarginLoss
 from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows, MarginWeight
 from dp2erm_cvx.program.stage import Instance
@@ -157,6 +158,11 @@ class MarginFirstStage(FirstStage):
 
     def _margin_rows(self, records: Records, *, counted: bool) -> MarginRows:
         factor = records.sampling if counted else None
+        if (
+            type(self).rows is MarginFirstStage.rows
+            and type(self).weight_rows is MarginFirstStage.weight_rows
+        ):
+            return rows_of(records, sign=2.0 * records.a - 1.0, factor=factor)
         return MarginRows(self.rows(records), factor=factor, weight_rows=self.weight_rows(records))
 
     def margin_sum(

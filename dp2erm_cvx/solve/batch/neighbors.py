@@ -40,7 +40,7 @@ class Neighborhood:
         self.program, self.records = program, records
 
     @cached_property
-    def path(self) -> FastPath | None:
+    def _path(self) -> FastPath | None:
         """The fast path, from the solution of the base problem."""
         instance = self.program.instance(self.records)
         # any point will do to start from; certificates are about the neighbors alone
@@ -70,7 +70,7 @@ class Neighborhood:
         return public_number("tolerance", tolerance, above=0)
 
     def _solved(self, replacements: Replacements, tolerance: float, size: int) -> Iterator[NeighborSolutions]:
-        path = self.path if len(replacements) else None
+        path = self._path if len(replacements) else None
         for first in range(0, len(replacements), size):
             part = replacements.take(first, first + size)
             fast = None
@@ -85,7 +85,7 @@ class Neighborhood:
     ) -> Iterator[NeighborReadings]:
         n = self.records.n_samples
         size = min(max(_CHUNK // n, 128), 1024)
-        path = self.path if len(replacements) else None
+        path = self._path if len(replacements) else None
         for first in range(0, len(replacements), size):
             part = replacements.take(first, first + size)
             read = None
