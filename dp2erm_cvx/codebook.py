@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import one_line, public_number
 from dp2erm_cvx.sampling import SamplingWeights
-from dp2erm_cvx.tables import label_of, labels, numbers_or_nan, repeated
+from dp2erm_cvx.tables import distinct_labels, label_of, labels, numbers_or_nan, repeated
 
 Value = TypeVar("Value")
 
@@ -70,7 +70,8 @@ class Treatment:
     def arms(self, cells: Any) -> NDArray[np.int64]:
         """1, 0, or -1 where the cell is neither label (n,)."""
         known = {self.treated: 1, self.control: 0}
-        return np.array([known.get(one, -1) for one in labels(cells, "treatment")], dtype=np.int64)
+        distinct, place = distinct_labels(cells, "treatment")
+        return np.array([known.get(one, -1) for one in distinct], dtype=np.int64)[place]
 
 
 @dataclass(frozen=True)

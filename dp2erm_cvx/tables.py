@@ -116,13 +116,19 @@ def numbers_or_nan(values: Any, name: str) -> NDArray[np.float64]:
 
 def labels(values: Any, name: str) -> list[str]:
     """The cells of a column as labels, of each cell by itself; a missing one is the empty text."""
+    known, place = distinct_labels(values, name)
+    return [known[k] for k in place.tolist()]
+
+
+def distinct_labels(values: Any, name: str) -> tuple[list[str], NDArray[np.intp]]:
+    """Labels of a column, each perhaps several times, and the place (n,) of that of every cell."""
     array = as_cells(values, f"column {quoted(name)}")
     if array.dtype.kind in "buif":  # few of them differ
         distinct, place = np.unique(array, return_inverse=True)
-        known = [label_of(cell) for cell in distinct.astype(object)]
-        return [known[k] for k in place.tolist()]
+        return [label_of(cell) for cell in distinct.astype(object)], place.reshape(array.shape)
     # a column of times hands out numpy's own, one with another cell in it those of its library
-    return [label_of(cell) for cell in (array if array.dtype.kind in "mM" else array.astype(object))]
+    cells = array if array.dtype.kind in "mM" else array.astype(object)
+    return [label_of(cell) for cell in cells], np.arange(len(array))
 
 
 def label_of(cell: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -64,12 +64,12 @@ class Passes(Blocks[T]):
             for share in shares
         ]
         done = (0, *itertools.accumulate(len(share) for share in shares))
-        told = partial(self._told, done, count)
+
+        def told(tasks: int) -> None:
+            self.engine.progress("blocks of records", done[tasks], count)
+
         told(0)
         return list(itertools.chain.from_iterable(self.engine.run(_pass, tasks, told)))
-
-    def _told(self, done: Sequence[int], count: int, tasks: int) -> None:
-        self.engine.progress("blocks of records", done[tasks], count)
 
     def __del__(self) -> None:
         if self.token is not None:

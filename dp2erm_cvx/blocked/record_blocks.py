@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import NoReturn, TypeVar
 
 import numpy as np
@@ -49,7 +50,7 @@ class RecordBlocks(Records):
     @property
     def counts(self) -> Array:
         """What every record counts (n,): one number of each is held in memory."""
-        return self.each(_counts)
+        return self.each(attrgetter("counts"))
 
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
         """Records with other rows and outcomes, made in every pass; as records in memory do."""
@@ -91,10 +92,6 @@ class RecordBlocks(Records):
 
 def _mapped(make: Make, outcomes: NumbersOf, block: Records) -> Records:
     return make(Records(block.X, block.a, outcomes(block), block.domain, block.sampling))
-
-
-def _counts(records: Records) -> Array:
-    return records.counts
 
 
 def told_size(n_samples: int, n_columns: int) -> str:
