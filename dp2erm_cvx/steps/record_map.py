@@ -36,7 +36,7 @@ class RecordMap(abc.ABC):
 
     @abc.abstractmethod
     def images(self, n_features: int) -> tuple[Image, ...]:
-        """The mapped rows: images of covariates (n, k) times :attr:`scale`, one per arm or one for both."""
+        """The mapped rows: images of covariates (n, k) times ``scale``, one per arm or one for both."""
 
     #: What covariates are multiplied by first; public.
     scale: float = 1.0

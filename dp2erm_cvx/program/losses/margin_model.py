@@ -136,7 +136,7 @@ class MarginRows:
         return self.Z @ v
 
     def gradient(self, pull: Array) -> Array:
-        """``sum pull_i z_i`` (p,), within :func:`~dp2erm_cvx.model.sums.sum_error`."""
+        """``sum pull_i z_i`` (p,), within ``sum_error`` of its magnitudes."""
         return blocked_rmatvec(self.Z, pull)
 
     def gram(self, w: Array) -> Array:
