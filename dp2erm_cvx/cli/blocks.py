@@ -46,10 +46,15 @@ def read_records(
 ) -> Dataset | BlockedDataset:
     """The data file, in memory or in blocks; the bar then tells of passes over them.
 
-    Raises DeclarationError where blocks are asked for, and the file is no Parquet file.
+    Raises DeclarationError where blocks are asked for, and the file is no Parquet file, and for a number of
+    the options that is none.
     """
     from dp2erm_cvx.cli import reading
+    from dp2erm_cvx.parallel import whole_workers
+    from dp2erm_cvx.public import public_number
 
+    keep = int(1e9 * public_number("--keep", options["keep"], at_least=0.0))
+    workers = whole_workers(options["workers"])
     if not _in_blocks(path, options["blocks"]):
         found: Dataset = reading.read_data(path, options, domain)
         advance(bar, "solving")
@@ -62,7 +67,7 @@ def read_records(
         treatment=treatment,
         outcome=outcome,
         covariates=names(options["covariates"]),
-        engine=_engine(options, _passes(bar)),
+        engine=_engine(options["scheduler"], workers, keep, _passes(bar)),
     )
     return data.coded(domain)
 
@@ -83,26 +88,19 @@ def _in_blocks(path: str, asked: str) -> bool:
     return 8e-9 * sum(groups) * len(columns) > LARGE
 
 
-def _engine(options: dict[str, Any], told: Told) -> Engine:
+def _engine(scheduler: str | None, workers: int, keep: int, told: Told) -> Engine:
     from dp2erm_cvx.blocked import DaskCluster, Processes, Threads
-    from dp2erm_cvx.parallel import whole_workers
-    from dp2erm_cvx.public import public_number
 
-    keep = int(1e9 * public_number("--keep", options["keep"], at_least=0.0))
-
-    if options["scheduler"] is None:
-        workers = whole_workers(options["workers"])
+    if scheduler is None:
         return Threads(1, keep, told) if workers == 1 else Processes(workers, keep, told)
     try:
         from distributed import Client
     except ImportError:
         return DaskCluster()  # says what is not installed
     try:
-        return DaskCluster(Client(options["scheduler"]), keep, told)  # type: ignore[no-untyped-call]
+        return DaskCluster(Client(scheduler), keep, told)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TimeoutError):
-        raise DeclarationError(
-            f"--scheduler {options['scheduler']}: no Dask scheduler answers there"
-        ) from None
+        raise DeclarationError(f"--scheduler {scheduler}: no Dask scheduler answers there") from None
 
 
 def _passes(bar: Progress) -> Told:

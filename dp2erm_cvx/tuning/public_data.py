@@ -40,7 +40,7 @@ class PublicData:
         dataset = Dataset.from_arrays(self.X, self.a, self.y)
         put(self, "columns", None if getattr(self.X, "columns", None) is None else dataset.columns)
         for name in ("X", "a", "y"):
-            put(self, name, getattr(dataset, name))
+            put(self, name, getattr(dataset, name).copy())  # kept for long, whatever becomes of the caller's
 
     def __repr__(self) -> str:
         return f"PublicData(source={self.source!r}, n_samples={np.shape(self.a)[0]})"

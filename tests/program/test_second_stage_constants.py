@@ -65,12 +65,13 @@ def _gradients(program: Any, domain: Domain, raw: Array, theta: Array) -> tuple[
     if isinstance(program, WeightedMarginLoss):
         resolved = program.resolve(domain)
         rows = resolved.rows(records)
-        margin = np.sum(rows.Z * theta, axis=1) - rows.offset
+        margin = np.sum(rows.Z * theta, axis=1) - rows.offsets
+        factor = rows.times(None)
         slope, curvature = _slopes(
             program.name, margin, getattr(resolved, "threshold", getattr(resolved, "slope", None))
         )
-        trace = rows.factor * curvature * np.sum(rows.Z**2, axis=1)
-        return (rows.factor * slope)[:, None] * rows.Z, trace
+        trace = factor * curvature * np.sum(rows.Z**2, axis=1)
+        return (factor * slope)[:, None] * rows.Z, trace
     design, z = program.design(records)
     residual = np.sum(design * theta, axis=1) - z
     return 2 * design * residual[:, None], 2 * np.sum(design**2, axis=1)
