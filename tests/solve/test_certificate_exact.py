@@ -14,7 +14,6 @@ import pytest
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
-from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program import (
     ClosedFormWeights,
     Gaussian,
