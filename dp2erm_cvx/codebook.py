@@ -45,6 +45,10 @@ class Named(Mapping[str, Value]):
         return repr(self._values)
 
 
+#: Rows of covariates that are written together.
+_ROWS = 2**11
+
+
 @dataclass(frozen=True)
 class Treatment:
     """The column of the treatment and the labels of its two arms; any other cell counts as missing.
@@ -228,23 +232,33 @@ class Codebook:
 
         ``middles`` stand for missing numbers for which nothing is declared.
         """
-        found: NDArray[np.float64] | None = None
+        columns: list[NDArray[Any]] = []
         last: tuple[str, Any] = "", None
-        for k, (name, middle) in enumerate(zip(names, middles, strict=True)):
+        for name, middle in zip(names, middles, strict=True):
             raw, part = self.origin(name)
             if last[1] is None or last[0] != raw:  # covariates of one column stand beside each other
                 last = raw, (labels if raw in self.levels else numbers_or_nan)(column(raw), raw)
             cells = last[1]
-            if found is None:
-                found = np.empty((len(cells), len(names)))
             if raw in self.levels:
                 declared = set(self.levels[raw])
                 on = (one == part or (part == OTHER and one not in declared) for one in cells)
-                found[:, k] = np.fromiter(on, dtype=np.float64, count=len(cells))
+                columns.append(np.fromiter(on, dtype=np.float64, count=len(cells)))
+                continue
+            absent = np.isnan(cells)
+            if part:
+                columns.append(absent)
             else:
-                absent = np.isnan(cells)
-                found[:, k] = absent if part else np.where(absent, self.missing.get(raw, middle), cells)
-        return np.empty((0, 0)) if found is None else found
+                columns.append(
+                    np.where(absent, self.missing.get(raw, middle), cells) if absent.any() else cells
+                )
+        if not columns:
+            return np.empty((0, 0))
+        found: NDArray[np.float64] = np.empty((len(columns[0]), len(columns)))
+        for begin in range(0, len(found), _ROWS):  # rows that stay in a cache until the last column
+            own = slice(begin, begin + _ROWS)
+            for k, cells in enumerate(columns):
+                found[own, k] = cells[own]
+        return found
 
     def told(self) -> str:
         """The public rule in words."""
