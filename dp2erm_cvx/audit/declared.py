@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from scipy.special import erfinv
+
 from dp2erm_cvx.calibration.integers import analytic_delta, analytic_ratio
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
@@ -50,8 +52,10 @@ class Declared:
     @property
     def gaussian_mu(self) -> float:
         """The mu of a Gaussian mechanism that keeps the guarantee and no more; delta > 0 or a mu needed."""
-        if self.mu is not None or not self.number:
-            return self.number
+        if self.mu is not None:
+            return self.mu
+        if not self.number:  # delta at epsilon = 0 is erf(mu / sqrt(8))
+            return float(math.sqrt(8.0) * erfinv(self.delta))
         return analytic_ratio(self.number, self.delta)
 
     def __str__(self) -> str:

@@ -19,7 +19,7 @@ class KeptBlocks:
     def offer(self, k: int, block: Any) -> None:
         """Keep the block where there is room: whoever dropped the oldest would never find the next one."""
         size = sum(one.nbytes for one in vars(block).values() if isinstance(one, np.ndarray))
-        if self.nbytes + size <= self.most:
+        if k not in self.blocks and self.nbytes + size <= self.most:
             self.nbytes += size
             self.blocks[k] = block
 

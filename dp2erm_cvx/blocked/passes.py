@@ -87,10 +87,11 @@ class _Work:
 
 def _pass(tables: TableBlocks, share: range, work: _Work, *beside: NDArray[Any]) -> list[Any]:
     known = KeptBlocks(0) if work.token is None else kept_blocks(work.token, work.keep)
-    fresh = tables.tables([k for k in share if k not in known.blocks], work.columns)
+    held = dict(known.blocks)  # another task of this process may keep some of them meanwhile
+    fresh = tables.tables([k for k in share if k not in held], work.columns)
     found = []
     for k in share:
-        block = known.blocks.get(k)
+        block = held.get(k)
         if block is None:
             block = work.make(next(fresh))
             known.offer(k, block)

@@ -83,5 +83,5 @@ class LinearNuisances(Nuisances):
         if not isinstance(self.treated, str):
             return np.full(len(x), self.treated)
         if self.constant:
-            return self.given(released, len(x)).propensity(x, released)
+            raise ValueError("the rate of treatment is among all records: ask what is given first")
         return np.asarray(expit(Rows.POOLED.predict(released[self.treated], x, np.zeros(len(x)))))

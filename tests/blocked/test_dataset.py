@@ -11,6 +11,8 @@ import pytest
 
 from dp2erm_cvx import blocks
 from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, processes
+from dp2erm_cvx.blocked.kept import forget, kept_blocks
+from dp2erm_cvx.blocked.passes import _pass, _Work
 from dp2erm_cvx.codebook import Codebook, Treatment
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
@@ -174,3 +176,24 @@ def test_what_no_codebook_reads_is_refused_by_its_place(tmp_path):
     data = BlockedDataset.from_parquet(path, treatment="a", outcome="y")
     with pytest.raises(DataError, match="row 151, column 'x'"):
         data.blocks.map(str)
+
+
+def test_a_block_that_another_task_keeps_meanwhile_displaces_none():
+    class Numbers:
+        length = 1
+
+        def tables(self, wanted, columns):
+            return iter([np.array([float(k)]) for k in wanted])
+
+    class Block:
+        def __init__(self, x):
+            self.x = x
+
+    def make(table):
+        if table[0] == 0.0:  # the other task keeps the next one while this one is made
+            kept_blocks("twin", 10**6).offer(1, Block(np.array([1.0])))
+        return Block(table)
+
+    work = _Work(None, make, "twin", 10**6, lambda block: float(block.x[0]))
+    assert _pass(Numbers(), range(3), work) == [0.0, 1.0, 2.0]
+    forget("twin")

@@ -100,8 +100,9 @@ def _different(one: Noised, other: Noised) -> str | None:
         return "noise of another kind or size"
     if one.scale != other.scale:
         return "the scale of the noise depends on the records"
-    if np.any(np.isfinite(one.center) != np.isfinite(other.center)):
-        return "a value is not finite on one side alone"
+    finite = np.isfinite(one.center) & np.isfinite(other.center)
+    if not np.array_equal(one.center[~finite], other.center[~finite], equal_nan=True):
+        return "a value is not finite on one side alone, or another one there"
     return None
 
 
@@ -109,6 +110,8 @@ def _placed(one: Noised, other: Noised, rng: np.random.Generator) -> tuple[Array
     """A released vector, and the distance of both values."""
     center, apart = one.center, np.nan_to_num(one.center - other.center)
     moved = float(np.linalg.norm(apart))
+    if one.noise is Noise.GAUSSIAN:  # as likely as it is: a loss given a rare release is none
+        return center + one.scale * rng.standard_normal(center.size), moved
     away = rng.standard_normal(center.size)
     length = one.scale * 10.0 ** rng.uniform(-1.0, 1.0)
     direction = apart / moved if moved > 0.0 else away / math.sqrt(float(np.sum(away**2)))

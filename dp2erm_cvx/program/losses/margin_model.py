@@ -383,11 +383,11 @@ def _added(parts: Sequence[_Moments]) -> _Moments:
     """The sum of moments, gradients in a fixed tree."""
     hessians = [part.hessian for part in parts if part.hessian is not None]
     return _Moments(
-        math.fsum(part.value for part in parts),
+        float(np.sum([part.value for part in parts])),  # may overflow, where math.fsum would raise
         tree_sum([part.gradient for part in parts]),
-        math.fsum(part.rounding for part in parts),
+        float(np.sum([part.rounding for part in parts])),
         tree_sum(hessians) if hessians else None,
-        math.fsum(part.hessian_rounding for part in parts),
+        float(np.sum([part.hessian_rounding for part in parts])),
     )
 
 

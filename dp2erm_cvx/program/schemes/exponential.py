@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -184,10 +184,10 @@ class _Tilted:
         """``sum size_i r_i``, r the relative error of a computed ``t / sum(t)``, from the sums over i.
 
         An error e of a score is a relative one of its exponential, and at most the largest one E of the sum
-        of them, which numpy adds pairwise: with ``m = E + 32 u`` is ``r = expm1(e + m) + 8 u <= (e + m)
-        exp(2 m) + 8 u``. Capped, because a dual that diverges for lack of a ridge would overflow here.
+        of them: with ``m = E + 8 u`` is ``r = expm1(e + m) + 8 u <= (e + m) exp(2 m) + 8 u``. Capped, because
+        a dual that diverges for lack of a ridge would overflow here.
         """
-        most = min(self.largest_error, 150.0) + 32 * UNIT
+        most = min(self.largest_error, 150.0) + 8 * UNIT
         return (min(error, 150.0 * size) + most * size) * math.exp(2 * most) + 8 * UNIT * size
 
     def raised(self, top: float) -> _Tilted:
@@ -212,12 +212,12 @@ def _together(parts: Sequence[_Tilted]) -> _Tilted:
     seconds = [part.second for part in raised if part.second is not None]
     return _Tilted(
         top,
-        math.fsum(part.total for part in raised),
+        _total(part.total for part in raised),
         tree_sum([part.moment for part in raised]),
-        math.fsum(part.norms for part in raised),
-        math.fsum(part.squares for part in raised),
-        math.fsum(part.norm_errors for part in raised),
-        math.fsum(part.square_errors for part in raised),
+        _total(part.norms for part in raised),
+        _total(part.squares for part in raised),
+        _total(part.norm_errors for part in raised),
+        _total(part.square_errors for part in raised),
         max(part.largest_error for part in raised),
         tree_sum(seconds) if seconds else None,
     )
@@ -241,6 +241,7 @@ def _tilted(
         score, error = B @ v, (product * size) * norm + row_error * size
         if base is not None:
             score, error = score + base[part], error + 2 * UNIT * np.abs(base[part])
+            error = error + UNIT * np.abs(score)
         top = float(np.max(score))
         error = error + UNIT * (top - score)
         tilt = np.exp(score - top)
@@ -248,7 +249,7 @@ def _tilted(
         found.append(
             _Tilted(
                 top,
-                float(np.sum(tilt)),
+                float(rounded_sum([compensated_sum(tilt)])),
                 blocked_rmatvec(B, tilt),
                 float(np.sum(weighed)),
                 float(weighed @ norm),
@@ -259,6 +260,11 @@ def _tilted(
             )
         )
     return _together(found)
+
+
+def _total(numbers: Iterable[float]) -> float:
+    """A sum that overflows to infinity, where math.fsum would raise."""
+    return float(np.sum(list(numbers)))
 
 
 def _scores(rows: Array, base: Array | None = None, *, center: Array, v: Array) -> Array:

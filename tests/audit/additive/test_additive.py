@@ -227,7 +227,29 @@ def test_what_is_no_declaration_is_refused():
         with pytest.raises(DeclarationError):
             Declared(**wrong)
     assert str(Declared(mu=0.5)) == "mu = 0.5"
-    assert Declared(epsilon=0.0, delta=0.1).gaussian_mu == 0.0
+    found = Declared(epsilon=0.0, delta=0.1).gaussian_mu  # its delta at epsilon = 0
+    assert math.erf(found / math.sqrt(8.0)) == pytest.approx(0.1, rel=1e-12)
+
+
+def test_what_follows_a_rare_release_is_no_counterexample():
+    def leaks_when_rare(value):
+        released = yield Noised(0.0, 1.0, Noise.GAUSSIAN)
+        yield Noised(value if abs(released) > 5 else 0.0, 1.0, Noise.GAUSSIAN)  # rarer than delta
+
+    declared = Declared(epsilon=1.0, delta=1e-5)
+    assert not any(
+        audit_additive(leaks_when_rare, 0.0, 3.0, declared, seed=seed).exceeds for seed in range(200)
+    )
+
+
+def test_values_that_are_not_finite_are_compared():
+    def says(value):
+        yield Noised(value, 1.0, Noise.GAUSSIAN)
+
+    declared = Declared(mu=1.0)
+    assert audit_additive(says, math.inf, math.nan, declared).exceeds
+    assert audit_additive(says, math.inf, -math.inf, declared).exceeds
+    assert not audit_additive(says, math.nan, math.nan, declared).exceeds
     with pytest.raises(DeclarationError, match="needs Gaussian noise"):
         audit_additive(noisy_sum, FIRST, SECOND, Declared(mu=1.0))
     with pytest.raises(DeclarationError, match="needs pure noise"):
