@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -93,10 +93,9 @@ class Records:
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> Records:
         """What ``make`` makes of every record with its ``outcomes`` (n,): n_columns columns in ``domain``.
 
-        Outcomes are held. What is made of many records is made in every pass over them.
+        Outcomes are held.
         """
-        source = Records(self.X, self.a, self.each(outcomes), self.domain, self.sampling)
-        return make(source) if self.n_samples <= VIEW else MappedRecords(source, make, domain, n_columns)
+        return make(Records(self.X, self.a, self.each(outcomes), self.domain, self.sampling))
 
     def each(self, function: Callable[[Records], Array]) -> Array:
         """The numbers (n,) that ``function`` makes of every record by itself."""
@@ -106,33 +105,6 @@ class Records:
         """What ``function`` makes of every record by itself: held, or of many made in every pass."""
         n = self.n_samples
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
-
-
-class MappedRecords(Records):
-    """What is made of the records of ``source`` in memory, whose rows are not held."""
-
-    def __init__(self, source: Records, make: Make, domain: Domain, n_columns: int) -> None:
-        own = {"a": source.a, "y": source.y, "sampling": source.sampling, "domain": domain}
-        made = source.blocks.then(make)
-        for name, value in {**own, "_made": made, "_columns": n_columns}.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def blocks(self) -> Blocks[Records]:
-        """Views of these records, their rows made anew."""
-        made: Blocks[Records] = self.__dict__["_made"]
-        return made
-
-    @property
-    def n_features(self) -> int:
-        """Number of covariates without the intercept."""
-        columns: int = self.__dict__["_columns"]
-        return columns - (1 if self.domain.intercept else 0)
-
-    @cached_property
-    def X(self) -> Array:
-        """All rows, for whoever cannot do with blocks of them."""
-        return np.concatenate([view.X for view in self.blocks.each()])
 
 
 def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.blocked.engine import Engine
 from dp2erm_cvx.blocked.kept import KeptBlocks, forget, kept_blocks
 from dp2erm_cvx.blocked.table_blocks import TableBlocks
-from dp2erm_cvx.blocks import Blocks
+from dp2erm_cvx.blocks import Blocks, cut
 from dp2erm_cvx.tables import Table
 
 T = TypeVar("T")
@@ -43,8 +43,7 @@ class Passes(Blocks[T]):
     @property
     def lengths(self) -> tuple[int, ...]:
         """Rows of every block."""
-        whole, rest = divmod(self.n_samples, self.tables.length)
-        return (self.tables.length,) * whole + ((rest,) if rest else ())
+        return cut(self.n_samples, self.tables.length)
 
     def made(self, function: Callable[[T], R], *, kept: bool = False) -> Passes[R]:
         """What ``function`` makes of every block, which workers keep if they are told to."""

@@ -67,6 +67,22 @@ def rounded_sum(parts: Sequence[tuple[Array, Array]]) -> Array:
     return total
 
 
+def exact_sum(terms: Array) -> float:
+    """The sum of ``terms`` (n,), rounded once but for a share of UNIT."""
+    return float(rounded_sum([compensated_sum(terms)]))
+
+
+def column_sums(X: Array) -> Array:
+    """The sums (d,) of the columns of X (n, d), as :func:`blocked_rmatvec` adds them."""
+    return blocked_rmatvec(X, np.ones(len(X)))
+
+
+def row_products(X: Array, *, v: Array) -> Array:
+    """``X @ v``, for passes that name v."""
+    product: Array = X @ v
+    return product
+
+
 def weighted_gram(X: Array, w: Array) -> Array:
     """``X.T @ diag(w) @ X`` for X (n, d), w (n,), within :func:`product_error` and what the weighting rounds.
 

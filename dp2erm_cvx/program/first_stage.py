@@ -16,7 +16,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, ProgramError
 from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError
-from dp2erm_cvx.model.sums import UNIT, compensated_sum, rounded_sum
+from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.moment_target import MomentTargets
@@ -216,7 +216,7 @@ class _ScaleModel(Composite):
     def __init__(self, unnormalized: Array) -> None:
         # a common factor of f cancels in the weights; without it nothing over- or underflows
         self.n, self.unnormalized = len(unnormalized), unnormalized / np.max(unnormalized)
-        self.total = float(rounded_sum([compensated_sum(self.unnormalized)]))
+        self.total = exact_sum(self.unnormalized)
         self.ridge = self.smoothness = self.total / 2
 
     def value(self, v: Array) -> float:

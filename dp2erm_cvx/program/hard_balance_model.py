@@ -12,10 +12,9 @@ from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sums import (
     UNIT,
     blocked_rmatvec,
-    compensated_sum,
     dot_error,
+    exact_sum,
     product_error,
-    rounded_sum,
     sum_error,
 )
 
@@ -86,7 +85,7 @@ class HardBalanceModel(Composite):
 
     def output(self, v: Array) -> Array:
         weights: Array = np.maximum(self.B @ v, 0.0)
-        total = float(rounded_sum([compensated_sum(weights)]))
+        total = exact_sum(weights)
         # off the minimizer the totals are met only nearly
         return weights * (self.n / total) if total > 0 else np.ones(self.n)
 

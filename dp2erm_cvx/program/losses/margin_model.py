@@ -22,10 +22,9 @@ from dp2erm_cvx.model.sums import (
     CACHED,
     UNIT,
     blocked_rmatvec,
-    compensated_sum,
     dot_error,
+    exact_sum,
     product_error,
-    rounded_sum,
     sum_error,
     weighted_gram,
 )
@@ -273,7 +272,7 @@ class MarginModel(Composite):
             return v
         logs = self._logs(v)
         tilt: Array = np.exp(logs - np.max(logs))
-        tilt *= self.n / float(rounded_sum([compensated_sum(tilt)]))
+        tilt *= self.n / exact_sum(tilt)
         return tilt
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:

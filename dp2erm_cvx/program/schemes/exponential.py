@@ -19,10 +19,10 @@ from dp2erm_cvx.model.sums import (
     CACHED,
     UNIT,
     blocked_rmatvec,
-    compensated_sum,
+    column_sums,
     dot_error,
+    exact_sum,
     product_error,
-    rounded_sum,
     sum_error,
     weighted_gram,
 )
@@ -56,7 +56,7 @@ class ExponentialModel(Composite):
         self.n = self.blocks.n_samples
         # log mean exp(<b, v>) - <t, v> is unchanged by a common shift of b and t, which is chosen to lose
         # no digits
-        self.center: Array = tree_sum(self.blocks.map(_sum)) / self.n
+        self.center: Array = tree_sum(self.blocks.map(column_sums)) / self.n
         self.dimension = len(self.center)
         self.target: Array = target - self.center
         self.row_norms: Array = np.concatenate(self.blocks.map(partial(_norms, center=self.center)))
@@ -112,7 +112,7 @@ class ExponentialModel(Composite):
             # the cap is on the score without the common shift
             score = np.minimum(score + float(self.center @ v), math.log(self.trim))
         tilt: Array = np.exp(score - np.max(score))
-        tilt *= self.n / float(rounded_sum([compensated_sum(tilt)]))
+        tilt *= self.n / exact_sum(tilt)
         return tilt
 
     def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
@@ -249,7 +249,7 @@ def _tilted(
         found.append(
             _Tilted(
                 top,
-                float(rounded_sum([compensated_sum(tilt)])),
+                exact_sum(tilt),
                 blocked_rmatvec(B, tilt),
                 float(np.sum(weighed)),
                 float(weighed @ norm),
@@ -270,10 +270,6 @@ def _total(numbers: Iterable[float]) -> float:
 def _scores(rows: Array, base: Array | None = None, *, center: Array, v: Array) -> Array:
     score: Array = (rows - center) @ v
     return score if base is None else score + base
-
-
-def _sum(rows: Array) -> Array:
-    return blocked_rmatvec(rows, np.ones(len(rows)))
 
 
 def _norms(rows: Array, *, center: Array) -> Array:

@@ -12,7 +12,7 @@ from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.simplex import Simplices
-from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, sum_error
+from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, row_products, sum_error
 from dp2erm_cvx.program.schemes.kernel_model import SimplexQuadratic
 
 
@@ -109,16 +109,11 @@ class FactoredKernelModel(SimplexQuadratic):
 
     def _products(self, s: Array) -> Array:
         """G s (n,)."""
-        return np.concatenate(self.blocks.map(partial(_product, s=s)))
+        return np.concatenate(self.blocks.map(partial(row_products, v=s)))
 
 
 def _extent(rows: Array) -> tuple[Array, Array]:
     return np.linalg.norm(rows, axis=1), rows.T @ rows
-
-
-def _product(rows: Array, *, s: Array) -> Array:
-    found: Array = rows @ s
-    return found
 
 
 def _group_sums(rows: Array, group: NDArray[np.int64], *, groups: int) -> Array:

@@ -17,7 +17,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.certified_radius import kernel_weights_error
 from dp2erm_cvx.model.simplex import Simplices
-from dp2erm_cvx.model.sums import blocked_rmatvec
+from dp2erm_cvx.model.sums import column_sums, row_products
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, resolved
 from dp2erm_cvx.program.kernels import Kernel, factor
@@ -151,8 +151,8 @@ class KernelFirstStage(FirstStage):
         few = self._few(n, p)
         if few is not None:
             features = records.rows(self._features)
-            total = tree_sum(features.map(_column_sums))
-            c = np.concatenate(features.map(partial(_products, s=share * total)))
+            total = tree_sum(features.map(column_sums))
+            c = np.concatenate(features.map(partial(row_products, v=share * total)))
             rows = records.rows(self._factored)
             return FactoredKernelModel(rows, c, ridge, feasible, scale, error + _product_error(few))
         K = self._gram(records)
@@ -207,16 +207,6 @@ def projected(instance: Instance, weights: Array) -> Array:
 def _product_error(F: Array) -> float:
     """Units of roundoff of an inner product of rows of G, which are twice as long as those of F (n, k)."""
     return 4.0 * float(F.shape[1]) + 4.0
-
-
-def _column_sums(rows: Array) -> Array:
-    # in blocks, because the certificate counts on it
-    return blocked_rmatvec(rows, np.ones(len(rows)))
-
-
-def _products(rows: Array, *, s: Array) -> Array:
-    found: Array = rows @ s
-    return found
 
 
 def refuse_gram(n_samples: int) -> None:
