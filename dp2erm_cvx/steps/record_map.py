@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.domain import ROWS, Array, Domain, Records, cleaned
+from dp2erm_cvx.blocks import VIEW
+from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.images import Image, ImageRecords
 from dp2erm_cvx.universe import Universe
 
@@ -112,8 +113,8 @@ class Rows(enum.StrEnum):
         coefficient, predicted = np.asarray(theta, dtype=np.float64), np.empty(len(x))
         with np.errstate(over="ignore", invalid="ignore"):
             parts = [image.pulled(coefficient, k) for image in self.images(k)]
-            for begin in range(0, len(x), ROWS):
-                own = slice(begin, begin + ROWS)
+            for begin in range(0, len(x), VIEW):
+                own = slice(begin, begin + VIEW)
                 second = treated[own] if len(parts) > 1 else np.zeros(len(x[own]), dtype=bool)
                 for arm, (constant, slopes) in enumerate(parts):
                     asked = second == bool(arm)

@@ -40,7 +40,7 @@ LENGTH, VIEW, GROUP, N = 128, 32, 53, 601
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", LENGTH)
-    for module in (blocks, domain, views):
+    for module in (blocks, domain.records, views):
         monkeypatch.setattr(module, "VIEW", VIEW)
 
 
@@ -180,7 +180,7 @@ def test_a_worker_that_dies_is_replaced_and_the_charge_is_one(path, tmp_path):
 
 @pytest.mark.slow
 def test_two_workers_of_a_cluster_find_the_same_and_one_that_dies_is_replaced(path, tmp_path, monkeypatch):
-    for module in (blocks, domain, views):  # no other process is told of shorter ones
+    for module in (blocks, domain.records, views):  # no other process is told of shorter ones
         monkeypatch.setattr(module, "VIEW", 2**13)
     distributed = pytest.importorskip("distributed")
     model = PrivateEffect(declared(), Budget(4.0), seed=3)

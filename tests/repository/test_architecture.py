@@ -169,13 +169,13 @@ def test_imports_go_one_way(path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("dp2erm_cvx/domain.py", "from dp2erm_cvx.data import Dataset", "domain imports dp2erm_cvx.data"),
+        ("dp2erm_cvx/universe.py", "from dp2erm_cvx.data import Dataset", "universe imports dp2erm_cvx.data"),
         (
-            "dp2erm_cvx/domain.py",
+            "dp2erm_cvx/universe.py",
             "def f():\n    from dp2erm_cvx import solve",
-            "domain imports dp2erm_cvx.solve",
+            "universe imports dp2erm_cvx.solve",
         ),
-        ("dp2erm_cvx/domain.py", "from . import data", "domain imports dp2erm_cvx.data"),
+        ("dp2erm_cvx/universe.py", "from . import data", "universe imports dp2erm_cvx.data"),
         ("dp2erm_cvx/solve/newton.py", "from ..cli import main", "solve imports dp2erm_cvx.cli"),
         ("dp2erm_cvx/stability/a.py", "import dp2erm_cvx.program", "stability imports dp2erm_cvx.program"),
         (

@@ -198,7 +198,7 @@ def rows_at_once(kind, x, a):
 @pytest.mark.parametrize("arm", [0.0, 1, None], ids=str)
 @pytest.mark.parametrize("kind", list(Rows))
 def test_rows_and_predictions_are_the_same_in_any_blocks(kind, arm, size, monkeypatch):
-    monkeypatch.setattr(record_map, "ROWS", size)
+    monkeypatch.setattr(record_map, "VIEW", size)
     rng = np.random.default_rng(8)
     x = rng.normal(size=(50, 19)) * np.exp(rng.normal(size=(50, 1)) * 20)
     x[3, 4], x[5, 6], x[7], x[8, 0] = np.nan, np.inf, -0.0, 5e-324
@@ -247,7 +247,7 @@ def test_rows_of_many_records_are_made_anew_and_are_the_same(chosen, monkeypatch
     known = chosen.records(records, released)
     for size in (1, 5, 22):
         monkeypatch.setattr(blocks, "VIEW", size)
-        monkeypatch.setattr(domain, "VIEW", size)
+        monkeypatch.setattr(domain.records, "VIEW", size)
         found = chosen.records(records, released)
         views = found.blocks.each()
         assert [len(view.a) for view in views][:-1] == [size] * (len(views) - 1)

@@ -1,115 +1,24 @@
-"""The public record universe: what a record may look like, and the fixed rule that puts it there."""
+"""What a record may look like, and the fixed rule that puts it there."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp2erm_cvx.blocks import VIEW, ArrayBlocks, Blocks, whole
-from dp2erm_cvx.codebook import SWITCH, Codebook, Named
+from dp2erm_cvx.blocks import VIEW
+from dp2erm_cvx.codebook import Codebook
+from dp2erm_cvx.domain.checks import checked_codebook, checked_ranges, checked_widths, norm_within
+from dp2erm_cvx.domain.clipping import LARGEST, Array, clip_norm
+from dp2erm_cvx.domain.records import Records
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.sampling import SamplingWeights
-
-#: An array of double precision.
-Array = NDArray[np.float64]
-
-T = TypeVar("T")
-
-#: A number (n,) of every record by itself, and other records made of them by themselves.
-NumbersOf = Callable[["Records"], Array]
-Make = Callable[["Records"], "Records"]
-
-#: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
-LARGEST = 1e30
-
-#: Relative slack that keeps a clipped norm at or below its bound in floating point.
-_SLACK = 1.0 - 1e-12
-
-#: Rows that are computed on together, so that what is made of them stays in the caches.
-ROWS = 2**13
-
-
-@dataclass(frozen=True)
-class Records:
-    """Records inside a domain: what both stages compute on.
-
-    ``X`` is (n, p) with row norms at most ``domain.covariate_bound`` (its first column is the
-    intercept where the domain declares one), ``a`` is (n,) in {0, 1}, ``y`` is (n,) and already
-    centered, so ``|y| <= domain.outcome_bound``. ``sampling`` (n,) holds sampling weights over their
-    bound, in [0, 1]; None where all records count alike.
-    """
-
-    X: Array
-    a: NDArray[np.int64]
-    y: Array
-    domain: Domain
-    sampling: Array | None = None
-
-    def __post_init__(self) -> None:
-        # whatever reads records must not be able to move them out of the universe
-        for name in ("X", "a", "y", *([] if self.sampling is None else ["sampling"])):
-            view = getattr(self, name).view()
-            view.flags.writeable = False
-            object.__setattr__(self, name, view)
-
-    def __repr__(self) -> str:
-        # the records are private
-        return f"Records(n_samples={self.n_samples})"
-
-    @property
-    def n_samples(self) -> int:
-        """Number of records."""
-        return len(self.a)
-
-    @property
-    def n_features(self) -> int:
-        """Number of covariates without the intercept."""
-        return int(self.X.shape[1]) - (1 if self.domain.intercept else 0)
-
-    @property
-    def counts(self) -> Array:
-        """What every record counts (n,), in [0, 1]: its sampling weight over the bound, or 1."""
-        return np.ones(self.n_samples) if self.sampling is None else self.sampling
-
-    @property
-    def covariates(self) -> Array:
-        """The (n, p) covariates without the intercept column."""
-        return self.X[:, 1:] if self.domain.intercept else self.X
-
-    @property
-    def blocks(self) -> Blocks[Records]:
-        """Views of these records."""
-        arrays = (self.X, self.a, self.y, *([] if self.sampling is None else [self.sampling]))
-        return ArrayBlocks(arrays).then(partial(_records, self.domain))
-
-    def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> Records:
-        """What ``make`` makes of every record with its ``outcomes`` (n,): n_columns columns in ``domain``.
-
-        Outcomes are held.
-        """
-        return make(Records(self.X, self.a, self.each(outcomes), self.domain, self.sampling))
-
-    def each(self, function: Callable[[Records], Array]) -> Array:
-        """The numbers (n,) that ``function`` makes of every record by itself."""
-        return np.concatenate(self.rows(function).each())
-
-    def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
-        """What ``function`` makes of every record by itself: held, or of many made in every pass."""
-        n = self.n_samples
-        return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
-
-
-def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
-    X, a, y, *sampling = arrays
-    return Records(X, a, y, domain, *sampling)
 
 
 @dataclass(frozen=True)
@@ -193,9 +102,9 @@ class Domain:
         except ValueError:
             names = ", ".join(relation.value for relation in Neighboring)
             raise DeclarationError(f"relation = {shown(self.relation)}: must be one of {names}") from None
-        put(self, "ranges", _checked_ranges(self.ranges))
+        put(self, "ranges", checked_ranges(self.ranges))
         put(self, "codebook", checked_codebook(self.codebook, self.ranges))
-        put(self, "coordinate_bound", _checked_widths(self.coordinate_bound))
+        put(self, "coordinate_bound", checked_widths(self.coordinate_bound))
         if self.ranges is not None:
             self.widths(len(self.ranges))  # as many as there are ranges
 
@@ -260,8 +169,8 @@ class Domain:
         kept = plain and scale is None and not constant
         # sums along a row round by the layout, which may not depend on other records
         found = raw.view() if kept else np.empty((n, k + constant))
-        for begin in range(0, n, ROWS):
-            rows = given = np.ascontiguousarray(raw[begin : begin + ROWS], dtype=np.float64)
+        for begin in range(0, n, VIEW):
+            rows = given = np.ascontiguousarray(raw[begin : begin + VIEW], dtype=np.float64)
             if scale is not None:
                 with np.errstate(over="ignore"):  # an infinity is cut off below
                     rows = (rows / 2 - scale[0]) / scale[1]
@@ -271,8 +180,8 @@ class Domain:
                 if kept and rows.tobytes() != given.tobytes():
                     kept, found = False, np.array(raw)
             if not kept:
-                found[begin : begin + ROWS, :constant] = self.intercept
-                found[begin : begin + ROWS, constant:] = rows
+                found[begin : begin + VIEW, :constant] = self.intercept
+                found[begin : begin + VIEW, constant:] = rows
         found.flags.writeable = not kept
         return found
 
@@ -368,93 +277,3 @@ class Domain:
             if name not in declared:
                 raise DeclarationError(f"domain: {name} is missing")
         return cls(**declared)
-
-
-def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | None) -> float:
-    """What the norm of scaled covariates inside their ranges is at most: the root of their number.
-
-    Covariates that a codebook makes of one column count once, see :meth:`~dp2erm_cvx.codebook.Codebook.norm`.
-    """
-    if codebook is None or not isinstance(ranges, Mapping):
-        return math.sqrt(len(ranges))
-    return codebook.norm(ranges)
-
-
-def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
-    """The codebook, of plain values if need be. Raises DeclarationError where it is none of these ranges."""
-    if codebook is None:
-        return None
-    if isinstance(codebook, Mapping):
-        codebook = Codebook.from_dict(codebook)
-    if not isinstance(codebook, Codebook):
-        raise DeclarationError(f"codebook = {shown(codebook)}: must be a Codebook")
-    if not isinstance(ranges, Mapping):
-        return codebook
-    for column in (*codebook.levels, *codebook.missing):
-        own = codebook.covariates_of(column)
-        if column in codebook.levels and column in ranges:
-            raise DeclarationError(f"ranges[{column}]: has levels: take the ranges of Codebook.ranges")
-        for name in own if column in codebook.levels else own[1:]:
-            if name in ranges and ranges[name] != SWITCH:
-                raise DeclarationError(f"ranges[{name}] = {shown(ranges[name])}: must be {SWITCH}")
-    return codebook
-
-
-def cleaned(values: Array, bound: float | Array) -> Array:
-    """``values`` clipped to ``[-bound, bound]``; what is no number counts as 0."""
-    clipped: Array = np.clip(np.where(np.isnan(values), 0.0, values), -bound, bound)
-    return clipped
-
-
-def clip_norm(X: Array, bound: float) -> Array:
-    """Shrink each row (..., k) radially so that its Euclidean norm is at most ``bound``."""
-    largest = np.max(np.abs(X), axis=-1, keepdims=True, initial=0.0)
-    safe = np.where(largest > 0, largest, 1.0)
-    unit = X / safe
-    length = np.linalg.norm(unit, axis=-1, keepdims=True)
-    with np.errstate(over="ignore"):
-        norm = safe * length
-    # a norm that rounds to the bound may exceed it: clip from just below
-    outside = norm > bound * (1.0 - 5e-13)
-    divisor = np.where(outside, length, 1.0)
-    return np.where(outside, unit * (bound * _SLACK / divisor), X)
-
-
-def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:
-    if declared is None:
-        return None
-    several = isinstance(declared, list | tuple | np.ndarray)
-    entries = list(declared) if several else [declared]
-    widths = tuple(public_number("coordinate_bound", one, above=0.0) for one in entries)
-    if not widths or not all(1 / LARGEST <= width <= LARGEST for width in widths):
-        raise DeclarationError(
-            f"coordinate_bound = {shown(declared)}: must be from {1 / LARGEST:g} to {LARGEST:g}, one number "
-            "or one per covariate"
-        )
-    return widths if several else widths[0]
-
-
-def _checked_ranges(
-    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None,
-) -> Mapping[str, tuple[float, float]] | tuple[tuple[float, float], ...] | None:
-    if ranges is None:
-        return None
-    if isinstance(ranges, Sized) and not len(ranges):
-        raise DeclarationError("ranges: declare at least one pair (low, high), or none at all")
-    if isinstance(ranges, Mapping):
-        return Named({str(name): _checked_pair(str(name), pair) for name, pair in ranges.items()})
-    if isinstance(ranges, str) or not isinstance(ranges, Iterable):
-        raise DeclarationError(f"ranges = {shown(ranges)}: must be pairs (low, high), one per covariate")
-    return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))
-
-
-def _checked_pair(name: str, pair: Any) -> tuple[float, float]:
-    try:
-        low, high = pair
-    except (TypeError, ValueError):
-        raise DeclarationError(f"ranges[{name}] = {shown(pair)}: must be a pair (low, high)") from None
-    first = public_number(f"ranges[{name}] low", low)
-    last = public_number(f"ranges[{name}] high", high)
-    if not last / 4 - first / 4 > 0:
-        raise DeclarationError(f"ranges[{name}] = ({shown(low)}, {shown(high)}): low must be below high")
-    return first, last

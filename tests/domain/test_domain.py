@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp2erm_cvx import domain as domains
 from dp2erm_cvx.domain import Domain, clip_norm
+from dp2erm_cvx.domain import domain as domains
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
@@ -279,7 +279,7 @@ def test_rows_are_what_the_rule_makes_of_them_in_any_blocks(told, size, unit, mo
     with np.errstate(all="ignore"):
         X = X[rng.permutation(len(X))] * (1.0 if "ranges" in told else unit)
         known = all_at_once(domain, X)
-        monkeypatch.setattr(domains, "ROWS", size)
+        monkeypatch.setattr(domains, "VIEW", size)
         found = domain.features(X)
         assert found.tobytes() == known.tobytes()
         assert all(domain.features(row).tobytes() == own.tobytes() for row, own in zip(X, known, strict=True))
