@@ -185,6 +185,10 @@ class BlockedDataset:
         )
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
-        """The records that ``make`` makes of every block, which workers keep as far as memory is allowed."""
+        """The records that ``make`` makes of every block, which workers keep as far as they are allowed to.
+
+        Raises WorkerError where their scratch folder has no room for the rest.
+        """
         n_columns = len(self.columns) + (1 if domain.intercept else 0)
+        self.blocks.engine.reserve(8 * self.n_samples * (n_columns + 2 + self.weighted))
         return RecordBlocks(Views(self.blocks.made(make, kept=True)), domain, n_columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from dp2erm_cvx.release.promise import promised, told
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.release.rule_release import RuleRelease
 from dp2erm_cvx.report.asked import ASKED, BLANK
-from dp2erm_cvx.report.plain_yaml import yaml_lines
+from dp2erm_cvx.report.page import check_installed
 
 #: Where the fields are from.
 SCHEMA = "github.com/opendp/deployments-registry-data, schemas/deployments-schema.yaml at 057e5d8"
@@ -106,13 +107,28 @@ def datasheet(release: BaseRelease, known: Mapping[str, str] | None = None) -> d
 
 
 def datasheet_text(record: Mapping[str, Any]) -> str:
-    """The record as YAML, with a header that says where its fields are from and what is left to do."""
+    """The record as YAML, with a header that says where its fields are from and what is left to do.
+
+    Raises DeclarationError where PyYAML is missing.
+    """
+    check_installed(("yaml",))
+    import yaml
+
+    def text_of(writer: Any, text: str) -> Any:
+        """Quoted, lest a reader take it for a date or a number; words are plain, several lines stay lines."""
+        lines = "\n" in text and text.replace("\n", "").isprintable()
+        style = "|" if lines else None if text.isidentifier() else '"'
+        return writer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    dumper: Any = type("Dumper", (yaml.SafeDumper,), {})
+    dumper.add_representer(str, text_of)
     header = (
         "# Record for the OpenDP registry of deployments of differential privacy, tier 3.",
         f"# Fields: {SCHEMA}.",
         f'# Everything but the answers to "{BLANK.strip()}" follows from the release.',
     )
-    return "\n".join([*header, *yaml_lines(record)]) + "\n"
+    written = yaml.dump(dict(record), Dumper=dumper, sort_keys=False, allow_unicode=True, width=math.inf)
+    return "\n".join([*header, written])
 
 
 _POST = {

@@ -1,10 +1,6 @@
 """Choosing among candidates: by simulation or on public data for free, on private data for a charge."""
 
-from dp2erm_cvx.tuning.design_question import DesignQuestion
-from dp2erm_cvx.tuning.design_result import DesignResult
-from dp2erm_cvx.tuning.design_row import DesignRow
-from dp2erm_cvx.tuning.design_run import design
-from dp2erm_cvx.tuning.guess import Guess
+from dp2erm_cvx.tuning.designs import DesignQuestion, DesignResult, DesignRow, Guess, design
 from dp2erm_cvx.tuning.private import tune_privately
 from dp2erm_cvx.tuning.public import tune
 from dp2erm_cvx.tuning.public_data import PublicData

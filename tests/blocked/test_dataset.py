@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx import blocks
-from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, processes
-from dp2erm_cvx.blocked.kept import forget, kept_blocks
+from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, engine, processes
+from dp2erm_cvx.blocked.kept import ScratchFile, forget, kept_blocks
 from dp2erm_cvx.blocked.passes import _pass, _Work
 from dp2erm_cvx.codebook import Codebook, Treatment
 from dp2erm_cvx.data import Dataset
@@ -95,6 +97,45 @@ def test_cells_of_all_kinds_become_the_same_records(tmp_path, keep, workers):
     path = written(tmp_path, raw())
     data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=Threads(workers, keep))
     same(read(data, book()), in_memory(path, book()))
+
+
+@pytest.mark.parametrize("keep", [0, 10_000])
+@pytest.mark.parametrize("make", [partial(Threads, 1), partial(Threads, 3), partial(Processes, 2)])
+def test_what_memory_does_not_keep_is_read_once_and_found_in_a_scratch_file(tmp_path, keep, make):
+    path, scratch = written(tmp_path, raw()), tmp_path / "scratch"
+    scratch.mkdir()
+    data = BlockedDataset.from_parquet(
+        path, treatment="arm", outcome="y", engine=make(keep=keep, scratch=scratch)
+    )
+    made = data.coded(book()).records(Made(book()), book())
+    first = made.blocks.each()
+    assert not list(scratch.iterdir())  # the file has no name
+    path.unlink()
+    for one, other in zip(first, made.blocks.each(), strict=True):
+        same(one, other)
+    whole = Records(*(np.concatenate([getattr(one, name) for one in first]) for name in "Xay"), book())
+    same(whole, in_memory(written(tmp_path, raw()), book()))
+
+
+def test_a_scratch_folder_without_room_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+    path = written(tmp_path, raw())
+    for folder, free, told in ((tmp_path / "none", 0, "No such file"), (tmp_path, 4000, "has 0.004 MB left")):
+        monkeypatch.setattr(engine.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        workers = Threads(1, keep=10_000, scratch=folder)
+        data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=workers)
+        with pytest.raises(WorkerError, match=told):
+            data.coded(book()).records(Made(book()), book())
+
+
+def test_a_scratch_file_that_cannot_be_written_or_is_cut_is_told(tmp_path):
+    scratch = ScratchFile(str(tmp_path))
+    scratch.write(0, np.arange(5000.0))
+    assert np.array_equal(scratch.read(0), np.arange(5000.0))
+    scratch._file.truncate(100)
+    with pytest.raises(WorkerError, match="cannot be read"):
+        scratch.read(0)
+    with pytest.raises(WorkerError, match="No such file"):
+        ScratchFile(str(tmp_path / "none")).write(0, np.arange(3.0))
 
 
 @pytest.mark.parametrize("n", [2, 63, 64, 65, 129])
@@ -252,6 +293,6 @@ def test_a_block_that_another_task_keeps_meanwhile_displaces_none():
             kept_blocks("twin", 10**6).offer(1, Block(np.array([1.0])))
         return Block(table)
 
-    work = _Work(None, make, "twin", 10**6, lambda block: float(block.x[0]))
+    work = _Work(None, make, "twin", 10**6, None, lambda block: float(block.x[0]))
     assert _pass(Numbers(), range(3), work) == [0.0, 1.0, 2.0]
     forget("twin")

@@ -9,8 +9,8 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import whole_number
-from dp2erm_cvx.tuning.guess import Guess, rounded
-from dp2erm_cvx.tuning.world import driver_columns
+from dp2erm_cvx.tuning.designs.guess import Guess, rounded
+from dp2erm_cvx.tuning.designs.world import driver_columns
 from dp2erm_cvx.universe import Universe
 
 #: What may be asked for, and of whom an effect may be.

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from dp2erm_cvx.parallel import Progress, untold
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.tuning.design_candidates import design_candidates
-from dp2erm_cvx.tuning.design_enough import enough_records
-from dp2erm_cvx.tuning.design_question import DesignQuestion
-from dp2erm_cvx.tuning.design_result import DesignResult
-from dp2erm_cvx.tuning.design_table import simulated_table
+from dp2erm_cvx.tuning.designs.candidates import design_candidates
+from dp2erm_cvx.tuning.designs.enough import enough_records
+from dp2erm_cvx.tuning.designs.question import DesignQuestion
+from dp2erm_cvx.tuning.designs.result import DesignResult
+from dp2erm_cvx.tuning.designs.table import simulated_table
 
 #: A budget at which noise no longer matters.
 _NO_PRIVACY = 1e5

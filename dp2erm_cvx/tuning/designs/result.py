@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dp2erm_cvx.display import as_text
-from dp2erm_cvx.tuning.design_question import DesignQuestion
-from dp2erm_cvx.tuning.design_row import DesignRow, half_width
+from dp2erm_cvx.tuning.designs.question import DesignQuestion
+from dp2erm_cvx.tuning.designs.row import DesignRow, half_width
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -69,7 +69,7 @@ class DesignResult:
 
     def blocks(self) -> Iterator[Block]:
         """What a reader should see: the guess, the table, and what it says."""
-        from dp2erm_cvx.tuning.design_text import design_blocks
+        from dp2erm_cvx.tuning.designs.text import design_blocks
 
         return design_blocks(self)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from dp2erm_cvx.parallel import Progress
 from dp2erm_cvx.plan import EffectPlan, RulePlan
-from dp2erm_cvx.tuning.design_candidates import design_candidates
-from dp2erm_cvx.tuning.design_question import MOST_RECORDS
-from dp2erm_cvx.tuning.design_result import MARGIN, DesignResult, Enough
-from dp2erm_cvx.tuning.design_table import simulated_table
+from dp2erm_cvx.tuning.designs.candidates import design_candidates
+from dp2erm_cvx.tuning.designs.question import MOST_RECORDS
+from dp2erm_cvx.tuning.designs.result import MARGIN, DesignResult, Enough
+from dp2erm_cvx.tuning.designs.table import simulated_table
 
 #: Replicates, the most records that are simulated, and pipelines that are tried beside the default.
 _FEW, _SIMULATED, _TRIED = 20, 25_000, 2

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import grid, heading
-from dp2erm_cvx.tuning.design_result import MARGIN
-from dp2erm_cvx.tuning.design_row import COVERS, TOLERANCE
+from dp2erm_cvx.tuning.designs.result import MARGIN
+from dp2erm_cvx.tuning.designs.row import COVERS, TOLERANCE
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.tuning.design_result import DesignResult
-    from dp2erm_cvx.tuning.design_row import DesignRow
+    from dp2erm_cvx.tuning.designs.result import DesignResult
+    from dp2erm_cvx.tuning.designs.row import DesignRow
 
 #: What a part of the guess is, for readers.
 _PARTS = {

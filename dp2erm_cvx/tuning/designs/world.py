@@ -13,7 +13,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.noise_range import public_covariates
 from dp2erm_cvx.public import chosen_columns
-from dp2erm_cvx.tuning.guess import Guess
+from dp2erm_cvx.tuning.designs.guess import Guess
 
 #: Records that the moments of covariates and true effects are computed from.
 _CENSUS = 10_000

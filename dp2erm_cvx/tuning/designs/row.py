@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.tuning.design_candidates import Model
-from dp2erm_cvx.tuning.design_question import DesignQuestion
-from dp2erm_cvx.tuning.design_trials import SimulatedRun
+from dp2erm_cvx.tuning.designs.candidates import Model
+from dp2erm_cvx.tuning.designs.question import DesignQuestion
+from dp2erm_cvx.tuning.designs.trials import SimulatedRun
 
 #: Share of the intervals that have to hold the effect, whose level is .95, and the share of the effect by
 #: which they may miss it: a bias that nobody would mind makes no long interval better than a short one.

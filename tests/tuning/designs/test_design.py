@@ -14,10 +14,10 @@ from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, l
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.tuning import DesignQuestion, DesignResult, DesignRow, Guess, design
-from dp2erm_cvx.tuning.design_candidates import design_candidates
-from dp2erm_cvx.tuning.design_row import ranked
-from dp2erm_cvx.tuning.design_trials import SimulatedRun, replicate
-from dp2erm_cvx.tuning.world import World
+from dp2erm_cvx.tuning.designs.candidates import design_candidates
+from dp2erm_cvx.tuning.designs.row import ranked
+from dp2erm_cvx.tuning.designs.trials import SimulatedRun, replicate
+from dp2erm_cvx.tuning.designs.world import World
 from tests.command_line import run
 
 CLINIC = """\
@@ -311,7 +311,7 @@ def test_every_command_is_the_candidate(clinic, goal):
 def few(monkeypatch):
     """Two candidates, which take less time than all."""
     monkeypatch.setattr(
-        "dp2erm_cvx.tuning.design_run.design_candidates", lambda asked: design_candidates(asked)[:2]
+        "dp2erm_cvx.tuning.designs.run.design_candidates", lambda asked: design_candidates(asked)[:2]
     )
 
 
@@ -350,7 +350,7 @@ def test_the_command_tells_what_is_guessed_and_what_to_run(clinic, few):
 
 
 def test_where_nothing_answers_it_says_so(monkeypatch, few):
-    monkeypatch.setattr("dp2erm_cvx.tuning.design_enough._SIMULATED", 0)
+    monkeypatch.setattr("dp2erm_cvx.tuning.designs.enough._SIMULATED", 0)
     words = [
         "--range",
         "x=-1:1",

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dp2erm_cvx.parallel import Progress, run_tasks
-from dp2erm_cvx.tuning.design_candidates import Candidate
-from dp2erm_cvx.tuning.design_question import DesignQuestion
-from dp2erm_cvx.tuning.design_row import DesignRow, ranked
-from dp2erm_cvx.tuning.design_trials import SimulatedRun, planned_noise, replicate
+from dp2erm_cvx.tuning.designs.candidates import Candidate
+from dp2erm_cvx.tuning.designs.question import DesignQuestion
+from dp2erm_cvx.tuning.designs.row import DesignRow, ranked
+from dp2erm_cvx.tuning.designs.trials import SimulatedRun, planned_noise, replicate
 
 #: What rules are compared with.
 CONSTANT = "best constant rule"

@@ -14,9 +14,9 @@ from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.plan.noise_range import planned_range
 from dp2erm_cvx.program import WeightedLeastSquares
-from dp2erm_cvx.tuning.design_candidates import Candidate, Model
-from dp2erm_cvx.tuning.design_question import DesignQuestion
-from dp2erm_cvx.tuning.world import World
+from dp2erm_cvx.tuning.designs.candidates import Candidate, Model
+from dp2erm_cvx.tuning.designs.question import DesignQuestion
+from dp2erm_cvx.tuning.designs.world import World
 
 #: Records of the population that decisions are judged on.
 _JUDGED = 4000

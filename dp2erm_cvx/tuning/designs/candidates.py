@@ -9,8 +9,8 @@ from typing import Any
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.plan.pipeline import chosen_noise
-from dp2erm_cvx.tuning.design_question import DesignQuestion
-from dp2erm_cvx.tuning.guess import rounded
+from dp2erm_cvx.tuning.designs.guess import rounded
+from dp2erm_cvx.tuning.designs.question import DesignQuestion
 
 Model = PrivateEffect | PrivateRule | PrivateTwoStageERM
 
