@@ -7,6 +7,7 @@ import signal
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,6 +171,63 @@ def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
     same(read(data, book()), in_memory(path, book()))
     with pytest.raises(DeclarationError, match="not a Dask data frame"):
         BlockedDataset.from_dask(frame, treatment="arm", outcome="y")
+
+
+def dask_arrays(path: Path, lengths: dict[str, object]) -> list[Any]:
+    """X, a and y of any chunks, with whatever cells they hold."""
+    da = pytest.importorskip("dask.array")
+    frame = parquet.read_table(path).to_pandas()
+    values = frame[["age", "region", "count"]], frame["arm"], frame["y"]
+    chunks = (lengths[name] for name in "Xay")
+    return [da.from_array(one.to_numpy(), chunks=own) for one, own in zip(values, chunks, strict=True)]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("counted", [True, False])
+def test_dask_arrays_in_chunks_of_any_lengths(tmp_path, width, counted):
+    path = written(tmp_path, raw())
+    X, a, y = dask_arrays(path, {"X": ((100, 150, 7, 243), width), "a": (41,), "y": (500,)})
+    if not counted:
+        kept = pytest.importorskip("dask.array").ones(500, chunks=(41,)) > 0
+        X, a, y = X[kept], a[kept], y[kept]
+    names = ["age", "region", "count"]
+    data = BlockedDataset.from_dask_arrays(X, a, y, names)
+    assert data.columns == tuple(names)
+    assert np.isnan(X.shape[0]) != counted  # what was given is as it was
+    same(read(data, book()), in_memory(path, book()))
+
+
+def test_dask_arrays_without_names_are_those_of_memory():
+    da = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(1)
+    X, a, y = rng.normal(size=(200, 3)).astype(np.float32), rng.random(200) < 0.5, rng.normal(size=200)
+    given = (da.from_array(one, chunks=33) for one in (X, a, y))
+    data, known = BlockedDataset.from_dask_arrays(*given), Dataset.from_arrays(X, a, y)
+    assert (data.columns, data.treatment, data.outcome) == (known.columns, "a", "y")
+    for name in "Xay":
+        found = np.concatenate([getattr(block, name) for block in data.blocks.each()])
+        assert found.tobytes() == getattr(known, name).tobytes()
+    masked = da.from_array(np.ma.masked_equal(np.arange(200.0), 150.0), chunks=33)
+    data = BlockedDataset.from_dask_arrays(da.from_array(X), da.from_array(a), masked)
+    with pytest.raises(DataError, match="row 151, column 'y': the value is missing"):
+        data.blocks.each()
+
+
+def test_what_are_no_dask_arrays_of_records_are_refused():
+    da = pytest.importorskip("dask.array")
+    X, v = da.ones((10, 2)), da.ones(10)
+    with pytest.raises(DeclarationError, match="X: 'ndarray' is not a Dask array"):
+        BlockedDataset.from_dask_arrays(np.ones((10, 2)), v, v)
+    with pytest.raises(DataError, match=r"X has 1 dimension\(s\): must be \(n, p\)"):
+        BlockedDataset.from_dask_arrays(v, v, v)
+    with pytest.raises(DataError, match=r"y has 2 dimension\(s\): must be \(n,\)"):
+        BlockedDataset.from_dask_arrays(X, v, X)
+    with pytest.raises(DataError, match="a has 9 values for the 10 rows of X"):
+        BlockedDataset.from_dask_arrays(X, v[1:], v)
+    with pytest.raises(DataError, match="1 names for the 2 columns of X"):
+        BlockedDataset.from_dask_arrays(X, v, v, ["age"])
+    with pytest.raises(DataError, match="two columns named 'age'"):
+        BlockedDataset.from_dask_arrays(X, v, v, ["age", "age"])
 
 
 class Once:
