@@ -98,6 +98,7 @@ def main() -> None:
     words.add_argument(
         "--cluster", action="store_true", help="two Dask workers against one, on the few records"
     )
+    words.add_argument("--scratch", action="store_true", help="keep the rest in the folder")
     words.add_argument("--stay", action="store_true", help="leave the files")
     asked = words.parse_args()
     sizes = [asked.few] if asked.cluster else [asked.few, asked.records]
@@ -124,7 +125,15 @@ def main() -> None:
             return
         runs = [(path, n, "always") for path, n in zip(paths, sizes, strict=True)]
         for path, n, blocks in [(paths[0], asked.few, "never"), *runs]:
-            found = effect(path, domain, "--blocks", blocks, "--keep", asked.keep)
+            found = effect(
+                path,
+                domain,
+                "--blocks",
+                blocks,
+                "--keep",
+                asked.keep,
+                *(["--scratch", str(asked.folder)] if asked.scratch else []),
+            )
             del found["out"]
             print(
                 json.dumps({"n": n, "blocks": blocks, **found, "per million": found["processor"] / n * 1e6}),

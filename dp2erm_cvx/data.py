@@ -151,14 +151,8 @@ class Dataset:
         table = as_array(X, "X")
         if columns is None:
             columns = getattr(X, "columns", None)
-        if columns is None:
-            columns = [f"x{k + 1}" for k in range(table.shape[1] if table.ndim == 2 else 0)]
-        # a covariate may be called a or y: these are names for messages only
-        names = [str(name) for name in columns]
-        named = [
-            next(name for k in range(len(names) + 1) if (name := one + k * "_") not in names) for one in "ay"
-        ]
-        return cls(table, as_array(a, "a"), as_array(y, "y"), tuple(columns), named[0], named[1])
+        *named, treatment, outcome = all_names(table.shape[1] if table.ndim == 2 else 0, columns)
+        return cls(table, as_array(a, "a"), as_array(y, "y"), tuple(named), treatment, outcome)
 
     @classmethod
     def coded(
@@ -247,6 +241,16 @@ class Dataset:
         for k, name in enumerate(covariates):
             X[:, k] = table.numbers(name)
         return cls(X, a, y, tuple(covariates), treatment, outcome)
+
+
+def all_names(width: int, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Names of covariates, without ``columns`` x1, ..., x``width``, and of the treatment and the outcome."""
+    names = [f"x{k + 1}" for k in range(width)] if columns is None else [str(name) for name in columns]
+    # a covariate may be called a or y
+    others = (
+        next(name for k in range(len(names) + 1) if (name := one + k * "_") not in names) for one in "ay"
+    )
+    return (*names, *others)
 
 
 class Public(Protocol):

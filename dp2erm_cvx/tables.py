@@ -182,8 +182,10 @@ def _number_in(cell: Any) -> float:
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """The values as one array, in which masked entries are None. Raises DataError where they are none."""
     if isinstance(values, np.ma.MaskedArray):
-        # a plain conversion would bring back what the mask hides
-        values = np.ma.filled(values.astype(object), None)
+        # a plain conversion would bring back what the mask hides, and filled(None) a fill value
+        cells = values.data.astype(object)
+        cells[np.ma.getmaskarray(values)] = None
+        return cells
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a masked entry in a list becomes NaN, which is refused by place

@@ -11,6 +11,7 @@ import pytest
 from dp2erm_cvx import tables
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.tables import as_array
 
 GOOD = "age,dose,a,y\n30,1.5,0,2\n41,-2e1,true,3.25\n52,0,1,-1\n"
 
@@ -186,6 +187,12 @@ def test_wrong_names(tmp_path: Path) -> None:
 def test_bad_arrays(X: object, a: object, y: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         Dataset.from_arrays(X, a, y)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fill", [7.0, None])
+def test_a_masked_entry_is_missing_whatever_it_hides_or_fills(fill: float | None) -> None:
+    masked = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0], fill_value=fill)
+    assert as_array(masked, "y").tolist() == [1.0, None, 3.0]
 
 
 def test_bad_frames() -> None:

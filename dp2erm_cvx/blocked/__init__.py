@@ -2,9 +2,9 @@
 
 from dp2erm_cvx.blocked.dask_cluster import DaskCluster
 from dp2erm_cvx.blocked.dataset import BlockedDataset
-from dp2erm_cvx.blocked.engine import KEEP, Engine, Threads
+from dp2erm_cvx.blocked.engine import KEEP, Engine, Threads, told_bytes
 from dp2erm_cvx.blocked.processes import Processes
-from dp2erm_cvx.blocked.record_blocks import RecordBlocks, told_size
+from dp2erm_cvx.blocked.record_blocks import RecordBlocks
 
 __all__ = [
     "KEEP",
@@ -14,5 +14,5 @@ __all__ = [
     "Processes",
     "RecordBlocks",
     "Threads",
-    "told_size",
+    "told_bytes",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dp2erm_cvx.blocked.engine import KEEP, RETRIES, Engine, Told, alone, died_too_often
@@ -19,8 +20,15 @@ class DaskCluster(Engine):
     replaced by another one, by Dask's own rules. Raises DeclarationError where no cluster is connected.
     """
 
-    def __init__(self, client: Any = None, keep: int = KEEP, progress: Progress = untold) -> None:
-        super().__init__(keep, progress)
+    def __init__(
+        self,
+        client: Any = None,
+        keep: int = KEEP,
+        progress: Progress = untold,
+        *,
+        scratch: str | Path | None = None,
+    ) -> None:
+        super().__init__(keep, progress, scratch=scratch)
         try:
             from distributed import default_client
         except ImportError:
@@ -36,6 +44,9 @@ class DaskCluster(Engine):
                 ) from None
         self.client = client
         self.number = max(len(self._workers()), 1)
+
+    def reserve(self, nbytes: int) -> None:
+        """Nothing: the scratch folder is on other machines, which say so when they write."""
 
     def _workers(self) -> list[str]:
         return sorted(self.client.nthreads())

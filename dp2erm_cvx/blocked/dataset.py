@@ -1,4 +1,4 @@
-"""Datasets that are read block by block: a Parquet file or a Dask data frame larger than memory."""
+"""Datasets that are read block by block: Parquet files or Dask collections larger than memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dp2erm_cvx.blocked.dask_blocks import dask_blocks
+from dp2erm_cvx.blocked.dask_blocks import array_blocks, frame_blocks
 from dp2erm_cvx.blocked.dataset_block import coded_block, plain_block, restricted_block
 from dp2erm_cvx.blocked.engine import Engine, Threads
 from dp2erm_cvx.blocked.parquet_blocks import parquet_blocks
@@ -16,7 +16,7 @@ from dp2erm_cvx.blocked.passes import Passes
 from dp2erm_cvx.blocked.record_blocks import RecordBlocks
 from dp2erm_cvx.blocked.table_blocks import TableBlocks
 from dp2erm_cvx.blocked.views import Views
-from dp2erm_cvx.data import Dataset, Public
+from dp2erm_cvx.data import Dataset, Public, all_names
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.tables import Table
@@ -26,7 +26,8 @@ from dp2erm_cvx.tables import Table
 class BlockedDataset:
     """Raw records in blocks, read again in every pass: never are all of them in memory.
 
-    Made by :meth:`from_parquet` or :meth:`from_dask`, and given to an estimator in place of X, a and y::
+    Made by :meth:`from_parquet`, :meth:`from_dask` or :meth:`from_dask_arrays`, and given to an estimator in
+    place of X, a and y::
 
         data = BlockedDataset.from_parquet("records/", treatment="a", outcome="y")
         PrivateEffect(domain, Budget(1.0)).fit(data)
@@ -103,7 +104,33 @@ class BlockedDataset:
         Its graph should begin with files: what was persisted on a cluster stays there. Arguments are those
         of :meth:`from_parquet`. Raises DeclarationError for what is no Dask data frame.
         """
-        return cls._of(dask_blocks(frame), treatment, outcome, covariates, engine)
+        return cls._of(frame_blocks(frame), treatment, outcome, covariates, engine)
+
+    @classmethod
+    def from_dask_arrays(
+        cls, X: Any, a: Any, y: Any, columns: Sequence[str] | None = None, *, engine: Engine | None = None
+    ) -> BlockedDataset:
+        """Blocks of Dask arrays, whose chunks are made anew in every pass; as :meth:`from_dask`.
+
+        Parameters
+        ----------
+        X
+            (n, p) covariates, in chunks of any lengths. A chunk of rows has to fit into the memory of a
+            worker, with all of its columns.
+        a, y
+            (n,) treatments and outcomes. Their chunks may be others than those of X.
+        columns
+            Names of the columns of X; None: x1, ..., xp. Where a codebook is declared, covariates and
+            sampling weights are found by these names.
+        engine
+            As in :meth:`from_parquet`.
+
+        Chunks of unknown length are counted first. Raises DataError for other shapes or names,
+        DeclarationError for what is no Dask array.
+        """
+        tables = array_blocks(X, a, y, lambda width: all_names(width, columns))
+        treatment, outcome = tables.names[-2:]
+        return cls._of(tables, treatment, outcome, None, engine)
 
     @classmethod
     def _of(
@@ -130,6 +157,7 @@ class BlockedDataset:
     def coded(self, public: Public) -> BlockedDataset:
         """The same records by the codebook of a domain, as :meth:`~dp2erm_cvx.data.Dataset.coded` makes them.
 
+        Treatments and outcomes stay the columns that they are here, whatever the codebook calls them.
         Raises DataError for a column that is not there, DeclarationError where the covariates of levels are
         not declared.
         """
@@ -138,17 +166,16 @@ class BlockedDataset:
         if public.columns is None and (book.levels or book.missing):
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         names = public.columns or tuple(one for one in self.columns if one not in book.no_covariates)
-        treatment, outcome = book.treatment.column or self.treatment, book.outcome or self.outcome
         weights = () if book.sampling_weights is None else (book.sampling_weights.column,)
-        wanted = tuple(dict.fromkeys((treatment, outcome, *book.columns(names), *weights)))
+        wanted = tuple(dict.fromkeys((self.treatment, self.outcome, *book.columns(names), *weights)))
         head = Table(raw.source, raw.names, list)
         for name in wanted:
             head.cells(name)
-        made = partial(coded_block, public=public, treatment=treatment, outcome=outcome, columns=names)
-        blocks = Passes(raw, wanted, made, self.blocks.engine)
-        return replace(
-            self, blocks=blocks, columns=names, treatment=treatment, outcome=outcome, coded_by=public
+        made = partial(
+            coded_block, public=public, treatment=self.treatment, outcome=self.outcome, columns=names
         )
+        blocks = Passes(raw, wanted, made, self.blocks.engine)
+        return replace(self, blocks=blocks, columns=names, coded_by=public)
 
     def restricted(self, columns: Sequence[int]) -> BlockedDataset:
         """The same with these covariates alone, by number and in this order."""
@@ -158,6 +185,10 @@ class BlockedDataset:
         )
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
-        """The records that ``make`` makes of every block, which workers keep as far as memory is allowed."""
+        """The records that ``make`` makes of every block, which workers keep as far as they are allowed to.
+
+        Raises WorkerError where their scratch folder has no room for the rest.
+        """
         n_columns = len(self.columns) + (1 if domain.intercept else 0)
+        self.blocks.engine.reserve(8 * self.n_samples * (n_columns + 2 + self.weighted))
         return RecordBlocks(Views(self.blocks.made(make, kept=True)), domain, n_columns)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import abc
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dp2erm_cvx.errors import WorkerError
@@ -40,14 +43,33 @@ class Engine(abc.ABC):
     Attributes
     ----------
     number : how many workers there are
-    keep : bytes of records that all of them together keep
+    keep : bytes of records that all of them together keep in memory
     progress : is told of blocks in every pass
+    scratch : folder of a file for what is not kept; None: that is read anew in every pass
     """
 
     number: int
 
-    def __init__(self, keep: int = KEEP, progress: Progress = untold) -> None:
+    def __init__(
+        self, keep: int = KEEP, progress: Progress = untold, *, scratch: str | Path | None = None
+    ) -> None:
         self.keep, self.progress = whole_number("keep", keep, at_least=0), progress
+        self.scratch = None if scratch is None else str(scratch)
+
+    def reserve(self, nbytes: int) -> None:
+        """Raise WorkerError where the scratch folder has no room for what is not kept of so many bytes."""
+        if self.scratch is None:
+            return
+        try:
+            with tempfile.TemporaryFile(dir=self.scratch):
+                free = shutil.disk_usage(self.scratch).free
+        except OSError as error:
+            raise WorkerError(f"scratch = {self.scratch!r}: {error.strerror}") from None
+        if nbytes - self.keep > free:
+            raise WorkerError(
+                f"scratch = {self.scratch!r}: has {told_bytes(free)} left for the "
+                f"{told_bytes(nbytes - self.keep)} of records that are not kept in memory"
+            )
 
     @property
     def share(self) -> int:
@@ -74,8 +96,15 @@ class Engine(abc.ABC):
 class Threads(Engine):
     """Threads of this process; one works without any."""
 
-    def __init__(self, workers: int = 1, keep: int = KEEP, progress: Progress = untold) -> None:
-        super().__init__(keep, progress)
+    def __init__(
+        self,
+        workers: int = 1,
+        keep: int = KEEP,
+        progress: Progress = untold,
+        *,
+        scratch: str | Path | None = None,
+    ) -> None:
+        super().__init__(keep, progress, scratch=scratch)
         self.number = counted_workers(workers)
 
     @property
@@ -112,3 +141,8 @@ def died_too_often(times: int) -> WorkerError:
     return WorkerError(
         f"a worker died {times} times in a row at the same records: it may need more memory, or fewer workers"
     )
+
+
+def told_bytes(number: float) -> str:
+    """A number of bytes in words."""
+    return f"{number / 1e6:.3g} MB" if number < 1e9 else f"{number / 1e9:.3g} GB"

@@ -25,8 +25,9 @@ R = TypeVar("R")
 class Passes(Blocks[T]):
     """What ``make`` makes of every block of a raw table, by the workers of an engine.
 
-    The first blocks that fit into their memory are kept by the workers under a ``token``, and the others read
-    again in every pass; without a token nothing is kept. ``columns`` are those that are read; None for all.
+    The workers keep the first blocks that fit into their memory under a ``token``, and the others in their
+    scratch files, or else read those again in every pass; without a token they keep nothing. ``columns`` are
+    those that are read; None for all.
     """
 
     tables: TableBlocks
@@ -54,7 +55,7 @@ class Passes(Blocks[T]):
         """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
         shares = self.tables.shares(self.engine.number)
         length, count = self.tables.length, self.tables.count
-        work = _Work(self.columns, self.make, self.token, self.engine.share, function)
+        work = _Work(self.columns, self.make, self.token, self.engine.share, self.engine.scratch, function)
         tasks = [
             (
                 *(self.tables.only(share), share, work),
@@ -81,17 +82,19 @@ class _Work:
     make: Callable[[Table], Any]
     token: str | None
     keep: int
+    scratch: str | None
     function: Callable[..., Any]
 
 
 def _pass(tables: TableBlocks, share: range, work: _Work, *beside: NDArray[Any]) -> list[Any]:
-    known = KeptBlocks(0) if work.token is None else kept_blocks(work.token, work.keep)
-    held = dict(known.blocks)  # another task of this process may keep some of them meanwhile
+    known = KeptBlocks(0) if work.token is None else kept_blocks(work.token, work.keep, work.scratch)
+    held = known.numbers  # another task of this process may keep more of them meanwhile
     fresh = tables.tables([k for k in share if k not in held], work.columns)
     found = []
     for k in share:
-        block = held.get(k)
-        if block is None:
+        if k in held:
+            block = known.find(k)
+        else:
             block = work.make(next(fresh))
             known.offer(k, block)
         row = (k - share.start) * tables.length

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dp2erm_cvx.blocked.engine import KEEP, RETRIES, Engine, Told, alone, counted_workers, died_too_often
@@ -16,8 +17,15 @@ T = TypeVar("T")
 class Processes(Engine):
     """Processes of this machine, each with a queue of its own. What they are given has to be picklable."""
 
-    def __init__(self, workers: int = -1, keep: int = KEEP, progress: Progress = untold) -> None:
-        super().__init__(keep, progress)
+    def __init__(
+        self,
+        workers: int = -1,
+        keep: int = KEEP,
+        progress: Progress = untold,
+        *,
+        scratch: str | Path | None = None,
+    ) -> None:
+        super().__init__(keep, progress, scratch=scratch)
         self.number = counted_workers(workers)
         self._pools: dict[int, Any] = {}
 

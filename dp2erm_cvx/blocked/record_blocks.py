@@ -10,6 +10,7 @@ from typing import NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.blocked.engine import told_bytes
 from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
 from dp2erm_cvx.errors import ProgramError
@@ -82,7 +83,7 @@ class RecordBlocks(Records):
         return self._refuse("outcomes")
 
     def _refuse(self, what: str) -> NoReturn:
-        size = told_size(self.n_samples, self.__dict__["n_columns"] + 2)
+        size = told_bytes(8 * self.n_samples * (self.__dict__["n_columns"] + 2))
         raise ProgramError(
             f"the {what} of all records are asked for at once, and this dataset is read in blocks: choose a "
             f"program of sums over records, or read the {size} of {self.n_samples:,} records "
@@ -92,9 +93,3 @@ class RecordBlocks(Records):
 
 def _mapped(make: Make, outcomes: NumbersOf, block: Records) -> Records:
     return make(Records(block.X, block.a, outcomes(block), block.domain, block.sampling))
-
-
-def told_size(n_samples: int, n_columns: int) -> str:
-    """What a table of doubles takes in memory, in words."""
-    whole = 8 * n_samples * n_columns / 1e6
-    return f"{whole:.3g} MB" if whole < 1e3 else f"{whole / 1e3:.3g} GB"

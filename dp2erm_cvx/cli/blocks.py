@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,12 @@ block_options = apply(
     click.option("--workers", type=Number(), default=1, help="Processes for blocks; -1: all processors."),
     click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of processes."),
     click.option("--keep", type=Number(), default=2.0, help="GB of records kept from one pass to the next."),
+    click.option(
+        "--scratch",
+        metavar="FOLDER",
+        help="Keep the other records there, in a file without a name that ends with the command; without it "
+        "they are read anew in every pass.",
+    ),
 )
 
 
@@ -67,7 +74,7 @@ def read_records(
         treatment=treatment,
         outcome=outcome,
         covariates=names(options["covariates"]),
-        engine=_engine(options["scheduler"], workers, keep, _passes(bar)),
+        engine=_engine(options["scheduler"], workers)(keep, _passes(bar), scratch=options["scratch"]),
     )
     return data.coded(domain)
 
@@ -88,17 +95,17 @@ def _in_blocks(path: str, asked: str) -> bool:
     return 8e-9 * sum(groups) * len(columns) > LARGE
 
 
-def _engine(scheduler: str | None, workers: int, keep: int, told: Told) -> Engine:
+def _engine(scheduler: str | None, workers: int) -> Callable[..., Engine]:
     from dp2erm_cvx.blocked import DaskCluster, Processes, Threads
 
     if scheduler is None:
-        return Threads(1, keep, told) if workers == 1 else Processes(workers, keep, told)
+        return partial(Threads, 1) if workers == 1 else partial(Processes, workers)
     try:
         from distributed import Client
     except ImportError:
-        return DaskCluster()  # says what is not installed
+        return DaskCluster  # says what is not installed
     try:
-        return DaskCluster(Client(scheduler), keep, told)  # type: ignore[no-untyped-call]
+        return partial(DaskCluster, Client(scheduler))  # type: ignore[no-untyped-call]
     except (OSError, ValueError, TimeoutError):
         raise DeclarationError(f"--scheduler {scheduler}: no Dask scheduler answers there") from None
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dp2erm_cvx.blocked import BlockedDataset, told_size
+from dp2erm_cvx.blocked import BlockedDataset, told_bytes
 from dp2erm_cvx.data import Dataset, Public
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import ProgramError
@@ -48,7 +48,7 @@ def in_blocks(plan: Plan, data: Dataset | BlockedDataset, execution: Execution) 
     whole = [program.name for program in plan.programs if not program.takes_blocks(universe)]
     whole += [one.name for one in solvers[:1] if isinstance(one, ConicSolver)]
     if whole:
-        size = told_size(data.n_samples, len(data.columns) + 2)
+        size = told_bytes(8 * data.n_samples * (len(data.columns) + 2))
         raise ProgramError(
             f"{whole[0]} needs all records in memory at once, {size} of them and more to work on, and this "
             "dataset is read in blocks: choose a program of sums over records with newton or "

@@ -10,7 +10,8 @@ from dp2erm_cvx.program.kernels import BalanceKernel, Gaussian, Kernel
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.losses.linear_rule import LinearStage
 from dp2erm_cvx.program.losses.margin_loss import HuberLoss, LogisticLoss, MarginLoss
-from dp2erm_cvx.program.losses.margin_model import InversePropensity, MarginRows, MarginWeight, Overlap
+from dp2erm_cvx.program.losses.margin_rows import MarginRows
+from dp2erm_cvx.program.losses.margin_weight import InversePropensity, MarginWeight, Overlap
 from dp2erm_cvx.program.losses.weighted_least_squares import WeightedLeastSquares
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx import blocks
-from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, processes
-from dp2erm_cvx.blocked.kept import forget, kept_blocks
+from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, engine, processes
+from dp2erm_cvx.blocked.kept import ScratchFile, forget, kept_blocks
 from dp2erm_cvx.blocked.passes import _pass, _Work
 from dp2erm_cvx.codebook import Codebook, Treatment
 from dp2erm_cvx.data import Dataset
@@ -96,6 +99,45 @@ def test_cells_of_all_kinds_become_the_same_records(tmp_path, keep, workers):
     same(read(data, book()), in_memory(path, book()))
 
 
+@pytest.mark.parametrize("keep", [0, 10_000])
+@pytest.mark.parametrize("make", [partial(Threads, 1), partial(Threads, 3), partial(Processes, 2)])
+def test_what_memory_does_not_keep_is_read_once_and_found_in_a_scratch_file(tmp_path, keep, make):
+    path, scratch = written(tmp_path, raw()), tmp_path / "scratch"
+    scratch.mkdir()
+    data = BlockedDataset.from_parquet(
+        path, treatment="arm", outcome="y", engine=make(keep=keep, scratch=scratch)
+    )
+    made = data.coded(book()).records(Made(book()), book())
+    first = made.blocks.each()
+    assert not list(scratch.iterdir())  # the file has no name
+    path.unlink()
+    for one, other in zip(first, made.blocks.each(), strict=True):
+        same(one, other)
+    whole = Records(*(np.concatenate([getattr(one, name) for one in first]) for name in "Xay"), book())
+    same(whole, in_memory(written(tmp_path, raw()), book()))
+
+
+def test_a_scratch_folder_without_room_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+    path = written(tmp_path, raw())
+    for folder, free, told in ((tmp_path / "none", 0, "No such file"), (tmp_path, 4000, "has 0.004 MB left")):
+        monkeypatch.setattr(engine.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        workers = Threads(1, keep=10_000, scratch=folder)
+        data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=workers)
+        with pytest.raises(WorkerError, match=told):
+            data.coded(book()).records(Made(book()), book())
+
+
+def test_a_scratch_file_that_cannot_be_written_or_is_cut_is_told(tmp_path):
+    scratch = ScratchFile(str(tmp_path))
+    scratch.write(0, np.arange(5000.0))
+    assert np.array_equal(scratch.read(0), np.arange(5000.0))
+    scratch._file.truncate(100)
+    with pytest.raises(WorkerError, match="cannot be read"):
+        scratch.read(0)
+    with pytest.raises(WorkerError, match="No such file"):
+        ScratchFile(str(tmp_path / "none")).write(0, np.arange(3.0))
+
+
 @pytest.mark.parametrize("n", [2, 63, 64, 65, 129])
 def test_tables_of_any_length(tmp_path, n):
     path = written(tmp_path, raw(n))
@@ -129,6 +171,63 @@ def test_a_dask_frame_in_partitions_of_any_length(tmp_path):
     same(read(data, book()), in_memory(path, book()))
     with pytest.raises(DeclarationError, match="not a Dask data frame"):
         BlockedDataset.from_dask(frame, treatment="arm", outcome="y")
+
+
+def dask_arrays(path: Path, lengths: dict[str, object]) -> list[Any]:
+    """X, a and y of any chunks, with whatever cells they hold."""
+    da = pytest.importorskip("dask.array")
+    frame = parquet.read_table(path).to_pandas()
+    values = frame[["age", "region", "count"]], frame["arm"], frame["y"]
+    chunks = (lengths[name] for name in "Xay")
+    return [da.from_array(one.to_numpy(), chunks=own) for one, own in zip(values, chunks, strict=True)]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("counted", [True, False])
+def test_dask_arrays_in_chunks_of_any_lengths(tmp_path, width, counted):
+    path = written(tmp_path, raw())
+    X, a, y = dask_arrays(path, {"X": ((100, 150, 7, 243), width), "a": (41,), "y": (500,)})
+    if not counted:
+        kept = pytest.importorskip("dask.array").ones(500, chunks=(41,)) > 0
+        X, a, y = X[kept], a[kept], y[kept]
+    names = ["age", "region", "count"]
+    data = BlockedDataset.from_dask_arrays(X, a, y, names)
+    assert data.columns == tuple(names)
+    assert np.isnan(X.shape[0]) != counted  # what was given is as it was
+    same(read(data, book()), in_memory(path, book()))
+
+
+def test_dask_arrays_without_names_are_those_of_memory():
+    da = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(1)
+    X, a, y = rng.normal(size=(200, 3)).astype(np.float32), rng.random(200) < 0.5, rng.normal(size=200)
+    given = (da.from_array(one, chunks=33) for one in (X, a, y))
+    data, known = BlockedDataset.from_dask_arrays(*given), Dataset.from_arrays(X, a, y)
+    assert (data.columns, data.treatment, data.outcome) == (known.columns, "a", "y")
+    for name in "Xay":
+        found = np.concatenate([getattr(block, name) for block in data.blocks.each()])
+        assert found.tobytes() == getattr(known, name).tobytes()
+    masked = da.from_array(np.ma.masked_equal(np.arange(200.0), 150.0), chunks=33)
+    data = BlockedDataset.from_dask_arrays(da.from_array(X), da.from_array(a), masked)
+    with pytest.raises(DataError, match="row 151, column 'y': the value is missing"):
+        data.blocks.each()
+
+
+def test_what_are_no_dask_arrays_of_records_are_refused():
+    da = pytest.importorskip("dask.array")
+    X, v = da.ones((10, 2)), da.ones(10)
+    with pytest.raises(DeclarationError, match="X: 'ndarray' is not a Dask array"):
+        BlockedDataset.from_dask_arrays(np.ones((10, 2)), v, v)
+    with pytest.raises(DataError, match=r"X has 1 dimension\(s\): must be \(n, p\)"):
+        BlockedDataset.from_dask_arrays(v, v, v)
+    with pytest.raises(DataError, match=r"y has 2 dimension\(s\): must be \(n,\)"):
+        BlockedDataset.from_dask_arrays(X, v, X)
+    with pytest.raises(DataError, match="a has 9 values for the 10 rows of X"):
+        BlockedDataset.from_dask_arrays(X, v[1:], v)
+    with pytest.raises(DataError, match="1 names for the 2 columns of X"):
+        BlockedDataset.from_dask_arrays(X, v, v, ["age"])
+    with pytest.raises(DataError, match="two columns named 'age'"):
+        BlockedDataset.from_dask_arrays(X, v, v, ["age", "age"])
 
 
 class Once:
@@ -194,6 +293,6 @@ def test_a_block_that_another_task_keeps_meanwhile_displaces_none():
             kept_blocks("twin", 10**6).offer(1, Block(np.array([1.0])))
         return Block(table)
 
-    work = _Work(None, make, "twin", 10**6, lambda block: float(block.x[0]))
+    work = _Work(None, make, "twin", 10**6, None, lambda block: float(block.x[0]))
     assert _pass(Numbers(), range(3), work) == [0.0, 1.0, 2.0]
     forget("twin")

@@ -78,6 +78,16 @@ def blocked(path: Path) -> BlockedDataset:
     return BlockedDataset.from_parquet(path, treatment="arm", outcome="y")
 
 
+def dask_arrays(path: Path, engine: Any = None) -> BlockedDataset:
+    """The same records in Dask arrays of other chunks."""
+    da = pytest.importorskip("dask.array")
+    frame = parquet.read_table(path).to_pandas()
+    names = ["age", "bmi", "region", "counts"]
+    X, a, y = frame[names].to_numpy(), frame["arm"].to_numpy(), frame["y"].to_numpy()
+    given = da.from_array(X, chunks=(53, 3)), da.from_array(a, chunks=97), da.from_array(y, chunks=600)
+    return BlockedDataset.from_dask_arrays(*given, names, engine=engine)
+
+
 def alike(one: Any, other: Any) -> None:
     assert one.to_json() == other.to_json()
 
@@ -153,6 +163,13 @@ def test_the_value_of_a_rule(path):
     alike(*both(model, path))
 
 
+@pytest.mark.parametrize("model", [PrivateEffect, PrivateRule, PrivateTwoStageERM])
+def test_dask_arrays(path, model):
+    weights = {"column": "counts", "largest": 3.0, "mean": 1.5} if model is not PrivateTwoStageERM else None
+    asked = model(declared(sampling_weights=weights), Budget(4.0), seed=3)
+    alike(asked.fit(dask_arrays(path)).release_, both(asked, path)[0])
+
+
 class Dies:
     """The records of a block, made by a worker that dies at the last block, once."""
 
@@ -193,6 +210,7 @@ def test_two_workers_of_a_cluster_find_the_same_and_one_that_dies_is_replaced(pa
         data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=DaskCluster())
         data = data.coded(declared())
         alike(known, model.fit(replace(data, blocks=data.blocks.made(Dies(tmp_path)))).release_)
+        alike(known, model.fit(dask_arrays(path, DaskCluster(client))).release_)
     assert (tmp_path / "dead").exists()
 
 

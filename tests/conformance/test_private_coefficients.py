@@ -16,7 +16,8 @@ from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.overlap_private import PrivateOverlap
 from dp2erm_cvx.problems.tilting_private import PrivateTilting
 from dp2erm_cvx.program import InversePropensity, Overlap
-from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
 

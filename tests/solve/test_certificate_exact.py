@@ -25,7 +25,8 @@ from dp2erm_cvx.program import (
     SecondStage,
 )
 from dp2erm_cvx.program.kernels import Laplace, Linear
-from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.random_features import RandomFourier
 from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage

@@ -6,7 +6,8 @@ from scipy.optimize import brentq
 
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
 from dp2erm_cvx.solve.newton import minimize_by_newton
 

@@ -9,7 +9,7 @@ from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
 from dp2erm_cvx.program.losses.margin_loss import MarginLoss
-from dp2erm_cvx.program.losses.margin_model import MarginWeight, weights_given_coefficient
+from dp2erm_cvx.program.losses.margin_weight import MarginWeight, weights_given_coefficient
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
 _NEAR = 0.01

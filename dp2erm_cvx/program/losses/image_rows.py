@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.images import Image, ImageRecords
 from dp2erm_cvx.model.sums import blocked_rmatvec, weighted_gram
-from dp2erm_cvx.program.losses.margin_model import MarginRows
+from dp2erm_cvx.program.losses.margin_rows import MarginRows
 
 
 class ImageRows(MarginRows):

@@ -10,6 +10,7 @@ import numpy as np
 from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, Penalty
+from dp2erm_cvx.model.recent import Recent
 from dp2erm_cvx.model.sums import (
     CACHED,
     UNIT,
@@ -54,7 +55,7 @@ class LeastSquaresModel(Composite):
         self._hessian = 2 * gram + ridge * np.eye(self.dimension)
         self._moment = 2 * float(np.trace(gram)) * (1 + product_error(self.n))
         self.smoothness = float(np.linalg.eigvalsh(self._hessian)[-1]) * (1 + 1e-9)
-        self._known: dict[bytes, tuple[float, Array]] = {}
+        self._residuals: Recent[tuple[float, Array]] = Recent()
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0 within Theta
         first_step = -self.gradient(np.zeros(self.dimension)) / (self.smoothness or 1.0)
         self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
@@ -111,14 +112,11 @@ class LeastSquaresModel(Composite):
         return max(float(np.linalg.norm(v)), self.least_scale) or 1.0
 
     def _at(self, v: Array) -> tuple[float, Array]:
-        key = v.tobytes()
-        if key not in self._known:
+        def made() -> tuple[float, Array]:
             found = self.blocks.map(partial(_residuals, v=v), self.weights)
-            if len(self._known) > 3:
-                self._known.pop(next(iter(self._known)))
-            value = sum(part[0] for part in found)
-            self._known[key] = value, 2 * tree_sum([part[1] for part in found])
-        return self._known[key]
+            return sum(part[0] for part in found), 2 * tree_sum([part[1] for part in found])
+
+        return self._residuals.find(v, made)
 
 
 @dataclass(frozen=True)

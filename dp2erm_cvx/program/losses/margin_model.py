@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import abc
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,144 +10,24 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.recent import Recent
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import (
     CACHED,
     UNIT,
-    blocked_rmatvec,
     dot_error,
     exact_sum,
     product_error,
     sum_error,
-    weighted_gram,
 )
 from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+from dp2erm_cvx.program.losses.margin_rows import MarginRows, rows_of, whole_rows
+from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 
 R = TypeVar("R")
-
-
-class MarginWeight(abc.ABC):
-    """``log f(s)``, which changes by at most ``lipschitz`` times the change of the margin.
-
-    :meth:`log` is computed to within 8 units of roundoff of ``1 + |log f|``.
-    """
-
-    lipschitz: float = 1.0
-
-    @abc.abstractmethod
-    def log(self, s: Array) -> Array:
-        """Log f at margins (n,)."""
-
-    def of(self, tilt: Array, total: Array) -> Array:
-        """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with the loss."""
-        return np.exp(self.log(-np.log(tilt)), out=total)
-
-    def largest_log(self, reach: float) -> float:
-        """Bound on ``|log f|`` over ``|s| <= reach``."""
-        return float(np.abs(self.log(np.zeros(1)))[0]) + self.lipschitz * reach
-
-    def log_range(self, reach: float) -> float:
-        """Length of an interval that log f lies in over ``|s| <= reach``."""
-        return 2.0 * self.lipschitz * reach
-
-    def largest_weight(self, n: int, reach: float) -> float:
-        """The largest of n weights of sum n whose margins are within ``reach``."""
-        return stability.largest_weight(n, self.log_range(reach))
-
-
-@dataclass(frozen=True)
-class InversePropensity(MarginWeight):
-    """``f = min(1 + exp(-s), trim)``: one over the probability sigma(s) of the observed arm."""
-
-    trim: float = math.inf
-
-    def log(self, s: Array) -> Array:
-        weight: Array = np.log1p(np.exp(-np.abs(s))) - np.minimum(s, 0.0)
-        return weight if math.isinf(self.trim) else np.minimum(weight, math.log(self.trim))
-
-    def of(self, tilt: Array, total: Array) -> Array:
-        return total if math.isinf(self.trim) else np.minimum(total, self.trim, out=total)
-
-    def largest_log(self, reach: float) -> float:
-        return min(1.0 + reach, math.log(self.trim))
-
-    def log_range(self, reach: float) -> float:
-        return max(min(reach, math.log(self.trim) - math.log1p(math.exp(-reach))), 0.0)
-
-    def largest_weight(self, n: int, reach: float) -> float:
-        return stability.overlap_weight(n, reach, self.trim)
-
-
-@dataclass(frozen=True)
-class Overlap(MarginWeight):
-    """``f = sigma(-s)``: the probability of the other arm (Li, Morgan & Zaslavsky 2018)."""
-
-    def log(self, s: Array) -> Array:
-        weight: Array = -np.log1p(np.exp(-np.abs(s))) - np.maximum(s, 0.0)
-        return weight
-
-    def of(self, tilt: Array, total: Array) -> Array:
-        return np.divide(tilt, total, out=total)
-
-    def log_range(self, reach: float) -> float:
-        return reach
-
-
-@dataclass(frozen=True)
-class MarginRows:
-    """Rows z_i (n, p), offsets o_i and factors c_i >= 0 (n,) of ``sum w_i c_i phi(<z_i, theta> - o_i)``.
-
-    None for offsets of 0, and for factors of 1. Weights are read at ``weight_rows`` u_i (n, p); None for z_i.
-    """
-
-    Z: Array
-    offset: Array | None = None
-    factor: Array | None = None
-    weight_rows: Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.Z)
-
-    def part(self, begin: int, end: int) -> MarginRows:
-        """Some of the rows."""
-        part = slice(begin, end)
-        return MarginRows(self.Z[part], *(_slice(one, part) for one in _others(self)))
-
-    @property
-    def offsets(self) -> Array:
-        """The offsets (n,)."""
-        return np.zeros(len(self)) if self.offset is None else self.offset
-
-    def norms(self) -> Array:
-        """||z_i|| (n,)."""
-        norms: Array = np.linalg.norm(self.Z, axis=1)
-        return norms
-
-    def products(self, v: Array) -> Array:
-        """<z_i, v> (n,)."""
-        return self.Z @ v
-
-    def gradient(self, pull: Array) -> Array:
-        """``sum pull_i z_i`` (p,), within ``sum_error`` of its magnitudes."""
-        return blocked_rmatvec(self.Z, pull)
-
-    def gram(self, w: Array) -> Array:
-        """``sum w_i z_i z_i'`` (p, p)."""
-        return weighted_gram(self.Z, w)
-
-    def margins(self, v: Array) -> Array:
-        """<z_i, v> - o_i, (n,)."""
-        return self.products(v) if self.offset is None else self.products(v) - self.offset
-
-    def times(self, multipliers: Array | None) -> Array:
-        """w_i c_i, (n,)."""
-        known = [one for one in (multipliers, self.factor) if one is not None]
-        return math.prod(known[1:], start=known[0]) if known else np.ones(len(self))
 
 
 @dataclass(frozen=True)
@@ -207,8 +85,8 @@ class MarginModel(Composite):
         reach = far + (self.spread * longest if self.spread else 0.0)
         steepest = float(np.linalg.eigvalsh(gram)[-1]) * loss.largest_curvature(reach)
         self.smoothness = steepest * (1 + 1e-9) + 1e-300 + ridge
-        self._known: OrderedDict[bytes, _Moments] = OrderedDict()
-        self._weights: tuple[bytes, Array] | None = None
+        self._moments: Recent[_Moments] = Recent()
+        self._log_weights: Recent[Array] = Recent(1)
         # theta itself may be 0: a relative radius is then stated in a gradient step from 0
         self.look(np.zeros(self.dimension))
         first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
@@ -217,7 +95,7 @@ class MarginModel(Composite):
     @cached_property
     def whole(self) -> MarginRows:
         """All rows in memory, for those who work on many neighbors at once."""
-        return _whole(self.blocks)
+        return whole_rows(self.blocks)
 
     @property
     def Z(self) -> Array:
@@ -297,22 +175,18 @@ class MarginModel(Composite):
         return self.blocks.map(function, *beside, *more)
 
     def _at(self, v: Array, *, curved: bool = False) -> _Moments:
-        key = v.tobytes()
-        found = self._known.get(key)
-        if found is None or (curved and found.hessian is None):
-            ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
-            self._known[key] = found = _added(self._map(ask, self.row_norms))
-            if len(self._known) > 4:
-                self._known.popitem(last=False)
-        return found
+        ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
+        return self._moments.find(
+            v,
+            lambda: _added(self._map(ask, self.row_norms)),
+            lambda found: not curved or found.hessian is not None,
+        )
 
     def _logs(self, v: Array) -> Array:
         """Log f (n,) of every weight."""
         assert self.weight is not None
-        if self._weights is None or self._weights[0] != v.tobytes():
-            logs = self.blocks.map(partial(_log_weights, weight=self.weight, v=v))
-            self._weights = v.tobytes(), np.concatenate(logs)
-        return self._weights[1]
+        ask = partial(_log_weights, weight=self.weight, v=v)
+        return self._log_weights.find(v, lambda: np.concatenate(self.blocks.map(ask)))
 
 
 @dataclass(frozen=True)
@@ -346,7 +220,7 @@ def _extent(rows: MarginRows, multipliers: Array | None = None) -> _Extent:
     for begin in range(0, len(rows), CACHED):
         part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
         norms[part] = own.norms()
-        grams.append(own.gram(own.times(_slice(multipliers, part))))
+        grams.append(own.gram(own.times(rows_of(multipliers, part))))
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
     offset = 0.0 if rows.offset is None else float(np.max(np.abs(rows.offset), initial=0.0))
     return _Extent(norms, offset, float(np.max(u, initial=0.0)), tree_sum(grams), rows.factor is None)
@@ -366,7 +240,7 @@ def _moments(
     for begin in range(0, len(rows), CACHED):
         part = slice(begin, begin + CACHED)
         own, size = rows.part(begin, begin + CACHED), norms[part]
-        m, s, error = own.times(_slice(multipliers, part)), own.margins(v), errors.margin(own, size, v)
+        m, s, error = own.times(rows_of(multipliers, part)), own.margins(v), errors.margin(own, size, v)
         of, m_size = loss.at(s, error), m * size
         rounded = of.slope_error + errors.term * np.abs(of.slope)
         more: tuple[Any, ...] = ()
@@ -412,32 +286,3 @@ def _log_weights(rows: MarginRows, *, weight: MarginWeight, v: Array) -> Array:
 
 def _largest(rows: MarginRows, *, local: LocalError) -> float:
     return local.largest(rows.Z if rows.weight_rows is None else rows.weight_rows)
-
-
-def _slice(array: Array | None, part: slice) -> Array | None:
-    return None if array is None else array[part]
-
-
-def _whole(blocks: Blocks[MarginRows]) -> MarginRows:
-    """All rows of the blocks in memory."""
-    parts = blocks.each()
-    others = map(_joined, zip(*map(_others, parts), strict=True))
-    return MarginRows(np.concatenate([part.Z for part in parts]), *others)
-
-
-def _others(rows: MarginRows) -> tuple[Array | None, ...]:
-    return rows.offset, rows.factor, rows.weight_rows
-
-
-def _joined(column: Sequence[Array | None]) -> Array | None:
-    present = [one for one in column if one is not None]
-    return np.concatenate(present) if present else None
-
-
-def weights_given_coefficient(weight: MarginWeight, dimension: int, row_bound: float, norm: float) -> float:
-    """Bound on ``||w_hat - w||_1 / n`` given the coefficient v, ``||v|| <= norm``.
-
-    At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
-    """
-    evaluated = 16 * UNIT * (2 + weight.largest_log(row_bound * norm))
-    return weight.lipschitz * row_bound * dot_error(dimension) * norm + max(CLOSED_FORM, evaluated)

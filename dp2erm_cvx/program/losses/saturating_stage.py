@@ -17,7 +17,7 @@ from dp2erm_cvx.program.first_stage import resolved
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.losses.image_rows import rows_of
 from dp2erm_cvx.program.losses.linear_rule import LinearStage, squared_gradient_radius
-from dp2erm_cvx.program.losses.margin_model import MarginRows
+from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
 from dp2erm_cvx.public import public_size

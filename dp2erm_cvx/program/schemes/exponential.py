@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,6 +13,7 @@ from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.recent import Recent
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import (
     CACHED,
@@ -67,8 +67,8 @@ class ExponentialModel(Composite):
         # third central moments are at most the range 2 * spread * ||v|| times the variance
         self.self_concordance = 2 * self.spread
         self.penalty = Penalty(WholeSpace() if math.isinf(radius) else L2Ball(radius))
-        self._known: OrderedDict[bytes, _Tilted] = OrderedDict()
-        self._scores: tuple[bytes, Array] | None = None
+        self._sums: Recent[_Tilted] = Recent()
+        self._scores: Recent[Array] = Recent(1)
 
     @cached_property
     def B(self) -> Array:
@@ -131,22 +131,18 @@ class ExponentialModel(Composite):
         return float(self.n)
 
     def _at(self, v: Array, *, curved: bool = False) -> _Tilted:
-        key = v.tobytes()
-        found = self._known.get(key)
-        if found is None or (curved and found.second is None):
-            error = dot_error(self.dimension), self.row_error
-            ask = partial(_tilted, center=self.center, v=v, errors=error, curved=curved)
-            self._known[key] = found = _together(self.blocks.map(ask, self.row_norms, *self._base))
-            if len(self._known) > 4:
-                self._known.popitem(last=False)
-        return found
+        error = dot_error(self.dimension), self.row_error
+        ask = partial(_tilted, center=self.center, v=v, errors=error, curved=curved)
+        return self._sums.find(
+            v,
+            lambda: _together(self.blocks.map(ask, self.row_norms, *self._base)),
+            lambda found: not curved or found.second is not None,
+        )
 
     def _score(self, v: Array) -> Array:
         """<b_i, v> plus the base measure (n,), less the common shift."""
-        if self._scores is None or self._scores[0] != v.tobytes():
-            found = self.blocks.map(partial(_scores, center=self.center, v=v), *self._base)
-            self._scores = v.tobytes(), np.concatenate(found)
-        return self._scores[1]
+        ask = partial(_scores, center=self.center, v=v)
+        return self._scores.find(v, lambda: np.concatenate(self.blocks.map(ask, *self._base)))
 
     @property
     def _base(self) -> tuple[Array, ...]:

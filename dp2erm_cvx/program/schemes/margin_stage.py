@@ -22,7 +22,9 @@ from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_rid
 from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
 from dp2erm_cvx.program.losses.image_rows import rows_of
 from dp2erm_cvx.program.losses.margin_loss import LogisticLoss, MarginLoss
-from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginRows, MarginWeight
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_rows import MarginRows
+from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.universe import Universe
 

@@ -20,7 +20,8 @@ from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import PrivateFirstStage
 from dp2erm_cvx.program.losses.margin_loss import LogisticLoss
-from dp2erm_cvx.program.losses.margin_model import MarginModel, weights_given_coefficient
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_weight import weights_given_coefficient
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
 from dp2erm_cvx.stability import SeparableConstants, separable

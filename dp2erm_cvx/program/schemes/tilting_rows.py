@@ -13,7 +13,7 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.losses.margin_loss import ExponentialLoss, MarginLoss
-from dp2erm_cvx.program.losses.margin_model import InversePropensity
+from dp2erm_cvx.program.losses.margin_weight import InversePropensity
 from dp2erm_cvx.universe import Universe
 
 #: The largest margin that a radius may allow for: the loss there is exp(12).

@@ -6,7 +6,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
-from dp2erm_cvx.program.losses.margin_model import MarginModel, MarginWeight
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 from dp2erm_cvx.program.stage import ReplacedRows
 from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, Tree, clipped, dot, norms
 
