@@ -24,7 +24,7 @@ from dp2erm_cvx.model.sums import (
     sum_error,
 )
 from dp2erm_cvx.program.losses.margin_loss import MarginLoss
-from dp2erm_cvx.program.losses.margin_rows import MarginRows, rows_of, whole_rows
+from dp2erm_cvx.program.losses.margin_rows import MarginRows, some_rows, whole_rows
 from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 
 R = TypeVar("R")
@@ -220,7 +220,7 @@ def _extent(rows: MarginRows, multipliers: Array | None = None) -> _Extent:
     for begin in range(0, len(rows), CACHED):
         part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
         norms[part] = own.norms()
-        grams.append(own.gram(own.times(rows_of(multipliers, part))))
+        grams.append(own.gram(own.times(some_rows(multipliers, part))))
     u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
     offset = 0.0 if rows.offset is None else float(np.max(np.abs(rows.offset), initial=0.0))
     return _Extent(norms, offset, float(np.max(u, initial=0.0)), tree_sum(grams), rows.factor is None)
@@ -240,7 +240,7 @@ def _moments(
     for begin in range(0, len(rows), CACHED):
         part = slice(begin, begin + CACHED)
         own, size = rows.part(begin, begin + CACHED), norms[part]
-        m, s, error = own.times(rows_of(multipliers, part)), own.margins(v), errors.margin(own, size, v)
+        m, s, error = own.times(some_rows(multipliers, part)), own.margins(v), errors.margin(own, size, v)
         of, m_size = loss.at(s, error), m * size
         rounded = of.slope_error + errors.term * np.abs(of.slope)
         more: tuple[Any, ...] = ()

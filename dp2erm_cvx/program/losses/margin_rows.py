@@ -31,7 +31,7 @@ class MarginRows:
     def part(self, begin: int, end: int) -> MarginRows:
         """Some of the rows."""
         part = slice(begin, end)
-        return MarginRows(self.Z[part], *(rows_of(one, part) for one in _others(self)))
+        return MarginRows(self.Z[part], *(some_rows(one, part) for one in _others(self)))
 
     @property
     def offsets(self) -> Array:
@@ -65,7 +65,7 @@ class MarginRows:
         return math.prod(known[1:], start=known[0]) if known else np.ones(len(self))
 
 
-def rows_of(array: Array | None, part: slice) -> Array | None:
+def some_rows(array: Array | None, part: slice) -> Array | None:
     """Some rows of an array, if there is one."""
     return None if array is None else array[part]
 
