@@ -30,8 +30,8 @@ _AIM = 0.1
 class Neighborhood:
     """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
 
-    The fast path of a program is not trusted: of every call the first solution that it certifies must be
-    certified by the judge of single instances, or it is not used at all, and every neighbor that it does not
+    The fast path of a program is not trusted. Of every call the first solution that it certifies must be
+    certified by the judge of single instances, or it is not used at all. Every neighbor that it does not
     certify is solved alone by its usual solver and marked. A neighbor counts as certified where the bound on
     the l1 error of its weights is at most ``tolerance * n``.
     """

@@ -30,9 +30,9 @@ def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multipli
 
     ``gradient + multiplier v`` is an element of the subdifferential, where the multiplier is 0 inside the
     ball. Strong monotonicity bounds the error of v by the declared ridge, or by the Hessian H of the base
-    model at its solution: a neighbor's Hessian there is at least ``kept * H``, and self-concordance lets it
-    fall by ``exp(-c t)`` over a length t. The weights then follow from the scores, which err by at most
-    ``max ||z_i||`` times the error, both in the metric of H where that is less.
+    model at its solution. A neighbor's Hessian there is at least ``kept * H``, and self-concordance lets it
+    fall by ``exp(-c t)`` over a length t. The weights then follow from the scores, which err by at most ``max
+    ||z_i||`` times the error, both in the metric of H where that is less.
     """
     metric = batch.metric
     residual: Array = gradient + multiplier[:, None] * V

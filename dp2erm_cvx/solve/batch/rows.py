@@ -33,9 +33,9 @@ LARGEST_SCORE = 300.0
 class Members:
     """m neighbors: row ``index[k]`` of the shared rows is replaced by ``rows[k]``, (m, d).
 
-    ``target`` is (m, d), 0 where the model has none; ``spread`` (m,) bounds the norms of all rows,
-    ``reach`` (m,) those in the metric of the base Hessian H; at the base solution a neighbor's Hessian is at
-    least ``kept`` (m,) times H, which says nothing where that is not positive.
+    ``target`` is (m, d), 0 where the model has none; ``spread`` (m,) bounds the norms of all rows, ``reach``
+    (m,) those in the metric of the base Hessian H. At the base solution a neighbor's Hessian is at least
+    ``kept`` (m,) times H, which says nothing where that is not positive.
     """
 
     index: Index
