@@ -49,9 +49,9 @@ class Blocks(abc.ABC, Generic[T]):
         """All blocks at once, in their order."""
         return self.map(_itself)
 
-    def then(self, function: Callable[[T], S]) -> Blocks[S]:
-        """What ``function`` makes of every block, made anew in every pass."""
-        return _Made(self, function)
+    def then(self, function: Callable[..., S], *beside: NDArray[Any]) -> Blocks[S]:
+        """What ``function`` makes of every block and of its rows of arrays, made anew in every pass."""
+        return _Made(self, function, beside)
 
     def slices(self, arrays: Sequence[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], ...]]:
         """The rows of ``arrays`` (n, ...) that stand beside every block."""
@@ -106,18 +106,20 @@ class _Whole(Blocks[T]):
 @dataclass(frozen=True, eq=False, repr=False)
 class _Made(Blocks[S]):
     source: Blocks[Any]
-    function: Callable[[Any], S]
+    function: Callable[..., S]
+    beside: tuple[NDArray[Any], ...]
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]
         return self.source.n_samples
 
     def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
-        return self.source.map(functools.partial(_composed, self.function, function), *beside)
+        composed = functools.partial(_composed, self.function, len(self.beside), function)
+        return self.source.map(composed, *self.beside, *beside)
 
 
-def _composed(first: Callable[[Any], Any], second: Callable[..., R], block: Any, *beside: Any) -> R:
-    return second(first(block), *beside)
+def _composed(first: Callable[..., Any], own: int, second: Callable[..., R], block: Any, *beside: Any) -> R:
+    return second(first(block, *beside[:own]), *beside[own:])
 
 
 def _itself(block: T) -> T:

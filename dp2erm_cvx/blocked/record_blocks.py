@@ -54,9 +54,8 @@ class RecordBlocks(Records):
         return self.each(attrgetter("counts"))
 
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
-        """Records with other rows and outcomes, made in every pass; as records in memory do."""
-        made = self.blocks.then(partial(_mapped, make, outcomes))
-        return RecordBlocks(made, domain, n_columns)
+        """As records in memory do; rows are made in every pass, and ``outcomes`` (n,) are held."""
+        return RecordBlocks(self.blocks.then(partial(_mapped, make), self.each(outcomes)), domain, n_columns)
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """What ``function`` makes of every record by itself, made in every pass."""
@@ -91,5 +90,5 @@ class RecordBlocks(Records):
         )
 
 
-def _mapped(make: Make, outcomes: NumbersOf, block: Records) -> Records:
-    return make(Records(block.X, block.a, outcomes(block), block.domain, block.sampling))
+def _mapped(make: Make, block: Records, outcomes: Array) -> Records:
+    return make(Records(block.X, block.a, outcomes, block.domain, block.sampling))
