@@ -127,7 +127,8 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         from dp2erm_cvx.audit.stability.given import LARGEST_DECLARED
         from dp2erm_cvx.blocked import BlockedDataset
         from dp2erm_cvx.cli.blocks import read_records
-        from dp2erm_cvx.cli.reading import first_stage, read_domain
+        from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.cli.stages import first_stage
         from dp2erm_cvx.report import AuditSection
         from dp2erm_cvx.universe import Universe
 
