@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,8 +126,7 @@ def differing_rows(first: Columns, second: Columns) -> NDArray[np.bool_]:
 def unscaled(domain: Domain, X: Array, a: NDArray[np.int64], y: Array) -> Columns:
     """Records in the units of the data from scaled covariates X (n, k) and net outcomes y (n,)."""
     if domain.ranges is not None:
-        pairs = domain.ranges.values() if isinstance(domain.ranges, Mapping) else domain.ranges
-        low, high = np.array(list(pairs), dtype=np.float64).T
+        low, high = np.array(domain.range_pairs, dtype=np.float64).T
         X = (low / 2 + high / 2) + X * (high / 2 - low / 2)
     return X, a, y + domain.treatment_cost * a + domain.outcome_center
 

@@ -154,11 +154,7 @@ def undeclared_curvature(program: _Perturbed, domain: Domain, seed: int) -> str:
     declared = program.loss_constants(samples.check_universe(domain)).strong_convexity
     if declared == 0.0:
         return ""
-    for records in _lonely(domain, seed):
-        n = records.n_samples
-        if n > 1 and isinstance(program, PrivateFirstStage):
-            continue  # it weighs all records alike
-        model = _model(program, records)
+    for model, n in _lonely(program, domain, seed):
         for theta in points_of(model, seed):
             least = min(_curvatures(model, theta)) / n
             if not least >= declared * (1 - _ROUNDING) - _ROUNDING * model.smoothness / n:
@@ -174,11 +170,7 @@ def turning_gradient(program: _Perturbed, domain: Domain, seed: int) -> str:
     """What is wrong about a declared ``is_margin``, or nothing: gradients of one record at several theta."""
     if not program.loss_constants(samples.check_universe(domain)).is_margin:
         return ""
-    for records in _lonely(domain, seed):
-        n = records.n_samples
-        if n > 1 and isinstance(program, PrivateFirstStage):
-            continue  # it weighs all records alike
-        model = _model(program, records)
+    for model, n in _lonely(program, domain, seed):
         found = [(model.gradient(theta) - model.ridge * theta) / n for theta in points_of(model, seed)]
         longest = max(found, key=norm)
         size = norm(longest)
@@ -189,13 +181,15 @@ def turning_gradient(program: _Perturbed, domain: Domain, seed: int) -> str:
     return ""
 
 
-def _lonely(domain: Domain, seed: int) -> Iterator[Records]:
-    """Datasets whose first record will have all weight."""
+def _lonely(program: _Perturbed, domain: Domain, seed: int) -> Iterator[tuple[Composite, int]]:
+    """Models of datasets whose first record has all weight, with their number of records."""
     region = record_domain(samples.N_FEATURES, domain.features_bound, domain.outcome_bound)
     rng = np.random.default_rng([seed, 19])
     for record in (*map(region.project, region.vertices[::5]), *(region.draw(rng) for _ in range(4))):
-        yield samples.one_record(domain, record)
-    yield from (samples.standard_records(6), samples.edge_records()["duplicate rows"])
+        yield _model(program, samples.one_record(domain, record)), 1
+    if not isinstance(program, PrivateFirstStage):  # which weighs all records alike
+        for records in (samples.standard_records(6), samples.edge_records()["duplicate rows"]):
+            yield _model(program, records), records.n_samples
 
 
 def _curvatures(model: Composite, theta: Array) -> Iterator[float]:

@@ -113,6 +113,18 @@ class Domain:
         """Covariate names, where the ranges name them."""
         return tuple(self.ranges) if isinstance(self.ranges, Mapping) else None
 
+    @property
+    def range_pairs(self) -> tuple[tuple[float, float], ...]:
+        """The ranges (low, high) of the covariates, in their order; empty where none are declared."""
+        return tuple(self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges or ())
+
+    def _ranges_of(self, n_features: int) -> tuple[tuple[float, float], ...]:
+        if len(self.range_pairs) != n_features:
+            raise DeclarationError(
+                f"ranges: {len(self.range_pairs)} are declared for {n_features} covariates"
+            )
+        return self.range_pairs
+
     def middles(self, n_features: int) -> tuple[float, ...]:
         """Of the ranges, in raw units, which scale to 0; 0 without ranges.
 
@@ -120,10 +132,7 @@ class Domain:
         """
         if self.ranges is None:
             return (0.0,) * n_features
-        if len(self.ranges) != n_features:
-            raise DeclarationError(f"ranges: {len(self.ranges)} are declared for {n_features} covariates")
-        pairs = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
-        return tuple(low / 2 + high / 2 for low, high in pairs)
+        return tuple(low / 2 + high / 2 for low, high in self._ranges_of(n_features))
 
     @property
     def outcome_middle(self) -> float:
@@ -187,11 +196,7 @@ class Domain:
 
     def _scale(self, n_features: int) -> tuple[Array, Array]:
         """The middle and the half width (k,) of all ranges, both halved: an end less another may overflow."""
-        assert self.ranges is not None
-        pairs = self.ranges.values() if isinstance(self.ranges, Mapping) else self.ranges
-        low, high = np.array(list(pairs), dtype=np.float64).T
-        if len(low) != n_features:
-            raise DeclarationError(f"ranges: {len(low)} are declared for {n_features} covariates")
+        low, high = np.array(self._ranges_of(n_features), dtype=np.float64).T
         return low / 4 + high / 4, high / 4 - low / 4
 
     def _surely_inside(self, rows: Array) -> NDArray[np.bool_]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,8 +126,7 @@ def public_covariates(domain: Domain, n_features: int, size: int, rng: np.random
     if domain.ranges is None:
         cube: Array = drawn * (domain.features_bound / np.sqrt(n_features))
         return cube
-    pairs = domain.ranges.values() if isinstance(domain.ranges, Mapping) else domain.ranges
-    low, high = np.array(list(pairs)).T
+    low, high = np.array(domain.range_pairs).T
     spread: Array = (low / 2 + high / 2) + (high / 2 - low / 2) * drawn
     return spread if domain.codebook is None else _coded(spread, domain, domain.codebook, rng)
 

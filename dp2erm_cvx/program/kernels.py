@@ -71,19 +71,13 @@ def factor(gram: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Gaussian(Kernel):
-    """``exp(-||x - x'||^2 / (2 bandwidth^2))``; C = 1."""
+class UnitKernel(Kernel):
+    """A kernel of a bandwidth with K(x, x) = 1, hence C = 1."""
 
     bandwidth: float = 1.0
 
-    word = "gaussian"
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
-
-    def cross(self, X: Array, Y: Array) -> Array:
-        gram: Array = np.exp(-0.5 * np.square(spatial.distance.cdist(X, Y) / self.bandwidth))
-        return gram
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -93,25 +87,25 @@ class Gaussian(Kernel):
 
 
 @dataclass(frozen=True)
-class Laplace(Kernel):
+class Gaussian(UnitKernel):
+    """``exp(-||x - x'||^2 / (2 bandwidth^2))``; C = 1."""
+
+    word = "gaussian"
+
+    def cross(self, X: Array, Y: Array) -> Array:
+        gram: Array = np.exp(-0.5 * np.square(spatial.distance.cdist(X, Y) / self.bandwidth))
+        return gram
+
+
+@dataclass(frozen=True)
+class Laplace(UnitKernel):
     """``exp(-||x - x'||_2 / bandwidth)``; C = 1."""
 
-    bandwidth: float = 1.0
-
     word = "laplace"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
 
     def cross(self, X: Array, Y: Array) -> Array:
         gram: Array = np.exp(-spatial.distance.cdist(X, Y) / self.bandwidth)
         return gram
-
-    def diagonal(self, X: Array) -> Array:
-        return np.ones(len(X))
-
-    def bound(self, features_bound: float) -> float:
-        return 1.0
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, public_bandwidth
+from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, UnitKernel
 from dp2erm_cvx.public import public_number
 
 
 @dataclass(frozen=True)
-class RandomFourier(Kernel):
+class RandomFourier(UnitKernel):
     """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies omega_k ~ N(0, I / bandwidth^2).
 
     Its mean over seeds is the Gaussian kernel of the same bandwidth (Rahimi & Recht 2007), but it is a kernel
@@ -22,7 +22,6 @@ class RandomFourier(Kernel):
     kernels. C = 1. ``frequencies`` is D; they are drawn from ``seed``.
     """
 
-    bandwidth: float = 1.0
     frequencies: int = 100
     seed: int = 0
 
@@ -30,15 +29,14 @@ class RandomFourier(Kernel):
     word = "fourier"
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "bandwidth", public_bandwidth(self.bandwidth))
+        super().__post_init__()
         for name, least, most in (("frequencies", 1, 10_000), ("seed", 0, 2**63)):
             number = public_number(name, getattr(self, name), at_least=least)
             if number != int(number) or number > most:
                 raise DeclarationError(
                     f"{name} = {getattr(self, name)!r}: must be a whole number up to {most}"
                 )
-            put(self, name, int(number))
+            object.__setattr__(self, name, int(number))
 
     def features(self, X: Array) -> Array:
         angles = X @ self._frequencies(X.shape[1]).T
@@ -48,12 +46,6 @@ class RandomFourier(Kernel):
     def cross(self, X: Array, Y: Array) -> Array:
         gram: Array = self.features(X) @ self.features(Y).T
         return gram
-
-    def diagonal(self, X: Array) -> Array:
-        return np.ones(len(X))
-
-    def bound(self, features_bound: float) -> float:
-        return 1.0
 
     def entry_error(self, features_bound: float, n_features: int) -> float:
         # an angle is off by the rounding of its inner product, which moves a pair along the circle by as much

@@ -56,9 +56,8 @@ def declared_facts(release: BaseRelease) -> Iterator[tuple[str, str]]:
 
 def _covariates(domain: Domain, columns: tuple[str, ...]) -> Table:
     table = grid("covariate", "from", "to", "unit")
-    ranges, book = domain.ranges or (), domain.codebook or Codebook()
-    found = ranges.values() if isinstance(ranges, Mapping) else ranges
-    for column, (low, high) in zip(columns, found, strict=True):
+    book = domain.codebook or Codebook()
+    for column, (low, high) in zip(columns, domain.range_pairs, strict=True):
         origin, level = book.origin(column)
         if level is None:
             table.add_row(column, f"{low:.4g}", f"{high:.4g}", book.units.get(origin, ""))

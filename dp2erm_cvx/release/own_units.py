@@ -62,8 +62,8 @@ def own_units(
     """
     if domain.ranges is None:
         return None
-    pairs = list(domain.ranges.values() if isinstance(domain.ranges, Mapping) else domain.ranges)
-    middles, terms, raw = domain.middles(len(columns)), [constant], []
+    pairs, middles = domain.range_pairs, domain.middles(len(columns))
+    terms, raw = [constant], list[float]()
     for index, value in slopes.items():
         low, high = pairs[index]
         raw.append(value / (high / 2 - low / 2))

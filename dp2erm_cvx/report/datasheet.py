@@ -184,9 +184,7 @@ def _domain(release: BaseRelease) -> Iterator[str]:
     for name, fact in declared_facts(release):
         if name not in ("records", "settings", "first stage", "second stage", "neighbors"):
             yield f"- {name}: {_words(fact)}"
-    ranges = domain.ranges
-    pairs = ranges.values() if isinstance(ranges, Mapping) else ranges or ()
-    for column, (low, high) in zip(columns, pairs, strict=False):
+    for column, (low, high) in zip(columns, domain.range_pairs, strict=False):
         switch = domain.codebook is not None and domain.codebook.origin(column)[1] is not None
         yield f"- {_code(column)}: {'0 or 1' if switch else f'clipped to {low:g} to {high:g}'}"
     if isinstance(release, EffectRelease) and release.ranges:

@@ -107,10 +107,8 @@ def _cuts(name: str, declared: Any, index: int, domain: Domain, k: int) -> tuple
     return tuple(float(cut) for cut in scaled)
 
 
-def _ranges(domain: Domain, k: int) -> list[tuple[float, float]]:
-    if domain.ranges is None:
-        return [(-1.0, 1.0)] * k
-    return list(domain.ranges.values() if isinstance(domain.ranges, Mapping) else domain.ranges)
+def _ranges(domain: Domain, k: int) -> tuple[tuple[float, float], ...]:
+    return domain.range_pairs or ((-1.0, 1.0),) * k
 
 
 def _named(box: Box, raw: list[list[float]], columns: Sequence[str]) -> str:
