@@ -54,7 +54,7 @@ class DaskCluster(Apart):
         return sorted(self.client.nthreads())
 
     def pass_on(self, tasks: Sequence[tuple[Any, ...]], told: Told = lambda done: None) -> list[Any]:
-        """The results, in the order of the tasks; see :meth:`Apart.pass_on`."""
+        """The results, in the order of the tasks; see :meth:`~dp2erm_cvx.blocked.parcels.Apart.pass_on`."""
         from distributed import KilledWorker
 
         known, died = self._workers(), 0

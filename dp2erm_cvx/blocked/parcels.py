@@ -64,7 +64,7 @@ class Apart(Engine):
         self._sent: dict[int, Shelf] = {}  # what workers should have of every task
 
     def run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
-        """The results, in the order of the tasks; see :meth:`Engine.run`."""
+        """The results, in the order of the tasks; see :meth:`~dp2erm_cvx.blocked.Engine.run`."""
         packed = [_packed(task, self._sent.setdefault(k, Shelf())) for k, task in enumerate(tasks)]
         work = (_unpacked, self._owner, function)
         found: list[Any] = self.pass_on([(*work, k, *task) for k, task in enumerate(packed)], told)
@@ -80,7 +80,7 @@ class Apart(Engine):
 
     @abc.abstractmethod
     def pass_on(self, tasks: Sequence[tuple[Any, ...]], told: Told = lambda done: None) -> list[Any]:
-        """``alone(*task)`` of every task, as :meth:`run` promises."""
+        """``task[0](*task[1:])`` of every task on one thread, as ``run`` promises."""
 
 
 def _packed(task: tuple[Any, ...], shelf: Shelf) -> tuple[Any, ...]:

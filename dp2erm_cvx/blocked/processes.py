@@ -31,7 +31,7 @@ class Processes(Apart):
         self._pools: dict[int, Any] = {}
 
     def pass_on(self, tasks: Sequence[tuple[Any, ...]], told: Told = lambda done: None) -> list[Any]:
-        """The results, in the order of the tasks; see :meth:`Apart.pass_on`."""
+        """The results, in the order of the tasks; see :meth:`~dp2erm_cvx.blocked.parcels.Apart.pass_on`."""
         found: list[Any] = []
         owners = [self.worker(k, len(tasks)) for k in range(len(tasks))]
         futures: list[Future[Any]] = []
