@@ -17,6 +17,9 @@ BLOCK = 2**16
 #: powers of 2, sums over views are those over blocks.
 VIEW = 2**13
 
+#: What stands beside records, a row of each: an array (n, ...), or the numbers of all records.
+Beside = NDArray[Any] | range
+
 T = TypeVar("T")
 S = TypeVar("S")
 R = TypeVar("R")
@@ -38,22 +41,23 @@ class Blocks(abc.ABC, Generic[T]):
         return cut(self.n_samples, BLOCK)
 
     @abc.abstractmethod
-    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """``function(block, *slices)`` of every block, in their order: one pass over the records.
 
-        ``beside`` are arrays (n, ...), of which the function gets the rows of its block. Where blocks are in
-        other processes it has to be picklable, and what it returns should be small.
+        ``beside`` are arrays (n, ...), of which the function gets the rows of its block, and ``range(n)``
+        tells it their numbers. Where blocks are in other processes it has to be picklable, and what it
+        returns should be small.
         """
 
     def each(self) -> list[T]:
         """All blocks at once, in their order."""
         return self.map(_itself)
 
-    def then(self, function: Callable[..., S], *beside: NDArray[Any]) -> Blocks[S]:
+    def then(self, function: Callable[..., S], *beside: Beside) -> Blocks[S]:
         """What ``function`` makes of every block and of its rows of arrays, made anew in every pass."""
         return _Made(self, function, beside)
 
-    def slices(self, arrays: Sequence[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], ...]]:
+    def slices(self, arrays: Sequence[Beside]) -> Iterator[tuple[Beside, ...]]:
         """The rows of ``arrays`` (n, ...) that stand beside every block."""
         begin = 0
         for length in self.lengths:
@@ -77,7 +81,7 @@ class ArrayBlocks(Blocks[tuple[NDArray[Any], ...]]):
         """Rows of every view."""
         return cut(self.n_samples, VIEW)
 
-    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """In this process, view after view."""
         own = len(self.arrays)
         return [function(rows[:own], *rows[own:]) for rows in self.slices((*self.arrays, *beside))]
@@ -99,7 +103,7 @@ class _Whole(Blocks[T]):
     rows: T
     n_samples: int
 
-    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         return [function(self.rows, *beside)]
 
 
@@ -107,13 +111,13 @@ class _Whole(Blocks[T]):
 class _Made(Blocks[S]):
     source: Blocks[Any]
     function: Callable[..., S]
-    beside: tuple[NDArray[Any], ...]
+    beside: tuple[Beside, ...]
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]
         return self.source.n_samples
 
-    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         composed = functools.partial(_composed, self.function, len(self.beside), function)
         return self.source.map(composed, *self.beside, *beside)
 

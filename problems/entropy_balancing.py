@@ -3,11 +3,10 @@
 minimize    n ( log mean_i exp(<b_i, lam>) - <t, lam> + ridge/2 ||lam||^2 )
 subject to  ||lam||_2 <= radius
 
-then w_i = n f_i / sum_j f_j, f_i = q_i min(exp(<b_i, lam>), trim), q the base measure (uniform: the mean
-is that of q otherwise). With b_i = e_{a_i} (x) g(x_i), g = (constant,
-balance(x)), and t = (gbar, gbar)/2 (equal arm mass) or (n_0 gbar, n_1 gbar)/n (proportional): equation
-entropy_dual of the paper with its sign reversed, the 2-norm ball of its stability theorem, and a scaling
-that does not depend on the data.
+then w_i = n f_i / sum_j f_j, f_i = q_i min(exp(<b_i, lam>), trim), q the base measure (uniform: the mean is
+that of q otherwise). With b_i = e_{a_i} (x) g(x_i), g = (constant, balance(x)), and t = (gbar, gbar)/2 (equal
+arm mass) or (n_0 gbar, n_1 gbar)/n (proportional), it is equation entropy_dual of the paper with its sign
+reversed. It has the 2-norm ball of its stability theorem, and a scaling that does not depend on the data.
 """
 
 import math

@@ -73,12 +73,12 @@ _PAIRED = 12
 class NoiseAudit:
     """What ``size`` draws of noise say about its law. It depends on secret noise: not private.
 
-    ``repeats``, ``radius`` and ``direction`` are p-values, each valid whatever the others are: for how close
-    two draws came (``closest``, a distance in units of b, up to a sign), for the law of ``||b||``, of box
-    noise in its box (``median_radius`` is relative to the median it should have), and for the law of the
-    direction. For noise of
-    the stated law an ``alarm`` has a probability of at most ``level``. No alarm is no proof: another law may
-    be close to the stated one, and a generator may be predictable without ever repeating.
+    ``repeats``, ``radius`` and ``direction`` are p-values, each valid whatever the others are. They are for
+    how close two draws came (``closest``, a distance in units of b, up to a sign), for the law of ``||b||``,
+    of box noise in its box, and for the law of the direction. ``median_radius`` is relative to the median it
+    should have. For noise of the stated law an ``alarm`` has a probability of at most ``level``. No alarm is
+    no proof: another law may be close to the stated one, and a generator may be predictable without ever
+    repeating.
     """
 
     repeats: float

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from numpy.typing import NDArray
-
 from dp2erm_cvx.blocked.engine import Engine
 from dp2erm_cvx.blocked.kept import KeptBlocks, forget, kept_blocks
 from dp2erm_cvx.blocked.table_blocks import TableBlocks
-from dp2erm_cvx.blocks import Blocks, cut
+from dp2erm_cvx.blocks import Beside, Blocks, cut
 from dp2erm_cvx.tables import Table
 
 T = TypeVar("T")
@@ -51,7 +49,7 @@ class Passes(Blocks[T]):
         token = uuid.uuid4().hex if kept else None
         return Passes(self.tables, self.columns, partial(_both, self.make, function), self.engine, token)
 
-    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records. Raises DataError where they cannot be read, WorkerError."""
         shares = self.tables.shares(self.engine.number)
         length, count = self.tables.length, self.tables.count
@@ -86,7 +84,7 @@ class _Work:
     function: Callable[..., Any]
 
 
-def _pass(tables: TableBlocks, share: range, work: _Work, *beside: NDArray[Any]) -> list[Any]:
+def _pass(tables: TableBlocks, share: range, work: _Work, *beside: Beside) -> list[Any]:
     known = KeptBlocks(0) if work.token is None else kept_blocks(work.token, work.keep, work.scratch)
     held = known.numbers  # another task of this process may keep more of them meanwhile
     fresh = tables.tables([k for k in share if k not in held], work.columns)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dp2erm_cvx.blocked.engine import told_bytes
 from dp2erm_cvx.blocks import Blocks
 from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
+from dp2erm_cvx.domain.records import replaced_record
 from dp2erm_cvx.errors import ProgramError
 
 T = TypeVar("T")
@@ -56,6 +57,12 @@ class RecordBlocks(Records):
     def mapped(self, make: Make, outcomes: NumbersOf, domain: Domain, n_columns: int) -> RecordBlocks:
         """As records in memory do; rows are made in every pass, and ``outcomes`` (n,) are held."""
         return RecordBlocks(self.blocks.then(partial(_mapped, make), self.each(outcomes)), domain, n_columns)
+
+    def replaced(self, index: int, X: Array, a: int) -> RecordBlocks:
+        """The neighbor in which one record is another one, replaced in every pass."""
+        changed = partial(replaced_record, index=index, X=X, a=a)
+        made = self.blocks.then(changed, range(self.n_samples))
+        return RecordBlocks(made, self.domain, self.__dict__["n_columns"])
 
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """What ``function`` makes of every record by itself, made in every pass."""

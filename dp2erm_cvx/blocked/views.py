@@ -6,11 +6,9 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from numpy.typing import NDArray
-
-from dp2erm_cvx.blocks import VIEW, Blocks, cut
+from dp2erm_cvx.blocks import VIEW, Beside, Blocks, cut
 from dp2erm_cvx.domain import Records
 
 R = TypeVar("R")
@@ -35,10 +33,10 @@ class Views(Blocks[Records]):
         """Rows of every view."""
         return tuple(itertools.chain.from_iterable(cut(rows, VIEW) for rows in self.source.lengths))
 
-    def map(self, function: Callable[..., R], *beside: NDArray[Any]) -> list[R]:
+    def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         """One pass over the records, block after block."""
         return list(itertools.chain.from_iterable(self.source.map(partial(_viewed, function), *beside)))
 
 
-def _viewed(function: Callable[..., R], block: Records, *beside: NDArray[Any]) -> list[R]:
+def _viewed(function: Callable[..., R], block: Records, *beside: Beside) -> list[R]:
     return block.blocks.map(function, *beside)

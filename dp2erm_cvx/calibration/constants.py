@@ -57,8 +57,8 @@ class Calibration:
     """A calibrated mechanism: the noise law, the ridge, and the guarantee they give.
 
     ``scale`` is 1/beta for gamma and box noise and the standard deviation sigma of one coordinate for
-    Gaussian noise, in units of ``n`` times the gradient of the averaged objective (the noise enters
-    it as ``<b, theta> / n``), for box noise over those of its half widths ``box`` (p,). ``gamma`` is the
+    Gaussian noise. It is in units of ``n`` times the gradient of the averaged objective, which the noise
+    enters as ``<b, theta> / n``; for box noise over those of its half widths ``box`` (p,). ``gamma`` is the
     coefficient of ``||theta||^2 / 2`` on every coordinate. ``split`` is the share q of epsilon that pays for
     the noise; the rest pays for the Jacobian. ``sensitivity`` is ``zeta_c * V``, the bound on the movement of
     the summed gradient, in the norm of the noise. The guarantee is (``epsilon``, ``delta``); delta is 0 for

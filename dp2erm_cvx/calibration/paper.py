@@ -49,10 +49,10 @@ def calibrate_paper(
     Theorem 2, with ``V = min(W1, sqrt(2) W2)`` or the bound's own V if that is smaller, certifies it.
     Every rounding goes to more noise.
 
-    Raises CalibrationError where it is not certified (unless ``unsound_ok``, which marks it as not
-    private), where the loss states no ``gradient_bound``, where the bound states no W1 and W2 or does not
-    cover what is declared, or where a quantity is out of floating-point range; DeclarationError for an
-    invalid argument.
+    Raises CalibrationError where it is not certified (unless ``unsound_ok``, which marks it as not private),
+    where the loss states no ``gradient_bound``, where the bound states no W1 and W2 or does not cover what is
+    declared, or where a quantity is out of floating-point range. Raises DeclarationError for an invalid
+    argument.
     """
     kind = one_of("noise", noise, Noise)
     if kind is Noise.BOX:

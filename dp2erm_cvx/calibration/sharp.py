@@ -132,9 +132,9 @@ def privacy_loss(calibration: Calibration, loss: LossConstants, n_samples: int, 
     """Upper bound on the delta at ``epsilon`` that a given scale and gamma guarantee.
 
     Evaluates Theorem 1 or 17 (and 15 or 19, where the loss saturates) or Theorems 2 and 16 at the calibration
-    as it stands, whatever search found it: 0 for gamma and box noise from their pure epsilon on,
-    ``1 - exp(epsilon - pure epsilon)`` below.
-    Raises DeclarationError for an ``epsilon`` that is not a finite number of at least 0.
+    as it stands, whatever search found it. It is 0 for gamma and box noise from their pure epsilon on, ``1 -
+    exp(epsilon - pure epsilon)`` below. Raises DeclarationError for an ``epsilon`` that is not a finite
+    number of at least 0.
     """
     level = public_number("epsilon", epsilon, at_least=0.0)
     n = whole_number("n_samples", n_samples, at_least=2)

@@ -19,6 +19,7 @@ from dp2erm_cvx.cli.audit_show import (
     search_of,
     show,
 )
+from dp2erm_cvx.cli.blocks import reading_options
 from dp2erm_cvx.cli.options import (
     WORDS,
     Number,
@@ -32,7 +33,7 @@ from dp2erm_cvx.cli.screen import print_json, progress, writable
 from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.audit.search import Progress
+    from dp2erm_cvx.audit.search import Progress, SearchPlan
     from dp2erm_cvx.report import AuditSection
 
 # \b keeps click from filling the lines
@@ -48,13 +49,14 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 @mechanism_options
 @setting_options
 @data_options
+@reading_options
 @click.option("--n", "n_samples", type=Number(), help="Number of records, without DATA [400].")
 @click.option("--n-features", type=Number(), help="Number of covariates, without DATA [that of the ranges].")
 @click.option("--seconds", type=Number(), help="Search for so long [60, unless --solves is given].")
 @click.option("--solves", type=Number(), help="Search so many neighbors: repeatable from --seed.")
 @click.option("--seed", type=Number(), default=0, help="Seed of the search.")
 @click.option("--solver", default="clarabel", help="Conic solver that checks the neighbors reported.")
-@click.option("--workers", type=Number(), default=1, help="Processes; -1 for all cores.")
+@click.option("--workers", type=Number(), default=1, help="Processes, of the search or for blocks; -1: all.")
 @click.option("--checkpoint", metavar="FILE", help="Save the search here, and go on from it.")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz and PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again with --solver, and certify it.")
@@ -68,8 +70,9 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     """Compare how far weights move between neighbors with every bound that is stated for them.
 
     Without DATA the search is over datasets of the domain as well; with DATA over neighbors of those records
-    too, and the result is for the data holder only. A search refutes a bound or says nothing. The exit code
-    is 1 where a bound is violated, or where --reference does not come out as it should.
+    too, and the result is for the data holder only. Large Parquet files are read in blocks (--blocks). A
+    search refutes a bound or says nothing. The exit code is 1 where a bound is violated, or where --reference
+    does not come out as it should.
 
     Short searches at other n and ridges come on top, each with a twentieth of the budget. --reference gives
     --solves [80000] to each audit, or divides --seconds among them.
@@ -121,13 +124,21 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
         writable(path, data, options["domain"], options["checkpoint"])
     with progress("searching", total=100) as bar:
         from dp2erm_cvx.audit.stability import Strategies, audit_stability, tightness
-        from dp2erm_cvx.cli.reading import first_stage, read_data, read_domain
+        from dp2erm_cvx.audit.stability.given import LARGEST_DECLARED
+        from dp2erm_cvx.blocked import BlockedDataset
+        from dp2erm_cvx.cli.blocks import read_records
+        from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.cli.stages import first_stage
         from dp2erm_cvx.report import AuditSection
         from dp2erm_cvx.universe import Universe
 
         domain = read_domain(options, {} if data else {"outcome_bound": 1.0})
         first = first_stage(name, options)
         search = search_of(options, seconds=60.0)
+        records = None if data is None else read_records(data, options, domain, None)
+        blocked = isinstance(records, BlockedDataset)
+        if blocked:
+            search = _in_blocks(search, options)
         (task,) = bar.task_ids
 
         def shown(state: Progress) -> None:
@@ -139,15 +150,25 @@ def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSect
 
         result = audit_stability(
             first,
-            None if data is None else read_data(data, options, domain),
+            records,
             audited_universe(domain, options) if data is None else domain,
             strategies=Strategies(solver=options["solver"]),
             search=dataclasses.replace(search, checkpoint=options["checkpoint"], progress=shown),
         )
-        small = Universe(domain, result.universe.n_samples, min(result.universe.n_features, 3))
+        n = result.universe.n_samples
+        small = Universe(
+            domain, min(n, LARGEST_DECLARED) if blocked else n, min(result.universe.n_features, 3)
+        )
         short = dataclasses.replace(search.share(1 / 20), progress=cell_done)
         cells = () if options["no_tightness"] else tightness(first, small, search=short)
     return AuditSection(result.program.name, result, cells)
+
+
+def _in_blocks(search: SearchPlan, options: dict[str, Any]) -> SearchPlan:
+    """The search on records in blocks: the processes pass over these."""
+    if options["save"] is not None:
+        raise DeclarationError("--save writes two whole datasets: read them into memory by --blocks never")
+    return dataclasses.replace(search, workers=1)
 
 
 def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
@@ -157,7 +178,7 @@ def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
             "--epsilon, --delta, --mu, --runs and --exact go with --mechanism: leave them out"
         )
     if data is None:
-        for name in ("treatment", "outcome", "separator", "encoding", "decimal"):
+        for name in ("treatment", "outcome", "separator", "encoding", "decimal", "scheduler"):
             if options[name] is not None:
                 raise DeclarationError(f"--{name} describes data: name the data file as well")
     elif (options["n_samples"], options["n_features"]) != (None, None):

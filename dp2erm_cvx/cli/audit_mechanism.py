@@ -138,7 +138,7 @@ def _searching(options: dict[str, Any], pairs: int) -> Iterator[SearchPlan]:
 
 def _mechanism(options: dict[str, Any]) -> Callable[..., Any]:
     """The callable with its settings, under the name that repeats it."""
-    from dp2erm_cvx.cli.reading import read_settings
+    from dp2erm_cvx.cli.stages import read_settings
     from dp2erm_cvx.conformance import callable_of
 
     text = options["mechanism"]

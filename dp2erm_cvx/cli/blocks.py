@@ -28,7 +28,12 @@ Told = Callable[[str, int, int], None]
 #: GB of all columns of a Parquet file as numbers, above which it is read in blocks.
 LARGE = 1.0
 
-block_options = apply(
+_WORKERS = click.option(
+    "--workers", type=Number(), default=1, help="Processes for blocks; -1: all processors."
+)
+
+#: What a command says of them that has processes of its own; they then make the passes.
+reading_options = apply(
     click.option(
         "--blocks",
         type=click.Choice(["auto", "always", "never"]),
@@ -36,7 +41,6 @@ block_options = apply(
         help="Read Parquet in blocks that are never in memory together; auto: more than 1 GB of numbers, a "
         "folder, or a pattern such as 'records/*.parquet'.",
     ),
-    click.option("--workers", type=Number(), default=1, help="Processes for blocks; -1: all processors."),
     click.option("--scheduler", metavar="ADDRESS", help="Dask cluster for blocks, in place of processes."),
     click.option("--keep", type=Number(), default=2.0, help="GB of records kept from one pass to the next."),
     click.option(
@@ -46,35 +50,38 @@ block_options = apply(
         "they are read anew in every pass.",
     ),
 )
+block_options = apply(reading_options, _WORKERS)
 
 
 def read_records(
-    path: str, options: dict[str, Any], domain: Domain | PrivateRanges, bar: Progress
+    path: str, options: dict[str, Any], domain: Domain | PrivateRanges, bar: Progress | None
 ) -> Dataset | BlockedDataset:
-    """The data file, in memory or in blocks; the bar then tells of passes over them.
+    """The data file, in memory or in blocks; the bar, if any, then tells of passes over them.
 
     Raises DeclarationError where blocks are asked for, and the file is no Parquet file, and for a number of
     the options that is none.
     """
     from dp2erm_cvx.cli import reading
-    from dp2erm_cvx.parallel import whole_workers
+    from dp2erm_cvx.parallel import untold, whole_workers
     from dp2erm_cvx.public import public_number
 
     keep = int(1e9 * public_number("--keep", options["keep"], at_least=0.0))
     workers = whole_workers(options["workers"])
     if not _in_blocks(path, options["blocks"]):
         found: Dataset = reading.read_data(path, options, domain)
-        advance(bar, "solving")
+        if bar is not None:
+            advance(bar, "solving")
         return found
     from dp2erm_cvx.blocked import BlockedDataset
 
     treatment, outcome = reading.data_columns(domain)
+    told = untold if bar is None else _passes(bar)
     data = BlockedDataset.from_parquet(
         path,
         treatment=treatment,
         outcome=outcome,
         covariates=names(options["covariates"]),
-        engine=_engine(options["scheduler"], workers)(keep, _passes(bar), scratch=options["scratch"]),
+        engine=_engine(options["scheduler"], workers)(keep, told, scratch=options["scratch"]),
     )
     return data.coded(domain)
 

@@ -49,7 +49,7 @@ dp2erm bounds --program ipw_logistic --n 400 --ridge 0.1 --radius 1 --covariate-
 def bounds_command(program: str | None, as_json: bool, plot: str | None, **options: Any) -> None:
     """Print what each family of bounds says about one first stage. No data are read.
 
-    W1 and W2 are the movements that the paper bounds, V is the coupled variation; scale and gamma are the
+    W1 and W2 are the movements that the paper bounds, V is the coupled variation. Scale and gamma are the
     noise and the ridge that the statement's own calibration asks for: the printed formulas for the printed
     bound alone, the corrected Gaussian exponent for the paper's other rows.
     """
@@ -59,7 +59,8 @@ def bounds_command(program: str | None, as_json: bool, plot: str | None, **optio
         return
     with progress("bounding"):
         from dp2erm_cvx.calibration.constants import Noise
-        from dp2erm_cvx.cli.reading import count_features, first_stage, read_domain, second_stage_by_name
+        from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.cli.stages import count_features, first_stage, second_stage_by_name
         from dp2erm_cvx.compare.bounds import UNIT_LOSS, bound_rows
         from dp2erm_cvx.privacy import Budget
         from dp2erm_cvx.universe import Universe

@@ -97,7 +97,8 @@ def certificate_table(rows: Sequence[CertificateRow]) -> Table:
 
 def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any]) -> Any:
     from dp2erm_cvx import registry
-    from dp2erm_cvx.cli.reading import MOST, read_data, read_domain, read_settings
+    from dp2erm_cvx.cli.reading import read_data, read_domain
+    from dp2erm_cvx.cli.stages import MOST, read_settings
     from dp2erm_cvx.compare.certify import default_programs, simulated
 
     if data is None:

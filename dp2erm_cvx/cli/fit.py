@@ -59,7 +59,8 @@ def fit_command(data: str, **options: Any) -> None:
 
         check_figure(options["love_plot"])
     with progress("reading the data", total=2) as bar:
-        from dp2erm_cvx.cli.reading import first_stage, read_domain, second_stage
+        from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.cli.stages import first_stage, second_stage
         from dp2erm_cvx.data import Dataset
         from dp2erm_cvx.estimators import PrivateTwoStageERM
 

@@ -66,7 +66,8 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
     rows: list[GridRow] = []
     costs: dict[int, str | None] = {}
     with progress("planning") as bar:
-        from dp2erm_cvx.cli.reading import count_features, read_domain, read_settings, second_stage
+        from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.cli.stages import count_features, read_settings, second_stage
         from dp2erm_cvx.compare.planned import plan_row
         from dp2erm_cvx.estimators import PrivateTwoStageERM
         from dp2erm_cvx.plan import NUMERICAL_SHARE

@@ -56,7 +56,8 @@ def rule_command(data: str, **options: Any) -> None:
     check_files(data, options)
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx.cli.options import names
-        from dp2erm_cvx.cli.reading import effect_settings, read_domain
+        from dp2erm_cvx.cli.reading import read_domain
+        from dp2erm_cvx.cli.stages import effect_settings
         from dp2erm_cvx.estimators import PrivateRule
 
         # everything that is declared is judged before the data are read

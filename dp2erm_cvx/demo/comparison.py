@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import StabilityAudit, audit_stability
@@ -27,12 +26,11 @@ from dp2erm_cvx.universe import Universe
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """A release, the public range of its noise, and what the private estimator recommends (n,)."""
+    """A release, and the public range of its noise."""
 
     budget: Budget
     release: Release
     noise: NoiseRange
-    recommended: NDArray[np.int64]
 
     @property
     def effect(self) -> float:
@@ -44,14 +42,13 @@ class Published:
 class DemoComparison:
     """One first stage: its releases beside the non-private fit at the same ridge, which is not private.
 
-    ``stability`` is the bound V. ``theta`` and ``recommended`` are those of the non-private fit, without
-    noise and gamma; ``balance`` is not private either.
+    ``stability`` is the bound V. ``theta`` is that of the non-private fit, without noise and gamma;
+    ``balance`` is not private either.
     """
 
     scheme: DemoScheme
     stability: float
     theta: tuple[float, ...]
-    recommended: NDArray[np.int64]
     balance: BalanceTable
     published: tuple[Published, ...]
 
@@ -90,7 +87,6 @@ def compare_schemes(
             scheme=scheme,
             stability=scheme.program.stability(Universe(domain, data.n_samples, len(data.columns))).V,
             theta=tuple(float(value) for value in plain.theta_),
-            recommended=plain.predict(data.X),
             balance=plain.workings_.balance(),
             published=published,
         )
@@ -106,8 +102,7 @@ def _publish(
 ) -> Published:
     model = PrivateTwoStageERM(domain, budget, scheme.program, second, seed=seed)
     model.fit(data.X, data.a, data.y)
-    moved = planned_range(model.plan(*data.X.shape))
-    return Published(budget, model.release_, moved, model.predict(data.X))
+    return Published(budget, model.release_, planned_range(model.plan(*data.X.shape)))
 
 
 def weight_comparisons(data: Dataset, seeds: Iterator[int | None]) -> Iterator[DemoComparison]:

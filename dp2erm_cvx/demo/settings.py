@@ -9,7 +9,6 @@ from typing import Any
 from dp2erm_cvx import registry
 from dp2erm_cvx.datasets import nhefs_domain
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Box, FirstStage, WeightedLeastSquares
 
@@ -27,8 +26,6 @@ RESIDUAL_SCALE = 7.5
 OUTCOME_SCALE = 8.0
 #: The rule looks at these alone: few parameters, little noise.
 FEATURES = PROGNOSTIC
-#: Largest norm of the rule's coefficients, in kg.
-RULE_BOUND = 5.0
 
 
 @dataclass(frozen=True)
@@ -49,16 +46,6 @@ RULE_BUDGETS = (Budget(1.0), Budget(8.0))
 def effect_domain() -> Domain:
     """The public domain of the effect: the data set's default, and a constant for the propensity model."""
     return nhefs_domain(covariate_bound=math.hypot(COVARIATES_BOUND, 1.0), intercept=1.0)
-
-
-def rule_domain() -> Domain:
-    """The same with the public cost of treatment; the center of the net outcome falls by half of it."""
-    return nhefs_domain(
-        covariate_bound=math.hypot(COVARIATES_BOUND, 1.0),
-        intercept=1.0,
-        treatment_cost=TREATMENT_COST,
-        outcome_center=2.5 - TREATMENT_COST / 2,
-    )
 
 
 def schemes() -> tuple[DemoScheme, ...]:
@@ -106,16 +93,6 @@ def arm_means() -> WeightedLeastSquares:
 def plug_in() -> WeightedLeastSquares:
     """The effect as one weighted mean, which is exact only where each arm has half of the weight."""
     return _least_squares("plug_in_ate")
-
-
-def rule() -> WeightedLeastSquares:
-    """The linear rule over :data:`FEATURES`, whose two scaled values cannot exceed the norm sqrt(2)."""
-    return _least_squares(
-        "itr",
-        features=FEATURES,
-        features_bound=math.sqrt(len(FEATURES)),
-        theta_set=L2Ball(RULE_BOUND),
-    )
 
 
 def _least_squares(name: str, **given: Any) -> WeightedLeastSquares:

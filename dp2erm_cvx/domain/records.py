@@ -88,10 +88,44 @@ class Records:
         """The numbers (n,) that ``function`` makes of every record by itself."""
         return np.concatenate(self.rows(function).each())
 
+    def at(self, index: NDArray[np.int64]) -> Records:
+        """The records ``index`` (m,), in this order and in memory: one pass over all of them."""
+        found = self.blocks.map(partial(_found, index=index), range(self.n_samples))
+        places, *parts = (
+            np.concatenate(part) if part[0] is not None else None for part in zip(*found, strict=True)
+        )
+        assert places is not None
+        order = np.argsort(places)  # of all places, each once
+        X, a, y, sampling = (None if part is None else part[order] for part in parts)
+        assert X is not None
+        assert a is not None
+        assert y is not None
+        return Records(X, a, y, self.domain, sampling)
+
+    def replaced(self, index: int, X: Array, a: int) -> Records:
+        """The neighbor in which record ``index`` has covariates X (p,) and treatment a."""
+        return replaced_record(self, range(self.n_samples), index=index, X=X, a=a)
+
     def rows(self, function: Callable[[Records], T]) -> Blocks[T]:
         """What ``function`` makes of every record by itself: held, or of many made in every pass."""
         n = self.n_samples
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
+
+
+def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple[Any, ...]:
+    here = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
+    rows = index[here] - numbers.start
+    sampling = None if block.sampling is None else block.sampling[rows]
+    return here, block.X[rows], block.a[rows], block.y[rows], sampling
+
+
+def replaced_record(block: Records, numbers: range, *, index: int, X: Array, a: int) -> Records:
+    """The records ``numbers`` with record ``index`` replaced, where it is one of these."""
+    if index not in numbers:
+        return block
+    rows, arms = block.X.copy(), block.a.copy()
+    rows[index - numbers.start], arms[index - numbers.start] = X, a
+    return Records(rows, arms, block.y, block.domain, block.sampling)
 
 
 def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:

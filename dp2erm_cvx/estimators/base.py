@@ -149,10 +149,10 @@ class TwoStageERM(TwoStageBase):
     def fit(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> TwoStageERM:
         """Fit without privacy; ``gamma`` > 0 keeps theta unique.
 
-        Raises DeclarationError and DataError as the private fit does. Nothing here hides what the records
-        are like, so a solution that is not certified to ``tolerance`` is refused: InfeasibleError where no
+        Raises DeclarationError and DataError as the private fit does. Nothing here hides what the records are
+        like, so a solution that is not certified to ``tolerance`` is refused. Raises InfeasibleError where no
         weights meet the constraints, with the covariates in the way and the smallest tolerance of the program
-        that they can be met within, SolverError where no point was found, else CertificateError.
+        that they can be met within. Raises SolverError where no point was found, else CertificateError.
         """
         refuse_sampling(
             self.domain.sampling, "weights of sum n balance the sample, and take no sampling weights"

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.privacy import Neighboring
@@ -64,8 +61,8 @@ class ReplacedRows:
         return f"ReplacedRows(n_neighbors={len(self.rows)})"
 
 
-#: From the indices (m,) and m new records to the rows that stand in place of the old ones.
-RowNeighbors = Callable[[NDArray[np.int64], Records], ReplacedRows]
+#: From m records that leave and m new ones to the rows that stand in place of the old ones.
+RowNeighbors = Callable[[Records, Records], ReplacedRows]
 
 
 class Program(abc.ABC):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dp2erm_cvx.blocked import RecordBlocks
+
 if TYPE_CHECKING:
     from dp2erm_cvx.audit.stability import NeighborPair, StabilityAudit, TightnessCell, Verdict
     from dp2erm_cvx.universe import Universe
@@ -63,18 +65,18 @@ def _place(cell: TightnessCell) -> str:
 def neighbor_in_words(pair: NeighborPair, universe: Universe) -> str:
     """What one record does, among which others. Values of covariates are not told."""
     j, before, after = pair.changed, pair.first, pair.second
-    arms = [("untreated", "treated")[int(end.a[j])] for end in (before, after)]
+    old, new = (end.at(np.array([j])) for end in (before, after))
+    arms = [("untreated", "treated")[int(end.a[0])] for end in (old, new)]
     flip = f"stays {arms[0]}" if arms[0] == arms[1] else f"goes from {arms[0]} to {arms[1]}"
-    way = float(np.linalg.norm(before.covariates[j] - after.covariates[j])) / (
-        2 * universe.domain.features_bound
-    )
+    way = float(np.linalg.norm(old.covariates - new.covariates)) / (2 * universe.domain.features_bound)
+    moved = f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates"
+    if isinstance(before, RecordBlocks):  # the others are nowhere together
+        return f"{moved}; the other {before.n_samples - 1:,} are read in blocks"
     others = np.delete(np.column_stack([before.covariates, before.a]), j, axis=0)
     distinct, treated = len(np.unique(others, axis=0)), int(others[:, -1].sum())
     told = "none" if treated == 0 else "all" if treated == len(others) else f"{treated:,}"
-    return (
-        f"{pair.origin}: a record {flip} and moves by {way:.0%} of the diameter of the covariates; the other "
-        f"{len(others):,} take {distinct:,} distinct value{'s' if distinct > 1 else ''}, {told} treated"
-    )
+    values = f"{distinct:,} distinct value{'s' if distinct > 1 else ''}"
+    return f"{moved}; the other {len(others):,} take {values}, {told} treated"
 
 
 def check_in_words(audit: StabilityAudit) -> str:

@@ -20,12 +20,12 @@ def iteration_bound(smoothness: float, strong_convexity: float, distance: float,
     """Iterations after which projected gradient is within ``radius`` of the minimizer, whatever the data.
 
     ``smoothness`` L and ``strong_convexity`` 0 < m <= L of f; ``distance`` bounds that of the start to the
-    minimizer. One prox-gradient step from the start has ``F - F* <= L/2 distance^2``; from there the constant
-    momentum gives ``m/2 ||x_k - x*||^2 <= F(x_k) - F* <= (1 - sqrt(m/L))^k (F(x_0) - F* + m/2
-    ||x_0 - x*||^2) <= (1 - sqrt(m/L))^k L distance^2`` (Beck, First-Order Methods in Optimization, Theorem
-    10.42), so ``2 L distance^2 / m (1 - sqrt(m/L))^k <= radius^2`` suffices. The method with restarts has as
-    many, without such a bound. The bound is for exact arithmetic: rounding keeps any method from a radius
-    below what :meth:`~dp2erm_cvx.program.SecondStage.certified_radius` allows for.
+    minimizer. One prox-gradient step from the start has ``F - F* <= L/2 distance^2``. From there the constant
+    momentum gives ``m/2 ||x_k - x*||^2 <= F(x_k) - F* <= (1 - sqrt(m/L))^k (F(x_0) - F* + m/2 ||x_0 - x*||^2)
+    <= (1 - sqrt(m/L))^k L distance^2`` (Beck, First-Order Methods in Optimization, Theorem 10.42). So ``2 L
+    distance^2 / m (1 - sqrt(m/L))^k <= radius^2`` suffices. The method with restarts has as many, without
+    such a bound. The bound is for exact arithmetic: rounding keeps any method from a radius below what
+    :meth:`~dp2erm_cvx.program.SecondStage.certified_radius` allows for.
 
     Raises DeclarationError for an invalid argument.
     """

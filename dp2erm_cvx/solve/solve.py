@@ -70,9 +70,9 @@ def solve(
     place of the relative ``tolerance``.
 
     Raises DeclarationError for an invalid ``within``, ProgramError where the solver does not apply,
-    InfeasibleError where hard constraints have no solution, SolverError where no point was found, and, if
-    ``throw``, CertificateError where the point is not certified as asked (default tolerance: TOLERANCE, or
-    GAP_TOLERANCE without a prox-friendly form).
+    InfeasibleError where hard constraints have no solution, and SolverError where no point was found. If
+    ``throw``, raises CertificateError where the point is not certified as asked (default tolerance:
+    TOLERANCE, or GAP_TOLERANCE without a prox-friendly form).
     """
     settings = solver_by_name(solver)
     if tolerance is None:

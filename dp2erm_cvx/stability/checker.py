@@ -141,7 +141,7 @@ def check_second_stage(
     ``gradient(theta, record)`` is (p,), over ``parameters``, which is Theta; without ``hessian_trace`` the
     divergence of the gradient by central differences stands in for it. Findings: ``gradient_radius`` (half
     the distance of two gradients at one theta), ``hessian_trace``, and, where declared, ``gradient_bound``,
-    ``theta_bound``, the slope of a ``box`` in its norm, and of a ``saturation`` the full slope, what the
+    ``theta_bound`` and the slope of a ``box`` in its norm. Of a ``saturation``: the full slope, what the
     curvature has beyond its shape, above 1, and in a ball the sum that Theorem 19 bounds, as part of it.
     Raises DeclarationError for an invalid number.
     """

@@ -70,7 +70,7 @@ def log_odds_excess(n: int, unit: EntropyConstants, cells: ArmCells) -> float:
     largest xi is sought with (n-1)/n xi <= min(ctr + cf sqrt(rad - (p - 1/n) xi / mu), radius cf). The code
     multiplies by mu, so its ``center`` is mu ctr and its ``squared`` mu^2 rad. The right side falls with xi:
     the set of such xi is an interval from 0, and so is the union over cells. In a cell each coefficient takes
-    its largest value: cf^2 and, for equal mass, ctr and rad are convex in the share, hence largest at an end;
+    its largest value. cf^2 and, for equal mass, ctr and rad are convex in the share, hence largest at an end;
     for proportional mass ctr and rad grow with pi_0 pi_1, which is largest at the share nearest 1/2.
     """
     ends = np.stack([cells.low, cells.high])

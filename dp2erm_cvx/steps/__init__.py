@@ -9,6 +9,7 @@ one more module beside them.
 from dp2erm_cvx.steps.cell_nuisances import CellNuisances
 from dp2erm_cvx.steps.cell_sums import CellSums, CellSumsPlan
 from dp2erm_cvx.steps.center import Center, CenterPlan, Refit, RefitPlan, RuleFit, RuleFitPlan
+from dp2erm_cvx.steps.estimands import AverageScore, OverlapScore, RiskScores, TreatedScore, ValueScore
 from dp2erm_cvx.steps.factors import Balance, Factors, ResponseRows, RuleRows
 from dp2erm_cvx.steps.mean_score import MeanScore, MeanScorePlan, RuleValue, RuleValuePlan
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
@@ -19,14 +20,7 @@ from dp2erm_cvx.steps.propensity import Propensity, PropensityPlan
 from dp2erm_cvx.steps.ranges import ColumnRanges, ColumnRangesPlan
 from dp2erm_cvx.steps.record_map import OutcomeRows, RecordMap, Rows, Term, WithConstant
 from dp2erm_cvx.steps.rule_nuisances import RuleNuisances
-from dp2erm_cvx.steps.score import (
-    AverageScore,
-    EffectScore,
-    OverlapScore,
-    RiskScores,
-    TreatedScore,
-    ValueScore,
-)
+from dp2erm_cvx.steps.score import EffectScore
 from dp2erm_cvx.steps.solving import solve_theta, solve_weights
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult
 from dp2erm_cvx.steps.theta import Theta, ThetaPlan

@@ -64,8 +64,8 @@ def declared_partition(declared: Any, universe: Universe) -> Partition:
     """The grid that ``declared`` describes: cuts in raw units, or a number of cells, of every covariate.
 
     A mapping from the name of a covariate, or its number among those of the ``universe``, to increasing cuts
-    or to a number of cells of equal width, from end to end of its range; without ranges from the least to the
-    largest value that the norm bound permits.
+    or to a number of cells of equal width. Cells go from end to end of its range; without ranges from the
+    least to the largest value that the norm bound permits.
 
     Raises DeclarationError unless every covariate is named once, with valid cuts, and the cells are at most
     ``MOST_CELLS``.

@@ -45,9 +45,9 @@ def chaudhuri_logistic(
     """Private logistic regression by Algorithm 2 of Chaudhuri, Monteleoni & Sarwate (2011).
 
     For the mean logistic loss with ``(ridge / 2) ||lam||^2``, ``||x|| <= covariate_bound`` = M > 0 and
-    ``ridge`` > 0 in squared units of x. In units where M = 1 the curvature of the loss is at most c = 1/4:
-    with mu = ridge / M^2 and ``left = epsilon - 2 log(1 + c/(n mu))`` the noise has density proportional to
-    ``exp(-(left / 2) ||b||)`` without an extra ridge, or, where left <= 0, half of epsilon and the ridge
+    ``ridge`` > 0 in squared units of x. In units where M = 1 the curvature of the loss is at most c = 1/4.
+    With mu = ridge / M^2 and ``left = epsilon - 2 log(1 + c/(n mu))`` the noise has density proportional to
+    ``exp(-(left / 2) ||b||)`` without an extra ridge. Where left <= 0 it has half of epsilon, and the ridge
     ``c / (n (exp(epsilon / 4) - 1)) - mu``. An upper bound 1/4 for M = 1 is ``M^2 / 4`` here: to leave out M
     is wrong for norms above one. Raises DeclarationError.
     """

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 #: What a line is about.
 _PLACE = ["data", "n", "epsilon", "method"]
-_OPTIONAL = ("score_mean", "negligible", "seconds", "delta", "records")
 #: The settings of a simulated challenge share a line.
 _SETTING = r"-\d+$"
 

@@ -1,10 +1,10 @@
 """How rules are scored, on private records and on public ones.
 
-The gain of a rule d over a coin toss on record i is ``(1{a_i = d(x_i)} - 1/2) y_i / p_{a_i}``, y the
-centered net outcome and p_a the declared probability of treatment a. Under that probability its mean is the
-value of d less the mean value of treat-all and treat-none. Counted in units of ``B / (2 LEVELS)``,
-``B = M' / min(p_a)``, and rounded record by record, it is a whole number between -LEVELS and LEVELS, so that
-sums are exact and replacing one record moves the sum of any rule by at most 2 LEVELS.
+The gain of a rule d over a coin toss on record i is ``(1{a_i = d(x_i)} - 1/2) y_i / p_{a_i}``, y the centered
+net outcome and p_a the declared probability of treatment a. Under that probability its mean is the value of d
+less the mean value of treat-all and treat-none. Counted in units of ``B / (2 LEVELS)``, ``B = M' /
+min(p_a)``, and rounded record by record, it is a whole number between -LEVELS and LEVELS. So sums are exact,
+and replacing one record moves the sum of any rule by at most 2 LEVELS.
 """
 
 from __future__ import annotations

@@ -38,6 +38,20 @@ def test_blocks_release_what_memory_does(words):
         assert json.loads(result.stdout) == known, result.output
 
 
+def test_blocks_are_audited():
+    words = ["audit", "data.csv", *EFFECT[2:8], "--program", "ipw_logistic", "--ridge", "0.1"]
+    words += ["--solves", "100", "--no-tightness"]
+    name, more = "many", ["--workers", "1", "--keep", "0"]
+    result = run(*with_data(words, name, *more))
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["check"]["solver"] == "newton"
+    assert not any(verdict["violated"] for verdict in found["verdicts"])
+    assert "read in blocks" in Path("output/audit.html").read_text(encoding="utf-8")
+    refused = run(*with_data(words, name, "--save", "pair"))
+    assert "two whole datasets" in refused.stderr
+
+
 def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
     asked = []
     whole = blocks._engine

@@ -118,15 +118,15 @@ def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str,
     path = paths.fast_path(made.instance(records), records, solve(made.instance(records)).point)
     assert isinstance(path, paths.RowPath)
     batch = path.batch
-    members = batch.members(chosen.index, path.rows(chosen.index, chosen.records()))
+    members = path.members(chosen)
     exact = path.solve(chosen, 1e-12)
     shift = np.random.default_rng(0).normal(size=exact.points.shape)
     V = exact.points + size * shift / np.linalg.norm(shift, axis=1)[:, None]
     norm = np.linalg.norm(V, axis=1)
     V[norm > batch.radius] *= (batch.radius / norm[norm > batch.radius])[:, None]
-    weights = np.empty((len(V), 60))
-    G = batch.sweep(V, members, weights)
-    judged = judge(batch, members, V, G, np.zeros(len(V)))
+    swept = batch.sweep(V, members)
+    weights = batch.weights(V, members, swept.total)
+    judged = judge(batch, members, V, swept.gradient, np.zeros(len(V)))
     moved = np.sum(np.abs(weights - exact.weights), axis=1)
     assert np.all(moved > exact.radius)
     assert np.all(moved <= judged.output_radius + exact.radius)
@@ -162,7 +162,7 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None
     def forgets_flips(self: FirstStage, base: Records) -> Any:
         given = rows(self, base)
         assert given is not None
-        return lambda index, new: given(index, dataclasses.replace(new, a=1 - new.a))
+        return lambda old, new: given(old, dataclasses.replace(new, a=1 - new.a))
 
     monkeypatch.setattr(type(made), "row_neighbors", forgets_flips)
     found = joined(solve_neighbors(made, records, chosen))

@@ -10,7 +10,7 @@ import pytest
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements, solve_neighbors
-from dp2erm_cvx.solve.batch.rows import RowBatch
+from dp2erm_cvx.solve.batch.rows import RowBatch, Terms
 from tests.helpers import make_records
 from tests.solve.test_batch_neighbors import FAST, SLOW, joined, named, program, replacements
 
@@ -19,15 +19,16 @@ class Moved(Reading):
     """How far the weights are from given ones (n,), and the largest; keeps all weights of the last chunk."""
 
     def __init__(self, base: Array) -> None:
-        self.base, self.parts = base, {}
+        self.beside, self.parts = (base, np.arange(float(len(base)))), {}
 
-    def of(self, weights: Array, part: slice) -> tuple[Array, Array]:
-        self.parts[part.start, part.stop, len(weights)] = weights.copy()
-        gap = np.abs(weights - self.base[part])
+    def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
+        base, numbers = beside
+        self.parts[numbers[0], len(weights)] = weights.copy()
+        gap = np.abs(weights - base)
         return np.sum(gap, axis=1, keepdims=True), np.max(weights, axis=1, keepdims=True, initial=0.0)
 
     def kept(self, m: int) -> Array:
-        return np.hstack([self.parts[key] for key in sorted(self.parts) if key[2] == m and key[1]])
+        return np.hstack([self.parts[key] for key in sorted(self.parts) if key[1] == m])
 
 
 @pytest.mark.parametrize("heights", [(1, 7), (16, 16), (128, 512)])
@@ -74,14 +75,14 @@ def test_wrong_weights_of_a_reading_are_found_out(
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program(name, {"ridge": 0.05})
     (right,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
-    for kind in RowBatch.__subclasses__():
-        whole = getattr(kind, bug)
+    for kind in [*RowBatch.__subclasses__(), *Terms.__subclasses__()]:
+        if (whole := getattr(kind, bug, None)) is not None:
 
-        def wrong(self: RowBatch, V: Array, *rest: Any, sound: Any = whole) -> Array:
-            found: Array = sound(self, V * (1 + 1e-6), *rest)
-            return found
+            def wrong(self: Any, V: Array, *rest: Any, sound: Any = whole) -> Array:
+                found: Array = sound(self, V * (1 + 1e-5), *rest)
+                return found
 
-        monkeypatch.setattr(kind, bug, wrong)
+            monkeypatch.setattr(kind, bug, wrong)
     (found,) = Neighborhood(made, records).read(chosen, Moved(np.ones(60)))
     assert np.all(found.certified)
     assert np.all(np.abs(found.sums - right.sums)[:, 0] <= found.radius + right.radius)

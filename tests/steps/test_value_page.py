@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dp2erm_cvx.calibration.value import calibrate_value
 from dp2erm_cvx.datasets import load_nhefs
-from dp2erm_cvx.demo.settings import rule, rule_domain, schemes
+from dp2erm_cvx.demo.settings import FEATURES, TREATMENT_COST, effect_domain, schemes
+from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.registry import build, second_stages
 from dp2erm_cvx.release.value import contrasts_from_cells
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps.value import value_cells, value_contrasts
@@ -36,11 +39,15 @@ def test_table(row):
 
 
 def test_nhefs_example():
-    data, domain = load_nhefs(), rule_domain()
+    data = load_nhefs()
+    domain = replace(effect_domain(), treatment_cost=TREATMENT_COST, outcome_center=1.0)
     records = domain.records(data.X, data.a, data.y)
     first = next(scheme.program for scheme in schemes() if scheme.label == "entropy").resolve(domain)
     weights = solve(first.instance(records)).value
-    second = rule().resolve(domain)
+    least = build(
+        second_stages(), "itr", features=FEATURES, features_bound=math.sqrt(2), theta_set=L2Ball(5.0)
+    )
+    second = least.resolve(domain)
     theta = solve(second.instance(records, weights, gamma=1e-3)).value
     chosen = (second.effect(theta, domain, data.X) > 0).astype(int)
     bound, n, largest = first.stability(Universe(domain, len(data.a), 2)), len(data.a), domain.outcome_bound

@@ -43,8 +43,8 @@ class AdditiveAudit:
 
         The epsilon of pure noise is the log density ratio of everything released. A mu is that of the first
         stage that the changed record moves, if no other does; of later ones it is a mu given what was
-        released before, which is drawn from its own noise: what only a release rarer than delta brings about,
-        which proves nothing, is met as seldom.
+        released before. That is drawn from its own noise: what only a release rarer than delta brings about
+        proves nothing, and is met as seldom.
         """
         if self.leak:
             return math.inf

@@ -94,10 +94,10 @@ def search_blackbox(
 ) -> BlackBoxSearch:
     """Look for neighbors on which runs of ``mechanism`` differ most, and audit the worst of them.
 
-    A few runs on each of two datasets put pairs into an order: new ones of structured families (clusters,
-    ends, antipodes, nearly empty arms, one record far from all others), small changes of the best met so
-    far, and the steepest places on paths between datasets far apart. The best are looked at with more runs,
-    and one is audited by runs that had no part in the choice.
+    A few runs on each of two datasets put pairs into an order. Some are new ones of structured families:
+    clusters, ends, antipodes, nearly empty arms, one record far from all others. Others are small changes of
+    the best met so far, and the steepest places on paths between datasets far apart. The best are looked at
+    with more runs, and one is audited by runs that had no part in the choice.
 
     Parameters
     ----------

@@ -77,8 +77,8 @@ class Maker:
     def draw(self, rng: np.random.Generator) -> KindPair:
         """A pair of a family chosen at random. Raises DeclarationError where the arm floor leaves none.
 
-        One to four clusters, or all records different; on the sphere, on a line, at its ends, at 0, on the
-        side of their arm; arms at random, nearly empty, or separated by a direction; extreme outcomes that
+        Covariates are in one to four clusters, or all different: on the sphere, on a line, at its ends, at 0,
+        on the side of their arm. Arms are random, nearly empty, or separated by a direction. Extreme outcomes
         follow the arm, agree, or alternate; the changed record jumps to its antipode, stays, or leaves 0.
         """
         for _ in range(_TRIES):

@@ -18,6 +18,7 @@ from dp2erm_cvx.audit.stability.given import (
     Strategies,
     digest,
     records_of,
+    refuse_whole,
     source_of,
     universe_of,
 )
@@ -25,6 +26,7 @@ from dp2erm_cvx.audit.stability.resolve import Resolved, SolverCheck, check, res
 from dp2erm_cvx.audit.stability.result import StabilityAudit, Verdict
 from dp2erm_cvx.audit.stability.rounds import Searcher
 from dp2erm_cvx.audit.stability.state import KEPT, KeptPair, State
+from dp2erm_cvx.blocked import RecordBlocks
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.parallel import run_tasks
@@ -49,8 +51,9 @@ def audit_stability(
     program
         A first stage without noise of its own.
     data
-        Raw records (X, a, y), which are mapped into the domain; a function of a random generator that returns
-        such records; or None, to search over datasets of the universe alone.
+        Raw records (X, a, y), which are mapped into the domain, or a
+        :class:`~dp2erm_cvx.blocked.BlockedDataset`; a function of a random generator that returns such
+        records; or None, to search over datasets of the universe alone.
     universe
         What the bounds are about. Data have their own size, so that a domain is enough for them.
     bounds
@@ -63,7 +66,8 @@ def audit_stability(
         the checking solver come on top.
 
     Raises DeclarationError for an invalid argument, CalibrationError where no family states a finite bound,
-    DataError for invalid records or a checkpoint of another audit.
+    DataError for invalid records or a checkpoint of another audit. Where records come in blocks, ProgramError
+    for a program that needs all of them in memory at once.
     """
     if isinstance(program, PrivateFirstStage):
         raise DeclarationError(f"{program.name} adds noise to its weights: its bound is about no re-solve")
@@ -75,10 +79,14 @@ def audit_stability(
     example = None if source is None else source(np.random.default_rng([search.seed, 0]))
     universe = universe_of(universe, example)
     claims, refused = claims_of(program, universe) if bounds is None else (checked_claims(bounds), {})
-    names = strategies.chosen(source is not None, universe.n_samples)
-    solver = strategies.checker(program, universe.n_samples)
+    blocked = isinstance(example, RecordBlocks)
+    if blocked:
+        refuse_whole(program, universe, search, strategies)
+    few = universe.n_samples <= LARGEST_DECLARED and not blocked
+    names = strategies.chosen(source is not None, few=few, blocked=blocked)
+    solver = strategies.checker(program, few)
     pool = None if strategies.held_out is None else records_of(strategies.held_out, domain).covariates
-    searcher = Searcher(program, universe, claims, names, source, pool, search.seed, solver)
+    searcher = Searcher(program, universe, claims, names, source, pool, search.seed, solver, few)
     call = {
         "program": [program.name, program.settings()],
         "domain": domain.to_dict(),
@@ -144,8 +152,7 @@ def reported(
     chosen: list[KeptPair] = []
     tops = [best[0] for claim in claims if (best := state.kept.get(claim.quantity))]
     # two datasets each: of many records only those that verdicts rest on
-    few = searcher.universe.n_samples <= LARGEST_DECLARED
-    kept = KEPT if few else 0
+    kept = KEPT if searcher.few else 0
     for candidate in [*tops, *everything]:
         if candidate not in chosen and (len(chosen) < kept or candidate in tops):
             chosen.append(candidate)
@@ -158,6 +165,6 @@ def reported(
         best_pair = max(resolved, key=lambda item: item.movements[claim.quantity].low)
         verdicts.append(Verdict(claim, best_pair.movements[claim.quantity], best_pair, state.spent))
     checked = state.check
-    if few:  # else the solver is that which has just solved them
+    if searcher.few:  # else the solver is that which has just solved them
         checked = checked.plus(check(searcher.program, resolved, searcher.solver))
     return tuple(verdicts), tuple(resolved), checked

@@ -43,7 +43,7 @@ class Movement(Reading):
     """
 
     def __init__(self, base: Array, radius: float, least: float) -> None:
-        self.base, self.radius, self.least = base, radius, least
+        self.beside, self.n, self.radius, self.least = (base,), len(base), radius, least
         self.heaviest = float(np.max(base, initial=0.0))
 
     @classmethod
@@ -51,18 +51,24 @@ class Movement(Reading):
         """For neighbors whose weights are off by ``other`` at most."""
         return cls(base, radius, _error(len(base), radius + other))
 
-    def of(self, weights: Array, part: slice) -> tuple[Array, Array]:
+    def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
         """Sums of gaps, of squares and of those that differ; largest product, minimum and weight."""
-        w = self.base[part]
-        gap = np.abs(weights - w)
-        sums = (
-            np.sum(gap, axis=1),
-            np.einsum("ij,ij->i", gap, gap),
-            np.count_nonzero(gap > self.least, axis=1),
-        )
-        pairs = (weights * w, np.minimum(weights, w), weights)
+        (w,) = beside
+        gap = weights - w
+        np.abs(gap, out=gap)
+        differ = np.zeros(len(gap))
+        some = ~(np.max(gap, axis=1) <= self.least)  # of most parts all weights stay
+        differ[some] = np.count_nonzero(gap[some] > self.least, axis=1)
+        sums = np.stack([np.sum(gap, axis=1), np.einsum("ij,ij->i", gap, gap), differ], axis=1)
+        heaviest = np.max(weights, axis=1, initial=0.0)
+        # what beats the record of the largest w has a w of at least ...
+        top = int(np.argmax(w))
+        least = np.min(weights[:, top] * np.minimum(w[top] / np.maximum(heaviest, 1e-300), 1.0))
+        few = np.flatnonzero(~(w < least * (1 - 1e-12)))
+        own, near = w[few], weights[:, few]
+        pairs = (near * own, np.minimum(near, own))
         largest = [np.max(pair, axis=1, initial=0.0) for pair in pairs]
-        return np.stack(sums, axis=1, dtype=np.float64), np.stack(largest, axis=1)
+        return sums, np.stack([*largest, heaviest], axis=1)
 
     def intervals(
         self, sums: Array, largest: Array, ends: tuple[float, float], radius: float
@@ -72,7 +78,7 @@ class Movement(Reading):
         The exact weights are within both radii of the computed ones in the 1-norm, hence in any other norm
         and each weight by itself.
         """
-        n = len(self.base)
+        n = self.n
         error = _error(n, self.radius + radius)
         each = max(self.radius, radius) * (1 + 1e-9)
         moved, squares = float(sums[0]), float(sums[1])
@@ -110,7 +116,7 @@ def movements(w: Array, v: Array, changed: int, w_radius: float, v_radius: float
     record that differs.
     """
     reading = Movement.within(w, w_radius, v_radius)
-    (sums,), (largest,) = reading.of(v[None, :], slice(0, len(v)))
+    (sums,), (largest,) = reading.of(v[None, :], w)
     return reading.intervals(sums, largest, (float(w[changed]), float(v[changed])), v_radius)
 
 

@@ -59,6 +59,8 @@ class Searcher:
         Covariates of held-out records (m, d); None for those of the data.
     solver
         Solves one in so many neighbors again.
+    few
+        Whether the records are few enough for the declared problem, and for keeping pairs of datasets.
     compare
         Whether a fast scout has to agree with full solves on a sample before it is used.
     """
@@ -71,6 +73,7 @@ class Searcher:
     pool: Array | None = None
     seed: int = 0
     solver: str = ""
+    few: bool = True
     compare: bool = True
 
     def __post_init__(self) -> None:
@@ -164,8 +167,8 @@ class Searcher:
         moved = base.moved(changes)
         # the last ones, because a batch has its first judged by itself
         some = moved[len(moved) - min(len(moved), -(-tried // CHECKED)) :]
-        alone = base.resolved([change for change, _ in some])
-        again = check(self.program, alone, self.solver, base=number == 0)
+        alone = base.resolved([change for change, _ in some], judged=False)
+        again = check(self.program, alone, self.solver, base=number == 0 and name == self.names[0])
         for (_, movement), item in zip(some, alone, strict=False):
             again = again.plus(SolverCheck(self.solver, 0, variations_apart(movement, item.movements)))
         gain = Gain(True, again, resolved=tried)
@@ -188,8 +191,7 @@ class Searcher:
         """The same, with its weights."""
         if self._base is None or self._base[0] != index:
             records = self.base_records(index)
-            pool = records.covariates if self.pool is None else self.pool
-            self._base = (index, Base(self.program, self.universe, records, pool))
+            self._base = (index, Base(self.program, self.universe, records, self.pool))
         return self._base[1]
 
     def pair(self, kept: KeptPair) -> NeighborPair | None:

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.blocks import Blocks
@@ -185,15 +184,16 @@ class RidgedEntropyFirstStage(EntropyFirstStage):
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
         if self.scaling == "paper":
             return None  # a flip changes the arm sizes, by which every row is scaled
-        g, n, treated = self._functions(records), records.n_samples, int(np.sum(records.a))
-        total = rounded_sum([compensated_sum(g)])
+        n, found = records.n_samples, records.rows(self._totals).each()
+        treated = sum(count for count, _ in found)
+        total = rounded_sum([part for _, part in found])
 
-        def replaced(index: NDArray[np.int64], new: Records) -> ReplacedRows:
+        def replaced(old: Records, new: Records) -> ReplacedRows:
             h = self._functions(new)
-            mean = (total - g[index] + h) / n
-            share = (treated - records.a[index] + new.a) / n
+            mean = (total - self._functions(old) + h) / n
+            share = (treated - old.a + new.a) / n
             if self.arm_mass == "equal":
-                share = np.full(len(index), 0.5)
+                share = np.full(len(share), 0.5)
             inside = new.a[:, None]
             rows = np.hstack([(1 - inside) * h, inside * h])
             target = np.hstack([(1 - share)[:, None] * mean, share[:, None] * mean])

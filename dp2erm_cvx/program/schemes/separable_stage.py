@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
@@ -61,15 +60,15 @@ class SeparableFirstStage(MarginFirstStage):
         return self.margin_model(records)
 
     def row_neighbors(self, records: Records) -> RowNeighbors | None:
-        if self.weight_rows(records) is not None:
+        if self.weight_rows(records.at(np.zeros(1, dtype=np.int64))) is not None:
             return None  # a fast path moves one row of a record, not two
-        terms, total = self.linear_terms(records), self.linear(records)
+        total = self.linear(records)
 
-        def replaced(index: NDArray[np.int64], new: Records) -> ReplacedRows:
-            rows, own = self.rows(new), self.linear_terms(new)
-            if terms is None or total is None or own is None:
+        def replaced(old: Records, new: Records) -> ReplacedRows:
+            rows, left, own = self.rows(new), self.linear_terms(old), self.linear_terms(new)
+            if total is None or left is None or own is None:
                 return ReplacedRows(rows)
-            return ReplacedRows(rows, total - terms[index] + own)
+            return ReplacedRows(rows, total - left + own)
 
         return replaced
 

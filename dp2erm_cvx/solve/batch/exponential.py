@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,7 +12,45 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
 from dp2erm_cvx.program.schemes.exponential import ExponentialModel
 from dp2erm_cvx.program.stage import ReplacedRows
-from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, Tree, clipped, dot, norms
+from dp2erm_cvx.solve.batch.rows import Index, Members, Room, RowBatch, Terms, clipped, dot, norms
+
+
+@dataclass(frozen=True, eq=False)
+class Tilts(Terms):
+    """Tilts ``exp(<b_i, v>)`` of rows that are shifted by ``center`` (d,), times a base measure.
+
+    Weights are no larger than the cap: ``log_cap`` less the common shift, in the score.
+    """
+
+    center: Array
+    log_cap: float
+
+    def rows(self, block: Array) -> Array:
+        """Less the center."""
+        return block - self.center
+
+    def tilted(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> tuple[Array, Array]:
+        """Tilts pull, whether they are capped or not."""
+        u, cap = self._tilts(V, Z, base, room), self.caps(V)
+        return u, u if cap is None else np.minimum(u, cap[:, None], out=room.of("capped", len(Z)))
+
+    def unnormalized(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> Array:
+        """The tilts, no larger than the cap."""
+        u, cap = self._tilts(V, Z, base, room), self.caps(V)
+        return u if cap is None else np.minimum(u, cap[:, None], out=u)
+
+    def _tilts(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> Array:
+        u = np.matmul(V, Z.T, out=room.of("tilt", len(Z)))
+        for one in base:
+            u += one
+        return np.exp(u, out=u)
+
+    def caps(self, V: Array) -> Array | None:
+        """The largest tilts (m,), None for none."""
+        if math.isinf(self.log_cap):
+            return None
+        cap: Array = np.exp(np.minimum(self.log_cap - V @ self.center, 700.0))
+        return cap
 
 
 class ExponentialBatch(RowBatch):
@@ -20,72 +60,47 @@ class ExponentialBatch(RowBatch):
     """
 
     model: ExponentialModel
+    terms: Tilts
 
     def __init__(self, model: ExponentialModel, point: Array) -> None:
-        super().__init__(model, model.B, point)
-        self.log_base: Array = np.broadcast_to(np.asarray(model.log_base, dtype=np.float64), (self.n,))
-        self.weighted = bool(np.any(self.log_base))
-        self.base_tilt: Array = np.exp(clipped(self.Z @ point) + self.log_base)
-        self.base_total = math.fsum(self.base_tilt)
-        self.base_sum: Array = self.base_tilt @ self.Z
+        log_cap = math.log(model.trim) if math.isfinite(model.trim) else math.inf
+        self.log_base: Array = np.broadcast_to(np.asarray(model.log_base, dtype=np.float64), (model.n,))
+        base = (self.log_base,) if np.any(self.log_base) else ()
+        super().__init__(model, model.blocks, Tilts(model.center, log_cap), point, base)
+        self.base_moment, self.base_total = self.at_base()
         self.largest_base = float(np.max(np.abs(self.log_base)))
 
-    def members(self, index: Index, replaced: ReplacedRows) -> Members:
-        """Neighbors with these rows."""
+    def members(self, index: Index, old: Array, replaced: ReplacedRows) -> Members:
+        """Neighbors with these rows in place of old ones."""
         assert replaced.target is not None
         center = self.model.center
-        return self.gather(index, replaced.rows - center, replaced.target - center)
+        return self.gather(index, old - center, replaced.rows - center, replaced.target - center)
 
     def first_gradient(self, members: Members) -> Array:
         """Gradients of the neighbors at the base solution."""
-        old = self.base_tilt[members.index]
+        old = self._tilt_at_base(members.index, members.old)
         new = self._tilt_at_base(members.index, members.rows)
         total = np.maximum(self.base_total - old + new, 1e-300)
-        moment = self.base_sum - old[:, None] * self.Z[members.index] + new[:, None] * members.rows
+        moment = self.base_moment - old[:, None] * members.old + new[:, None] * members.rows
         gradient: Array = self.n * (moment / total[:, None] - members.target) + self.ridge * self.point
         return gradient
 
-    def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
-        """One pass over the shared rows."""
-        m, index = len(V), members.index
-        new_tilt: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[index])
-        totals, moments = Tree(new_tilt), Tree(members.rows * new_tilt[:, None])
-        cap = self._caps(V)
-        for block, held in self.blocks(index):
-            f = self.scratch("u", m, block.stop - block.start) if weights is None else weights[:, block]
-            u = self.scratch("u", m, block.stop - block.start)
-            np.matmul(V, self.Z[block].T, out=u)
-            if self.weighted:
-                u += self.log_base[block]
-            np.exp(u, out=u)
-            u[held, index[held] - block.start] = 0.0
-            totals.add(u.sum(axis=1))
-            moments.add(u @ self.Z[block])
-            if weights is not None:
-                np.copyto(f, u) if cap is None else np.minimum(u, cap[:, None], out=f)
-        total, moment = totals.sum(), moments.sum()
-        if weights is not None:
-            weights[np.arange(m), index] = new_tilt if cap is None else np.minimum(new_tilt, cap)
-            sums = total if cap is None else weights.sum(axis=1)
-            weights *= (self.n / sums)[:, None]
-        gradient: Array = self.n * (moment / total[:, None] - members.target) + self.ridge * V
+    def gradient(self, V: Array, members: Members, moment: Array, total: Array) -> Array:
+        """With the replaced rows."""
+        new = self._tilts(V, members)
+        moment = moment + members.rows * new[:, None]
+        mean = moment / (total + new)[:, None]
+        gradient: Array = self.n * (mean - members.target) + self.ridge * V
         return gradient
-
-    def unnormalized(self, V: Array, rows: Array, part: slice) -> Array:
-        """The tilts, no larger than the cap."""
-        u = self.scratch("u", len(V), len(rows))
-        np.matmul(V, rows.T, out=u)
-        if self.weighted:
-            u += self.log_base[part]
-        cap = self._caps(V)
-        np.exp(u, out=u)
-        return u if cap is None else np.minimum(u, cap[:, None], out=u)
 
     def replaced(self, V: Array, members: Members) -> Array:
         """By the members' rows."""
-        tilt: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[members.index])
-        cap = self._caps(V)
+        tilt, cap = self._tilts(V, members), self.terms.caps(V)
         return tilt if cap is None else np.minimum(tilt, cap)
+
+    def _tilts(self, V: Array, members: Members) -> Array:
+        tilt: Array = np.exp(clipped(dot(V, members.rows)) + self.log_base[members.index])
+        return tilt
 
     def rounding(self, V: Array, members: Members) -> Array:
         """As for one instance, with each sum over records bounded by its largest terms."""
@@ -98,25 +113,60 @@ class ExponentialBatch(RowBatch):
         bound: Array = self.n * (members.spread * relative + shift) + 4 * UNIT * self.ridge * norm
         return bound * (1 + 1e-9)
 
-    def kept(self, index: Index, rows: Array) -> Array:
+    def kept(self, index: Index, old: Array, rows: Array) -> Array:
         """What the record that left takes from the base Hessian at most."""
         # a mixture's covariance is at least the share of either part times the covariance of that part
-        old, new = self.base_tilt[index], self._tilt_at_base(index, rows)
-        share_old = np.minimum(old / self.base_total, 0.5)
+        gone, new = self._tilt_at_base(index, old), self._tilt_at_base(index, rows)
+        share_old = np.minimum(gone / self.base_total, 0.5)
         share_new = new / (self.base_total * (1 - share_old) + new)
-        away = self.Z[index] - self.base_sum / self.base_total
+        away = old - self.base_mean
         leverage = self.n * share_old / (1 - share_old) * self.metric.lengths(away) ** 2
         ratio = np.minimum((1 - share_new) / (1 - share_old), 1.0)
         # of a record with half of the weight too little is left to count on, and rounding would rule
-        return np.where(old < 0.5 * self.base_total, ratio * (1 - leverage) - 1e-9, -np.inf)
+        return np.where(gone < 0.5 * self.base_total, ratio * (1 - leverage) - 1e-9, -np.inf)
 
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
         """The record that came, and the one that left."""
-        old = self.base_tilt[members.index] / self.base_total
+        old = self._tilt_at_base(members.index, members.old) / self.base_total
         new = self._tilt_at_base(members.index, members.rows) / self.base_total
-        center = self.base_sum / self.base_total
-        away, toward = self.Z[members.index] - center, members.rows - center
+        away, toward = members.old - self.base_mean, members.rows - self.base_mean
         return [(toward, self.n * new / (1 + new)), (away, -self.n * old)]
+
+    def curved(self, members: Members, D: Array) -> Array:
+        """By the covariance of what is left, and of its mixture with the record that came."""
+        old = self._tilt_at_base(members.index, members.old)
+        new = self._tilt_at_base(members.index, members.rows)
+        left, gone = self.base_total - old, old / self.base_total
+        come, stays = new / (left + new), left / (left + new)
+        away = members.old - self.base_mean
+        toward = members.rows - self.base_mean + (gone / (1 - gone))[:, None] * away
+        spread = D @ self.metric.H - self.ridge * D
+        spread -= (self.n * gone / (1 - gone) * dot(away, D))[:, None] * away
+        spread *= (stays / (1 - gone))[:, None]
+        spread += (self.n * come * stays * dot(toward, D))[:, None] * toward
+        curved: Array = spread + self.ridge * D
+        return curved
+
+    def bent(self, D: Array) -> Array:
+        """By the third central moments of the tilted rows."""
+        rows, share = self._tilted_sample
+        along = D @ rows.T
+        np.square(along, out=along)
+        bent: Array = (0.5 * self.n) * ((along * share) @ rows)
+        return bent
+
+    @cached_property
+    def _tilted_sample(self) -> tuple[Array, Array]:
+        """A sample of rows less their tilted mean, and the shares of their tilts."""
+        rows, *base = self.sample()
+        tilt = np.exp(clipped(rows @ self.point) + sum(base, np.zeros(len(rows))))
+        return rows - self.base_mean, tilt / np.sum(tilt)
+
+    @property
+    def base_mean(self) -> Array:
+        """Of the tilted rows at the base solution."""
+        mean: Array = self.base_moment / self.base_total
+        return mean
 
     def _tilt_at_base(self, index: Index, rows: Array) -> Array:
         tilt: Array = np.exp(clipped(rows @ self.point) + self.log_base[index])
@@ -148,10 +198,3 @@ class ExponentialBatch(RowBatch):
         size = members.spread + 2 * float(np.linalg.norm(self.model.center))
         error: Array = dot_error(self.dimension) * members.spread * norm + 2 * UNIT * size * norm
         return error + 4 * UNIT * self.largest_base
-
-    def _caps(self, V: Array) -> Array | None:
-        # the cap is on the score without the common shift
-        if math.isinf(self.model.trim):
-            return None
-        cap: Array = np.exp(np.minimum(math.log(self.model.trim) - V @ self.model.center, 700.0))
-        return cap

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
+from dp2erm_cvx.program.losses.margin_loss import MarginLoss
 from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 from dp2erm_cvx.program.stage import ReplacedRows
-from dp2erm_cvx.solve.batch.rows import Index, Members, RowBatch, Tree, clipped, dot, norms
+from dp2erm_cvx.solve.batch.rows import Index, Members, Room, RowBatch, Terms, clipped, dot, norms
+
+_STEP = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Descents(Terms):
+    """Slopes of a margin loss, and what weights are proportional to."""
+
+    loss: MarginLoss
+    weight: MarginWeight
+
+    def rows(self, block: MarginRows) -> Array:
+        """As they are."""
+        return block.Z
+
+    def tilted(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> tuple[Array, Array]:
+        """One exponential serves the loss and the weight: no margin is beyond LARGEST_SCORE."""
+        tilt, total = self._tilts(V, Z, room)
+        descent = self.loss.descent(tilt, total, room.of("descent", len(Z)))
+        return descent, self.weight.of(tilt, total)
+
+    def unnormalized(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> Array:
+        """By one exponential each."""
+        return self.weight.of(*self._tilts(V, Z, room))
+
+    def _tilts(self, V: Array, Z: Array, room: Room) -> tuple[Array, Array]:
+        tilt, total = room.of("tilt", len(Z)), room.of("total", len(Z))
+        np.exp(np.matmul(-V, Z.T, out=tilt), out=tilt)
+        return tilt, np.add(tilt, 1.0, out=total)
 
 
 class MarginBatch(RowBatch):
@@ -21,56 +55,29 @@ class MarginBatch(RowBatch):
     model: MarginModel
 
     def __init__(self, model: MarginModel, weight: MarginWeight, point: Array) -> None:
-        super().__init__(model, model.Z, point)
+        super().__init__(model, model.blocks, Descents(model.loss, weight), point)
         self.loss, self.weight = model.loss, weight
-        margins = model.Z @ point
         self.base_gradient: Array = model.gradient(point) - model.linear
-        self.base_slope, self.base_curvature = self.loss.slope(margins), self.loss.curvature(margins)
-        self.first, self.second = float(np.sum(self.norms)), float(np.sum(self.norms**2))
 
-    def members(self, index: Index, replaced: ReplacedRows) -> Members:
-        """Neighbors with these rows."""
-        return self.gather(index, replaced.rows, replaced.target)
+    def members(self, index: Index, old: Array, replaced: ReplacedRows) -> Members:
+        """Neighbors with these rows in place of old ones."""
+        return self.gather(index, old, replaced.rows, replaced.target)
 
     def first_gradient(self, members: Members) -> Array:
         """Gradients of the neighbors at the base solution."""
-        old = self.Z[members.index] * self.base_slope[members.index, None]
-        new = members.rows * self.loss.slope(clipped(members.rows @ self.point))[:, None]
+        old, new = (
+            rows * self.loss.slope(clipped(rows @ self.point))[:, None]
+            for rows in (members.old, members.rows)
+        )
         gradient: Array = self.base_gradient - old + new + members.target
         return gradient
 
-    def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
-        """One pass over the shared rows."""
-        # no margin is beyond LARGEST_SCORE: the caller leaves such points alone
+    def gradient(self, V: Array, members: Members, moment: Array, total: Array) -> Array:
+        """With the replaced rows."""
         new = np.exp(-dot(V, members.rows))
         push = members.rows * self.loss.descent(new, 1 + new, np.empty_like(new))[:, None]
-        new_weight = self.weight.of(new, 1 + new)
-        pushes, sums, opposite = Tree(push), Tree(new_weight.copy()), -V
-        for block, held in self.blocks(members.index):
-            m, width, position = len(V), block.stop - block.start, members.index[held] - block.start
-            tilt, room = self.scratch("tilt", m, width), self.scratch("room", m, width)
-            total = room if weights is None else weights[:, block]
-            # one exponential serves the loss and the weight
-            np.exp(np.matmul(opposite, self.Z[block].T, out=tilt), out=tilt)
-            np.add(tilt, 1.0, out=total)
-            descent = self.loss.descent(tilt, total, room)
-            if weights is not None:
-                f = self.weight.of(tilt, total)
-                f[held, position] = 0.0
-                sums.add(f.sum(axis=1))
-            descent[held, position] = 0.0
-            pushes.add(descent @ self.Z[block])
-        if weights is not None:
-            weights[np.arange(len(V)), members.index] = new_weight
-            weights *= (self.n / sums.sum())[:, None]
-        gradient: Array = members.target - pushes.sum() + self.ridge * V
+        gradient: Array = members.target - (moment + push) + self.ridge * V
         return gradient
-
-    def unnormalized(self, V: Array, rows: Array, part: slice) -> Array:
-        """By one exponential each."""
-        tilt = self.scratch("tilt", len(V), len(rows))
-        np.exp(np.matmul(-V, rows.T, out=tilt), out=tilt)
-        return self.weight.of(tilt, np.add(tilt, 1.0, out=self.scratch("room", len(V), len(rows))))
 
     def replaced(self, V: Array, members: Members) -> Array:
         """By the members' rows."""
@@ -90,16 +97,45 @@ class MarginBatch(RowBatch):
         bound: Array = terms * (1 + 1e-9) + 8 * UNIT * linear
         return bound
 
-    def kept(self, index: Index, rows: Array) -> Array:
+    def kept(self, index: Index, old: Array, rows: Array) -> Array:
         """What the record that left takes from the base Hessian at most."""
-        curvature = self.base_curvature[index] * (1 + 1e-9) + 1e-14
-        share: Array = 1 - curvature * self.metric.lengths(self.Z[index]) ** 2 - 1e-9
+        curvature = self._curvature(old) * (1 + 1e-9) + 1e-14
+        share: Array = 1 - curvature * self.metric.lengths(old) ** 2 - 1e-9
         return share
 
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
         """The record that came, and the one that left."""
-        new = self.loss.curvature(clipped(members.rows @ self.point))
-        return [(members.rows, new), (self.Z[members.index], -self.base_curvature[members.index])]
+        return [
+            (members.rows, self._curvature(members.rows)),
+            (members.old, -self._curvature(members.old)),
+        ]
+
+    def _curvature(self, rows: Array) -> Array:
+        """Of the loss at the base solution."""
+        return self.loss.curvature(clipped(rows @ self.point))
+
+    def curved(self, members: Members, D: Array) -> Array:
+        """By both of these."""
+        curved = D @ self.metric.H
+        for rows, coefficient in self.updates(members):
+            curved += (coefficient * dot(rows, D))[:, None] * rows
+        return curved
+
+    def bent(self, D: Array) -> Array:
+        """By the third derivative of the loss, a difference of second ones."""
+        rows, third = self._bent_sample
+        along = D @ rows.T
+        np.square(along, out=along)
+        bent: Array = 0.5 * ((along * third) @ rows)
+        return bent
+
+    @cached_property
+    def _bent_sample(self) -> tuple[Array, Array]:
+        """A sample of rows, and the third derivatives there: of all rows together."""
+        (rows,) = self.sample()
+        s = clipped(rows @ self.point)
+        third = (self.loss.curvature(s + _STEP) - self.loss.curvature(s - _STEP)) / (2 * _STEP)
+        return rows, third * (self.n / len(rows))
 
     def concordance(self, members: Members) -> Array:
         """That of the longest row."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -11,10 +10,12 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions, NeighborSolutions
+from dp2erm_cvx.solve.batch.newton import Points
 from dp2erm_cvx.solve.batch.paths import RowPath, fast_path
-from dp2erm_cvx.solve.batch.reading import Kept, NeighborReadings, Reading, Tally
+from dp2erm_cvx.solve.batch.reading import NeighborReadings, Reading, Tally
 from dp2erm_cvx.solve.batch.replacements import Replacements
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
@@ -30,29 +31,42 @@ _AIM = 0.1
 class Neighborhood:
     """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
 
-    The fast path of a program is not trusted: of every call the first solution that it certifies must be
-    certified by the judge of single instances, or it is not used at all, and every neighbor that it does not
+    The fast path of a program is not trusted. Of every call the first solution that it certifies must be
+    certified by the judge of single instances, or it is not used at all. Every neighbor that it does not
     certify is solved alone by its usual solver and marked. A neighbor counts as certified where the bound on
-    the l1 error of its weights is at most ``tolerance * n``.
+    the l1 error of its weights is at most ``tolerance * n``. ``base`` is the instance of the records with its
+    solution, where a caller has them.
     """
 
-    def __init__(self, program: FirstStage, records: Records) -> None:
-        self.program, self.records = program, records
+    def __init__(
+        self, program: FirstStage, records: Records, base: tuple[Instance, Array] | None = None
+    ) -> None:
+        self.program, self.records, self._base = program, records, base
 
     @cached_property
     def _path(self) -> FastPath | None:
         """The fast path, from the solution of the base problem."""
-        instance = self.program.instance(self.records)
-        # any point will do to start from; certificates are about the neighbors alone
-        start = solve(instance, solver=self.program.usual_solver, throw=False).point
-        return fast_path(instance, self.records, start)
+        if self._base is None:
+            instance = self.program.instance(self.records)
+            # any point will do to start from; certificates are about the neighbors alone
+            found = solve(instance, solver=self.program.usual_solver, throw=False)
+            self._base = instance, found.point
+        return fast_path(self._base[0], self.records, self._base[1])
 
     def solve(
-        self, replacements: Replacements, *, tolerance: float = TOLERANCE, chunk: int | None = None
+        self,
+        replacements: Replacements,
+        *,
+        tolerance: float = TOLERANCE,
+        chunk: int | None = None,
+        judged: bool = True,
     ) -> Iterator[NeighborSolutions]:
-        """See :func:`solve_neighbors`."""
+        """See :func:`solve_neighbors`.
+
+        Without ``judged`` nobody looks at the first solution: for a caller who solves every neighbor again.
+        """
         tolerance = self._checked(replacements, tolerance)
-        return self._solved(replacements, tolerance, _chunk(self.records.n_samples, chunk))
+        return self._solved(replacements, tolerance, _chunk(self.records.n_samples, chunk), judged)
 
     def read(
         self, replacements: Replacements, reading: Reading, *, tolerance: float = TOLERANCE
@@ -60,7 +74,7 @@ class Neighborhood:
         """What ``reading`` says of the weights of every neighbor, with the bound on their l1 error.
 
         Where the program is a sum over rows no neighbor's weights are held: they are read block by block, in
-        two sweeps over the records besides those that solve. Raises as :func:`solve_neighbors`.
+        one pass over the records besides those that solve. Raises as :func:`solve_neighbors`.
         """
         return self._read(replacements, reading, self._checked(replacements, tolerance))
 
@@ -69,14 +83,16 @@ class Neighborhood:
             raise DeclarationError("replacements: made for other records")
         return public_number("tolerance", tolerance, above=0)
 
-    def _solved(self, replacements: Replacements, tolerance: float, size: int) -> Iterator[NeighborSolutions]:
+    def _solved(
+        self, replacements: Replacements, tolerance: float, size: int, judged: bool
+    ) -> Iterator[NeighborSolutions]:
         path = self._path if len(replacements) else None
         for first in range(0, len(replacements), size):
             part = replacements.take(first, first + size)
             fast = None
             if path is not None:
                 fast = path.solve(part, _AIM * tolerance * self.records.n_samples)
-                if first == 0 and not _confirmed(self.program, part, fast, tolerance):
+                if judged and first == 0 and not _confirmed(self.program, part, fast, tolerance):
                     path = fast = None
             yield _finish(self.program, part, fast, tolerance, first)
 
@@ -96,8 +112,8 @@ class Neighborhood:
             if read is None:
                 yield from self._held(part, reading, tolerance, first)
                 continue
-            fast, tally = read
-            radius, iterations = fast.radius, fast.iterations
+            found, tally = read
+            radius, iterations = found.radius, found.sweeps
             by_single = ~(radius <= tolerance * n)
             for k in map(int, np.flatnonzero(by_single)):
                 weights, radius[k], iterations[k] = _single(self.program, part.neighbor(k), tolerance)
@@ -108,9 +124,8 @@ class Neighborhood:
         self, part: Replacements, reading: Reading, tolerance: float, first: int
     ) -> Iterator[NeighborReadings]:
         for held in self.solve(part, tolerance=tolerance):
-            tally, index = Tally(reading, len(held)), part.index[held.first : held.first + len(held)]
-            for k in range(len(held)):
-                tally.put(k, held.weights[k], int(index[k]))
+            index = part.index[held.first : held.first + len(held)]
+            tally = Tally.held(reading, held.weights, index)
             goal = tolerance * self.records.n_samples
             yield tally.readings(first + held.first, held.radius, goal, held.iterations, held.by_single)
 
@@ -135,18 +150,14 @@ def solve_neighbors(
 
 
 def _read_alike(
-    program: FirstStage, path: RowPath, part: Replacements, fast: FastSolutions, tolerance: float
+    program: FirstStage, path: RowPath, part: Replacements, found: Points, tolerance: float
 ) -> bool:
     """Whether the judge of single instances agrees on the weights that are read of the first neighbor."""
-    n = part.base.n_samples
-    certified = np.flatnonzero(fast.radius <= tolerance * n)
+    certified = np.flatnonzero(found.radius <= tolerance * part.base.n_samples)
     if not len(certified):
         return True  # nothing was claimed
     k = int(certified[0])
-    part, kept = part.take(k, k + 1), Kept(n)
-    again, tally = path.read(part, _AIM * tolerance * n, kept)
-    own = bool(tally.own[0] == kept.weights[part.index[0]])
-    return own and _confirmed(program, part, replace(again, weights=kept.weights[None, :]), tolerance)
+    return _confirmed(program, part.take(k, k + 1), path.held(part, found, k), tolerance)
 
 
 def _chunk(n: int, chunk: int | None) -> int:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch.fast_path import FastSolutions
 from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Index, Mask, Members, RowBatch, dot, norms
 
 
@@ -30,9 +29,9 @@ def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multipli
 
     ``gradient + multiplier v`` is an element of the subdifferential, where the multiplier is 0 inside the
     ball. Strong monotonicity bounds the error of v by the declared ridge, or by the Hessian H of the base
-    model at its solution: a neighbor's Hessian there is at least ``kept * H``, and self-concordance lets it
-    fall by ``exp(-c t)`` over a length t. The weights then follow from the scores, which err by at most
-    ``max ||z_i||`` times the error, both in the metric of H where that is less.
+    model at its solution. A neighbor's Hessian there is at least ``kept * H``, and self-concordance lets it
+    fall by ``exp(-c t)`` over a length t. The weights then follow from the scores, which err by at most ``max
+    ||z_i||`` times the error, both in the metric of H where that is less.
     """
     metric = batch.metric
     residual: Array = gradient + multiplier[:, None] * V
@@ -131,65 +130,75 @@ class _Secants:
         self.pairs.append((S, Y))
 
 
-def minimize_together(batch: RowBatch, members: Members, goal: float, *, keep: bool = True) -> FastSolutions:
+@dataclass(frozen=True, eq=False)
+class Points:
+    """What was found for m neighbors: points (m, d), what f adds up to there, l1 radii, sweeps (m,)."""
+
+    points: Array
+    total: Array
+    radius: Array
+    sweeps: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return f"Points({len(self.radius)})"
+
+
+def minimize_together(batch: RowBatch, members: Members, goal: float) -> Points:
     """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
 
-    The weights are computed only where they are to be kept: else there are none, (m, 0).
-
     The first gradient costs no sweep. Steps are those of Newton's method with the base Hessian and one secant
-    pair per sweep; on the ball the multiplier is solved for along with the point. Nothing here decides
-    whether a point is good: that is for :func:`judge`; what it does not certify is solved again elsewhere.
+    pair per sweep, the first of them with the third derivatives of the base; on the ball the multiplier is
+    solved for along with the point. Nothing here decides whether a point is good: that is for :func:`judge`;
+    what it does not certify is solved again elsewhere.
     """
-    m, n = len(members.index), batch.n if keep else 0
+    m = len(members.index)
     V: Array = np.tile(batch.point, (m, 1))
     G = batch.first_gradient(members)
     on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
     multiplier = _multiplier(V, G, on_ball)
-    radius = judge(batch, members, V, G, multiplier).output_radius
-    weights, written = np.empty((m, n)), np.full(m, not keep)
     best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
+    total = np.ones(m)
     secants, live, stalled = _Secants(batch, members), np.arange(m), np.zeros(m, dtype=np.int64)
-    ratio = np.ones(m)
     for sweep in range(_MAX_SWEEPS):
         of: Part = slice(None) if len(live) == m else live
         with np.errstate(all="ignore"):
             # what overflows is left where it was, to be solved elsewhere
             V_new, on_ball[of] = _step(batch, secants, V[of], G[of], multiplier[of], on_ball[of], of)
+            if not sweep:
+                V_new = _bent(batch, secants, members, G, V_new, on_ball)
             far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
         V_new[far] = V[live][far]
-        # convergence is faster than linear; weights written too early cost less than one more sweep for them
-        last = keep and bool(np.mean(0.3 * radius[live] * ratio[live] <= goal) > 0.5)
         part = members if len(live) == m else members.take(live)
-        room = None if not last else weights if len(live) == m else np.empty((len(live), n))
-        G_new = batch.sweep(V_new, part, room)
+        swept = batch.sweep(V_new, part)
+        G_new = swept.gradient
         nu = _multiplier(V_new, G_new, on_ball[live])
         judged = judge(batch, part, V_new, G_new, nu)
         found = judged.output_radius
         secants.add(V_new - V[of], G_new - G[of], of, m)
         V[of], G[of], multiplier[of] = V_new, G_new, nu
         sweeps[live] = sweep + 1
-        better = found < best_radius[live]
-        progress = found < 0.5 * best_radius[live]
+        better, progress = found < best_radius[live], found < 0.5 * best_radius[live]
         stalled[live] = np.where(progress, 0, stalled[live] + 1)
-        before = radius[live]
-        ratio[live] = found / np.where(np.isfinite(before), before, found.clip(max=1e300))
-        radius[live] = found
         improved = live[better]
         best[improved], best_radius[improved] = V_new[better], found[better]
-        written[improved] = last or not keep
-        if room is weights:
-            written[live[~better]] = False
-        elif room is not None:
-            weights[improved] = room[better]
+        total[improved] = swept.total[better]
         live = live[(found > goal) & ~judged.at_floor & (stalled[live] < 3) & ~far]
         if not len(live):
             break
-    left = np.flatnonzero(~written)
-    if len(left):
-        room = np.empty((len(left), n))
-        batch.sweep(best[left], members.take(left), room)
-        weights[left] = room
-    return FastSolutions(weights, best_radius, sweeps, best)
+    return Points(best, total, best_radius, sweeps)
+
+
+def _bent(batch: RowBatch, secants: _Secants, members: Members, G: Array, V: Array, on_ball: Mask) -> Array:
+    """The points V after a first step, where their gradient vanishes to second order about the base."""
+    every, none = slice(None), np.zeros(len(V))
+    first = V - batch.point
+    step, bent = first, batch.bent(first)
+    for _ in range(2):
+        step = step - secants.apply(G + batch.curved(members, step) + bent, none, every)
+    trial = batch.point + step
+    inside = ~on_ball & (np.linalg.norm(trial, axis=1) <= batch.radius)
+    near = np.linalg.norm(step - first, axis=1) <= 0.5 * np.linalg.norm(first, axis=1)
+    return np.where((inside & near)[:, None], trial, V)
 
 
 def _multiplier(V: Array, G: Array, on_ball: Mask) -> Array:

@@ -16,7 +16,7 @@ from dp2erm_cvx.solve.batch.exponential import ExponentialBatch
 from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions
 from dp2erm_cvx.solve.batch.kernel import KernelPath
 from dp2erm_cvx.solve.batch.margin import MarginBatch
-from dp2erm_cvx.solve.batch.newton import minimize_together
+from dp2erm_cvx.solve.batch.newton import Points, minimize_together
 from dp2erm_cvx.solve.batch.reading import Reading, Tally
 from dp2erm_cvx.solve.batch.replacements import Replacements
 from dp2erm_cvx.solve.batch.rows import Members
@@ -30,24 +30,37 @@ class RowPath(FastPath):
 
     def solve(self, part: Replacements, goal: float) -> FastSolutions:
         """Newton steps for all of them at once."""
-        return minimize_together(self.batch, self._members(part), goal)
-
-    def read(self, part: Replacements, goal: float, reading: Reading) -> tuple[FastSolutions, Tally]:
-        """The same without their weights, of which a reading is taken at the points that were found."""
-        members = self._members(part)
-        found = minimize_together(self.batch, members, goal, keep=False)
+        members = self.members(part)
+        found = minimize_together(self.batch, members, goal)
         with np.errstate(all="ignore"):  # of a point that nothing was proved about
-            return found, self.batch.read(found.points, members, reading)
+            weights = self.batch.weights(found.points, members, found.total)
+        return FastSolutions(weights, found.radius, found.sweeps, found.points)
 
-    def _members(self, part: Replacements) -> Members:
-        return self.batch.members(part.index, self.rows(part.index, part.records()))
+    def read(self, part: Replacements, goal: float, reading: Reading) -> tuple[Points, Tally]:
+        """The same without their weights, of which a reading is taken at the points that were found."""
+        members = self.members(part)
+        found = minimize_together(self.batch, members, goal)
+        with np.errstate(all="ignore"):  # of a point that nothing was proved about
+            return found, self.batch.read(found.points, members, found.total, reading)
+
+    def held(self, part: Replacements, found: Points, k: int) -> FastSolutions:
+        """The weights that :meth:`read` reads of neighbor k at the points that were found."""
+        one = np.array([k])
+        weights = self.batch.weights(found.points[one], self.members(part.take(k, k + 1)), found.total[one])
+        return FastSolutions(weights, found.radius[one], found.sweeps[one], found.points[one])
+
+    def members(self, part: Replacements) -> Members:
+        """The rows that leave and those that come."""
+        old = part.leaving
+        return self.batch.members(part.index, self.rows(old, old).rows, self.rows(old, part.records()))
 
 
 class ClosedFormPath(FastPath):
     """Weights ``n f_i / sum f`` with f_i a function of record i."""
 
     def __init__(self, program: ClosedFormWeights, records: Records) -> None:
-        self.program, self.base = program, program.unnormalized(records)
+        self.program = program
+        self.base: Array = np.concatenate(records.rows(program.unnormalized).each())
 
     def solve(self, part: Replacements, goal: float) -> FastSolutions:
         """One replaced f each."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+import copy
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +14,23 @@ from dp2erm_cvx.domain import Array
 
 
 class Reading(abc.ABC):
-    """Sums and maxima over the weights of a neighbor, of which records in any order make up the whole."""
+    """Sums and maxima over the weights of a neighbor, of which records in any order make up the whole.
+
+    ``beside`` holds arrays (n,), of which :meth:`of` is given the part that belongs to its weights. Where
+    records are read in blocks by other processes a reading has to be picklable.
+    """
+
+    beside: tuple[Array, ...] = ()
 
     @abc.abstractmethod
-    def of(self, weights: Array, part: slice) -> tuple[Array, Array]:
-        """Sums (m, s) and maxima (m, t) over the records ``part``, of weights (m, length of the part)."""
+    def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
+        """Sums (m, s) and maxima (m, t) of weights (m, k) of some records; neither reads ``self.beside``."""
+
+    def alone(self) -> Self:
+        """The same without the arrays beside it, which is sent to whoever makes the pass."""
+        found = copy.copy(self)
+        found.beside = ()
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,25 +62,26 @@ class NeighborReadings:
         return len(self.radius)
 
 
+@dataclass(frozen=True, eq=False)
 class Tally:
-    """Adds up what a reading says of m neighbors, block by block."""
+    """What a reading says of m neighbors: sums (m, s), maxima (m, t), weights of replaced records (m,)."""
 
-    def __init__(self, reading: Reading, m: int) -> None:
-        self.reading = reading
-        nothing = reading.of(np.zeros((m, 0)), slice(0, 0))
-        self.sums, self.largest = nothing
-        #: Weight of the replaced record of every neighbor.
-        self.own: Array = np.zeros(m)
+    reading: Reading
+    sums: Array
+    largest: Array
+    own: Array
 
-    def add(self, weights: Array, part: slice) -> None:
-        """The weights (m, length of the part) of the records ``part``."""
-        sums, largest = self.reading.of(weights, part)
-        self.sums += sums
-        np.maximum(self.largest, largest, out=self.largest)
+    def __repr__(self) -> str:
+        return f"Tally({len(self.own)})"
+
+    @classmethod
+    def held(cls, reading: Reading, weights: Array, index: NDArray[np.int64]) -> Self:
+        """Of all weights (m, n), of neighbors whose records ``index`` (m,) were replaced."""
+        return cls(reading, *reading.of(weights, *reading.beside), weights[np.arange(len(index)), index])
 
     def put(self, k: int, weights: Array, index: int) -> None:
-        """All weights (n,) of neighbor k, in place of what was added."""
-        (self.sums[k],), (self.largest[k],) = self.reading.of(weights[None, :], slice(0, len(weights)))
+        """All weights (n,) of neighbor k, in place of what was read."""
+        (self.sums[k],), (self.largest[k],) = self.reading.of(weights[None, :], *self.reading.beside)
         self.own[k] = weights[index]
 
     def readings(
@@ -80,15 +95,3 @@ class Tally:
         """All of it, of weights off by ``radius`` (m,)."""
         read = (self.sums, self.largest, self.own)
         return NeighborReadings(first, *read, radius, radius <= goal, iterations, by_single)
-
-
-class Kept(Reading):
-    """Keeps the weights of one neighbor (n,): for a look at what other readings are told."""
-
-    def __init__(self, n: int) -> None:
-        self.weights: Array = np.full(n, np.nan)
-
-    def of(self, weights: Array, part: slice) -> tuple[Array, Array]:
-        """Nothing to add up."""
-        self.weights[part] = weights[0]
-        return np.zeros((1, 0)), np.zeros((1, 0))

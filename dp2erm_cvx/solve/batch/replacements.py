@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,10 +35,9 @@ class Replacements:
 
     def _check(self) -> None:
         m, domain = len(self.index), self.base.domain
-        if self.X.shape != (m, self.base.X.shape[1]) or self.a.shape != (m,):
-            raise DeclarationError(
-                f"replacements: index, X and a must have {m} rows, X {self.base.X.shape[1]} columns"
-            )
+        columns = self.base.n_features + (1 if domain.intercept else 0)
+        if self.X.shape != (m, columns) or self.a.shape != (m,):
+            raise DeclarationError(f"replacements: index, X and a must have {m} rows, X {columns} columns")
         if not np.all(np.isfinite(self.X)):
             raise DeclarationError("replacements: X must be finite")
         if domain.intercept and np.any(self.X[:, 0] != domain.intercept):
@@ -60,15 +60,18 @@ class Replacements:
         part = slice(low, high)
         return Replacements(self.base, self.index[part], self.X[part], self.a[part])
 
+    @cached_property
+    def leaving(self) -> Records:
+        """The m records that are replaced, as a dataset of their own."""
+        return self.base.at(self.index)
+
     def records(self) -> Records:
         """The m new records as a dataset of their own."""
-        return Records(self.X, self.a, self.base.y[self.index], self.base.domain)
+        return Records(self.X, self.a, self.leaving.y, self.base.domain)
 
     def neighbor(self, k: int) -> Records:
         """The dataset with replacement ``k`` made."""
-        X, a = self.base.X.copy(), self.base.a.copy()
-        X[self.index[k]], a[self.index[k]] = self.X[k], self.a[k]
-        return Records(X, a, self.base.y, self.base.domain)
+        return self.base.replaced(int(self.index[k]), self.X[k], int(self.a[k]))
 
 
 def _whole(name: str, values: ArrayLike, limit: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Many neighbors of one model that is a sum over rows: what a sweep over the shared rows needs."""
+"""Many neighbors of one model that is a sum over rows: what passes over the shared rows need."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import abc
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.blocks import Blocks, tree_sum
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
@@ -22,23 +24,26 @@ Mask = NDArray[np.bool_]
 
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
 _TILE = 2**16
-#: The most shared rows in a tile: sums over more of them would round worse.
+#: The most shared rows in a tile: sums over more of them would round worse. Powers of 2, as those of views.
 _TALLEST = 512
 _SHORTEST = 128
 #: Larger scores are left to the solver of single instances, which shifts them before the exponential.
 LARGEST_SCORE = 300.0
+#: Shared rows that third derivatives are taken from.
+_SAMPLE = 2**16
 
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """m neighbors: row ``index[k]`` of the shared rows is replaced by ``rows[k]``, (m, d).
+    """m neighbors: row ``index[k]`` of the shared rows, ``old[k]``, is replaced by ``rows[k]``, (m, d).
 
-    ``target`` is (m, d), 0 where the model has none; ``spread`` (m,) bounds the norms of all rows,
-    ``reach`` (m,) those in the metric of the base Hessian H; at the base solution a neighbor's Hessian is at
-    least ``kept`` (m,) times H, which says nothing where that is not positive.
+    ``target`` is (m, d), 0 where the model has none; ``spread`` (m,) bounds the norms of all rows, ``reach``
+    (m,) those in the metric of the base Hessian H. At the base solution a neighbor's Hessian is at least
+    ``kept`` (m,) times H, which says nothing where that is not positive.
     """
 
     index: Index
+    old: Array
     rows: Array
     target: Array
     spread: Array
@@ -47,7 +52,7 @@ class Members:
 
     def take(self, chosen: Index) -> Self:
         """Those neighbors alone."""
-        parts = (self.index, self.rows, self.target, self.spread, self.kept, self.reach)
+        parts = (self.index, self.old, self.rows, self.target, self.spread, self.kept, self.reach)
         return type(self)(*(part[chosen] for part in parts))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
@@ -75,8 +80,8 @@ class Metric:
     """The Hessian of the base model at its solution: preconditioner, and yardstick of every neighbor."""
 
     def __init__(self, model: Composite, point: Array) -> None:
-        H = model.hessian(point)
-        values, self.vectors = np.linalg.eigh(H)
+        self.H: Array = model.hessian(point)
+        values, self.vectors = np.linalg.eigh(self.H)
         error = 64 * model.dimension * UNIT * float(values[-1]) + model.hessian_rounding(point)
         #: Lower bounds on the eigenvalues, (d,); the first one decides whether there is a metric at all.
         self.values: Array = values - error
@@ -97,49 +102,156 @@ class Metric:
         return solved
 
 
-class Tree:
-    """Adds arrays in pairs of equal size: none goes through more sums than there are levels, twice."""
+@dataclass(frozen=True, eq=False)
+class Terms(abc.ABC):
+    """What shared rows contribute at points V (m, d). Few numbers: they go to whoever makes the pass.
 
-    def __init__(self, start: Array) -> None:
-        self.start, self.levels = start, list[Array | None]()
+    ``base`` holds what stands beside the rows of a block, if anything does.
+    """
 
-    def add(self, term: Array) -> None:
-        """One more."""
-        for level, held in enumerate(self.levels):
-            if held is None:
-                self.levels[level] = term
-                return
-            self.levels[level], term = None, held + term
-        self.levels.append(term)
+    @abc.abstractmethod
+    def rows(self, block: Any) -> Array:
+        """The shared rows (k, d) of a block."""
 
-    def sum(self) -> Array:
-        """Of all so far, and of the start."""
-        return sum((held for held in self.levels if held is not None), self.start)
+    @abc.abstractmethod
+    def tilted(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> tuple[Array, Array]:
+        """How rows Z (k, d) pull at the gradient and what their weights are proportional to, both (m, k).
+
+        The two may be one array.
+        """
+
+    @abc.abstractmethod
+    def unnormalized(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> Array:
+        """The latter alone."""
+
+
+class Room:
+    """Arrays (m, k) that are reused from tile to tile."""
+
+    def __init__(self, m: int) -> None:
+        self.m, self._held = m, dict[str, Array]()
+
+    def of(self, name: str, width: int) -> Array:
+        """The array of this name."""
+        if name not in self._held or self._held[name].size < self.m * width:
+            self._held[name] = np.empty(self.m * width)
+        return self._held[name][: self.m * width].reshape(self.m, width)
+
+
+@dataclass(frozen=True, eq=False)
+class AtPoints:
+    """Points V (m, d) of neighbors whose records ``index`` (m,) are not among the shared ones."""
+
+    terms: Terms
+    V: Array
+    index: Index
+    n_base: int
+
+    def tiles(self, numbers: range) -> Iterator[tuple[slice, Index, Index]]:
+        """Parts of a block, each with the members whose replaced row lies in it, and the place of that."""
+        here = np.flatnonzero((self.index >= numbers.start) & (self.index < numbers.stop))
+        place = self.index[here] - numbers.start
+        size = min(max(_TILE // max(len(self.index), 1), _SHORTEST), _TALLEST)
+        height = 2 ** (size.bit_length() - 1)
+        for low in range(0, len(numbers), height):
+            inside = (place >= low) & (place < low + height)
+            yield slice(low, min(low + height, len(numbers))), here[inside], place[inside] - low
+
+    def weighed(
+        self, block: Any, numbers: range, beside: tuple[Array, ...], own: Array, scale: Array
+    ) -> Iterator[tuple[slice, Array]]:
+        """The weights (m, k) of parts of a block: ``scale`` (m,) times f, ``own`` (m,) f of replaced rows."""
+        Z, room = self.terms.rows(block), Room(len(self.V))
+        for part, held, place in self.tiles(numbers):
+            base = tuple(one[part] for one in beside[: self.n_base])
+            f = self.terms.unnormalized(self.V, Z[part], base, room)
+            f[held, place] = own[held]
+            f *= scale[:, None]
+            yield part, f
+
+
+def _swept(block: Any, numbers: range, *base: Array, asked: AtPoints) -> tuple[Array, Array]:
+    """Sums over the shared rows of a block: of what pulls times the rows (m, d), and of two totals (m, 2)."""
+    Z, room, found = asked.terms.rows(block), Room(len(asked.V)), []
+    for part, held, place in asked.tiles(numbers):
+        pull, f = asked.terms.tilted(asked.V, Z[part], tuple(one[part] for one in base), room)
+        for one in (pull, f):
+            one[held, place] = 0.0
+        total = pull.sum(axis=1)
+        totals = total if f is pull else f.sum(axis=1)
+        found.append((pull @ Z[part], np.stack([total, totals], axis=1)))
+    moments, sums = zip(*found, strict=True)
+    return tree_sum(moments), tree_sum(sums)
+
+
+def _read(
+    block: Any,
+    numbers: range,
+    *beside: Array,
+    asked: AtPoints,
+    own: Array,
+    scale: Array,
+    reading: Reading,
+) -> tuple[Array, Array]:
+    found = []
+    for part, f in asked.weighed(block, numbers, beside, own, scale):
+        found.append(reading.of(f, *(one[part] for one in beside[asked.n_base :])))
+    sums, largest = zip(*found, strict=True)
+    return tree_sum(sums), np.maximum.reduce(largest)
+
+
+def _weights(block: Any, numbers: range, *beside: Array, asked: AtPoints, own: Array, scale: Array) -> Array:
+    weights = np.empty((len(own), len(numbers)))
+    for part, f in asked.weighed(block, numbers, beside, own, scale):
+        weights[:, part] = f
+    return weights
+
+
+def _sampled(block: Any, numbers: range, *base: Array, terms: Terms, stride: int) -> tuple[Array, ...]:
+    chosen = np.arange(-numbers.start % stride, len(numbers), stride)
+    return terms.rows(block)[chosen], *(one[chosen] for one in base)
+
+
+def _reach(block: Any, *, terms: Terms, metric: Metric) -> tuple[float, float, float, float]:
+    rows = terms.rows(block)
+    length = np.sqrt(dot(rows, rows)) * (1 + 1e-12)
+    reach = float(np.max(metric.lengths(rows))) if metric.definite else np.inf
+    return reach, float(np.max(length)), float(np.sum(length)), float(np.sum(length**2))
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """Gradients (m, d) at m points, and what weights there are divided by, (m,)."""
+
+    gradient: Array
+    total: Array
+
+    def __repr__(self) -> str:
+        return f"Swept({len(self.total)})"
 
 
 class RowBatch(abc.ABC):
     """Neighbors of one model: gradients, weights and error bounds of m points at once.
 
-    ``Z`` (n, d) are the shared rows, ``point`` (d,) the solution of the base model, ``radius`` that of the
-    ball (or inf), ``ridge`` the declared quadratic coefficient.
+    The shared rows are read in passes over their ``blocks``, wherever these are, with ``base`` (n,) beside
+    them; ``point`` (d,) is the solution of the base model, ``radius`` that of the ball (or inf), ``ridge``
+    the declared quadratic coefficient.
     """
 
-    def __init__(self, model: Composite, Z: Array, point: Array) -> None:
-        self.model, self.Z, self.point = model, Z, point
-        self.n, self.dimension = Z.shape
+    def __init__(
+        self, model: Composite, blocks: Blocks[Any], terms: Terms, point: Array, base: tuple[Array, ...] = ()
+    ) -> None:
+        self.model, self.blocks, self.terms, self.point, self.base = model, blocks, terms, point, base
+        self.n, self.dimension = blocks.n_samples, model.dimension
         self.ridge = model.ridge
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
-        self.norms: Array = np.sqrt(dot(Z, Z)) * (1 + 1e-12)
-        self.longest = float(np.max(self.norms, initial=0.0))
         self.metric = Metric(model, point)
-        #: Largest ``||z_i||`` in the metric.
-        self.reach = self._reach() if self.metric.definite else np.inf
-        self._scratch: dict[str, Array] = {}
-
-    def _reach(self) -> float:
-        parts = (self.Z[low : low + _TILE] for low in range(0, self.n, _TILE))
-        return max((float(np.max(self.metric.lengths(part))) for part in parts), default=0.0)
+        found = np.array(blocks.map(partial(_reach, terms=terms, metric=self.metric)))
+        #: Largest ``||z_i||`` in the metric, and as it is.
+        self.reach, self.longest = map(float, np.max(found[:, :2], axis=0))
+        self.first, self.second = map(float, np.sum(found[:, 2:], axis=0) * (1 + 1e-9))
+        self._sample: tuple[Array, ...] | None = None
 
     @property
     def usable(self) -> bool:
@@ -151,53 +263,82 @@ class RowBatch(abc.ABC):
         """Gradients (m, d) of the neighbors at the base solution, without a sweep."""
 
     @abc.abstractmethod
-    def sweep(self, V: Array, members: Members, weights: Array | None) -> Array:
-        """Gradients (m, d) at V (m, d); also the weights (m, n), where there is room for them."""
-
-    @abc.abstractmethod
-    def unnormalized(self, V: Array, rows: Array, part: slice) -> Array:
-        """What weights at V (m, d) are proportional to, (m, k): shared rows (k, d), the records ``part``."""
+    def gradient(self, V: Array, members: Members, moment: Array, total: Array) -> Array:
+        """Gradients (m, d) at V (m, d) from the sums over the shared rows (m, d) and of the pulls (m,)."""
 
     @abc.abstractmethod
     def replaced(self, V: Array, members: Members) -> Array:
-        """The same of the replaced row of every neighbor, (m,)."""
+        """What the weight of the replaced row of every neighbor is proportional to, (m,)."""
 
-    def read(self, V: Array, members: Members, reading: Reading) -> Tally:
-        """Two passes over the records: the totals of the weights at V (m, d), then the reading."""
-        tally, own = Tally(reading, len(V)), self.replaced(V, members)
-        total = Tree(np.zeros(len(V)))
-        for _, f in self._each(V, members, own):
-            total.add(f.sum(axis=1))
-        scale = self.n / total.sum()
-        for part, f in self._each(V, members, own):
-            f *= scale[:, None]
-            tally.add(f, part)
-        tally.own = own * scale
-        return tally
+    def sweep(self, V: Array, members: Members) -> Swept:
+        """One pass over the shared rows."""
+        found = self._map(partial(_swept, asked=self._asked(V, members)))
+        moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
+        total = sums[:, 1] + self.replaced(V, members)
+        return Swept(self.gradient(V, members, moment, sums[:, 0]), total)
 
-    def _each(self, V: Array, members: Members, own: Array) -> Iterator[tuple[slice, Array]]:
-        for part, held in self.blocks(members.index):
-            f = self.unnormalized(V, self.Z[part], part)
-            f[held, members.index[held] - part.start] = own[held]
-            yield part, f
+    def read(self, V: Array, members: Members, total: Array, reading: Reading) -> Tally:
+        """One pass over the records: the reading of the weights at V (m, d), where f adds up to ``total``."""
+        asked, own, scale = self._asked(V, members), self.replaced(V, members), self.n / total
+        ask = partial(_read, asked=asked, own=own, scale=scale, reading=reading.alone())
+        sums, largest = zip(*self._map(ask, *reading.beside), strict=True)
+        return Tally(reading, tree_sum(sums), np.maximum.reduce(largest), own * scale)
+
+    def weights(self, V: Array, members: Members, total: Array) -> Array:
+        """The weights (m, n) that :meth:`read` reads."""
+        own, scale = self.replaced(V, members), self.n / total
+        parts = self._map(partial(_weights, asked=self._asked(V, members), own=own, scale=scale))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def at_base(self) -> tuple[Array, float]:
+        """The sums over all shared rows at the base solution: of pulls times rows (d,), and of pulls."""
+        asked = AtPoints(self.terms, self.point[None, :], np.array([-1]), len(self.base))
+        with np.errstate(all="ignore"):  # what overflows is not usable
+            found = self._map(partial(_swept, asked=asked))
+        moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
+        return moment[0], float(sums[0, 0])
+
+    def _asked(self, V: Array, members: Members) -> AtPoints:
+        return AtPoints(self.terms, V, members.index, len(self.base))
+
+    def _map(self, ask: Any, *more: Array) -> list[Any]:
+        return self.blocks.map(ask, range(self.n), *self.base, *more)
+
+    def sample(self) -> tuple[Array, ...]:
+        """Every so many of the shared rows (s, d), and what stands beside them."""
+        if self._sample is None:
+            stride = -(-self.n // _SAMPLE)
+            found = self._map(partial(_sampled, terms=self.terms, stride=stride))
+            self._sample = tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+        return self._sample
+
+    @abc.abstractmethod
+    def curved(self, members: Members, D: Array) -> Array:
+        """The Hessians of the neighbors at the base solution times D (m, d)."""
+
+    @abc.abstractmethod
+    def bent(self, D: Array) -> Array:
+        """What the base gradient gains along D (m, d) beyond its Hessian, to second order: from a sample."""
 
     @abc.abstractmethod
     def rounding(self, V: Array, members: Members) -> Array:
         """Bound on the 2-norm of the floating-point error of every gradient, (m,)."""
 
     @abc.abstractmethod
-    def kept(self, index: Index, rows: Array) -> Array:
+    def kept(self, index: Index, old: Array, rows: Array) -> Array:
         """Shares (m,) s with ``H_k >= s H`` at the base solution; at most 1, useless where not positive."""
 
-    def gather(self, index: Index, rows: Array, target: Array | None) -> Members:
-        """The m neighbors with these rows (m, d) and targets (m, d)."""
+    def gather(self, index: Index, old: Array, rows: Array, target: Array | None) -> Members:
+        """The m neighbors with these rows (m, d), in place of old ones, and targets (m, d)."""
         lengths, reach = norms(rows), np.full(len(index), np.inf)
         kept = np.full(len(index), -np.inf)
         if self.metric.definite:
             reach = np.maximum(self.metric.lengths(rows), self.reach)
-            kept = self.kept(index, rows)
+            kept = self.kept(index, old, rows)
         spread = np.maximum(lengths, self.longest)
-        return Members(index, rows, np.zeros_like(rows) if target is None else target, spread, kept, reach)
+        return Members(
+            index, old, rows, np.zeros_like(rows) if target is None else target, spread, kept, reach
+        )
 
     @abc.abstractmethod
     def updates(self, members: Members) -> list[tuple[Array, Array]]:
@@ -216,27 +357,14 @@ class RowBatch(abc.ABC):
         """Bound on the l1 error of the weights: the points err by ``radius``, the scores by ``kappa``."""
 
     def sum_error(self) -> float:
-        """Relative error of a sum over rows: in any order within a block, then by a :class:`Tree`."""
+        """Relative error of a sum over rows: in any order within a tile, then in pairs."""
         count = min(self.n, _TALLEST) + self._heights()
         return float(count * UNIT / (1 - count * UNIT))
 
     def total_error(self) -> float:
-        """The same of a total of weights, which numpy adds pairwise within a block or a row."""
+        """The same of a total of weights, which numpy adds pairwise within a tile."""
         return (64 + self._heights()) * UNIT
 
     def _heights(self) -> int:
-        # what an addend goes through in the tree, and then in the sum of its levels
+        # what an addend goes through in the trees of tiles and of blocks, and beside the replaced row
         return 2 * math.ceil(math.log2(self.n / _SHORTEST + 2)) + 4
-
-    def blocks(self, index: Index) -> Iterator[tuple[slice, Index]]:
-        """Blocks of the shared rows, each with the members whose replaced row lies in it."""
-        height = min(max(_TILE // len(index), _SHORTEST), _TALLEST)
-        for low in range(0, self.n, height):
-            high = min(low + height, self.n)
-            yield slice(low, high), np.flatnonzero((index >= low) & (index < high))
-
-    def scratch(self, name: str, m: int, width: int) -> Array:
-        """An (m, width) array that is reused from block to block."""
-        if name not in self._scratch or self._scratch[name].size < m * width:
-            self._scratch[name] = np.empty(m * width)
-        return self._scratch[name][: m * width].reshape(m, width)

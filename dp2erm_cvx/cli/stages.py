@@ -1,0 +1,172 @@
+"""From the texts of options to settings and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp2erm_cvx.cli.options import SETTING_FLAGS, names
+from dp2erm_cvx.cli.own_program import known_name
+from dp2erm_cvx.cli.reading import read_domain, read_layout
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.text import number_or_text
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.program import FirstStage, PublicSample, SecondStage
+
+#: Covariates or simulated records that a command may be asked for: more would only fill the memory.
+MOST = 1_000_000
+
+
+def count_features(domain: Domain, second: SecondStage, first: FirstStage, given: object) -> int:
+    """Number of covariates: ``--n-features``, else that of the ranges, else 1 where it does not matter.
+
+    Raises DeclarationError where it matters and nobody said.
+    """
+    from dp2erm_cvx.program import PrivateFirstStage
+    from dp2erm_cvx.public import whole_number
+    from dp2erm_cvx.universe import Universe
+
+    if given is not None:
+        number = whole_number("--n-features", given, at_least=1)
+        if number > MOST:
+            raise DeclarationError(f"--n-features = {shown(given)}: must be at most {MOST:,}")
+        return number
+    if domain.ranges is not None:
+        return len(domain.ranges)
+    one, two = (second.loss_constants(Universe(domain, 2, columns)) for columns in (1, 2))
+    if one != two or isinstance(first, PrivateFirstStage):
+        raise DeclarationError("the number of covariates is not declared: give --n-features, or ranges")
+    return 1
+
+
+def read_settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the first stage from ``--set`` and its short forms."""
+    found: dict[str, Any] = {}
+    given = [read_setting(text) for text in options["settings"]]
+    given += [(name, options[name]) for name in SETTING_FLAGS if options[name] is not None]
+    for name, value in given:
+        if name in found:
+            raise DeclarationError(f"setting {name!r} is given twice: give it once")
+        found[name] = value
+    if "degree" in found:
+        if "balance" in found:
+            raise DeclarationError("setting 'balance' is given twice: give --degree only")
+        found["balance"] = found.pop("degree")
+    if "balance" in found or "kernel" in found:
+        from dp2erm_cvx.program import Kernel, Moments
+
+        if "balance" in found:
+            found["balance"] = Moments.from_text(str(found["balance"]))
+        if "kernel" in found:
+            found["kernel"] = Kernel.from_text(str(found["kernel"]), "kernel")
+    if "target" in found:
+        found["target"] = public_sample(str(found["target"]), options)
+    return found
+
+
+def public_sample(path: str, options: dict[str, Any]) -> PublicSample:
+    """Rows of a file that are public, with the covariates that the domain or ``--covariates`` name."""
+    from dp2erm_cvx.data import coded_covariates
+    from dp2erm_cvx.program import PublicSample
+    from dp2erm_cvx.tables import read_table
+
+    declared = options.get("domain") is not None or options.get("ranges")
+    domain = read_domain(options) if declared else None
+    chosen = (domain.columns if domain else None) or names(options.get("covariates"))
+    if chosen is None:
+        raise DeclarationError(f"target={path}: name its covariates by --covariates, or by named ranges")
+    table = read_table(path, read_layout(options))
+    if domain is not None and domain.codebook is not None:
+        return PublicSample(coded_covariates(domain, table, chosen))
+    return PublicSample(np.column_stack([table.numbers(name) for name in chosen]))
+
+
+def read_setting(text: str) -> tuple[str, Any]:
+    """``NAME=VALUE``, a value with commas as a list. Raises DeclarationError."""
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip() or not value.strip():
+        raise DeclarationError(f"{text!r}: must look like NAME=VALUE, for instance ridge=1")
+    name = name.strip().replace("-", "_")
+    if name == "coefficient" or "," in value:
+        return name, tuple(number_or_text(part.strip()) for part in value.split(",") if part.strip())
+    return name, number_or_text(value.strip())
+
+
+def effect_settings(texts: Sequence[str], cells: Sequence[str] = ()) -> dict[str, Any]:
+    """Settings of an effect from ``--set``; ``none`` stands for nothing. Cuts are from ``--cells``."""
+    found: dict[str, Any] = {}
+    for name, value in map(read_setting, texts):
+        if name in found:
+            raise DeclarationError(f"setting {name!r} is given twice: give it once")
+        found[name] = None if value == "none" else value
+    cuts: dict[str, Any] = {}
+    for name, value in map(_cells, cells):
+        if name in cuts or "cells" in found:
+            raise DeclarationError(f"cells of {name!r} are given twice: give them once")
+        cuts[name] = value
+    return found | ({"cells": cuts} if cuts else {})
+
+
+def _cells(text: str) -> tuple[str, Any]:
+    """``NAME=CUT,...`` or ``NAME:NUMBER`` of cells."""
+    name, separator, value = text.rpartition("=" if "=" in text else ":")
+    numbers = [number_or_text(part.strip()) for part in value.split(",")]
+    if not name.strip() or not all(isinstance(number, (int, float)) for number in numbers):
+        raise DeclarationError(f"{text!r}: must look like age=30,50 (cuts) or age:20 (cells of equal width)")
+    return name.strip(), numbers if separator == "=" else numbers[0]
+
+
+def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
+    """The first stage of that name, or in that file, with the settings given as flags."""
+    from dp2erm_cvx import registry
+
+    name = known_name(text, "first")
+    return registry.build(registry.first_stages(), name, **read_settings(options))
+
+
+def second_stage(text: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain) -> SecondStage:
+    """The second stage of that name, or in that file, with Theta, R and features given as flags."""
+    from dp2erm_cvx import registry
+    from dp2erm_cvx.model.regularizer import ElasticNet
+    from dp2erm_cvx.program import ConvexSet
+
+    name = known_name(text, "second")
+    settings: dict[str, Any] = {}
+    if options["theta_set"] is not None:
+        settings["theta_set"] = ConvexSet.from_text(options["theta_set"], "--theta-set")
+    penalty = {kind: options[kind] for kind in ("l1", "l2") if options[kind] is not None}
+    if penalty:
+        settings["regularizer"] = ElasticNet(**penalty)
+    features = names(options["features"])
+    if features is not None:
+        features = domain.codebook.expanded(features) if domain.codebook else features
+        settings["features"] = tuple(_feature(feature, columns, domain) for feature in features)
+    if options["features_bound"] is not None:
+        settings["features_bound"] = options["features_bound"]
+    for text in options["second_settings"]:
+        setting, value = read_setting(text)
+        if setting in settings or setting in ("theta_set", "regularizer", "features"):
+            raise DeclarationError(f"--second-set {setting}: it has an option of its own, or is given twice")
+        settings[setting] = value
+    return registry.build(registry.second_stages(), name, **settings)
+
+
+def second_stage_by_name(text: str, domain: Domain) -> SecondStage:
+    """The second stage of that name, or in that file, with its default settings for the domain."""
+    from dp2erm_cvx import registry
+
+    name = known_name(text, "second")
+    return registry.build(registry.second_stages(), name).resolve(domain)
+
+
+def _feature(text: str, columns: tuple[str, ...], domain: Domain) -> str | int:
+    # without named ranges the domain knows columns by number only
+    if domain.columns is None and text in columns:
+        return columns.index(text)
+    number = number_or_text(text)
+    known = text in columns or not isinstance(number, int)
+    return text if known else int(number)

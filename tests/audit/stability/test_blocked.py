@@ -1,0 +1,160 @@
+"""Audits of records in blocks: what an audit of the same records in memory finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Domain, blocks
+from dp2erm_cvx.audit import SearchPlan, Strategies, audit_stability
+from dp2erm_cvx.audit.stability import Claim, Quantity
+from dp2erm_cvx.audit.stability import audit as module
+from dp2erm_cvx.audit.stability.given import records_of
+from dp2erm_cvx.audit.stability.neighbors import Base, propose
+from dp2erm_cvx.audit.stability.resolve import movements
+from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, views
+from dp2erm_cvx.domain import records
+from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.registry import programs
+from dp2erm_cvx.report.words import neighbor_in_words
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
+
+pa = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
+
+N, DOMAIN = 421, Domain(2.0, 1.0)
+PROGRAMS: dict[str, dict[str, Any]] = {
+    "ipw_logistic": {"ridge": 0.05, "trim": 4.0},
+    "entropy_balancing": {"ridge": 0.1, "arm_mass": "proportional"},
+    "inverse_probability_tilting": {"ridge": 2.0},
+    "ipw_randomized": {"propensity": 0.3},
+}
+SLOW = ("inverse_probability_tilting",)
+NEIGHBORS = Strategies(("random", "held-out", "extreme", "flips", "each"))
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 128)
+    for place in (blocks, records, views):
+        monkeypatch.setattr(place, "VIEW", 32)
+    monkeypatch.setattr(module, "LARGEST_DECLARED", 100)
+
+
+@pytest.fixture(scope="module")
+def raw():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(N, 3))
+    return X, (rng.random(N) < 1 / (1 + np.exp(-X[:, 0]))).astype(int), np.round(rng.normal(size=N), 2)
+
+
+@pytest.fixture(scope="module")
+def path(raw, tmp_path_factory):
+    X, a, y = raw
+    where = tmp_path_factory.mktemp("records") / "records.parquet"
+    names = ["x0", "x1", "x2", "a", "y"]
+    parquet.write_table(pa.table([*X.T.copy(), a, y], names=names), where, row_group_size=53)
+    return where
+
+
+def dataset(path, engine=None):
+    return BlockedDataset.from_parquet(path, treatment="a", outcome="y", engine=engine)
+
+
+def audited(program, data, **more):
+    more = {"search": SearchPlan(evaluations=120, seed=4), "strategies": NEIGHBORS, **more}
+    return audit_stability(program, data, DOMAIN, **more)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PROGRAMS],
+)
+def test_the_audit_in_memory_to_the_bit(name, raw, path):
+    program = programs()[name](**PROGRAMS[name])
+    known = audited(program, raw)
+    assert len(known.verdicts) > 2
+    assert not known.violations
+    found = audited(program, dataset(path, Threads(2, keep=5000)))
+    assert [one.movement for one in found.verdicts] == [one.movement for one in known.verdicts]
+    assert (found.check, found.resolved) == (known.check, known.resolved)
+    assert found.check.datasets >= 3
+    assert found.check.disagreement <= 1
+    assert not found.private
+
+
+def movements_of(program, data):
+    base = Base(program, Universe(DOMAIN, N, 3), records_of(data, DOMAIN))
+    return [read for _, read in base.moved(propose(base, "extreme", 0, 9, np.random.default_rng(0)))]
+
+
+@pytest.mark.parametrize("length", [32, 64, 256])
+def test_blocks_of_any_length(length, raw, path, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", length)
+    for name in ("ipw_logistic", "entropy_balancing"):
+        program = programs()[name](**PROGRAMS[name]).resolve(DOMAIN)
+        assert movements_of(program, dataset(path)) == movements_of(program, raw)
+
+
+def test_processes(raw, path):
+    # they have views of the default length, so that sums round differently
+    program, engine = programs()["entropy_balancing"](ridge=0.1).resolve(DOMAIN), Processes(2)
+    found = movements_of(program, dataset(path, engine))
+    engine.close()
+    for read, known in zip(found, movements_of(program, raw), strict=True):
+        for quantity, interval in known.items():
+            assert read[quantity].low <= interval.high
+            assert interval.low <= read[quantity].high
+
+
+def test_a_bound_without_the_root_of_n_is_found_out(path):
+    program, universe = programs()["ipw_logistic"](ridge=1.0), Universe(DOMAIN, N, 3)
+    bound = program.stability(universe).V
+    wrong = Claim("divided by the root of n", Quantity.V, bound / np.sqrt(N))
+    assert audited(program, dataset(path), bounds=[wrong, Claim("right", Quantity.V, bound)]).violations
+
+
+@pytest.mark.parametrize("name", ["ipw_logistic", "entropy_balancing"])
+def test_movements_are_those_of_another_solver_from_cold(name, path):
+    program = programs()[name](**PROGRAMS[name]).resolve(DOMAIN)
+    base = Base(program, Universe(DOMAIN, N, 3), records_of(dataset(path), DOMAIN))
+    moved = base.moved(propose(base, "extreme", 0, 40, np.random.default_rng(0)))
+    assert len(moved) == 40
+    whole = records_of(tuple(np.array(part) for part in columns(path)), DOMAIN)
+    ends = [whole, *(whole.replaced(c.index, row_of(base, c), c.arm) for c, _ in moved[:3])]
+    alone = {"solver": "clarabel", "polish": False, "throw": False}
+    first, *others = (solve(program.instance(one), **alone) for one in ends)
+    for (change, read), other in zip(moved[:3], others, strict=True):
+        radii = first.certificate.output_radius, other.certificate.output_radius
+        assert max(radii) < 0.02
+        known = movements(first.value, other.value, change.index, *radii)
+        for quantity, interval in known.items():
+            assert read[quantity].low <= interval.high
+            assert interval.low <= read[quantity].high
+    # the whole is not in memory, and the page says as much of the others
+    pair = base.pair(moved[0][0])
+    assert "read in blocks" in neighbor_in_words(pair, base.universe)
+    with pytest.raises(ProgramError, match="in blocks"):
+        _ = pair.second.X
+
+
+def row_of(base, change):
+    return base.pair(change).second.at(np.array([change.index])).X[0]
+
+
+def columns(path):
+    table = parquet.read_table(path).to_pandas()
+    return table[["x0", "x1", "x2"]], table["a"], table["y"]
+
+
+def test_what_needs_all_records_is_refused(path):
+    program, data = programs()["ipw_logistic"](ridge=0.05), dataset(path)
+    with pytest.raises(ProgramError, match="mmd needs all records in memory"):
+        audited(programs()["mmd"](), data)
+    with pytest.raises(DeclarationError, match="ascent"):
+        audited(program, data, strategies=Strategies("ascent"))
+    with pytest.raises(DeclarationError, match="engine"):
+        audited(program, data, search=SearchPlan(evaluations=10, workers=2))
