@@ -24,10 +24,15 @@ _CHUNK = 500_000
 _DOMAIN = 'outcome_bound = 4.0\n[treatment]\ncolumn = "a"\n[ranges]\n'
 #: Two workers against one, of one thread each.
 _CLUSTER = """
-import json, sys, time
+import json, os, sys, time
 from distributed import Client, LocalCluster
 from dp2erm_cvx import Budget, PrivateEffect, load_domain
 from dp2erm_cvx.blocked import BlockedDataset, DaskCluster
+
+def used(): return sum(os.times()[:2])
+def busy():
+    numbers = [int(one) for one in open("/proc/stat").readline().split()[1:9]]
+    return (sum(numbers) - numbers[3] - numbers[4]) / 100
 
 if __name__ == "__main__":
     path, domain, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -35,8 +40,12 @@ if __name__ == "__main__":
         with Client(cluster) as client:
             data = BlockedDataset.from_parquet(path, treatment="a", outcome="y", engine=DaskCluster(client))
             model = PrivateEffect(load_domain(domain), Budget(1.0), residual_scale=0.5, seed=1)
-            began = time.time()
-            print(json.dumps({"estimate": model.fit(data).effect_, "seconds": time.time() - began}))
+            all, own, theirs, began = busy(), used(), sum(client.run(used).values()), time.time()
+            found = {"estimate": model.fit(data).effect_, "seconds": time.time() - began}
+            found |= {"client": used() - own, "workers' processor": sum(client.run(used).values()) - theirs}
+            # what takes a processor from those who are measured
+            found["others"] = busy() - all - found["client"] - found["workers' processor"]
+            print(json.dumps(found))
 """
 
 
@@ -92,16 +101,17 @@ def main() -> None:
     """Measure, and print one line of JSON for every run."""
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
-    words.add_argument("--records", type=int, default=20_000_000)
+    words.add_argument("--records", type=int, help="20 million, those of a cluster 1 million")
     words.add_argument("--few", type=int, default=1_000_000)
     words.add_argument("--keep", default="2", help="GB")
     words.add_argument(
-        "--cluster", action="store_true", help="two Dask workers against one, on the few records"
+        "--cluster", action="store_true", help="two Dask workers against one, in turns, on the records"
     )
     words.add_argument("--scratch", action="store_true", help="keep the rest in the folder")
     words.add_argument("--stay", action="store_true", help="leave the files")
     asked = words.parse_args()
-    sizes = [asked.few] if asked.cluster else [asked.few, asked.records]
+    many = asked.records or (asked.few if asked.cluster else 20_000_000)
+    sizes = [many] if asked.cluster else [asked.few, many]
     paths = [asked.folder / f"records_{n}.parquet" for n in sizes]
     domain = asked.folder / "records.toml"
     domain.write_text(_DOMAIN + "".join(f"x{k + 1} = [-1.0, 1.0]\n" for k in range(COVARIATES)))

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from dp2erm_cvx.blocked.engine import KEEP, RETRIES, Engine, Told, alone, died_too_often
+from dp2erm_cvx.blocked.engine import KEEP, RETRIES, Told, alone, died_too_often
+from dp2erm_cvx.blocked.parcels import Apart
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.parallel import Progress, untold
 
-T = TypeVar("T")
+#: Seconds after which it is seen whether a worker that takes long is still there.
+_LOOK = 2.0
 
 
-class DaskCluster(Engine):
+class DaskCluster(Apart):
     """The workers of a Dask cluster, which have to reach the files by the same names.
 
-    ``client`` is a ``distributed.Client``; None: the one that is connected last. A worker that dies is
-    replaced by another one, by Dask's own rules. Raises DeclarationError where no cluster is connected.
+    ``client`` is a ``distributed.Client``; None: the one that is connected last. What a worker
+    that dies was at is done by those that are left. Raises DeclarationError where no cluster is connected.
     """
 
     def __init__(
@@ -51,28 +53,45 @@ class DaskCluster(Engine):
     def _workers(self) -> list[str]:
         return sorted(self.client.nthreads())
 
-    def run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
-        """The results, in the order of the tasks; see :meth:`Engine.run`."""
+    def pass_on(self, tasks: Sequence[tuple[Any, ...]], told: Told = lambda done: None) -> list[Any]:
+        """The results, in the order of the tasks; see :meth:`~dp2erm_cvx.blocked.parcels.Apart.pass_on`."""
         from distributed import KilledWorker
 
-        known = self._workers()
-        futures: list[Any] = []
-        for k, task in enumerate(tasks):
-            # where it was before, as blocks are kept there; elsewhere if that worker is gone
-            where = known[k * len(known) // len(tasks)] if known else None
-            futures.append(
-                self.client.submit(
-                    alone, function, *task, workers=where, allow_other_workers=True, pure=False
-                )
-            )
-        found: list[T] = []
+        known, died = self._workers(), 0
+        found: list[Any] = []
+        # where it was before, as blocks are kept there: no other worker may steal it
+        owners = [known[k * len(known) // len(tasks)] if known else None for k in range(len(tasks))]
+        futures = [self._submit(owner, task) for owner, task in zip(owners, tasks, strict=True)]
         try:
-            for future in futures:
-                found.append(future.result())
-                told(len(found))
-        except KilledWorker:
-            raise died_too_often(RETRIES) from None
+            while (k := len(found)) < len(tasks):
+                try:
+                    found.append(futures[k].result(timeout=_LOOK))
+                except (TimeoutError, KilledWorker) as failed:
+                    known, gone = self._workers(), owners[k]
+                    if isinstance(failed, TimeoutError):
+                        if futures[k].status == "error":
+                            raise  # the task itself did
+                        if gone is None or gone in known:
+                            continue
+                    died += 1
+                    if died > RETRIES:
+                        raise died_too_often(died) from None
+                    for j in range(k, len(tasks)):
+                        if owners[j] == gone and futures[j].status != "finished":
+                            futures[j].cancel()
+                            owners[j] = known[j * len(known) // len(tasks)] if known else None
+                            futures[j] = self._submit(owners[j], tasks[j])
+                else:
+                    died = 0
+                    told(len(found))
         finally:
             for future in futures[len(found) :]:
                 future.cancel()
         return found
+
+    def _submit(self, owner: str | None, task: tuple[Any, ...]) -> Any:
+        import dask
+
+        # tasks carry arrays in the first pass that asks for them, which is no mistake of the caller's
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 GB"}):
+            return self.client.submit(alone, *task, workers=owner, pure=False)

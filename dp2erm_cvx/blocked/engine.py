@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+import functools
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,10 +31,16 @@ RETRIES = 3
 
 def alone(function: Callable[..., T], *task: Any) -> T:
     """The task on one thread of the linear algebra, whose rounding would depend on their number."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with _libraries(len(sys.modules)).limit(limits=1):
         return function(*task)
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """Those of the linear algebra, looked for again only where more modules are there: it takes long."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 class Engine(abc.ABC):
@@ -114,19 +122,19 @@ class Threads(Engine):
 
     def run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
         """The results, in the order of the tasks; see :meth:`Engine.run`."""
-        from threadpoolctl import threadpool_limits
+        return alone(self._run, function, tasks, told)  # of the process: set once, not by every thread
 
+    def _run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
         found = []
-        with threadpool_limits(1):  # of the process: set once, not by every thread
-            if self.number == 1:
-                for task in tasks:
-                    found.append(function(*task))
-                    told(len(found))
-                return found
-            with ThreadPoolExecutor(self.number) as pool:
-                for result in pool.map(lambda task: function(*task), tasks):
-                    found.append(result)
-                    told(len(found))
+        if self.number == 1:
+            for task in tasks:
+                found.append(function(*task))
+                told(len(found))
+            return found
+        with ThreadPoolExecutor(self.number) as pool:
+            for result in pool.map(lambda task: function(*task), tasks):
+                found.append(result)
+                told(len(found))
         return found
 
 

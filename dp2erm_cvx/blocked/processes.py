@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dp2erm_cvx.blocked.engine import KEEP, RETRIES, Engine, Told, alone, counted_workers, died_too_often
+from dp2erm_cvx.blocked.engine import KEEP, RETRIES, Told, alone, counted_workers, died_too_often
+from dp2erm_cvx.blocked.parcels import Apart
 from dp2erm_cvx.parallel import Progress, untold
 
 T = TypeVar("T")
 
 
-class Processes(Engine):
+class Processes(Apart):
     """Processes of this machine, each with a queue of its own. What they are given has to be picklable."""
 
     def __init__(
@@ -29,15 +30,13 @@ class Processes(Engine):
         self.number = counted_workers(workers)
         self._pools: dict[int, Any] = {}
 
-    def run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
-        """The results, in the order of the tasks; see :meth:`Engine.run`."""
-        found: list[T] = []
+    def pass_on(self, tasks: Sequence[tuple[Any, ...]], told: Told = lambda done: None) -> list[Any]:
+        """The results, in the order of the tasks; see :meth:`~dp2erm_cvx.blocked.parcels.Apart.pass_on`."""
+        found: list[Any] = []
         owners = [self.worker(k, len(tasks)) for k in range(len(tasks))]
-        futures: list[Future[T]] = []
+        futures: list[Future[Any]] = []
         try:
-            futures += [
-                self._submit(owner, function, task) for owner, task in zip(owners, tasks, strict=True)
-            ]
+            futures += [self._submit(owner, task) for owner, task in zip(owners, tasks, strict=True)]
             died = 0
             while (k := len(found)) < len(tasks):
                 try:
@@ -49,7 +48,7 @@ class Processes(Engine):
                     self._pools.pop(owners[k]).shutdown(wait=False)
                     for j in range(k, len(tasks)):  # what it had finished stays
                         if owners[j] == owners[k] and _lost(futures[j]):
-                            futures[j] = self._submit(owners[j], function, tasks[j])
+                            futures[j] = self._submit(owners[j], tasks[j])
                 else:
                     died = 0
                     told(len(found))
@@ -58,14 +57,14 @@ class Processes(Engine):
             for future in futures:
                 future.cancel()
 
-    def _submit(self, owner: int, function: Callable[..., T], task: tuple[Any, ...]) -> Future[T]:
+    def _submit(self, owner: int, task: tuple[Any, ...]) -> Future[Any]:
         from joblib.externals.loky import ProcessPoolExecutor
 
         for _ in range(RETRIES + 1):
             if owner not in self._pools:
                 self._pools[owner] = ProcessPoolExecutor(1)
             try:
-                future: Future[T] = self._pools[owner].submit(alone, function, *task)
+                future: Future[Any] = self._pools[owner].submit(alone, *task)
                 return future
             except BrokenProcessPool:  # it died between two passes
                 self._pools.pop(owner).shutdown(wait=False)
