@@ -8,46 +8,27 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.blocked.engine import KEEP, Engine, Told
-from dp2erm_cvx.parallel import Progress, untold
-
-T = TypeVar("T")
+from dp2erm_cvx.blocked.engine import Engine, Told
 
 #: Arrays that a worker keeps of every task: those of a model, and one for the next.
 _MOST = 4
 
 
+#: The arrays of one task that were asked for last, by their contents; None where somebody else has them.
+Shelf = OrderedDict[tuple[Any, ...], NDArray[Any] | None]
+
+
 @dataclass(frozen=True)
 class Parcel:
-    """An array by its contents, without them where the worker should have them."""
+    """An array by its contents, without them where the worker should have them: else it returns this."""
 
     name: tuple[Any, ...]
     array: NDArray[Any] | None
-
-
-@dataclass(frozen=True)
-class Lost:
-    """What a worker returns without an array that it should have: it is new, or served somebody else."""
-
-
-class Shelf:
-    """The arrays of one task that were asked for last, by name; an array of None stands for itself."""
-
-    def __init__(self) -> None:
-        self.arrays: OrderedDict[tuple[Any, ...], NDArray[Any] | None] = OrderedDict()
-
-    def put(self, name: tuple[Any, ...], array: NDArray[Any] | None) -> None:
-        """Keep an array, or keep it for longer."""
-        self.arrays[name] = array
-        self.arrays.move_to_end(name)
-        while len(self.arrays) > _MOST:
-            self.arrays.popitem(last=False)
 
 
 class Apart(Engine):
@@ -56,26 +37,22 @@ class Apart(Engine):
     Arrays beside the records, such as weights, are sent in the first pass that asks for them.
     """
 
-    def __init__(
-        self, keep: int = KEEP, progress: Progress = untold, *, scratch: str | Path | None = None
-    ) -> None:
-        super().__init__(keep, progress, scratch=scratch)
+    def __init__(self, *settings: Any, **named: Any) -> None:
+        super().__init__(*settings, **named)
         self._owner = uuid.uuid4().hex
         self._sent: dict[int, Shelf] = {}  # what workers should have of every task
 
-    def run(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[T]:
+    def run(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], told: Told) -> list[Any]:
         """The results, in the order of the tasks; see :meth:`~dp2erm_cvx.blocked.Engine.run`."""
         packed = [_packed(task, self._sent.setdefault(k, Shelf())) for k, task in enumerate(tasks)]
         work = (_unpacked, self._owner, function)
         found: list[Any] = self.pass_on([(*work, k, *task) for k, task in enumerate(packed)], told)
-        lost = [isinstance(one, Lost) for one in found]
-        if any(lost):
+        lost = {k for k, one in enumerate(found) if isinstance(one, Parcel)}
+        if lost:
             whole = [(*work, k, *_packed(task, Shelf())) for k, task in enumerate(tasks)]
             # the others get nothing to do: a task goes to its worker by its number
-            again = self.pass_on(
-                [task if one else (_nothing,) for task, one in zip(whole, lost, strict=True)]
-            )
-            found = [new if one else old for new, old, one in zip(again, found, lost, strict=True)]
+            again = self.pass_on([task if k in lost else (bool,) for k, task in enumerate(whole)])
+            found = [again[k] if k in lost else one for k, one in enumerate(found)]
         return found
 
     @abc.abstractmethod
@@ -88,32 +65,35 @@ def _packed(task: tuple[Any, ...], shelf: Shelf) -> tuple[Any, ...]:
     for one in task:
         if isinstance(one, np.ndarray):
             name = (one.dtype.str, one.shape, hashlib.sha256(np.ascontiguousarray(one).data).digest())
-            one = Parcel(name, None if name in shelf.arrays else one)
-            shelf.put(name, None)
+            one = Parcel(name, None if name in shelf else one)
+            _put(shelf, name, None)
         packed.append(one)
-    return tuple(packed)
+    return (*packed,)
 
 
 #: What this worker keeps of the arrays of one engine, by the number of the task.
 _SHELVES: dict[str, dict[int, Shelf]] = {}
 
 
-def _unpacked(owner: str, function: Callable[..., T], k: int, *task: Any) -> T | Lost:
+def _unpacked(owner: str, function: Callable[..., Any], k: int, *task: Any) -> Any:
     if owner not in _SHELVES:
         _SHELVES.clear()
     shelf = _SHELVES.setdefault(owner, {}).setdefault(k, Shelf())
     opened = []
     for one in task:
         if isinstance(one, Parcel):
-            array = shelf.arrays.get(one.name) if one.array is None else one.array
+            array = shelf.get(one.name) if one.array is None else one.array
             if array is None:
-                return Lost()
+                return one
             array.flags.writeable = False
-            shelf.put(one.name, array)
+            _put(shelf, one.name, array)
             one = array
         opened.append(one)
     return function(*opened)
 
 
-def _nothing() -> None:
-    return None
+def _put(shelf: Shelf, name: tuple[Any, ...], array: NDArray[Any] | None) -> None:
+    shelf[name] = array
+    shelf.move_to_end(name)
+    while len(shelf) > _MOST:
+        shelf.popitem(last=False)

@@ -86,5 +86,5 @@ def test_a_worker_that_lost_its_arrays_is_sent_them_again(engine):
 def test_arrays_that_no_pass_asks_for_are_let_go(engine):
     for k in range(9):
         engine.run(total, tasks(np.full(1000, float(k))), told)
-    assert {len(one.arrays) for one in parcels._SHELVES[engine._owner].values()} == {parcels._MOST}
-    assert {len(one.arrays) for one in engine._sent.values()} == {parcels._MOST}
+    assert {len(one) for one in parcels._SHELVES[engine._owner].values()} == {parcels._MOST}
+    assert {len(one) for one in engine._sent.values()} == {parcels._MOST}
