@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pandas as pd
 
 from benchmarks.machine import described, startup
 from benchmarks.measure import Row, measure
-from benchmarks.scale import readings
+from benchmarks.scale import audits, readings
 from benchmarks.whole_fits import (
     ASKED,
     ASKED_PEAK,
@@ -43,19 +44,25 @@ def main(quick: bool, only: str, output_dir: str, docs: str | None, figure: str 
             click.echo(work.label, err=True)
             rows += measure(work)
     read = readings(quick) if only in "readings" else []
+    audited = audits(quick) if only in "audits" else []
     fits: list[ScaleRow] = []
     if only in SCALE:
         click.echo(SCALE, err=True)
         fits = measure_scale([500, 1000], 1, apart=False) if quick else measure_scale(_sizes(most), 3)
     starts = startup(3 if quick else 11)
-    text = tables(rows, fits, read, starts)
+    text = tables(rows, fits, [*neighbor_tables(read, audited)], starts)
     click.echo(text)
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     if figure is not None and fits:
         draw_growth(fits, figure)
     facts = {"machine": described(), "rows": [row.to_dict() for row in rows]}
-    facts |= {"scale": [row.to_dict() for row in fits], "readings": read, "startup": starts}
+    facts |= {
+        "scale": [row.to_dict() for row in fits],
+        "readings": read,
+        "audits": audited,
+        "startup": starts,
+    }
     (folder / "benchmarks.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     if docs is not None:
         page = Path(docs)
@@ -90,9 +97,42 @@ def scale_table(rows: list[ScaleRow]) -> str:
     return pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
 
 
-def tables(
-    rows: list[Row], fits: list[ScaleRow], read: list[dict[str, Any]], starts: dict[str, float]
-) -> str:
+def neighbor_tables(read: list[dict[str, Any]], audited: list[dict[str, Any]]) -> Iterator[str]:
+    """Neighbors of many records: movements of a batch, and whole audits."""
+    shown = [
+        {
+            "program": row["program"],
+            "n": f"{row['n']:,}",
+            "one solve": _time(row["solve"]),
+            "shared by all neighbors": _time(row["shared"]),
+            "one neighbor": _time(row["neighbor"]),
+            "over one solve": f"{row['neighbor'] / row['solve']:.3f}",
+            "certified error": f"{row['error']:.0e}",
+        }
+        for row in read
+    ]
+    if shown:
+        yield "## Movements of neighbors, 128 at a time"
+        yield pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+    shown = [
+        {
+            "program": row["program"],
+            "n": f"{row['n']:,}",
+            "records": row["read"],
+            "neighbors": f"{row['neighbors']:,}",
+            "whole audit": _time(row["seconds"]),
+            "largest movement over its bound": f"{row['ratio']:.2g}",
+            "certified error": f"{row['error']:.0e}",
+            "disagreement over the radii": f"{row['disagreement']:.2g}",
+        }
+        for row in audited
+    ]
+    if shown:
+        yield "## Audits of neighbors"
+        yield pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
+
+
+def tables(rows: list[Row], fits: list[ScaleRow], neighbors: Sequence[str], starts: dict[str, float]) -> str:
     """Markdown: one table per work, whole fits, neighbors of many records, and the start of the command."""
     parts = [f"Measured on: {described()}."]
     for name in dict.fromkeys(row.work for row in rows):
@@ -111,21 +151,7 @@ def tables(
         parts += [f"## {name}", pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)]
     if fits:
         parts += [f"## {SCALE}", scale_table(fits)]
-    shown = [
-        {
-            "program": row["program"],
-            "n": f"{row['n']:,}",
-            "one solve": _time(row["solve"]),
-            "shared by all neighbors": _time(row["shared"]),
-            "one neighbor": _time(row["neighbor"]),
-            "over one solve": f"{row['neighbor'] / row['solve']:.3f}",
-            "certified error": f"{row['error']:.0e}",
-        }
-        for row in read
-    ]
-    if shown:
-        table = pd.DataFrame(shown).to_markdown(index=False, disable_numparse=True)
-        parts += ["## Movements of neighbors, 128 at a time", table]
+    parts += neighbors
     unit = starts["python -c 'import cvxpy'"]
     shown = [
         {"process": f"`{name}`", "CPU time": _time(taken), "over importing cvxpy": f"{taken / unit:.2f}"}

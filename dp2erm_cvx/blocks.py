@@ -6,7 +6,7 @@ import abc
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ class Blocks(abc.ABC, Generic[T]):
 
     #: Number of records.
     n_samples: int
+    #: Whether functions of a pass surely run in the memory of the caller, and may write to its arrays.
+    here: ClassVar[bool] = False
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -70,6 +72,7 @@ class ArrayBlocks(Blocks[tuple[NDArray[Any], ...]]):
     """Views of ``arrays`` (n, ...) in memory."""
 
     arrays: tuple[NDArray[Any], ...]
+    here: ClassVar[bool] = True
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]
@@ -102,6 +105,7 @@ def whole(rows: T, n_samples: int) -> Blocks[T]:
 class _Whole(Blocks[T]):
     rows: T
     n_samples: int
+    here: ClassVar[bool] = True
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         return [function(self.rows, *beside)]
@@ -116,6 +120,10 @@ class _Made(Blocks[S]):
     @property
     def n_samples(self) -> int:  # type: ignore[override]
         return self.source.n_samples
+
+    @property
+    def here(self) -> bool:  # type: ignore[override]
+        return self.source.here
 
     def map(self, function: Callable[..., R], *beside: Beside) -> list[R]:
         composed = functools.partial(_composed, self.function, len(self.beside), function)

@@ -71,7 +71,7 @@ def factor(gram: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class UnitKernel(Kernel):
+class BandwidthKernel(Kernel):
     """A kernel of a bandwidth with K(x, x) = 1, hence C = 1."""
 
     bandwidth: float = 1.0
@@ -87,7 +87,7 @@ class UnitKernel(Kernel):
 
 
 @dataclass(frozen=True)
-class Gaussian(UnitKernel):
+class Gaussian(BandwidthKernel):
     """``exp(-||x - x'||^2 / (2 bandwidth^2))``; C = 1."""
 
     word = "gaussian"
@@ -98,7 +98,7 @@ class Gaussian(UnitKernel):
 
 
 @dataclass(frozen=True)
-class Laplace(UnitKernel):
+class Laplace(BandwidthKernel):
     """``exp(-||x - x'||_2 / bandwidth)``; C = 1."""
 
     word = "laplace"

@@ -8,12 +8,12 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.kernels import Gaussian, Kernel, Laplace, Linear, UnitKernel
+from dp2erm_cvx.program.kernels import BandwidthKernel, Gaussian, Kernel, Laplace, Linear
 from dp2erm_cvx.public import public_number
 
 
 @dataclass(frozen=True)
-class RandomFourier(UnitKernel):
+class RandomFourier(BandwidthKernel):
     """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies omega_k ~ N(0, I / bandwidth^2).
 
     Its mean over seeds is the Gaussian kernel of the same bandwidth (Rahimi & Recht 2007), but it is a kernel

@@ -101,11 +101,11 @@ class Base:
                 found.append((change, read))
         return found
 
-    def resolved(self, changes: list[Replacement], *, judged: bool = True) -> list[Resolved]:
+    def resolved(self, changes: list[Replacement]) -> list[Resolved]:
         """The same with the datasets and their weights: for a few."""
         inside, replacements = self._replacements(changes)
         found = []
-        for part in self.neighborhood.solve(replacements, judged=judged):
+        for part in self.neighborhood.solve(replacements):
             for k in np.flatnonzero(np.isfinite(part.radius)):
                 change, radius = inside[part.first + int(k)], float(part.radius[k])
                 pair, end = self.pair(change), Solved(part.weights[k], radius)

@@ -167,7 +167,7 @@ class Searcher:
         moved = base.moved(changes)
         # the last ones, because a batch has its first judged by itself
         some = moved[len(moved) - min(len(moved), -(-tried // CHECKED)) :]
-        alone = base.resolved([change for change, _ in some], judged=False)
+        alone = base.resolved([change for change, _ in some])
         again = check(self.program, alone, self.solver, base=number == 0 and name == self.names[0])
         for (_, movement), item in zip(some, alone, strict=False):
             again = again.plus(SolverCheck(self.solver, 0, variations_apart(movement, item.movements)))

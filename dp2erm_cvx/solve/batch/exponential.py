@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -147,20 +146,11 @@ class ExponentialBatch(RowBatch):
         curved: Array = spread + self.ridge * D
         return curved
 
-    def bent(self, D: Array) -> Array:
-        """By the third central moments of the tilted rows."""
-        rows, share = self._tilted_sample
-        along = D @ rows.T
-        np.square(along, out=along)
-        bent: Array = (0.5 * self.n) * ((along * share) @ rows)
-        return bent
-
-    @cached_property
-    def _tilted_sample(self) -> tuple[Array, Array]:
-        """A sample of rows less their tilted mean, and the shares of their tilts."""
+    def third(self) -> tuple[Array, Array]:
+        """Rows less their tilted mean, by their shares of the tilts: third central moments."""
         rows, *base = self.sample()
         tilt = np.exp(clipped(rows @ self.point) + sum(base, np.zeros(len(rows))))
-        return rows - self.base_mean, tilt / np.sum(tilt)
+        return rows - self.base_mean, tilt * (0.5 * self.n / np.sum(tilt))
 
     @property
     def base_mean(self) -> Array:
@@ -183,15 +173,14 @@ class ExponentialBatch(RowBatch):
 
     def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
         """As for one instance (tilt lemma)."""
-        kappa = np.minimum(kappa, members.spread * radius)
+        kappa, error = np.minimum(kappa, members.spread * radius), self._score_error(members, norms(V))
         if math.isfinite(self.model.trim):
             # a cap breaks the common shift: every score counts with its own size
             size = members.spread + 2 * float(np.linalg.norm(self.model.center))
-            kappa = size * (radius + dot_error(self.dimension) * norms(V))
-            kappa = kappa + 2 * UNIT * abs(math.log(self.model.trim))
-        kappa = kappa + self._score_error(members, norms(V))
-        bound: Array = 2 * self.n * np.tanh(kappa / 2) + self.total_error() * self.n
-        return bound
+            kappa = size * radius
+            error = error + size * dot_error(self.dimension) * norms(V)
+            error = error + 2 * UNIT * abs(math.log(self.model.trim))
+        return self.weights_error(kappa, error)
 
     def _score_error(self, members: Members, norm: Array) -> Array:
         # a row that was centered by rounding, then the product, then the base measure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,11 @@ class FastSolutions:
     iterations: NDArray[np.int64] = field(repr=False)
     #: Points of the composite models, (m, d).
     points: Array = field(repr=False)
+
+    def one(self, k: int) -> Self:
+        """That of neighbor k alone."""
+        part = slice(k, k + 1)
+        return type(self)(self.weights[part], self.radius[part], self.iterations[part], self.points[part])
 
 
 class FastPath(abc.ABC):

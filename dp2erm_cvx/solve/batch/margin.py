@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -121,21 +120,12 @@ class MarginBatch(RowBatch):
             curved += (coefficient * dot(rows, D))[:, None] * rows
         return curved
 
-    def bent(self, D: Array) -> Array:
-        """By the third derivative of the loss, a difference of second ones."""
-        rows, third = self._bent_sample
-        along = D @ rows.T
-        np.square(along, out=along)
-        bent: Array = 0.5 * ((along * third) @ rows)
-        return bent
-
-    @cached_property
-    def _bent_sample(self) -> tuple[Array, Array]:
-        """A sample of rows, and the third derivatives there: of all rows together."""
+    def third(self) -> tuple[Array, Array]:
+        """By the third derivatives of the loss, differences of second ones."""
         (rows,) = self.sample()
         s = clipped(rows @ self.point)
         third = (self.loss.curvature(s + _STEP) - self.loss.curvature(s - _STEP)) / (2 * _STEP)
-        return rows, third * (self.n / len(rows))
+        return rows, third * (0.5 * self.n / len(rows))
 
     def concordance(self, members: Members) -> Array:
         """That of the longest row."""
@@ -151,7 +141,6 @@ class MarginBatch(RowBatch):
     def output_radius(self, V: Array, members: Members, radius: Array, kappa: Array) -> Array:
         """As for one instance (tilt lemma)."""
         size = members.spread * norms(V)
-        kappa = np.minimum(kappa, members.spread * radius) + (dot_error(self.dimension) + UNIT) * size
-        kappa = self.weight.lipschitz * kappa + 16 * UNIT * (1 + self.weight.lipschitz * size)
-        bound: Array = 2 * self.n * np.tanh(kappa / 2) + self.total_error() * self.n
-        return bound
+        kappa = self.weight.lipschitz * np.minimum(kappa, members.spread * radius)
+        error = self.weight.lipschitz * (dot_error(self.dimension) + UNIT) * size
+        return self.weights_error(kappa, error + 16 * UNIT * (1 + self.weight.lipschitz * size))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions, NeighborSolutions
-from dp2erm_cvx.solve.batch.newton import Points
 from dp2erm_cvx.solve.batch.paths import RowPath, fast_path
 from dp2erm_cvx.solve.batch.reading import NeighborReadings, Reading, Tally
 from dp2erm_cvx.solve.batch.replacements import Replacements
@@ -31,8 +30,8 @@ _AIM = 0.1
 class Neighborhood:
     """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
 
-    The fast path of a program is not trusted. Of every call the first solution that it certifies must be
-    certified by the judge of single instances, or it is not used at all. Every neighbor that it does not
+    The fast path of a program is not trusted. The first solution that it certifies must be certified by the
+    judge of single instances, or it is not used at all. Every neighbor that it does not
     certify is solved alone by its usual solver and marked. A neighbor counts as certified where the bound on
     the l1 error of its weights is at most ``tolerance * n``. ``base`` is the instance of the records with its
     solution, where a caller has them.
@@ -42,6 +41,7 @@ class Neighborhood:
         self, program: FirstStage, records: Records, base: tuple[Instance, Array] | None = None
     ) -> None:
         self.program, self.records, self._base = program, records, base
+        self._judged = False
 
     @cached_property
     def _path(self) -> FastPath | None:
@@ -59,14 +59,10 @@ class Neighborhood:
         *,
         tolerance: float = TOLERANCE,
         chunk: int | None = None,
-        judged: bool = True,
     ) -> Iterator[NeighborSolutions]:
-        """See :func:`solve_neighbors`.
-
-        Without ``judged`` nobody looks at the first solution: for a caller who solves every neighbor again.
-        """
+        """See :func:`solve_neighbors`."""
         tolerance = self._checked(replacements, tolerance)
-        return self._solved(replacements, tolerance, _chunk(self.records.n_samples, chunk), judged)
+        return self._solved(replacements, tolerance, _chunk(self.records.n_samples, chunk))
 
     def read(
         self, replacements: Replacements, reading: Reading, *, tolerance: float = TOLERANCE
@@ -83,17 +79,29 @@ class Neighborhood:
             raise DeclarationError("replacements: made for other records")
         return public_number("tolerance", tolerance, above=0)
 
-    def _solved(
-        self, replacements: Replacements, tolerance: float, size: int, judged: bool
-    ) -> Iterator[NeighborSolutions]:
-        path = self._path if len(replacements) else None
+    def _agreed(
+        self, part: Replacements, radius: Array, one: Callable[[int], FastSolutions], tolerance: float
+    ) -> bool:
+        """Whether the judge of single instances agrees on the first solution that the fast path certifies.
+
+        ``radius`` (m,) are its claims, ``one(k)`` what it found for neighbor k. Asked until it has an answer.
+        """
+        certified = np.flatnonzero(radius <= tolerance * part.base.n_samples)
+        if not self._judged and len(certified):
+            k = int(certified[0])
+            self._judged = True
+            if not _confirmed(self.program, part.neighbor(k), one(k), tolerance):
+                self._path = None
+        return self._path is not None
+
+    def _solved(self, replacements: Replacements, tolerance: float, size: int) -> Iterator[NeighborSolutions]:
         for first in range(0, len(replacements), size):
             part = replacements.take(first, first + size)
             fast = None
-            if path is not None:
+            if (path := self._path) is not None:
                 fast = path.solve(part, _AIM * tolerance * self.records.n_samples)
-                if judged and first == 0 and not _confirmed(self.program, part, fast, tolerance):
-                    path = fast = None
+                if not self._agreed(part, fast.radius, fast.one, tolerance):
+                    fast = None
             yield _finish(self.program, part, fast, tolerance, first)
 
     def _read(
@@ -101,14 +109,13 @@ class Neighborhood:
     ) -> Iterator[NeighborReadings]:
         n = self.records.n_samples
         size = min(max(_CHUNK // n, 128), 1024)
-        path = self._path if len(replacements) else None
         for first in range(0, len(replacements), size):
             part = replacements.take(first, first + size)
             read = None
-            if isinstance(path, RowPath):
+            if isinstance(path := self._path, RowPath):
                 read = path.read(part, _AIM * tolerance * n, reading)
-                if first == 0 and not _read_alike(self.program, path, part, read[0], tolerance):
-                    path = read = None
+                if not self._agreed(part, read[0].radius, partial(path.held, part, read[0]), tolerance):
+                    read = None
             if read is None:
                 yield from self._held(part, reading, tolerance, first)
                 continue
@@ -149,17 +156,6 @@ def solve_neighbors(
     return Neighborhood(program, records).solve(replacements, tolerance=tolerance, chunk=chunk)
 
 
-def _read_alike(
-    program: FirstStage, path: RowPath, part: Replacements, found: Points, tolerance: float
-) -> bool:
-    """Whether the judge of single instances agrees on the weights that are read of the first neighbor."""
-    certified = np.flatnonzero(found.radius <= tolerance * part.base.n_samples)
-    if not len(certified):
-        return True  # nothing was claimed
-    k = int(certified[0])
-    return _confirmed(program, part.take(k, k + 1), path.held(part, found, k), tolerance)
-
-
 def _chunk(n: int, chunk: int | None) -> int:
     if chunk is None:
         return max(min(max(_CHUNK // n, 128), 1024, LARGEST_CHUNK // n), 1)
@@ -173,21 +169,13 @@ def _chunk(n: int, chunk: int | None) -> int:
     return int(chunk)
 
 
-def _confirmed(program: FirstStage, part: Replacements, fast: FastSolutions, tolerance: float) -> bool:
-    """Whether the judge of single instances agrees on the first neighbor that the fast path certified."""
-    certified = np.flatnonzero(fast.radius <= tolerance * part.base.n_samples)
-    if not len(certified):
-        return True  # nothing was claimed
-    k = int(certified[0])
-    instance = program.instance(part.neighbor(k))
+def _confirmed(program: FirstStage, neighbor: Records, fast: FastSolutions, tolerance: float) -> bool:
+    """Whether the judge of single instances agrees on the one solution that the fast path certified."""
+    instance = program.instance(neighbor)
     assert instance.model is not None
-    point = _coordinates(instance.model.output(fast.points[k]), fast.weights[k])
-    judged = certify(instance, fast.points[k])
-    return bool(point <= judged.output_radius + fast.radius[k]) and judged.certifies(10 * tolerance)
-
-
-def _coordinates(first: Array, second: Array) -> float:
-    return float(np.sum(np.abs(first - second)))
+    apart = float(np.sum(np.abs(instance.model.output(fast.points[0]) - fast.weights[0])))
+    judged = certify(instance, fast.points[0])
+    return bool(apart <= judged.output_radius + fast.radius[0]) and judged.certifies(10 * tolerance)
 
 
 def _finish(

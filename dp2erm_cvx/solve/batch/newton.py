@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Index, Mask, Members, RowBatch, dot, norms
+from dp2erm_cvx.solve.batch import rows
+from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Mask, Members, Part, RowBatch, dot, norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +63,6 @@ def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multipli
     sound = np.isfinite(output) & (members.spread * norms(V) <= LARGEST_SCORE)
     return Judged(radius, np.where(sound, output, np.inf), norms(residual) <= rounding)
 
-
-Part = Index | slice
 
 _MAX_SWEEPS = 24
 
@@ -132,24 +131,30 @@ class _Secants:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """What was found for m neighbors: points (m, d), what f adds up to there, l1 radii, sweeps (m,)."""
+    """What was found for m neighbors: points (m, d), what f adds up to there, l1 radii, sweeps (m,).
+
+    ``last`` (m,) tells whether the last sweep of a neighbor was at its point.
+    """
 
     points: Array
     total: Array
     radius: Array
     sweeps: NDArray[np.int64]
+    last: Mask
 
     def __repr__(self) -> str:
         return f"Points({len(self.radius)})"
 
 
-def minimize_together(batch: RowBatch, members: Members, goal: float) -> Points:
+def minimize_together(batch: RowBatch, members: Members, goal: float, out: Array | None = None) -> Points:
     """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
 
+    Sweeps write into ``out`` (m, n), if any, what weights are proportional to.
+
     The first gradient costs no sweep. Steps are those of Newton's method with the base Hessian and one secant
-    pair per sweep, the first of them with the third derivatives of the base; on the ball the multiplier is
-    solved for along with the point. Nothing here decides whether a point is good: that is for :func:`judge`;
-    what it does not certify is solved again elsewhere.
+    pair per sweep; the first of them, where records are many, has the third derivatives of the base as well.
+    On the ball the multiplier is solved for along with the point. Nothing here decides whether a point is
+    good: that is for :func:`judge`; what it does not certify is solved again elsewhere.
     """
     m = len(members.index)
     V: Array = np.tile(batch.point, (m, 1))
@@ -157,19 +162,19 @@ def minimize_together(batch: RowBatch, members: Members, goal: float) -> Points:
     on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
     multiplier = _multiplier(V, G, on_ball)
     best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
-    total = np.ones(m)
+    total, last = np.ones(m), np.zeros(m, dtype=bool)
     secants, live, stalled = _Secants(batch, members), np.arange(m), np.zeros(m, dtype=np.int64)
     for sweep in range(_MAX_SWEEPS):
         of: Part = slice(None) if len(live) == m else live
         with np.errstate(all="ignore"):
             # what overflows is left where it was, to be solved elsewhere
             V_new, on_ball[of] = _step(batch, secants, V[of], G[of], multiplier[of], on_ball[of], of)
-            if not sweep:
+            if not sweep and not np.all(on_ball) and batch.n >= 2 * rows.SAMPLE:
                 V_new = _bent(batch, secants, members, G, V_new, on_ball)
             far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
         V_new[far] = V[live][far]
         part = members if len(live) == m else members.take(live)
-        swept = batch.sweep(V_new, part)
+        swept = batch.sweep(V_new, part, out, of)
         G_new = swept.gradient
         nu = _multiplier(V_new, G_new, on_ball[live])
         judged = judge(batch, part, V_new, G_new, nu)
@@ -179,13 +184,13 @@ def minimize_together(batch: RowBatch, members: Members, goal: float) -> Points:
         sweeps[live] = sweep + 1
         better, progress = found < best_radius[live], found < 0.5 * best_radius[live]
         stalled[live] = np.where(progress, 0, stalled[live] + 1)
-        improved = live[better]
+        improved, last[live] = live[better], better
         best[improved], best_radius[improved] = V_new[better], found[better]
         total[improved] = swept.total[better]
         live = live[(found > goal) & ~judged.at_floor & (stalled[live] < 3) & ~far]
         if not len(live):
             break
-    return Points(best, total, best_radius, sweeps)
+    return Points(best, total, best_radius, sweeps, last)
 
 
 def _bent(batch: RowBatch, secants: _Secants, members: Members, G: Array, V: Array, on_ball: Mask) -> Array:

@@ -31,9 +31,9 @@ class RowPath(FastPath):
     def solve(self, part: Replacements, goal: float) -> FastSolutions:
         """Newton steps for all of them at once."""
         members = self.members(part)
-        found = minimize_together(self.batch, members, goal)
-        with np.errstate(all="ignore"):  # of a point that nothing was proved about
-            weights = self.batch.weights(found.points, members, found.total)
+        out = self.batch.room(len(part))
+        found = minimize_together(self.batch, members, goal, out)
+        weights = self.batch.finished(out, members, found.points, found.total, found.last)
         return FastSolutions(weights, found.radius, found.sweeps, found.points)
 
     def read(self, part: Replacements, goal: float, reading: Reading) -> tuple[Points, Tally]:

@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.blocks import Blocks, tree_sum
+from dp2erm_cvx.blocks import ArrayBlocks, Blocks, tree_sum
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
@@ -21,6 +22,8 @@ from dp2erm_cvx.solve.batch.reading import Reading, Tally
 
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Part = Index | slice
+_ALL = slice(None)
 
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
 _TILE = 2**16
@@ -29,8 +32,10 @@ _TALLEST = 512
 _SHORTEST = 128
 #: Larger scores are left to the solver of single instances, which shifts them before the exponential.
 LARGEST_SCORE = 300.0
-#: Shared rows that third derivatives are taken from.
-_SAMPLE = 2**16
+#: Shared rows that third derivatives are taken from. Of fewer than twice as many a sweep costs little more.
+SAMPLE = 2**16
+#: Numbers in the shared rows up to which they are held: 64 MB.
+_HELD = 2**23
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +163,10 @@ class AtPoints:
             yield slice(low, min(low + height, len(numbers))), here[inside], place[inside] - low
 
     def weighed(
-        self, block: Any, numbers: range, beside: tuple[Array, ...], own: Array, scale: Array
+        self, Z: Array, numbers: range, beside: tuple[Array, ...], own: Array, scale: Array
     ) -> Iterator[tuple[slice, Array]]:
         """The weights (m, k) of parts of a block: ``scale`` (m,) times f, ``own`` (m,) f of replaced rows."""
-        Z, room = self.terms.rows(block), Room(len(self.V))
+        room = Room(len(self.V))
         for part, held, place in self.tiles(numbers):
             base = tuple(one[part] for one in beside[: self.n_base])
             f = self.terms.unnormalized(self.V, Z[part], base, room)
@@ -170,22 +175,29 @@ class AtPoints:
             yield part, f
 
 
-def _swept(block: Any, numbers: range, *base: Array, asked: AtPoints) -> tuple[Array, Array]:
-    """Sums over the shared rows of a block: of what pulls times the rows (m, d), and of two totals (m, 2)."""
-    Z, room, found = asked.terms.rows(block), Room(len(asked.V)), []
+def _swept(
+    Z: Array, numbers: range, *base: Array, asked: AtPoints, out: Array | None = None, rows: Part = _ALL
+) -> tuple[Array, Array]:
+    """Sums over the shared rows of a block: of what pulls times the rows (m, d), and of two totals (m, 2).
+
+    What weights are proportional to goes into these ``rows`` of ``out``.
+    """
+    room, found = Room(len(asked.V)), []
     for part, held, place in asked.tiles(numbers):
         pull, f = asked.terms.tilted(asked.V, Z[part], tuple(one[part] for one in base), room)
         for one in (pull, f):
             one[held, place] = 0.0
         total = pull.sum(axis=1)
         totals = total if f is pull else f.sum(axis=1)
+        if out is not None:
+            out[rows, numbers.start + part.start : numbers.start + part.stop] = f
         found.append((pull @ Z[part], np.stack([total, totals], axis=1)))
     moments, sums = zip(*found, strict=True)
     return tree_sum(moments), tree_sum(sums)
 
 
 def _read(
-    block: Any,
+    Z: Array,
     numbers: range,
     *beside: Array,
     asked: AtPoints,
@@ -194,28 +206,36 @@ def _read(
     reading: Reading,
 ) -> tuple[Array, Array]:
     found = []
-    for part, f in asked.weighed(block, numbers, beside, own, scale):
+    for part, f in asked.weighed(Z, numbers, beside, own, scale):
         found.append(reading.of(f, *(one[part] for one in beside[asked.n_base :])))
     sums, largest = zip(*found, strict=True)
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
-def _weights(block: Any, numbers: range, *beside: Array, asked: AtPoints, own: Array, scale: Array) -> Array:
-    weights = np.empty((len(own), len(numbers)))
-    for part, f in asked.weighed(block, numbers, beside, own, scale):
+def _weights(
+    Z: Array,
+    numbers: range,
+    *beside: Array,
+    asked: AtPoints,
+    own: Array,
+    scale: Array,
+    out: Array | None,
+) -> Array:
+    """The weights of a block, as columns of ``out`` (m, n) where that is at hand."""
+    weights = np.empty((len(own), len(numbers))) if out is None else out[:, numbers.start : numbers.stop]
+    for part, f in asked.weighed(Z, numbers, beside, own, scale):
         weights[:, part] = f
     return weights
 
 
-def _sampled(block: Any, numbers: range, *base: Array, terms: Terms, stride: int) -> tuple[Array, ...]:
+def _sampled(Z: Array, numbers: range, *base: Array, stride: int) -> tuple[Array, ...]:
     chosen = np.arange(-numbers.start % stride, len(numbers), stride)
-    return terms.rows(block)[chosen], *(one[chosen] for one in base)
+    return Z[chosen], *(one[chosen] for one in base)
 
 
-def _reach(block: Any, *, terms: Terms, metric: Metric) -> tuple[float, float, float, float]:
-    rows = terms.rows(block)
-    length = np.sqrt(dot(rows, rows)) * (1 + 1e-12)
-    reach = float(np.max(metric.lengths(rows))) if metric.definite else np.inf
+def _extent(Z: Array, *, metric: Metric) -> tuple[float, float, float, float]:
+    length = np.sqrt(dot(Z, Z)) * (1 + 1e-12)
+    reach = float(np.max(metric.lengths(Z))) if metric.definite else np.inf
     return reach, float(np.max(length)), float(np.sum(length)), float(np.sum(length**2))
 
 
@@ -233,7 +253,7 @@ class Swept:
 class RowBatch(abc.ABC):
     """Neighbors of one model: gradients, weights and error bounds of m points at once.
 
-    The shared rows are read in passes over their ``blocks``, wherever these are, with ``base`` (n,) beside
+    The shared rows are made of ``blocks`` in passes over these, wherever they are, with ``base`` (n,) beside
     them; ``point`` (d,) is the solution of the base model, ``radius`` that of the ball (or inf), ``ridge``
     the declared quadratic coefficient.
     """
@@ -241,17 +261,21 @@ class RowBatch(abc.ABC):
     def __init__(
         self, model: Composite, blocks: Blocks[Any], terms: Terms, point: Array, base: tuple[Array, ...] = ()
     ) -> None:
-        self.model, self.blocks, self.terms, self.point, self.base = model, blocks, terms, point, base
+        self.model, self.terms, self.point, self.base = model, terms, point, base
         self.n, self.dimension = blocks.n_samples, model.dimension
+        #: The shared rows (k, d): made in every pass, but of few records only once.
+        self.blocks: Blocks[Array] = blocks.then(terms.rows)
+        if blocks.here and self.n * self.dimension <= _HELD:
+            self.blocks = ArrayBlocks((np.concatenate(self.blocks.each()),)).then(itemgetter(0))
         self.ridge = model.ridge
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
         self.metric = Metric(model, point)
-        found = np.array(blocks.map(partial(_reach, terms=terms, metric=self.metric)))
+        found = np.array(self.blocks.map(partial(_extent, metric=self.metric)))
         #: Largest ``||z_i||`` in the metric, and as it is.
         self.reach, self.longest = map(float, np.max(found[:, :2], axis=0))
         self.first, self.second = map(float, np.sum(found[:, 2:], axis=0) * (1 + 1e-9))
-        self._sample: tuple[Array, ...] | None = None
+        self._third: tuple[Array, Array] | None = None
 
     @property
     def usable(self) -> bool:
@@ -270,9 +294,9 @@ class RowBatch(abc.ABC):
     def replaced(self, V: Array, members: Members) -> Array:
         """What the weight of the replaced row of every neighbor is proportional to, (m,)."""
 
-    def sweep(self, V: Array, members: Members) -> Swept:
-        """One pass over the shared rows."""
-        found = self._map(partial(_swept, asked=self._asked(V, members)))
+    def sweep(self, V: Array, members: Members, out: Array | None = None, rows: Part = _ALL) -> Swept:
+        """One pass over the shared rows; see :meth:`finished` for ``out``."""
+        found = self._map(partial(_swept, asked=self._asked(V, members), out=out, rows=rows))
         moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
         total = sums[:, 1] + self.replaced(V, members)
         return Swept(self.gradient(V, members, moment, sums[:, 0]), total)
@@ -287,8 +311,9 @@ class RowBatch(abc.ABC):
     def weights(self, V: Array, members: Members, total: Array) -> Array:
         """The weights (m, n) that :meth:`read` reads."""
         own, scale = self.replaced(V, members), self.n / total
-        parts = self._map(partial(_weights, asked=self._asked(V, members), own=own, scale=scale))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        out = self.room(len(V))
+        parts = self._map(partial(_weights, asked=self._asked(V, members), own=own, scale=scale, out=out))
+        return np.concatenate(parts, axis=1) if out is None else out
 
     def at_base(self) -> tuple[Array, float]:
         """The sums over all shared rows at the base solution: of pulls times rows (d,), and of pulls."""
@@ -298,6 +323,23 @@ class RowBatch(abc.ABC):
         moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
         return moment[0], float(sums[0, 0])
 
+    def room(self, m: int) -> Array | None:
+        """Room for weights (m, n) that passes write into; None where they are made elsewhere."""
+        return np.empty((m, self.n)) if self.blocks.here else None
+
+    @np.errstate(all="ignore")  # of a point that nothing was proved about
+    def finished(self, out: Array | None, members: Members, V: Array, total: Array, last: Mask) -> Array:
+        """The weights (m, n) at V (m, d), from what the ``last`` sweeps wrote into ``out`` where they did."""
+        if out is None:
+            return self.weights(V, members, total)
+        scale = self.n / total
+        out *= scale[:, None]
+        out[np.arange(len(V)), members.index] = self.replaced(V, members) * scale
+        left = np.flatnonzero(~last)
+        if len(left):
+            out[left] = self.weights(V[left], members.take(left), total[left])
+        return out
+
     def _asked(self, V: Array, members: Members) -> AtPoints:
         return AtPoints(self.terms, V, members.index, len(self.base))
 
@@ -306,19 +348,30 @@ class RowBatch(abc.ABC):
 
     def sample(self) -> tuple[Array, ...]:
         """Every so many of the shared rows (s, d), and what stands beside them."""
-        if self._sample is None:
-            stride = -(-self.n // _SAMPLE)
-            found = self._map(partial(_sampled, terms=self.terms, stride=stride))
-            self._sample = tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
-        return self._sample
+        found = self._map(partial(_sampled, stride=-(-self.n // SAMPLE)))
+        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
 
     @abc.abstractmethod
     def curved(self, members: Members, D: Array) -> Array:
         """The Hessians of the neighbors at the base solution times D (m, d)."""
 
     @abc.abstractmethod
+    def third(self) -> tuple[Array, Array]:
+        """Rows (s, d) of a sample, and how much of a cube of each the third derivative is made of, (s,)."""
+
     def bent(self, D: Array) -> Array:
-        """What the base gradient gains along D (m, d) beyond its Hessian, to second order: from a sample."""
+        """What the base gradient gains along D (m, d) beyond its Hessian, to second order."""
+        if self._third is None:
+            self._third = self.third()
+        (rows, share), bent = self._third, np.zeros_like(D)
+        height = max(_TILE // max(len(D), 1), _SHORTEST)
+        for low in range(0, len(rows), height):
+            part = slice(low, low + height)
+            along = D @ rows[part].T
+            along *= along
+            along *= share[part]
+            bent += along @ rows[part]
+        return bent
 
     @abc.abstractmethod
     def rounding(self, V: Array, members: Members) -> Array:
@@ -360,6 +413,16 @@ class RowBatch(abc.ABC):
         """Relative error of a sum over rows: in any order within a tile, then in pairs."""
         count = min(self.n, _TALLEST) + self._heights()
         return float(count * UNIT / (1 - count * UNIT))
+
+    def weights_error(self, kappa: Array, error: Array) -> Array:
+        """Bound on the l1 error of weights whose log f move by ``kappa`` (m,) and are computed to ``error``.
+
+        The tilt lemma for both together. What f is divided by was added up in another pass, where each f was
+        computed anew, to the same error.
+        """
+        moved = 2 * self.n * np.tanh((kappa + error) / 2)
+        bound: Array = moved + self.n * (np.expm1(np.minimum(2 * error, 150.0)) + 2 * self.total_error())
+        return bound
 
     def total_error(self) -> float:
         """The same of a total of weights, which numpy adds pairwise within a tile."""
