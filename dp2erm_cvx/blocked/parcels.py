@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import hashlib
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp2erm_cvx.blocked.contents import contents_name
 from dp2erm_cvx.blocked.engine import Engine, Told
 
 #: Arrays that a worker keeps of every task: those of a model, and one for the next.
@@ -63,7 +63,7 @@ def _packed(task: tuple[Any, ...], shelf: Shelf) -> tuple[Any, ...]:
     packed = []
     for one in task:
         if isinstance(one, np.ndarray) and one.dtype.kind in "biuf":  # the bytes of others may be addresses
-            name = (one.dtype.str, one.shape, hashlib.sha256(np.ascontiguousarray(one).data).digest())
+            name = contents_name(one)
             one = Parcel(name, None if name in shelf else one)
             _put(shelf, name, None)
         packed.append(one)

@@ -85,8 +85,10 @@ class Records:
         return make(Records(self.X, self.a, self.each(outcomes), self.domain, self.sampling))
 
     def each(self, function: Callable[[Records], Array]) -> Array:
-        """The numbers (n,) that ``function`` makes of every record by itself."""
-        return np.concatenate(self.rows(function).each())
+        """The numbers (n,) that ``function`` makes of every record by itself: read-only."""
+        found: Array = np.concatenate(self.rows(function).each())
+        found.flags.writeable = False
+        return found
 
     def at(self, index: NDArray[np.int64]) -> Records:
         """The records ``index`` (m,), in this order and in memory: one pass over all of them."""

@@ -7,7 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from dp2erm_cvx.blocked import parcels
+from dp2erm_cvx.blocked import contents, parcels
+from dp2erm_cvx.blocked.contents import contents_name
 from dp2erm_cvx.blocked.engine import alone
 from dp2erm_cvx.blocked.parcels import Apart
 
@@ -118,3 +119,32 @@ def test_objects_are_no_bytes_to_know_them_by(engine):
 
 def len_of_first(cells):
     return len(cells[0])
+
+
+def test_parts_of_a_whole_that_cannot_change_are_read_once(monkeypatch):
+    whole = np.arange(1000.0)
+    name = contents_name(whole[:10])
+    whole[3] = 7.0
+    assert contents_name(whole[:10]) != name
+    assert contents_name(whole[:10]) == contents_name(np.array(whole[:10]))
+    whole.flags.writeable = False
+    name, parts = (
+        contents_name(whole[:10]),
+        [contents_name(whole[begin : begin + 10 : 2]) for begin in range(9)],
+    )
+    assert len({name, *parts}) == 10
+    monkeypatch.setattr(contents, "_told", None)
+    assert contents_name(whole[:10]) == name
+    key = id(whole)
+    assert key in contents._NAMES
+    del whole  # its place may be another array's soon
+    assert key not in contents._NAMES
+
+
+def test_a_read_only_view_of_what_may_change_is_read_again():
+    whole = np.arange(10.0)
+    view = whole[:]
+    view.flags.writeable = False
+    name = contents_name(view)
+    whole[3] = 7.0
+    assert contents_name(view) != name

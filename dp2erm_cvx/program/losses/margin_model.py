@@ -67,6 +67,7 @@ class MarginModel(Composite):
         self.n, self._multipliers = self.blocks.n_samples, multipliers
         found = self._map(_extent)
         self.row_norms: Array = np.concatenate([part.norms for part in found])
+        self.row_norms.flags.writeable = False  # workers are sent it once
         gram = tree_sum([part.gram for part in found])
         self.dimension = len(gram)
         self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)

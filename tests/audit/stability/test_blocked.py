@@ -14,7 +14,7 @@ from dp2erm_cvx.audit.stability import audit as module
 from dp2erm_cvx.audit.stability.given import records_of
 from dp2erm_cvx.audit.stability.neighbors import Base, propose
 from dp2erm_cvx.audit.stability.resolve import movements
-from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, views
+from dp2erm_cvx.blocked import BlockedDataset, DaskCluster, Processes, Threads, views
 from dp2erm_cvx.domain import records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.registry import programs
@@ -99,15 +99,31 @@ def test_blocks_of_any_length(length, raw, path, monkeypatch):
         assert movements_of(program, dataset(path)) == movements_of(program, raw)
 
 
+def agree_within_certificates(found, known):
+    for read, other in zip(found, known, strict=True):
+        for quantity, interval in other.items():
+            assert read[quantity].low <= interval.high
+            assert interval.low <= read[quantity].high
+
+
 def test_processes(raw, path):
     # they have views of the default length, so that sums round differently
     program, engine = programs()["entropy_balancing"](ridge=0.1).resolve(DOMAIN), Processes(2)
     found = movements_of(program, dataset(path, engine))
     engine.close()
-    for read, known in zip(found, movements_of(program, raw), strict=True):
-        for quantity, interval in known.items():
-            assert read[quantity].low <= interval.high
-            assert interval.low <= read[quantity].high
+    agree_within_certificates(found, movements_of(program, raw))
+
+
+@pytest.mark.slow
+def test_a_cluster(raw, path):
+    distributed = pytest.importorskip("distributed")
+    program = programs()["ipw_logistic"](ridge=0.1).resolve(DOMAIN)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster, timeout="1h") as client,
+    ):
+        found = movements_of(program, dataset(path, DaskCluster(client)))
+    agree_within_certificates(found, movements_of(program, raw))
 
 
 def test_a_bound_without_the_root_of_n_is_found_out(path):
