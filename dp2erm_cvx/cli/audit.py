@@ -178,7 +178,7 @@ def _refuse_unused(data: str | None, options: dict[str, Any]) -> None:
             "--epsilon, --delta, --mu, --runs and --exact go with --mechanism: leave them out"
         )
     if data is None:
-        for name in ("treatment", "outcome", "separator", "encoding", "decimal", "scheduler"):
+        for name in ("treatment", "outcome", "separator", "encoding", "decimal", "scheduler", "scratch"):
             if options[name] is not None:
                 raise DeclarationError(f"--{name} describes data: name the data file as well")
     elif (options["n_samples"], options["n_features"]) != (None, None):
