@@ -181,6 +181,7 @@ def _number_in(cell: Any) -> float:
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """The values as one array, in which masked entries are None. Raises DataError where they are none."""
+    values = _with_masks(values)
     if isinstance(values, np.ma.MaskedArray):
         # a plain conversion would bring back what the mask hides, and filled(None) a fill value
         cells = values.data.astype(object)
@@ -196,10 +197,21 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
 def as_cells(values: Any, name: str) -> NDArray[Any]:
     """The same, but cells of a list stay what they are: no cell is written as another one asks for."""
+    values = _with_masks(values)
     if not hasattr(values, "dtype"):
         with contextlib.suppress(Exception):  # rows that differ in length are told below
             values = np.asarray(values, dtype=object)
     return as_array(values, name)
+
+
+def _with_masks(values: Any) -> Any:
+    """The same, but a list of masked rows as one masked array: numpy would bring back what they hide."""
+    if isinstance(values, list | tuple) and any(
+        isinstance(one, np.ma.MaskedArray) and one.ndim for one in values
+    ):
+        with contextlib.suppress(Exception):  # rows that differ in length are told below
+            return np.ma.array(values, dtype=object)
+    return values
 
 
 def repeated(names: Sequence[str]) -> str | None:

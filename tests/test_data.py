@@ -11,7 +11,7 @@ import pytest
 from dp2erm_cvx import tables
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.tables import as_array
+from dp2erm_cvx.tables import as_array, as_cells
 
 GOOD = "age,dose,a,y\n30,1.5,0,2\n41,-2e1,true,3.25\n52,0,1,-1\n"
 
@@ -193,6 +193,13 @@ def test_bad_arrays(X: object, a: object, y: object, message: str) -> None:
 def test_a_masked_entry_is_missing_whatever_it_hides_or_fills(fill: float | None) -> None:
     masked = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0], fill_value=fill)
     assert as_array(masked, "y").tolist() == [1.0, None, 3.0]
+
+
+def test_what_a_list_of_masked_rows_hides_is_missing() -> None:
+    row = np.ma.array([1.0, 2.0], mask=[1, 0])
+    for read in (as_array, as_cells):
+        assert read([[3.0, 4.0], row], "X").tolist() == [[3.0, 4.0], [None, 2.0]]
+        assert read((row, row), "X").tolist() == [[None, 2.0]] * 2
 
 
 def test_bad_frames() -> None:

@@ -110,6 +110,8 @@ def _counted(array: Any) -> Any:
 def _side_by_side(names: Sequence[str], X: Any, a: Any, y: Any) -> Table:
     # what a mask hides is no cell
     covariates, *others = (as_cells(one, name) for one, name in zip((X, a, y), "Xay", strict=True))
+    if [one.shape[1:] for one in (covariates, *others)] != [(len(names) - 2,), (), ()]:
+        raise DataError("the Dask arrays: a chunk has another shape than its array says")
     columns = dict(zip(names, (*covariates.T, *others), strict=True))
     return Table("the Dask arrays", tuple(names), columns.__getitem__)
 

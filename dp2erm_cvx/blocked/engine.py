@@ -71,8 +71,9 @@ class Engine(abc.ABC):
         try:
             with tempfile.TemporaryFile(dir=self.scratch):
                 free = shutil.disk_usage(self.scratch).free
-        except OSError as error:
-            raise WorkerError(f"scratch = {self.scratch!r}: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # the latter of what is no name of a folder
+            told = getattr(error, "strerror", None) or error
+            raise WorkerError(f"scratch = {self.scratch!r}: {told}") from None
         if nbytes - self.keep > free:
             raise WorkerError(
                 f"scratch = {self.scratch!r}: has {told_bytes(free)} left for the "

@@ -90,11 +90,12 @@ _KEPT: dict[str, KeptBlocks] = {}
 
 def kept_blocks(token: str, most: int, folder: str | None = None) -> KeptBlocks:
     """What this worker keeps of a table; of any other one it keeps nothing any more."""
-    if token not in _KEPT:
+    known = _KEPT.get(token)  # once: another thread may read another table meanwhile
+    if known is None:
         _KEPT.clear()
         scratch = None if folder is None else ScratchFile(folder)
-        return _KEPT.setdefault(token, KeptBlocks(most, scratch))
-    return _KEPT[token]
+        known = _KEPT.setdefault(token, KeptBlocks(most, scratch))
+    return known
 
 
 def forget(token: str) -> None:

@@ -18,7 +18,6 @@ from dp2erm_cvx.blocked.engine import Engine, Told
 #: Arrays that a worker keeps of every task: those of a model, and one for the next.
 _MOST = 4
 
-
 #: The arrays of one task that were asked for last, by their contents; None where somebody else has them.
 Shelf = OrderedDict[tuple[Any, ...], NDArray[Any] | None]
 
@@ -63,7 +62,7 @@ class Apart(Engine):
 def _packed(task: tuple[Any, ...], shelf: Shelf) -> tuple[Any, ...]:
     packed = []
     for one in task:
-        if isinstance(one, np.ndarray):
+        if isinstance(one, np.ndarray) and one.dtype.kind in "biuf":  # the bytes of others may be addresses
             name = contents_name(one)
             one = Parcel(name, None if name in shelf else one)
             _put(shelf, name, None)
@@ -82,7 +81,8 @@ def _unpacked(owner: str, function: Callable[..., Any], k: int, *task: Any) -> A
     opened = []
     for one in task:
         if isinstance(one, Parcel):
-            array = shelf.get(one.name) if one.array is None else one.array
+            # a copy: of a worker in the process of its caller that array may change meanwhile
+            array = shelf.get(one.name) if one.array is None else one.array.copy()
             if array is None:
                 return one
             array.flags.writeable = False

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import blocks
-from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, engine, processes
+from dp2erm_cvx.blocked import BlockedDataset, Processes, Threads, engine, kept, processes
 from dp2erm_cvx.blocked.kept import ScratchFile, forget, kept_blocks
 from dp2erm_cvx.blocked.passes import _pass, _Work
 from dp2erm_cvx.codebook import Codebook, Treatment
@@ -119,7 +119,9 @@ def test_what_memory_does_not_keep_is_read_once_and_found_in_a_scratch_file(tmp_
 
 def test_a_scratch_folder_without_room_is_refused_before_anything_is_read(tmp_path, monkeypatch):
     path = written(tmp_path, raw())
-    for folder, free, told in ((tmp_path / "none", 0, "No such file"), (tmp_path, 4000, "has 0.004 MB left")):
+    refused = ("none", 0, "No such file"), ("a\0b", 0, "embedded null"), ("", 4000, "has 0.004 MB left")
+    for name, free, told in refused:
+        folder = tmp_path / name
         monkeypatch.setattr(engine.shutil, "disk_usage", lambda _, free=free: SimpleNamespace(free=free))
         workers = Threads(1, keep=10_000, scratch=folder)
         data = BlockedDataset.from_parquet(path, treatment="arm", outcome="y", engine=workers)
@@ -228,6 +230,11 @@ def test_what_are_no_dask_arrays_of_records_are_refused():
         BlockedDataset.from_dask_arrays(X, v, v, ["age"])
     with pytest.raises(DataError, match="two columns named 'age'"):
         BlockedDataset.from_dask_arrays(X, v, v, ["age", "age"])
+    narrow = X.map_blocks(lambda chunk: chunk[:, :1], dtype=float, chunks=X.chunks)
+    tall = v.map_blocks(lambda chunk: chunk[:, None], dtype=float, chunks=v.chunks)
+    for wrong in ((narrow, v, v), (X, v, tall)):
+        with pytest.raises(DataError, match="a chunk has another shape than its array says"):
+            BlockedDataset.from_dask_arrays(*wrong).blocks.each()
 
 
 class Once:
@@ -296,3 +303,15 @@ def test_a_block_that_another_task_keeps_meanwhile_displaces_none():
     work = _Work(None, make, "twin", 10**6, None, lambda block: float(block.x[0]))
     assert _pass(Numbers(), range(3), work) == [0.0, 1.0, 2.0]
     forget("twin")
+
+
+def test_a_table_that_another_thread_reads_between_two_looks_ends_no_pass(monkeypatch):
+    class Shared(dict):
+        def __contains__(self, token):  # the other thread's table takes its place right after
+            found = super().__contains__(token)
+            self.clear()
+            return found
+
+    monkeypatch.setattr(kept, "_KEPT", Shared())
+    for _ in range(2):
+        assert kept_blocks("one", 10).most == 10

@@ -91,6 +91,36 @@ def test_arrays_that_no_pass_asks_for_are_let_go(engine):
     assert {len(one) for one in engine._sent.values()} == {parcels._MOST}
 
 
+class Beside(Here):
+    """Workers that share the memory of their caller."""
+
+    def pass_on(self, tasks, told=lambda done: None):
+        return [alone(*task) for task in tasks]
+
+
+def test_what_a_caller_changes_later_is_not_what_a_worker_in_his_memory_has():
+    engine, one = Beside(), np.zeros(1000)
+    for value in (1.0, 2.0):
+        one[:] = value
+        assert engine.run(total, tasks(one), told) == plain(tasks(one))
+    assert one.flags.writeable
+    first = np.ones(1000)
+    assert engine.run(total, tasks(first), told) == plain(tasks(first))
+    parcels._SHELVES.clear()
+
+
+def test_objects_are_no_bytes_to_know_them_by(engine):
+    one = np.empty(1, object)
+    one[0] = [1]
+    for _ in range(2):
+        assert engine.run(len_of_first, [(one,)], told) == [len(one[0])]
+        one[0].append(2)
+
+
+def len_of_first(cells):
+    return len(cells[0])
+
+
 def test_parts_of_a_whole_that_cannot_change_are_read_once(monkeypatch):
     whole = np.arange(1000.0)
     name = contents_name(whole[:10])
