@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Names of parts of arrays that cannot change, by the identity of the whole, as long as it is there.
+from dp2erm_cvx.blocks import is_constant
+
+#: Names of parts of constant arrays, by the identity of the whole, as long as it is there.
 _NAMES: dict[int, tuple[weakref.ref[NDArray[Any]], dict[Any, Any]]] = {}
 
 
 def contents_name(array: NDArray[Any]) -> tuple[Any, ...]:
     """The same for the same numbers of one type and shape, and for no others.
 
-    All numbers are read, but for parts of a whole that is read-only: those once.
+    All numbers are read, but for parts of a :func:`~dp2erm_cvx.blocks.constant` array: those once.
     """
     whole = array if array.base is None else array.base
-    if not isinstance(whole, np.ndarray) or whole.base is not None or whole.flags.writeable:
+    if not is_constant(whole):
         return _told(array)
     place = array.ctypes.data, array.shape, array.strides, array.dtype.str
     names = _known(whole)

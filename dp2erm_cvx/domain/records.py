@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dp2erm_cvx.blocks import VIEW, ArrayBlocks, Blocks, whole
+from dp2erm_cvx.blocks import VIEW, ArrayBlocks, Blocks, constant, whole
 from dp2erm_cvx.domain.clipping import Array
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ class Records:
 
     def each(self, function: Callable[[Records], Array]) -> Array:
         """The numbers (n,) that ``function`` makes of every record by itself: read-only."""
-        found: Array = np.concatenate(self.rows(function).each())
-        found.flags.writeable = False
-        return found
+        return constant(np.concatenate(self.rows(function).each()))
 
     def at(self, index: NDArray[np.int64]) -> Records:
         """The records ``index`` (m,), in this order and in memory: one pass over all of them."""

@@ -11,6 +11,7 @@ from dp2erm_cvx.blocked import contents, parcels
 from dp2erm_cvx.blocked.contents import contents_name
 from dp2erm_cvx.blocked.engine import alone
 from dp2erm_cvx.blocked.parcels import Apart
+from dp2erm_cvx.blocks import constant
 
 
 class Here(Apart):
@@ -127,7 +128,7 @@ def test_parts_of_a_whole_that_cannot_change_are_read_once(monkeypatch):
     whole[3] = 7.0
     assert contents_name(whole[:10]) != name
     assert contents_name(whole[:10]) == contents_name(np.array(whole[:10]))
-    whole.flags.writeable = False
+    constant(whole)
     name, parts = (
         contents_name(whole[:10]),
         [contents_name(whole[begin : begin + 10 : 2]) for begin in range(9)],
@@ -141,10 +142,11 @@ def test_parts_of_a_whole_that_cannot_change_are_read_once(monkeypatch):
     assert key not in contents._NAMES
 
 
-def test_a_read_only_view_of_what_may_change_is_read_again():
+@pytest.mark.parametrize("frozen", ["view", "whole"])
+def test_what_is_read_only_for_some_is_read_again(frozen):
     whole = np.arange(10.0)
-    view = whole[:]
-    view.flags.writeable = False
+    view, other = whole[:], whole[:]
+    {"view": view, "whole": whole}[frozen].flags.writeable = False
     name = contents_name(view)
-    whole[3] = 7.0
+    other[3] = 7.0  # a view of before may still write
     assert contents_name(view) != name

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dp2erm_cvx.blocks import Blocks, tree_sum, whole
+from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.recent import Recent
@@ -66,8 +66,7 @@ class MarginModel(Composite):
         self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
         self.n, self._multipliers = self.blocks.n_samples, multipliers
         found = self._map(_extent)
-        self.row_norms: Array = np.concatenate([part.norms for part in found])
-        self.row_norms.flags.writeable = False  # workers are sent it once
+        self.row_norms: Array = constant(np.concatenate([part.norms for part in found]))
         gram = tree_sum([part.gram for part in found])
         self.dimension = len(gram)
         self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)
