@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,10 +77,9 @@ def parquet_blocks(path: str | Path) -> ParquetBlocks:
 
 def parquet_files(path: str | Path) -> list[str]:
     """The Parquet files that a name stands for, sorted. Raises DataError where there are none."""
-    place = Path(path)
-    if place.is_dir():
-        found = sorted(str(one) for one in place.rglob("*") if one.suffix.lower() in (".parquet", ".pq"))
-    elif glob.has_magic(str(path)) and not place.exists():
+    if os.path.isdir(path):  # which no name is too long for
+        found = sorted(str(one) for one in Path(path).rglob("*") if one.suffix.lower() in (".parquet", ".pq"))
+    elif glob.has_magic(str(path)) and not os.path.exists(path):
         found = sorted(glob.glob(str(path), recursive=True))
     else:
         return [str(path)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -87,14 +87,14 @@ def read_records(
 
 
 def _in_blocks(path: str, asked: str) -> bool:
-    files = path.lower().endswith((".parquet", ".pq")) or Path(path).is_dir()
+    files = path.lower().endswith((".parquet", ".pq")) or os.path.isdir(path)
     if not files:
         if asked == "always":
             raise DeclarationError("--blocks always: only Parquet files are read in blocks")
         return False
     if asked != "auto":
         return asked == "always"
-    if Path(path).is_dir() or glob.has_magic(path):
+    if os.path.isdir(path) or glob.has_magic(path):
         return True
     from dp2erm_cvx.tables import parquet_names
 

@@ -76,6 +76,8 @@ def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
         (with_data(FIT, "many", "--program", "stable_balancing"), "needs all records in memory at once"),
         (with_data(FIT, "many", "--solver", "clarabel"), "needs all records in memory at once"),
         (with_data(EFFECT, "none.parquet"), "cannot be read"),
+        (with_data(EFFECT, 5000 * "x"), "cannot be read"),
+        (with_data(EFFECT, 5000 * "x" + ".parquet"), "too long"),
     ],
 )
 def test_what_cannot_be_read_in_blocks(words, told):

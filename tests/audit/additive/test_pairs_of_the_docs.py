@@ -94,4 +94,4 @@ def test_sums_with_gaussian_noise_have_the_mu_that_the_page_says():
     for name, (met, stated) in asked.items():
         assert 0.8 * stated < met <= stated * (1.0 + 1e-12)
         assert half[name][0] > stated
-    assert f"the score has {asked['score'][0]:.4f} where its share" in PAGE.replace(" .", " 0.")
+    assert f"The score has {asked['score'][0]:.4f} where its share" in PAGE.replace(" .", " 0.")
