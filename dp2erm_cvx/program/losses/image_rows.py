@@ -84,12 +84,8 @@ class ImageRows(MarginRows):
 
     def gram(self, w: Array) -> Array:
         """``sum w_i z_i z_i'`` (d, d)."""
-        x, members = (
-            self._scaled,
-            [slice(None)] if self.arm is None or len(self.images) == 1 else self._members,
-        )
-        found = []
-        for image, own in zip(self.images, members, strict=True):
+        x, found = self._scaled, []
+        for image, own in zip(self.images, self._members, strict=True):
             part, weights = x[own], w[own]
             found.append(image.gram(_total(weights), weights @ part, weighted_gram(part, weights)))
         return reduce(add, found)
