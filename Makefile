@@ -47,7 +47,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy --strict dp2erm_cvx problems
 
 docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -E -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 all: $(VENV)/.all

@@ -95,16 +95,23 @@ class Codebook:
     missing
         For columns of numbers the public constant, in their own units, that stands for a missing cell;
         covariate ``severity=missing`` is then 1. Other columns take the middle of their range, unmarked. For
-        the outcome it may be declared too; it is the center of the outcome otherwise.
+        the outcome it may be declared too; a record without one does not count otherwise.
     units
         Of columns, for readers.
     sampling_weights
         Column and bound of the sampling weights of a survey, where there are any.
+    where
+        For columns with levels the level whose records alone count: others count 0, like those without a
+        treatment.
+    group
+        A column of at least two levels, in each of which an effect is estimated. A record of none of them
+        does not count.
 
-    A cell that is no finite number counts as missing. A record without treatment counts as one fixed record:
-    a control with the outcome of a missing one, and covariates in the middle of their ranges; its sampling
-    weight is 0. All this depends on the cells of one record alone (Theorem 10), and n stays what it is.
-    Raises DeclarationError naming the entry.
+    A cell that is no finite number counts as missing. A record without treatment or outcome does not count in
+    effects and rules: its weight is 0. What takes no weights has the center of the outcome for one that is
+    missing, and where the treatment is, one fixed record: a control with the outcome of a missing one, and
+    covariates in the middle of their ranges. All this depends on the cells of
+    one record alone (Theorem 10), and n stays what it is. Raises DeclarationError naming the entry.
     """
 
     treatment: Treatment = field(default_factory=Treatment)
@@ -113,6 +120,8 @@ class Codebook:
     missing: Mapping[str, float] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     sampling_weights: SamplingWeights | None = None
+    where: Mapping[str, str | float] = field(default_factory=dict)
+    group: str | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -130,7 +139,50 @@ class Codebook:
             put(self, "sampling_weights", _built(SamplingWeights, "sampling_weights", sampling))
         elif not isinstance(sampling, SamplingWeights | None):
             raise DeclarationError(f"sampling_weights = {shown(sampling)}: must be a table")
+        put(self, "where", _named("where", self.where, _label))
         self._refuse_confused()
+        self._refuse_unknown_groups()
+
+    def _refuse_unknown_groups(self) -> None:
+        for column, level in self.where.items():
+            if level not in self._levels_of("where", column):
+                known = ", ".join(shown(one) for one in self.levels[column])
+                raise DeclarationError(f"where: {column} = {shown(level)}: must be one of {known}")
+        if self.group is None:
+            return
+        if len(self._levels_of("by", self.group)) < 2:
+            raise DeclarationError(f"by: {shown(self.group)} has one level: at least two make groups")
+        if self.group in self.where:
+            raise DeclarationError(f"by: {shown(self.group)} is fixed by where: leave one of them out")
+
+    def _levels_of(self, title: str, column: object) -> Sequence[str | float]:
+        if not isinstance(column, str) or column not in self.levels:
+            told = known_names(str(column), list(self.levels)) if self.levels else "no levels are declared"
+            raise DeclarationError(f"{title}: {shown(column)} has no declared levels; {told}")
+        return self.levels[column]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The levels in each of which an effect is estimated; empty where no column of groups is declared."""
+        return () if self.group is None else tuple(str(level) for level in self.levels[self.group])
+
+    def members(self, cells: Any, column: str) -> NDArray[np.bool_]:
+        """Which level of a column every cell is (n, K): at most one of them."""
+        known = {str(level): place for place, level in enumerate(self.levels[column])}
+        distinct, place = distinct_labels(cells, column)
+        other = known.get(OTHER, len(known))
+        found = np.array([known.get(one, other) for one in distinct], dtype=np.int64)
+        inside: NDArray[np.bool_] = found[place][:, None] == np.arange(len(known))
+        return inside
+
+    def counts(self, column: Callable[[str], Any], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What records count (n,), by the cells of raw columns: 0 outside of ``where``; by group (n, K)."""
+        for name, level in self.where.items():
+            inside = self.members(column(name), name)[:, self.levels[name].index(level)]
+            counts = np.where(inside, counts, 0.0)
+        return (
+            counts if self.group is None else counts[:, None] * self.members(column(self.group), self.group)
+        )
 
     def _refuse_confused(self) -> None:
         sampling = self.sampling_weights
@@ -260,8 +312,8 @@ class Codebook:
                 found[own, k] = cells[own]
         return found
 
-    def told(self) -> str:
-        """The public rule in words."""
+    def told(self, *, fixed: bool = False) -> str:
+        """The public rule in words; ``fixed``: where records without treatment count as one fixed record."""
         arms = self.treatment
         parts = [f"{arms.column or 'treatment'} {arms.treated} is treated, {arms.control} a control"]
         parts += [
@@ -270,11 +322,16 @@ class Codebook:
         ]
         parts += [f"{column} is {value:g} where missing" for column, value in self.missing.items()]
         parts.append("another number is the middle of its range where missing")
-        if self.outcome not in self.missing:
+        constant = self.outcome in self.missing
+        if fixed and not constant:
             parts.append("the outcome is its center where missing")
-        parts.append("a record without treatment is a control in the middle of all")
         if self.sampling_weights is not None:
-            parts.append(f"{self.sampling_weights.told()}; a record without treatment does not count")
+            parts.append(self.sampling_weights.told())
+        lost = "is a control in the middle of all" if fixed else "does not count"
+        parts += [f"a record with another {name} than {level} {lost}" for name, level in self.where.items()]
+        if self.group is not None:
+            parts.append(f"a record whose {self.group} is none of its levels {lost}")
+        parts.append(f"a record without treatment {'' if fixed or constant else 'or outcome '}{lost}")
         return "; ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -284,6 +341,10 @@ class Codebook:
         others: dict[str, Any] = {"missing": dict(self.missing), "units": dict(self.units)}
         if self.sampling_weights is not None:  # files of before there were any stay as they are
             others["sampling_weights"] = asdict(self.sampling_weights)
+        if self.where:
+            others["where"] = dict(self.where)
+        if self.group is not None:
+            others["group"] = self.group
         return {"treatment": treatment, "outcome": self.outcome, "levels": levels, **others}
 
     @classmethod

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -17,9 +15,9 @@ from dp2erm_cvx.errors import DataError, DeclarationError, known_names, shown
 class CsvLayout:
     """How a CSV file is written: what separates cells, its encoding, and the decimal sign of numbers.
 
-    A record is one line, so that no cell reaches into the next record. ``line_breaks`` declares that quoted
-    cells may go on in the next line, and that every quote is closed. Raises DeclarationError naming what no
-    file can have.
+    A record is one line, which ends at a line feed and nowhere else, so that no cell reaches into the next
+    record. ``line_breaks`` declares that quoted cells may go on in the next line, and that every quote is
+    closed. Raises DeclarationError naming what no file can have.
     """
 
     separator: str = ","
@@ -41,27 +39,19 @@ class CsvLayout:
         if not isinstance(self.line_breaks, bool):
             raise DeclarationError(f"csv: line_breaks = {shown(self.line_breaks)}: must be true or false")
 
-    @property
-    def codec(self) -> str:
-        """The encoding, under which a mark of UTF-8 at the start of a file is no text."""
-        return "utf-8-sig" if codecs.lookup(self.encoding).name == "utf-8" else self.encoding
+    def lines(self, raw: bytes, *, ragged: bool) -> list[str]:
+        """The lines of a file without their ends, each decoded by itself.
 
-    def texts(self, raw: bytes) -> list[str]:
-        """The lines of a file, each decoded by itself; what is no text is marked by U+FFFD.
-
-        Where a line does not end in one byte, as in UTF-16, the file is decoded as a whole. Raises
-        UnicodeError for a file that has no such text at all.
+        What is no text is marked by U+FFFD where the file may be ``ragged``, and refused by UnicodeError
+        otherwise. Where a line feed is not one byte, as in UTF-16, the file is decoded as a whole.
         """
-        if "\n".encode(self.encoding) != b"\n":
-            whole = raw.decode(self.codec, "replace")
-            return whole.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        return [self._text(line) for line in raw.splitlines()]
-
-    def _text(self, line: bytes) -> str:
-        try:
-            return line.decode(self.codec, "replace")
-        except UnicodeError:  # of a codec that marks nothing
-            return line.decode("ascii", "replace")
+        encoding = self.encoding
+        if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):  # a mark elsewhere is part of a cell
+            raw, encoding = raw.removeprefix(codecs.BOM_UTF8), "utf-8"
+        if "\n".encode(encoding) != b"\n":
+            whole = raw.decode(encoding, "replace" if ragged else "strict")
+            return [line.rstrip("\r") for line in whole.split("\n")]
+        return [_decoded(line.rstrip(b"\r"), encoding, ragged) for line in raw.split(b"\n")]
 
     @classmethod
     def from_dict(cls, declared: object) -> CsvLayout:
@@ -99,42 +89,51 @@ def guessed_layout(path: str) -> CsvLayout:
 
 def _breaks(text: str, separator: str) -> bool:
     """Whether cells go on in the next line: all quotes are closed, and all rows are as long as the header."""
-    lines = [one for one in text.splitlines() if one]
-    if not any('"' in one and not _cells(one, separator) for one in lines):
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    if all(cells for _, cells in _rows("", lines, separator, False)):
         return False
     try:
-        rows = [
-            row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True) if row
-        ]
-    except csv.Error:
+        rows = [cells for _, cells in _rows("", lines, separator, True)]
+    except DataError:
         return False
-    return len({len(row) for row in rows}) == 1
+    return [] not in rows and len({len(cells) for cells in rows}) == 1
 
 
 def records_of_lines(
-    source: str, raw: bytes, layout: CsvLayout
+    source: str, raw: bytes, layout: CsvLayout, *, ragged: bool
 ) -> tuple[list[tuple[int, list[str]]], tuple[str, ...]]:
-    """The cells of every line that is not blank, with its number, and what the data holder should know.
+    """The cells of every record, with the number of its first line, and what the data holder should know.
 
-    No line has a say in how another one is read. One that cannot be parsed has no cells. Raises DataError
-    where the header cannot, UnicodeError where the file has no text of the encoding.
+    No record has a say in how another one is read. One that cannot be parsed has no cells; it is refused
+    where ``ragged`` is false, and quoted cells then go on in the next line, declared or not. Raises DataError
+    where the header is none, or such a quote is never closed; UnicodeError where the file has no text of the
+    encoding.
     """
-    texts = [(number, text) for number, text in enumerate(layout.texts(raw), 1) if text]
-    lines = [(number, _cells(text, layout.separator)) for number, text in texts]
-    if lines and not lines[0][1]:
-        raise DataError(f"{source}: line {lines[0][0]} is no header: its quotes do not match")
-    if texts and "\ufffd" in texts[0][1]:
+    lines = layout.lines(raw, ragged=ragged)
+    header = next(filter(None, lines), "")
+    if "\r" in header:
+        raise DataError(
+            f"{source}: the header holds a carriage return: records end at line feeds, so write the file "
+            "anew with line feeds"
+        )
+    if ragged and "\ufffd" in header:
         told = f"the header is not {layout.encoding.upper()} text: declare its encoding, such as latin-1"
         raise DataError(f"{source}: {told}")
-    marked = sum("\ufffd" in text for _, text in texts)
-    torn = sum(not cells for _, cells in lines)
+    rows = list(_rows(source, lines, layout.separator, layout.line_breaks or not ragged))
+    torn = [number for number, cells in rows if not cells]
+    if torn and torn[0] == rows[0][0]:
+        raise DataError(f"{source}: line {torn[0]} is no header: its quotes do not match")
+    if torn and not ragged:
+        raise DataError(f"{source}: is not a CSV file: line {torn[0]}: its quotes do not match")
+    marked = sum("\ufffd" in line for line in lines)
+    advice = "if cells hold line breaks, declare [csv] line_breaks = true"
+    if layout.line_breaks:
+        advice = "a quote within a quoted cell has to be doubled"
     notes = [
         *damage(f"bytes that are no {layout.encoding.upper()} text", marked, "see [csv] encoding"),
-        *damage(
-            "quotes that do not match", torn, "if cells hold line breaks, declare [csv] line_breaks = true"
-        ),
+        *damage("quotes that do not match", len(torn), advice),
     ]
-    return lines, tuple(notes)
+    return rows, tuple(notes)
 
 
 def damage(what: str, count: int, advice: str) -> Iterator[str]:
@@ -143,14 +142,60 @@ def damage(what: str, count: int, advice: str) -> Iterator[str]:
         yield f"Lines with {what}: {count:,}; {advice}."
 
 
-def _cells(text: str, separator: str) -> list[str]:
-    """The cells of one line; none where its quotes do not match."""
-    if '"' not in text:
-        return text.split(separator)
+def _decoded(line: bytes, encoding: str, ragged: bool) -> str:
+    """A line as text, never empty where it holds anything: it would count as blank."""
     try:
-        (found,) = csv.reader([text], delimiter=separator, strict=True)
-    except (csv.Error, ValueError):
-        return []
+        text = line.decode(encoding, "replace" if ragged else "strict")
+    except UnicodeError:
+        if not ragged:
+            raise
+        text = line.decode("ascii", "replace")  # of a codec that marks nothing
+    return text or ("\ufffd" if line else "")
+
+
+def _rows(source: str, lines: list[str], separator: str, breaks: bool) -> Iterator[tuple[int, list[str]]]:
+    """The cells of every record and the number of its first line; none where its quotes do not match.
+
+    The module csv would end a record at a carriage return, and refuse all of them for a long cell of one.
+    """
+    cells: list[str] = []
+    cell: list[str] = []  # pieces of a quoted one that is not closed yet
+    first = quotes = 0
+    for number, line in enumerate(lines, 1):
+        if not cell:
+            if '"' not in line:
+                if line:
+                    yield number, line.split(separator)
+                continue
+            first = number
+        glue = "\n"
+        for piece in line.split(separator):
+            if cell:
+                cell += [glue, piece]
+                quotes += piece.count('"')
+            else:
+                cell, quotes = [piece], piece.count('"') if piece.startswith('"') else 0
+            if quotes % 2 == 0:
+                cells.append("".join(cell))
+                cell = []
+            glue = separator
+        if not (cell and breaks):
+            yield first, [] if cell else _unquoted(cells)
+            cells, cell = [], []
+    if cell:
+        raise DataError(f"{source}: is not a CSV file: line {first}: a quote is never closed")
+
+
+def _unquoted(cells: list[str]) -> list[str]:
+    """The texts of the cells of one record; none where a quote stands within a cell that is not doubled."""
+    found = []
+    for cell in cells:
+        if cell.startswith('"'):
+            inner = cell[1:-1]
+            if not cell.endswith('"') or '"' in inner.replace('""', ""):
+                return []
+            cell = inner.replace('""', '"')
+        found.append(cell)
     return found
 
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp2erm_cvx.blocks import Blocks, whole
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.csv_layout import PLAIN, CsvLayout
+from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.tables import (
     Table,
@@ -57,7 +58,9 @@ class Dataset:
     treatment, outcome
         The names of ``a`` and ``y``.
     sampling
-        (n,) sampling weights where a codebook declares any; stored as read-only float64.
+        (n,) what records count where a codebook is declared: their sampling weights, else 1, and 0 without
+        treatment or outcome; (n, K) in K groups, all 0 but one. None: all the same. Stored as read-only
+        float64.
 
     An arm without records is not an error. Raises :class:`~dp2erm_cvx.errors.DataError` naming the row
     (the first record is row 1) and the column of the first value that is missing, not finite or not a number.
@@ -101,9 +104,7 @@ class Dataset:
         y = to_numbers(vectors[1], names[-1])
         kept: list[tuple[str, NDArray[Any]]] = [("X", X), ("a", a), ("y", y)]
         if self.sampling is not None:
-            kept.append(("sampling", to_numbers(as_vector(self.sampling, "sampling"), "sampling")))
-            if len(kept[-1][1]) != n_samples:
-                raise DataError(f"sampling has {len(kept[-1][1])} values for the {n_samples} rows of X")
+            kept.append(("sampling", _counts(self.sampling, n_samples)))
         for field, value in kept:
             value.setflags(write=False)
             object.__setattr__(self, field, value)
@@ -122,7 +123,7 @@ class Dataset:
 
     @property
     def weighted(self) -> bool:
-        """Whether records come with sampling weights."""
+        """Whether records come with what they count."""
         return self.sampling is not None
 
     @property
@@ -134,11 +135,14 @@ class Dataset:
         """What ``make`` makes of all records, in the ``domain`` that this is in."""
         return make(self)
 
-    def restricted(self, columns: Sequence[int]) -> Self:
-        """The same records with these covariates alone, by number and in this order."""
-        if list(columns) == list(range(len(self.columns))):
+    def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> Self:
+        """The same records with these covariates alone, by number and in order; then their ``curves``."""
+        if curves is None and list(columns) == list(range(len(self.columns))):
             return self
-        return replace(self, X=self.X[:, columns], columns=tuple(self.columns[k] for k in columns))
+        X, names = self.X[:, columns], tuple(self.columns[k] for k in columns)
+        if curves is not None:
+            X, names = np.column_stack([X, curves.terms(X)]), (*names, *curves.names(names))
+        return replace(self, X=X, columns=names)
 
     @classmethod
     def from_arrays(
@@ -185,17 +189,19 @@ class Dataset:
         outcomes = numbers_or_nan(as_vector(y, "y"), book.outcome or "y")
         covariates = book.covariates(table.cells, names, middles)
         weights = book.sampling_weights
-        sampling = None if weights is None else weights.of(table.cells(weights.column))
+        counts = np.ones(len(arms)) if weights is None else weights.of(table.cells(weights.column))
         if not len(covariates) == len(arms) == len(outcomes):
             sizes = f"{len(covariates)}, {len(arms)} and {len(outcomes)}"
             raise DataError(f"X, a and y have {sizes} rows: must be as many")
-        lost, middle = arms < 0, book.missing.get(book.outcome or "", public.outcome_middle)
+        counts = book.counts(table.cells, counts)
+        outside = np.sum(counts.reshape(len(arms), -1), axis=1) == 0.0 if book.where or book.group else False
+        lost, absent = (arms < 0) | outside, np.isnan(outcomes)
         covariates[lost] = middles
-        arms, outcomes = np.where(lost, 0, arms), np.where(lost | np.isnan(outcomes), middle, outcomes)
-        if sampling is not None:
-            sampling = np.where(lost, 0.0, sampling)
+        middle = book.missing.get(book.outcome or "", public.outcome_middle)
+        arms, outcomes = np.where(lost, 0, arms), np.where(lost | absent, middle, outcomes)
+        silent = lost if book.outcome in book.missing else lost | absent
         told = book.treatment.column or "a", book.outcome or "y"
-        return cls(covariates, arms, outcomes, tuple(names), *told, sampling)
+        return cls(covariates, arms, outcomes, tuple(names), *told, np.where(silent, 0.0, counts.T).T)
 
     @classmethod
     def from_pandas(
@@ -276,7 +282,7 @@ class Public(Protocol):
 class NamedColumns:
     """Covariates (m, k) of a :class:`Dataset` with their names, as a data frame would carry them.
 
-    A codebook has been applied to them already. ``sampling`` (m,) are sampling weights, where declared.
+    A codebook has been applied to them already. ``sampling``, (m,) or (m, K), is that of the dataset.
     """
 
     values: NDArray[np.float64]
@@ -318,6 +324,16 @@ def as_vector(values: Any, name: str) -> NDArray[Any]:
     if array.ndim != 1:
         raise DataError(f"{name} has shape {array.shape}: must be (n,)")
     return array
+
+
+def _counts(sampling: Any, n_samples: int) -> NDArray[np.float64]:
+    """What records count, (n,) or (n, K), as finite numbers."""
+    cells = as_array(sampling, "sampling")
+    if cells.ndim not in (1, 2):
+        raise DataError(f"sampling has shape {cells.shape}: must be (n,), or (n, K) in K groups")
+    if len(cells) != n_samples:
+        raise DataError(f"sampling has {len(cells)} values for the {n_samples} rows of X")
+    return to_numbers(cells.ravel(), "sampling").reshape(cells.shape)
 
 
 def _treatments(values: NDArray[np.float64], name: str) -> NDArray[np.int64]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import public_number
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 _T = TypeVar("_T")
 
@@ -41,16 +46,19 @@ def run_tasks(function: Callable[..., _T], tasks: Iterable[tuple[Any, ...]], *, 
         with joblib.parallel_config(backend="dask"):
             audit_stability(..., workers=-1)
 
-    A result must be a function of its task alone: it has a seed of its own, and never more than one thread of
-    the linear algebra, whose rounding would depend on their number. Raises DeclarationError for an invalid
-    number of workers, and whatever ``function`` raises.
+    Processes of this machine end with this one, however it ends. A result must be a function of its task
+    alone: it has a seed of its own, and never more than one thread of the linear algebra, whose rounding
+    would depend on their number. Raises DeclarationError for an invalid number of workers, and whatever
+    ``function`` raises.
     """
     workers = whole_workers(workers)
     if workers == 1:
         return (_alone(function, task) for task in tasks)
     from joblib import Parallel, delayed
 
-    parallel = Parallel(n_jobs=workers, return_as="generator", pre_dispatch="2 * n_jobs")
+    parallel = Parallel(
+        n_jobs=workers, return_as="generator", pre_dispatch="2 * n_jobs", **ending_with_this_process()
+    )
     found: Iterator[_T] = parallel(delayed(_alone)(function, task) for task in tasks)
     return found
 
@@ -60,6 +68,34 @@ def _alone(function: Callable[..., _T], task: tuple[Any, ...]) -> _T:
 
     with threadpool_limits(1):
         return function(*task)
+
+
+def ending_with_this_process() -> dict[str, Any]:
+    """Arguments of an executor of joblib or loky, whose workers then outlive this process in no case.
+
+    Workers that wait for tasks, or are in the middle of one, would else keep what they hold in memory.
+    """
+    return {"initializer": _end_with, "initargs": _pipe(os.getpid())[:1]}
+
+
+@functools.cache
+def _pipe(process: int) -> tuple[Connection, Connection]:
+    """Its second end is held by this process alone: a child that is forked needs one of its own."""
+    from multiprocessing import Pipe
+
+    return Pipe(duplex=False)
+
+
+def _end_with(parent: Connection) -> None:
+    from multiprocessing.connection import wait
+
+    def watch() -> None:
+        try:
+            wait([parent])  # nothing is ever sent
+        finally:
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.codebook import Codebook, Named
-from dp2erm_cvx.domain import Array, Domain, Records, checked_codebook, cleaned, norm_within
+from dp2erm_cvx.domain import Array, Domain, checked_codebook, cleaned, norm_within
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import one_of, public_fraction
@@ -129,16 +129,17 @@ class PrivateRanges:
         """What an effect on the normalized outcome is multiplied by: half of the released range."""
         return 1.0 if self.public_outcome else _middle(released[-1])[1]
 
-    def records(
-        self, X: ArrayLike, a: ArrayLike, y: ArrayLike, released: Array, sampling: ArrayLike | None = None
-    ) -> Records:
-        """Normalize raw records by ``released`` (k + 1, 2), the outcome last: each by itself (Theorem 10)."""
+    def scaled(self, X: ArrayLike, y: ArrayLike, released: Array) -> tuple[Array, Array]:
+        """Covariates (n, k) and outcomes (n,) normalized by ``released`` (k + 1, 2), the outcome last.
+
+        Each number by itself (Theorem 10). They are raw records of the :meth:`domain`.
+        """
         covariates = np.asarray(X, dtype=np.float64)
         scaled = normalized(covariates, released[:-1, 0], released[:-1, 1])
         outcome = np.asarray(y, dtype=np.float64)
         if not self.public_outcome:
             outcome = normalized(outcome, *released[-1])
-        return self.domain(covariates.shape[1]).records(scaled, a, outcome, sampling)
+        return scaled, outcome
 
 
 def _middle(ends: Any) -> tuple[float, float]:

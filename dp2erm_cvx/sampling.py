@@ -56,6 +56,8 @@ class SamplingWeights:
                     f"sampling_weights: {name} = {getattr(self, name):g}: must be at most "
                     f"largest = {self.largest:g}"
                 )
+        if not self.mass > 0.0:  # which noise is predicted to grow by
+            raise DeclarationError(f"sampling_weights: mean = {self.mean:g}: is nothing beside largest")
 
     @property
     def mass(self) -> float:

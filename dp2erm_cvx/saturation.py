@@ -24,13 +24,12 @@ class CurvatureShape(enum.StrEnum):
     """h of ``phi'' <= kappa h(|phi'| / S)``, over u in [0, 1] and with h at most 1."""
 
     LINEAR = "1 - u"
-    PARABOLA = "1 - u^2"
     LOGISTIC = "4 u (1 - u)"
 
     @property
     def steepness(self) -> float:
         """``-h'(1)``: ``a u + k h(u)`` is largest at u = 1 iff a is at least this many k."""
-        return {self.LINEAR: 1.0, self.PARABOLA: 2.0, self.LOGISTIC: 4.0}[self]
+        return {self.LINEAR: 1.0, self.LOGISTIC: 4.0}[self]
 
     def largest(self, a: float, k: float) -> float:
         """``max over 0 <= u <= 1 of a u + k h(u)`` for a, k >= 0."""
@@ -38,16 +37,12 @@ class CurvatureShape(enum.StrEnum):
             return a
         if self is self.LINEAR:
             return k
-        if self is self.PARABOLA:
-            return k + a * (a / (4.0 * k))
         return (a + 4.0 * k) * ((a + 4.0 * k) / (16.0 * k))
 
     def beyond(self, u: float) -> float:
         """Largest h on [u, 1]; u in [0, 1]."""
         if self is self.LINEAR:
             return 1.0 - u
-        if self is self.PARABOLA:
-            return (1.0 - u) * (1.0 + u)
         return 4.0 * max(u, 0.5) * (1.0 - max(u, 0.5))
 
 

@@ -6,7 +6,6 @@ Row 1 is the first record; for a CSV file the line is named as well.
 from __future__ import annotations
 
 import contextlib
-import csv
 import datetime
 import math
 import warnings
@@ -26,7 +25,7 @@ _BOOLEANS = {"true": 1.0, "false": 0.0}
 #: Rows that are looked at together.
 _ROWS = 2**13
 #: Types of missing values, by name: pandas is optional, and its NA refuses to be compared.
-_MISSING = ("NAType", "NaTType", "MaskedConstant")
+_MISSING = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 
 
 @dataclass(frozen=True)
@@ -126,13 +125,16 @@ def distinct_labels(values: Any, name: str) -> tuple[list[str], NDArray[np.intp]
     if array.dtype.kind in "buif":  # few of them differ
         distinct, place = np.unique(array, return_inverse=True)
         return [label_of(cell) for cell in distinct.astype(object)], place.reshape(array.shape)
-    # a column of times hands out numpy's own, one with another cell in it those of its library
-    cells = array if array.dtype.kind in "mM" else array.astype(object)
-    return [label_of(cell) for cell in cells], np.arange(len(array))
+    cells = boxed(array)
+    known = {cell: label_of(cell) for cell in {one for one in cells if type(one) is str}}  # again and again
+    return [known[one] if type(one) is str else label_of(one) for one in cells], np.arange(len(array))
 
 
 def label_of(cell: Any) -> str:
-    """The label that a cell holds: the same for 1, 1.0, True and "1"; empty where it is missing."""
+    """The label that a cell holds: the same for 1, 1.0, True and "1"; empty where it is missing.
+
+    A cell that holds several values, such as a list or an array, counts as missing.
+    """
     if type(cell) is _Word:
         return " ".join(cell.split())
     number = _number_in(cell)
@@ -140,7 +142,7 @@ def label_of(cell: Any) -> str:
         return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
     if isinstance(cell, bytes):
         cell = cell.decode("utf-8", "replace")
-    if cell is None or type(cell).__name__ in _MISSING or isinstance(cell, float | np.floating):
+    if type(cell).__name__ in _MISSING or isinstance(cell, float | np.floating) or _nested(cell):
         return ""
     try:
         return " ".join(_told(cell).split())
@@ -149,19 +151,24 @@ def label_of(cell: Any) -> str:
 
 
 def _told(cell: Any) -> str:
-    """A cell in words: a time in one way, whatever type or unit its column has; empty where it is none."""
+    """A cell in words: times and intervals in one way, whatever type or unit their column has."""
+    if type(cell).__name__ == "Interval":  # of pandas, whose ends become 1.0 beside a missing cell
+        ends = f"{label_of(cell.left)}, {label_of(cell.right)}"
+        return f"{'[' if cell.closed_left else '('}{ends}{']' if cell.closed_right else ')'}"
     time: Any = None
     if isinstance(cell, np.timedelta64 | datetime.timedelta):
-        time = np.timedelta64(cell, "us")
-    elif isinstance(cell, np.datetime64) or (isinstance(cell, datetime.date) and not _zoned(cell)):
+        time = np.timedelta64(cell).astype("timedelta64[us]")
+    elif isinstance(cell, np.datetime64 | datetime.date) and getattr(cell, "tzinfo", None) is None:
         time = np.datetime64(cell).astype("datetime64[us]")
     if time is None:
         return str(cell)
     return "" if np.isnat(time) else str(time).removesuffix("T00:00:00.000000")
 
 
-def _zoned(cell: object) -> bool:
-    return getattr(cell, "tzinfo", None) is not None
+def _nested(cell: object) -> bool:
+    """Whether a cell holds several values: how they are written would depend on those of other cells."""
+    kind = type(cell)
+    return not isinstance(cell, str | bytes) and (hasattr(kind, "__iter__") or hasattr(kind, "__len__"))
 
 
 def _number_in(cell: Any) -> float:
@@ -171,7 +178,7 @@ def _number_in(cell: Any) -> float:
     if isinstance(cell, str) and not isinstance(cell, _Word):
         cell = _cell(cell)
     # numpy would make numbers of durations and of arrays with one entry
-    if isinstance(cell, str | bytes | complex | np.ndarray | np.datetime64 | np.timedelta64):
+    if isinstance(cell, str | bytes | complex | np.datetime64 | np.timedelta64) or _nested(cell):
         return math.nan
     try:
         return float(cell)
@@ -179,15 +186,24 @@ def _number_in(cell: Any) -> float:
         return math.nan
 
 
+def boxed(array: NDArray[Any]) -> NDArray[np.object_]:
+    """The same cells as objects: those of a column of times are numpy's own, not their counts of a unit."""
+    if array.dtype.kind not in "mM":
+        return array.astype(object)
+    return np.fromiter(array.flat, dtype=object, count=array.size).reshape(array.shape)
+
+
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """The values as one array, in which masked entries are None. Raises DataError where they are none."""
     values = _with_masks(values)
     if isinstance(values, np.ma.MaskedArray):
         # a plain conversion would bring back what the mask hides, and filled(None) a fill value
-        cells = values.data.astype(object)
+        cells = boxed(values.data)
         cells[np.ma.getmaskarray(values)] = None
         return cells
     try:
+        if _is_column(values):
+            return _frame_cells(values)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a masked entry in a list becomes NaN, which is refused by place
             return np.asarray(values)
@@ -198,7 +214,7 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 def as_cells(values: Any, name: str) -> NDArray[Any]:
     """The same, but cells of a list stay what they are: no cell is written as another one asks for."""
     values = _with_masks(values)
-    if not hasattr(values, "dtype"):
+    if not (hasattr(values, "dtype") or _is_column(values)):
         with contextlib.suppress(Exception):  # rows that differ in length are told below
             values = np.asarray(values, dtype=object)
     return as_array(values, name)
@@ -237,7 +253,35 @@ def read_frame(frame: Any) -> Table:
         raise DataError(f"{type(frame).__name__} is not a data frame")
     keys = {str(key): key for key in frame.columns}
     names = tuple(str(key) for key in frame.columns)
-    return Table("the data frame", names, lambda name: frame[keys[name]].to_numpy())
+    return Table("the data frame", names, lambda name: as_cells(frame[keys[name]], f"column {quoted(name)}"))
+
+
+def _is_column(values: Any) -> bool:
+    """Whether it is a column of a data frame of pandas or polars, or of a table of Arrow."""
+    series = hasattr(values, "dtype") and getattr(values, "ndim", 1) == 1
+    return hasattr(values, "to_numpy") and (series or hasattr(values, "type"))
+
+
+def _frame_cells(column: Any) -> NDArray[Any]:
+    """The cells of such a column, none of them written as another one asks for."""
+    kind = getattr(column, "dtype", None)
+    if kind is None:
+        return arrow_cells(column)
+    if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", None) == "pyarrow":
+        return arrow_cells(column.array.__arrow_array__())
+    try:
+        return np.asarray(column.to_numpy())
+    except Exception:  # there is a cell that has no value in Python, such as a time after the year 9999
+        return _one_by_one(range(len(column)), column.array.__getitem__)
+
+
+def _one_by_one(cells: Any, value: Callable[[Any], Any]) -> NDArray[np.object_]:
+    """The values of cells, each by itself; None where there is none."""
+    found = np.full(len(cells), None, dtype=object)
+    for row, cell in enumerate(cells):
+        with contextlib.suppress(Exception):
+            found[row] = value(cell)
+    return found
 
 
 class _Word(str):
@@ -256,21 +300,15 @@ def read_table(path: str, layout: CsvLayout = PLAIN, *, ragged: bool = False) ->
 def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = False) -> Table:
     """Rows of a CSV file with a header, kept as text; blank lines are skipped.
 
-    ``ragged``: no record is refused, and none moves another. A record is one line; what is no text of the
-    encoding becomes a mark in its cell; a line that cannot be parsed, or has more or fewer cells than the
-    header, is a record of empty cells. Only where the layout declares ``line_breaks`` may a quoted cell go on
-    in the next line. Raises DataError for what is no such file, and where ``ragged`` is false for a row that
-    is none.
+    ``ragged``: no record is refused, and none moves another. A record is one line, which ends at a line feed;
+    what is no text of the encoding becomes a mark in its cell; a line that cannot be parsed, or has more or
+    fewer cells than the header, is a record of empty cells. Only where the layout declares ``line_breaks``
+    may a quoted cell go on in the next line. Raises DataError for what is no such file, and where ``ragged``
+    is false for a row that is none.
     """
     source = str(path)
     try:
-        if ragged and not layout.line_breaks:
-            lines, notes = records_of_lines(source, Path(path).read_bytes(), layout)
-        else:
-            notes = ()
-            with open(path, newline="", encoding=layout.codec, errors="replace" if ragged else None) as file:
-                reader = csv.reader(file, delimiter=layout.separator, strict=True)
-                lines = [(reader.line_num, cells) for cells in reader if cells]
+        lines, notes = records_of_lines(source, Path(path).read_bytes(), layout, ragged=ragged)
     except DataError:
         raise
     except OSError as error:
@@ -281,8 +319,6 @@ def read_csv(path: str | Path, layout: CsvLayout = PLAIN, *, ragged: bool = Fals
         ) from None
     except ValueError:
         raise DataError(f"{source!r}: is no name of a file") from None
-    except csv.Error as error:
-        raise DataError(f"{source}: is not a CSV file: line {reader.line_num}: {error}") from None
     if not lines:
         raise DataError(f"{source}: is empty: a header line is needed")
     names = tuple(name.strip() for name in lines[0][1])
@@ -334,11 +370,50 @@ def read_parquet(path: str | Path) -> Table:
 
     def column(name: str) -> Any:
         try:
-            return parquet.read_table(source, columns=[name]).column(name).to_numpy()
+            with parquet.ParquetFile(source) as file:
+                if is_nested(file.schema_arrow.field(name).type):
+                    return np.full(file.metadata.num_rows, None, dtype=object)
+                return arrow_cells(file.read([name]).column(name))
         except (OSError, KeyError, pa.ArrowException) as error:
-            raise DataError(f"{source}: column {name!r} cannot be read: {_first_line(error)}") from None
+            why = next(iter(str(error).splitlines()), type(error).__name__)
+            raise DataError(f"{source}: column {name!r} cannot be read: {why}") from None
 
     return Table(source, names, column)
+
+
+def is_nested(kind: Any) -> bool:
+    """Whether cells of a type of Arrow hold several values: they count as missing, and need not be read."""
+    import pyarrow as pa
+
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return pa.types.is_nested(kind) and not pa.types.is_run_end_encoded(kind)
+
+
+def arrow_cells(column: Any) -> NDArray[Any]:
+    """The cells of a column of Arrow, by its type alone, which is public; those of a nested type are missing.
+
+    Arrow would write all cells as one of them asks for, and refuse a column for one that Python cannot hold.
+    """
+    import pyarrow as pa
+
+    kind, is_a, chunks = column.type, pa.types, getattr(column, "chunks", [column])
+    if isinstance(kind, pa.BaseExtensionType):
+        return arrow_cells(pa.chunked_array([chunk.storage for chunk in chunks], kind.storage_type))
+    if is_a.is_dictionary(kind):
+        decoded = [chunk.dictionary_decode() for chunk in chunks]
+        return arrow_cells(pa.chunked_array(decoded, kind.value_type))
+    if is_nested(kind):
+        return np.full(len(column), None, dtype=object)
+    whole = pa.chunked_array(chunks, kind)
+    if is_a.is_boolean(kind) or is_a.is_integer(kind) or is_a.is_float32(kind) or is_a.is_float64(kind):
+        return np.asarray(whole.cast(pa.float64(), safe=False).to_numpy())
+    if is_a.is_timestamp(kind) or is_a.is_date(kind) or is_a.is_duration(kind):
+        return np.asarray(whole.to_numpy())
+    if is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_string_view(kind):
+        texts = whole.cast(pa.large_binary()).to_numpy()
+        return _one_by_one(texts, lambda cell: cell.decode("utf-8", "replace"))
+    return _one_by_one(whole, lambda cell: cell.as_py())
 
 
 def _cell(text: str, decimal: str = ".") -> float | _Word:
@@ -356,13 +431,7 @@ def _cell(text: str, decimal: str = ".") -> float | _Word:
 
 
 def _number(value: Any, name: str, row: int, place: Callable[[int], str]) -> float:
-    number = math.nan
-    # numpy would make numbers of durations and of arrays with one entry
-    if not isinstance(value, str | bytes | np.ndarray | np.datetime64 | np.timedelta64):
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
+    number = math.nan if isinstance(value, str | bytes) else _number_in(value)
     if not math.isfinite(number):
         raise DataError(f"{place(row)}, column {quoted(name)}: {_complaint(value)}")
     return number
@@ -374,12 +443,8 @@ def _complaint(value: Any) -> str:
             return "the cell is empty; nothing is imputed"
         return f"{quoted(value)} is text, not a number"
     nan = isinstance(value, float | np.floating) and math.isnan(value)
-    if value is None or nan or type(value).__name__ in _MISSING:
+    if nan or type(value).__name__ in _MISSING:
         return "the value is missing (NaN); nothing is imputed"
     if isinstance(value, float) and math.isinf(value):
         return f"{value} is not finite"
     return f"a value of type {type(value).__name__} is not a number"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -50,8 +50,8 @@ class Universe:
 
     @property
     def mass(self) -> float:
-        """What records count on average, by the public guess of the mean sampling weight; 1 without any."""
-        return 1.0 if self.domain.sampling is None else self.domain.sampling.mass
+        """What records count on average, by public guesses, see :attr:`~dp2erm_cvx.domain.Domain.mass`."""
+        return self.domain.mass
 
     @property
     def flips(self) -> bool:

@@ -93,8 +93,7 @@ def test_arrays_are_read_only_and_finite_doubles_are_not_copied(
             with pytest.raises(DataError, match=f"row {place[0] + 1}, column 'x{place[1] + 1}'"):
                 Dataset.from_arrays(wrong, [0, 1, 1], [1, 2, 3])
     for array in (data.X, data.a, data.y):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 1
+        assert not array.flags.writeable
 
 
 def test_repr_shows_no_values() -> None:

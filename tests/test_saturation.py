@@ -8,7 +8,6 @@ from dp2erm_cvx.saturation import CurvatureShape
 U = np.linspace(0.0, 1.0, 20_001)
 SHAPES = {
     CurvatureShape.LINEAR: 1 - U,
-    CurvatureShape.PARABOLA: 1 - U**2,
     CurvatureShape.LOGISTIC: 4 * U * (1 - U),
 }
 

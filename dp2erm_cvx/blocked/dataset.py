@@ -16,6 +16,7 @@ from dp2erm_cvx.blocked.passes import Passes
 from dp2erm_cvx.blocked.record_blocks import RecordBlocks
 from dp2erm_cvx.blocked.table_blocks import TableBlocks
 from dp2erm_cvx.blocked.views import Views
+from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset, Public, all_names
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DataError, DeclarationError
@@ -58,9 +59,8 @@ class BlockedDataset:
 
     @property
     def weighted(self) -> bool:
-        """Whether records come with sampling weights: where a codebook names their column."""
-        book = None if self.coded_by is None else self.coded_by.codebook
-        return book is not None and book.sampling_weights is not None
+        """Whether records come with what they count: where a codebook has made them."""
+        return self.coded_by is not None
 
     @classmethod
     def from_parquet(
@@ -167,7 +167,8 @@ class BlockedDataset:
             raise DeclarationError("levels and missing values need named ranges: those of Codebook.ranges")
         names = public.columns or tuple(one for one in self.columns if one not in book.no_covariates)
         weights = () if book.sampling_weights is None else (book.sampling_weights.column,)
-        wanted = tuple(dict.fromkeys((self.treatment, self.outcome, *book.columns(names), *weights)))
+        chosen = (*weights, *book.where, *(() if book.group is None else (book.group,)))
+        wanted = tuple(dict.fromkeys((self.treatment, self.outcome, *book.columns(names), *chosen)))
         head = Table(raw.source, raw.names, list)
         for name in wanted:
             head.cells(name)
@@ -177,11 +178,14 @@ class BlockedDataset:
         blocks = Passes(raw, wanted, made, self.blocks.engine)
         return replace(self, blocks=blocks, columns=names, coded_by=public)
 
-    def restricted(self, columns: Sequence[int]) -> BlockedDataset:
-        """The same with these covariates alone, by number and in this order."""
+    def restricted(self, columns: Sequence[int], curves: Curves | None = None) -> BlockedDataset:
+        """The same with these covariates alone, by number and in this order; then their ``curves``."""
         names = tuple(self.columns[index] for index in columns)
+        made = partial(restricted_block, columns=list(columns), curves=curves)
         return replace(
-            self, blocks=self.blocks.made(partial(restricted_block, columns=list(columns))), columns=names
+            self,
+            blocks=self.blocks.made(made),
+            columns=names + (() if curves is None else curves.names(names)),
         )
 
     def records(self, make: Callable[[Dataset], Records], domain: Domain) -> RecordBlocks:
@@ -190,5 +194,7 @@ class BlockedDataset:
         Raises WorkerError where their scratch folder has no room for the rest.
         """
         n_columns = len(self.columns) + (1 if domain.intercept else 0)
-        self.blocks.engine.reserve(8 * self.n_samples * (n_columns + 2 + self.weighted))
+        self.blocks.engine.reserve(
+            8 * self.n_samples * (n_columns + 2 + self.weighted * max(len(domain.groups), 1))
+        )
         return RecordBlocks(Views(self.blocks.made(make, kept=True)), domain, n_columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset, Public
 from dp2erm_cvx.tables import Table
 
@@ -26,6 +27,6 @@ def coded_block(
     return DatasetBlock.coded(public, table, table.cells(treatment), table.cells(outcome), columns)
 
 
-def restricted_block(data: Dataset, *, columns: list[int]) -> Dataset:
-    """A block with some of its covariates."""
-    return data.restricted(columns)
+def restricted_block(data: Dataset, *, columns: list[int], curves: Curves | None) -> Dataset:
+    """A block with some of its covariates, and their curves."""
+    return data.restricted(columns, curves)

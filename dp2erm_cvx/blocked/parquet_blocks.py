@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dp2erm_cvx.blocked.table_blocks import TableBlocks, joined_cells
 from dp2erm_cvx.errors import DataError
-from dp2erm_cvx.tables import Table, listed, parquet_names
+from dp2erm_cvx.tables import Table, arrow_cells, is_nested, listed, parquet_names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,9 +30,10 @@ class ParquetBlocks(TableBlocks):
         path, group = self.groups[piece]
         try:
             with parquet.ParquetFile(path) as file:
-                yield from file.iter_batches(
-                    self.length, row_groups=[group], columns=columns, use_threads=False
-                )
+                plain = [one.name for one in file.schema_arrow if not is_nested(one.type)]
+                # some column at least, so that there are rows
+                own = [name for name in plain if columns is None or name in columns] or plain[:1] or None
+                yield from file.iter_batches(self.length, row_groups=[group], columns=own, use_threads=False)
         except (OSError, pa.ArrowException):
             raise DataError(f"{path}: row group {group + 1} cannot be read") from None
 
@@ -47,9 +51,13 @@ class ParquetBlocks(TableBlocks):
         # files may write one column in several types
         own = [parts] if len({part.schema for part in parts}) == 1 else [[part] for part in parts]
         tables = [pa.Table.from_batches(one) for one in own]
-        return self._named(
-            lambda name: joined_cells([table.column(name).to_numpy() for table in tables]), row
-        )
+        return self._named(lambda name: joined_cells([_cells(table, name) for table in tables]), row)
+
+
+def _cells(table: Any, name: str) -> NDArray[Any]:
+    if name not in table.column_names:  # nested
+        return np.full(table.num_rows, None, dtype=object)
+    return arrow_cells(table.column(name))
 
 
 def parquet_blocks(path: str | Path) -> ParquetBlocks:

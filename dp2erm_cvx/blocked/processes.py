@@ -10,13 +10,16 @@ from typing import Any, TypeVar
 
 from dp2erm_cvx.blocked.engine import KEEP, RETRIES, Told, alone, counted_workers, died_too_often
 from dp2erm_cvx.blocked.parcels import Apart
-from dp2erm_cvx.parallel import Progress, untold
+from dp2erm_cvx.parallel import Progress, ending_with_this_process, untold
 
 T = TypeVar("T")
 
 
 class Processes(Apart):
-    """Processes of this machine, each with a queue of its own. What they are given has to be picklable."""
+    """Processes of this machine, each with a queue of its own, which end with the one that made them.
+
+    What they are given has to be picklable.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Processes(Apart):
 
         for _ in range(RETRIES + 1):
             if owner not in self._pools:
-                self._pools[owner] = ProcessPoolExecutor(1)
+                self._pools[owner] = ProcessPoolExecutor(1, **ending_with_this_process())
             try:
                 future: Future[Any] = self._pools[owner].submit(alone, *task)
                 return future

@@ -70,8 +70,8 @@ class RecordBlocks(Records):
 
     @property
     def sampling(self) -> Array | None:
-        """None without sampling weights; those of all records are not in memory together."""
-        return None if self.domain.sampling is None else self._refuse("sampling weights")
+        """None where all records count alike; what they count is not in memory together."""
+        return self._refuse("weights") if self.domain.weighted else None
 
     @property
     def X(self) -> Array:

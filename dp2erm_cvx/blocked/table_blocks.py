@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx import blocks
-from dp2erm_cvx.tables import Table
+from dp2erm_cvx.tables import Table, boxed
 
 #: Blocks that one task reads at most: what is lost with a worker, and what has to be sent beside it.
 _SHARE = 16
@@ -124,5 +124,5 @@ class TableBlocks(abc.ABC):
 def joined_cells(arrays: list[NDArray[Any]]) -> NDArray[Any]:
     """Cells of one column: of several types as they are, where none may be written as another one."""
     if len({array.dtype for array in arrays}) > 1:
-        arrays = [array.astype(object) for array in arrays]
+        arrays = [boxed(array) for array in arrays]
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

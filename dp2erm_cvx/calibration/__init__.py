@@ -15,7 +15,7 @@ from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_g
 from dp2erm_cvx.calibration.integers import IntegerNoise, calibrate_integers
 from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration, margin_delta, margin_divergence
 from dp2erm_cvx.calibration.output import calibrate_output
-from dp2erm_cvx.calibration.overlap import OverlapNoise, calibrate_overlap
+from dp2erm_cvx.calibration.overlap import OverlapNoise, calibrate_groups, calibrate_overlap
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.ranges import RangeNoise, calibrate_ranges
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
@@ -55,6 +55,7 @@ __all__ = [
     "calibrate_arms",
     "calibrate_contrasts",
     "calibrate_grid",
+    "calibrate_groups",
     "calibrate_integers",
     "calibrate_output",
     "calibrate_overlap",

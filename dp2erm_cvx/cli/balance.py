@@ -10,7 +10,7 @@ from dp2erm_cvx.display import grid, heading
 
 if TYPE_CHECKING:
     from dp2erm_cvx.diagnostics import BalanceTable
-    from dp2erm_cvx.diagnostics.columns import ColumnReport
+    from dp2erm_cvx.diagnostics.columns import ColumnReport, RecordCounts
     from dp2erm_cvx.display import Block
     from dp2erm_cvx.domain import Array
     from dp2erm_cvx.sampling import SamplingWeights
@@ -57,6 +57,23 @@ def column_blocks(report: Sequence[ColumnReport]) -> Iterator[Block]:
     for one in report:
         for note in one.notes:
             yield f"{one.name}: {note}"
+
+
+def record_line(counts: RecordCounts) -> str:
+    """The records by arm."""
+    lost = counts.missing
+    told = f"{counts.treated + counts.controls + lost:,} records: {counts.treated:,} treated, "
+    return f"{told}{counts.controls:,} controls" + (f", {lost:,} without a treatment." if lost else ".")
+
+
+def announcement(counts: RecordCounts) -> str:
+    """What becomes of the records, in one line before a release is paid for; marked as not private."""
+    told = [f"{NOT_PRIVATE}, for the data holder only: {record_line(counts)}"]
+    if cells := [f"{name} {count:,}" for name, count in counts.unreadable.items() if count]:
+        told.append(f"Cells that hold nothing declared: {', '.join(cells)}.")
+    if counts.clipped:
+        told.append(f"Outcomes that are clipped: {counts.clipped:,}.")
+    return " ".join(told)
 
 
 def sampling_lines(weights: Array | None, declared: SamplingWeights | None) -> Iterator[str]:

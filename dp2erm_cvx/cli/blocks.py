@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from dp2erm_cvx.blocked import BlockedDataset, Engine
     from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.private_ranges import PrivateRanges
 
@@ -54,25 +56,34 @@ block_options = apply(reading_options, _WORKERS)
 
 
 def read_records(
-    path: str, options: dict[str, Any], domain: Domain | PrivateRanges, bar: Progress | None
+    path: str,
+    options: dict[str, Any],
+    domain: Domain | PrivateRanges,
+    bar: Progress | None,
+    count: Callable[[RecordCounts], None] | None = None,
 ) -> Dataset | BlockedDataset:
     """The data file, in memory or in blocks; the bar, if any, then tells of passes over them.
 
-    Raises DeclarationError where blocks are asked for, and the file is no Parquet file, and for a number of
-    the options that is none.
+    ``count`` gets the counts of the records, of blocks by one pass more. Raises DeclarationError where blocks
+    are asked for, and the file is no Parquet file, and for a number of the options that is none.
     """
     from dp2erm_cvx.cli import reading
+    from dp2erm_cvx.diagnostics.columns import record_counts
     from dp2erm_cvx.parallel import untold, whole_workers
     from dp2erm_cvx.public import public_number
 
     keep = int(1e9 * public_number("--keep", options["keep"], at_least=0.0))
     workers = whole_workers(options["workers"])
     if not _in_blocks(path, options["blocks"]):
-        found: Dataset = reading.read_data(path, options, domain)
+        table = reading.raw_table(path, options, domain)
+        found = reading.coded_data(table, domain, options)
+        if count is not None:
+            count(record_counts(table, public=domain, columns=found.columns))
         if bar is not None:
             advance(bar, "solving")
         return found
     from dp2erm_cvx.blocked import BlockedDataset
+    from dp2erm_cvx.blocked.passes import Passes
 
     treatment, outcome = reading.data_columns(domain)
     told = untold if bar is None else _passes(bar)
@@ -83,7 +94,12 @@ def read_records(
         covariates=names(options["covariates"]),
         engine=_engine(options["scheduler"], workers)(keep, told, scratch=options["scratch"]),
     )
-    return data.coded(domain)
+    coded = data.coded(domain)
+    if count is not None:
+        counts = partial(record_counts, public=domain, columns=coded.columns)
+        blocks = Passes(coded.blocks.tables, coded.blocks.columns, counts, coded.blocks.engine)
+        count(reduce(add, blocks.each()))
+    return coded
 
 
 def _in_blocks(path: str, asked: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.balance import column_blocks, sampling_lines
+from dp2erm_cvx.cli.balance import column_blocks, record_line, sampling_lines
 from dp2erm_cvx.cli.options import data_options
 from dp2erm_cvx.cli.screen import console, progress, writable, write_text
 from dp2erm_cvx.errors import DeclarationError
@@ -62,7 +62,8 @@ def check_command(data: str, draft: str | None, **options: Any) -> None:
         screen.print(block)
     if draft is not None:
         write_text(draft, drafted(table, layout, options["treatment"], options["outcome"]))
-        click.echo(f"{draft}: written; fill its gaps with what is known without the data")
+        rests = "what kind a column is of (numbers, levels, other text) and [csv] rest on the data"
+        click.echo(f"{draft}: written; {rests}: read it, and fill its gaps, before it is made public")
 
 
 def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, Any]) -> Iterator[str]:
@@ -70,6 +71,7 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     import numpy as np
 
     from dp2erm_cvx.cli.reading import NO_RANGES, coded_data
+    from dp2erm_cvx.diagnostics.columns import record_counts
     from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.tables import numbers_or_nan
 
@@ -79,13 +81,14 @@ def _records(table: Table, public: Domain | PrivateRanges, options: dict[str, An
     data, book = coded_data(table, public, options), public.codebook
     known = book.treatment.arms(table.cells(str(book.treatment.column))) >= 0
     absent = np.isnan(numbers_or_nan(table.cells(str(book.outcome)), str(book.outcome)))
-    treated, controls = int(np.sum(data.a[known])), int(np.sum(1 - data.a[known]))
-    yield f"{len(known):,} records: {treated:,} treated, {controls:,} controls."
+    yield record_line(record_counts(table, public=public, columns=data.columns))
     yield from sampling_lines(data.sampling, book.sampling_weights)
-    less = f"which makes an effect smaller by about {np.mean(absent & known):.1%} of it"
-    found = {f"without outcome: each counts as one public outcome, {less}": absent & known}
-    lost = "each counts as one fixed record" if data.sampling is None else "none of them counts"
-    found[f"without treatment: {lost}"] = ~known
+    counted = "none of them counts in an effect or a rule"
+    if book.outcome in book.missing:
+        less = f"makes an effect smaller by about {np.mean(absent & known):.1%} of it"
+        counted = f"each counts as one public outcome, which {less}"
+    found = {f"without outcome: {counted}": absent & known}
+    found["without treatment: none of them counts in an effect or a rule"] = ~known
     if isinstance(public, Domain):
         if public.ranges is None:
             yield f"Warning: {NO_RANGES}."

@@ -63,9 +63,9 @@ def effect_section(found: Sequence[EffectRelease], naive: float, robust: float, 
     yield (
         "A regression of the outcome and a propensity are released first. Given them every record has one "
         "number of its own, a doubly robust score; the mean of it is released, with an interval that counts "
-        "sampling and noise."
+        "sampling, noise, and the confounding that the noise of the regressions may leave."
     )
-    headers = ("adjusted for", "epsilon", "estimate", "95 % interval", "noise", "sampling", "ratio")
+    headers = ("adjusted for", "epsilon", "estimate", "95 % interval", "noise", "sampling", "bias")
     table = grid(*headers, wrap=False)
     for release in found:
         interval = release.interval
@@ -77,7 +77,7 @@ def effect_section(found: Sequence[EffectRelease], naive: float, robust: float, 
             f"{interval.low:+.2f} to {interval.high:+.2f}",
             f"±{interval.noise_half_width:.2f}",
             f"±{interval.sampling_half_width:.2f}",
-            f"{release.nuisance_ratio:.2g}{' ' if release.negligible else '!'}",
+            f"{interval.bias or 0.0:.2f}",
         )
     yield table
     yield (
@@ -85,7 +85,7 @@ def effect_section(found: Sequence[EffectRelease], naive: float, robust: float, 
         f"means {naive:.2f} kg, but those who gave up were also older. Age and weight at the start were "
         "named in public as what drives a change of weight: fewer covariates, less noise."
     )
-    yield "! Noise of the nuisances is not negligible: some of the confounding may be left. Of the first:"
+    yield "Of the first:"
     yield from caveats(found[0])
     yield f"All that the first says: dp2erm show {path}"
 

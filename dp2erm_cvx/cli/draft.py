@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _HEAD = """\
 # What a record may look like. Everything here is public: from the codebook, the protocol or earlier papers,
 # WITHOUT these data. A range or a level that was read off the data makes the stated epsilon wrong.
+# This draft itself was made by looking at the data: which table a column stands in (numbers; at most {most}
+# texts; others) and [csv] may rest on a single cell. Correct that from what is public before you publish it.
 # Replace every "{edit}". Delete the lines of columns that are no covariates. Numbers that are codes, such as
 # 1, 2 and 3, are levels: move their line.
 
@@ -47,7 +49,9 @@ _TAIL = """
 def drafted(table: Table, layout: CsvLayout, treatment: str | None, outcome: str | None) -> str:
     """The text of a domain file for this table, with a gap for every declaration.
 
-    It holds nothing of the data but the names and types of columns, and how the file is written.
+    It rests on the data: on the names of columns, on whether one holds numbers, at most 20 or more texts, or
+    dates, and on how the file is written. One cell may decide that: a person has to read it before it is made
+    public.
     """
     from dp2erm_cvx.tables import labels
 
@@ -67,7 +71,7 @@ def drafted(table: Table, layout: CsvLayout, treatment: str | None, outcome: str
             levels.append(f'{key(name)} = ["{EDIT}"]')
     named = [EDIT if name is None else name for name in (treatment, outcome)]
     quoted = [json.dumps(name, ensure_ascii=False) for name in named]
-    parts = [_HEAD.format(edit=EDIT, treatment=quoted[0], outcome=quoted[1])]
+    parts = [_HEAD.format(edit=EDIT, most=MOST_LEVELS, treatment=quoted[0], outcome=quoted[1])]
     parts += [_RANGES, *ranges, _LEVELS, *levels, *others]
     csv = [f"{name} = {json.dumps(getattr(layout, name))}" for name in ("separator", "encoding", "decimal")]
     breaks = ["line_breaks = true"] if layout.line_breaks else []

@@ -68,7 +68,7 @@ def fit_command(data: str, **options: Any) -> None:
         ordered = Ordered.from_options(options)
         domain = read_domain(options)
         first = first_stage(options["program"], options)
-        dataset = read_records(data, options, domain, bar)
+        dataset = read_records(data, options, domain, bar, ordered.counts.append)
         if (options["balance"] or options["love_plot"]) and not isinstance(dataset, Dataset):
             raise DeclarationError("--balance and --love-plot need all records in memory: add --blocks never")
         second = second_stage(options["second_stage"], options, dataset.columns, domain)
@@ -94,7 +94,8 @@ def _draw(model: PrivateTwoStageERM, path: str | None) -> None:
 
 def _for_the_data_holder(workings: PrivateWorkings, options: dict[str, Any]) -> None:
     for solution in (workings.weights, workings.theta):
-        if not solution.certified:
+        told = solution is workings.weights and solution.substituted  # by the fit itself
+        if not solution.certified and not told:
             click.echo(f"warning: {solution.advice()}", err=True)
     if options["balance"]:
         from dp2erm_cvx.cli.balance import show_balance

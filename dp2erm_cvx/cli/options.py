@@ -63,6 +63,14 @@ def names(text: str | None) -> tuple[str, ...] | None:
     return found
 
 
+def level_of(text: str) -> tuple[str, str]:
+    """``"sex=F"`` -> ("sex", "F"). Raises DeclarationError."""
+    column, separator, level = text.partition("=")
+    if not separator or not column.strip():
+        raise DeclarationError(f"--where {text!r}: must look like COLUMN=LEVEL, for instance sex=F")
+    return column.strip(), level.strip()
+
+
 def apply(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """One decorator for all of them, in this order."""
 

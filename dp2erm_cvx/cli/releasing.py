@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dp2erm_cvx.cli.options import Number, apply, noise_options
 from dp2erm_cvx.cli.screen import check_new, console, reserved, unwritable
-from dp2erm_cvx.errors import DeclarationError, LedgerError
+from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
 
 if TYPE_CHECKING:
     from dp2erm_cvx.blocked import BlockedDataset
     from dp2erm_cvx.data import Dataset
+    from dp2erm_cvx.diagnostics.columns import RecordCounts
     from dp2erm_cvx.estimators.fitting import PrivateEstimator
     from dp2erm_cvx.privacy import Budget
     from dp2erm_cvx.release.record import BaseRelease
@@ -44,6 +45,9 @@ release_options = apply(
         "--ledger", metavar="FILE", help="Charge this ledger before noise is drawn; see dp2erm ledger."
     ),
     click.option("--dataset", metavar="NAME", help="Name of the data set in the ledger."),
+    click.option(
+        "--yes", is_flag=True, help="Release where an arm is empty or most cells of a column are unreadable."
+    ),
     click.option("--seed", type=Number(), help="For tests only: the release is then NOT PRIVATE."),
 )
 
@@ -66,10 +70,11 @@ def check_files(data: str, options: dict[str, Any], *others: str | None) -> None
 
 @dataclass(frozen=True)
 class Ordered:
-    """The budget of a release, and the ledger that it is charged to: None where nothing is charged."""
+    """The budget of a release, the ledger that it is charged to, and the ``counts`` of what was read."""
 
     budget: Budget
     options: dict[str, Any]
+    counts: list[RecordCounts] = field(default_factory=list)
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Ordered:
@@ -98,6 +103,29 @@ class Ordered:
             found |= {"ledger": Ledger(options["ledger"]), "dataset": options["dataset"]}
         return found
 
+    def _announce(self) -> None:
+        """Tell the data holder what becomes of the records, before anything is charged.
+
+        Raises DataError where an arm is empty, or a column mostly unreadable, without ``--yes``.
+        """
+        from dp2erm_cvx.cli.balance import announcement
+        from dp2erm_cvx.diagnostics.columns import misspelled
+
+        (counts,) = self.counts
+        total = counts.treated + counts.controls + counts.missing
+        arms = {"treated": counts.treated, "a control": counts.controls}
+        wrong = [f"no record is {arm}" for arm, count in arms.items() if not count]
+        wrong += [
+            f"{name}: {count:,} of {total:,} cells hold nothing declared"
+            for name, count in counts.unreadable.items()
+            if 2 * count > total
+        ]
+        if wrong and not self.options["yes"]:
+            near = [misspelled(label, text) for label, text in counts.spelled.items()]
+            told = "; ".join([*wrong, *near, "nothing was charged; --yes releases all the same"])
+            raise DataError(f"{told}. {announcement(counts)}")
+        click.echo(announcement(counts), err=True)
+
     def fit(
         self, model: Any, dataset: Dataset | BlockedDataset, write_others: Callable[[], None] = lambda: None
     ) -> None:
@@ -109,6 +137,7 @@ class Ordered:
         from dp2erm_cvx.data import Dataset, NamedColumns
 
         output, release = self.options["output"], None
+        model.before_charge, model.output = self._announce, output
         try:
             with reserved(output, force=self.options["force"]) as file:
                 if isinstance(dataset, Dataset):

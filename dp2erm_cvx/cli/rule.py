@@ -42,7 +42,7 @@ dp2erm predict rule.json patients.csv
     multiple=True,
     metavar="NAME=VALUE",
     help="In place of the public rule of use, such as propensity=0.5 for a randomized trial, or "
-    "value_share=0.2 to release what the rule is worth; repeatable.",
+    "value_share=0.2 to release what the rule is worth, with intervals; repeatable.",
 )
 @budget_options
 @release_options
@@ -50,8 +50,9 @@ def rule_command(data: str, **options: Any) -> None:
     """Release a linear rule that says whom to treat, fitted to DATA.
 
     Where the budget leaves room, a regression of the outcome and a propensity are released first, and
-    corrected for. What is declared is public, and must be stated without looking at the data. Records outside
-    the domain are clipped.
+    corrected for; before them the mean and the mean square of the covariates, by which records are placed.
+    What is declared is public, and must be stated without looking at the data. Records outside the domain are
+    clipped.
     """
     check_files(data, options)
     with progress("reading the data", total=2) as bar:
@@ -72,6 +73,6 @@ def rule_command(data: str, **options: Any) -> None:
             **ordered.arguments(),
         )
         model.check(domain.columns or names(options["covariates"]))
-        dataset = read_records(data, options, domain, bar)
+        dataset = read_records(data, options, domain, bar, ordered.counts.append)
         ordered.fit(model, dataset)
     ordered.show(model, model.release_)

@@ -12,10 +12,11 @@ from dp2erm_cvx.cli.screen import console, progress
 @click.argument("release", metavar="RELEASE.json")
 @click.option("--domain", metavar="FILE.toml", help="The domain that it has to be about.")
 def verify_command(release: str, domain: str | None) -> int:
-    """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee.
+    """Plan again what a release declares, and refute what does not follow: bounds, noise, guarantee, results.
 
-    The estimate and its interval are computed again from the released integers. Exit code 1 where something
-    is refuted. No file can show that the noise was drawn as it says.
+    All but the released numbers is computed again from them and from the declarations, and compared entry by
+    entry. Exit code 1 where something is refuted. No file can show that its numbers are those of a run, or
+    that the noise was drawn as it says.
     """
     from dp2erm_cvx.cli.reading import read_domain
     from dp2erm_cvx.release.file import read_release_file

@@ -16,7 +16,6 @@ from dp2erm_cvx.conformance.loss_constants import (
     undeclared_curvature,
 )
 from dp2erm_cvx.conformance.margins import wrong_loss, wrong_margin
-from dp2erm_cvx.conformance.objective import smooth_of
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
@@ -33,6 +32,7 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
+from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import (
     Report,
@@ -155,7 +155,7 @@ def _beyond_radius(program: SeparableFirstStage) -> str:
     """A fitted coefficient beyond the declared radius."""
     pairs = samples.neighbors(10, 25, seed=1)
     for records in [*samples.edge_records().values(), *(one for pair in pairs for one in pair)]:
-        found = solve(program.instance(records), throw=False)
+        found = solve(program.instance(records), solver="newton", throw=False)
         length, declared = norm(found.point), program.constants(records.domain).radius
         if length - found.certificate.radius > declared * (1 + 1e-9):
             return f"radius is declared {declared:.4g}, a coefficient is {length:.4g} long"

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp2erm_cvx.audit.search import remembered
 from dp2erm_cvx.conformance import samples
-from dp2erm_cvx.conformance.objective import points_of, smooth_of
+from dp2erm_cvx.conformance.objective import points_of
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import (
@@ -20,6 +20,7 @@ from dp2erm_cvx.program import (
     WeightedLeastSquares,
     WeightedMarginLoss,
 )
+from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.stability import Finding, Region, Report, Search, check_second_stage, record_domain
 
 #: Records of the datasets whose weight is all on the one that is searched for, and the share of the points.

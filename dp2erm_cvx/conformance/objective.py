@@ -18,6 +18,7 @@ from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import Instance
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.solve import solve
 
 _ROUNDING, _APART = 1e-7, 1e-8
@@ -75,11 +76,10 @@ def _by_model(instance: Instance) -> float:
 
 def _by_segments(instance: Instance) -> float:
     """``4 (f(u) + f(v) - 2 f((u+v)/2)) / ||u - v||^2`` over random points of the feasible set."""
-    assert instance.smooth is not None
     compiled = Compiled(instance.program.declare, instance.data)
     compiled.load(instance.data)
     (variable,) = compiled.declaration.variables.values()
-    feasible, rng, least = instance.smooth.penalty.set, np.random.default_rng(3), np.inf
+    feasible, rng, least = smooth_of(instance).penalty.set, np.random.default_rng(3), np.inf
 
     def value(point: Array) -> float:
         variable.value = point
@@ -143,14 +143,6 @@ class DeclaredValue:
             place += int(variable.size)
         missed: list[Any] = [np.ravel(one.expr.value) for one in self._equalities]
         return np.concatenate(missed) if missed else np.zeros(0)
-
-
-def smooth_of(instance: Instance) -> Composite:
-    """The model, or its smooth part. Raises ProgramError where there is none."""
-    model = instance.model or instance.smooth
-    if model is None:
-        raise ProgramError("it needs a model, or the smooth part of one")
-    return model
 
 
 def points_of(model: Composite, seed: int) -> Iterator[Array]:

@@ -41,7 +41,8 @@ def other_settings(subject: Subject) -> Judgment:
     few = dataclasses.replace(subject.search, evaluations=min(subject.evaluations, 60))
     for each in cheap:
         for one in _distinct(others):
-            outcome = each(dataclasses.replace(subject, program=one.program, sizes=(8,), search=few))
+            smaller = dataclasses.replace(subject, program=one.program, sizes=(8,), larger=(), search=few)
+            outcome = each(smaller)
             if outcome.status is CheckStatus.FAILED:
                 return failed(f"{one}: {outcome.check}: {outcome.detail}")
     text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())

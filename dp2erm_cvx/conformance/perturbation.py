@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from dp2erm_cvx.conformance.objective import DeclaredValue, apart, points_of, smooth_of
+from dp2erm_cvx.conformance.objective import DeclaredValue, apart, points_of
 from dp2erm_cvx.conformance.outcome import CheckStatus, Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.own_record import contributions
 from dp2erm_cvx.conformance.samples import standard_records, unequal_weights
@@ -20,6 +20,7 @@ from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError, ProgramError
 from dp2erm_cvx.program import Instance, PrivateFirstStage, SecondStage
+from dp2erm_cvx.program.stage import smooth_of
 
 #: gamma and the size of the noise: each without the other, then both.
 _PERTURBED = ((0.05, 0.0), (0.0, 3.0), (0.7, 1.0))

@@ -19,7 +19,9 @@ N_FEATURES = 3
 
 #: Records of a :class:`Square`, the place of the one that changes, and of those that stay.
 SIZE, CHANGED, KEPT = 8, 3, (0, 5, 6)
-_OTHERS = [index for index in range(SIZE) if index != CHANGED and index not in KEPT]
+
+#: Sizes that checks look at once, beside the few records that they search: some errors begin at a size.
+LARGER = (500, 5000)
 
 
 def check_domain(n_samples: int = 60) -> Domain:
@@ -163,17 +165,18 @@ class Square:
 _SPREADS = ((1.0, 1.0, 1.0), (3.0, 1.0, 1.0), (0.0, 1.0, 1.0), (3.0, 0.3, 50.0), (0.0, 0.3, 0.0))
 
 
-def squares(*, same_arms: bool, seed: int = 0) -> Iterator[Square]:
+def squares(*, same_arms: bool, seed: int = 0, size: int = SIZE) -> Iterator[Square]:
     """Ordinary others, others at the edge, and others that are all alike; with their arms kept or not.
 
     Then a record that alone becomes the longest, or the shortest, where the others are well inside.
     """
-    universe = check_domain(SIZE)
+    universe = check_domain(size)
     rng = np.random.default_rng([seed, 13])
-    for spread, size, jump in _SPREADS:
-        raw = size * rng.uniform(-1, 1, (SIZE, N_FEATURES)), np.arange(SIZE) % 2, rng.normal(size=SIZE)
+    changing = [index for index in range(size) if index != CHANGED and index not in KEPT]
+    for spread, scale, jump in _SPREADS:
+        raw = scale * rng.uniform(-1, 1, (size, N_FEATURES)), np.arange(size) % 2, rng.normal(size=size)
         changed = _replaced(raw, [CHANGED], rng, jump, same_arms)
-        others = _replaced(raw, _OTHERS, rng, spread, same_arms)
+        others = _replaced(raw, changing, rng, spread, same_arms)
         again = tuple(values.copy() for values in others)
         for whole, new in zip(again, changed, strict=True):
             whole[CHANGED] = new[CHANGED]
@@ -190,5 +193,5 @@ def _replaced(raw: _Raw, where: list[int], rng: np.random.Generator, spread: flo
     X[where] = spread * rng.uniform(-1, 1, (len(where), N_FEATURES)) + (0.4 if spread == 0.0 else 0.0)
     y[where] = spread * rng.normal(size=len(where)) + 2.0
     if not same_arms:
-        a[where] = 1 - a[where[0]]
+        a[where[: max(3 * len(where) // 4, 4)]] = 1 - a[where[0]]  # of many, some stay in either arm
     return X, a, y

@@ -9,12 +9,14 @@ import numpy as np
 
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.conformance.outcome import CheckOutcome, Judgment
-from dp2erm_cvx.conformance.samples import N_FEATURES, unequal_weights
+from dp2erm_cvx.conformance.samples import LARGER, N_FEATURES, unequal_weights
 from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.program import FirstStage, Instance, Program, SecondStage
+from dp2erm_cvx.program import FirstStage, Instance, Kind, Program, SecondStage
 
 #: Of the audit, and the seed of all searches, unless others are asked for.
 SEARCH = SearchPlan(20_000)
+#: Records of the largest matrix of pairs.
+_PAIRED = 2500
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,13 @@ class Subject:
     """``program`` at one choice of settings; every search of it has the seed of ``search``.
 
     ``search`` limits the audit and, with it, all other searches; ``sizes`` are those of neighbors whose
-    weights are compared.
+    weights are compared, ``larger`` those at which a few of them are, and what is a record's own.
     """
 
     program: Program
     search: SearchPlan = SEARCH
     sizes: tuple[int, ...] = (8, 25)
+    larger: tuple[int, ...] = LARGER
 
     @property
     def seed(self) -> int:
@@ -43,6 +46,16 @@ class Subject:
     def pairs(self) -> int:
         """Neighbors of each size whose weights are compared."""
         return min(max(self.evaluations // 10, 3), 40)
+
+    @property
+    def paired(self) -> bool:
+        """Whether pairs of records may make a matrix: thousands of records then take long."""
+        return isinstance(self.program, FirstStage) and self.program.kind is Kind.QUADRATIC
+
+    @property
+    def many(self) -> tuple[int, ...]:
+        """Sizes at which what is a record's own is looked at once."""
+        return tuple(min(n, _PAIRED) for n in self.larger) if self.paired else self.larger
 
     def bind(self, records: Records) -> Instance:
         """The program on records; a second stage with unequal weights, gamma = 0.05 and random noise."""

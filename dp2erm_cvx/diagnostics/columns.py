@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.tables import Table, labels, numbers_or_nan, quoted
+from dp2erm_cvx.codebook import OTHER, Codebook
+from dp2erm_cvx.tables import Table, as_cells, labels, numbers_or_nan, quoted
 
 #: Different texts of one column that are listed as levels; a column with more of them is no category.
 MOST_LEVELS = 20
@@ -35,6 +36,79 @@ class ColumnReport:
     odd: int = 0
     outside: int = 0
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordCounts:
+    """What becomes of records by what is declared, in counts: for the data holder alone.
+
+    ``missing`` have no treatment. ``unreadable`` are the cells by column that hold nothing declared: no
+    label of the treatment, no level, no number. ``clipped`` outcomes are beyond their bound. ``spelled`` are
+    labels of the table by the declared ones that they are but for case.
+    """
+
+    treated: int
+    controls: int
+    missing: int
+    clipped: int
+    unreadable: Mapping[str, int]
+    spelled: Mapping[str, str]
+
+    def __add__(self, other: RecordCounts) -> RecordCounts:
+        """Those of the records of both."""
+        return RecordCounts(
+            self.treated + other.treated,
+            self.controls + other.controls,
+            self.missing + other.missing,
+            self.clipped + other.clipped,
+            {name: count + other.unreadable.get(name, 0) for name, count in self.unreadable.items()},
+            {**self.spelled, **other.spelled},
+        )
+
+
+def record_counts(table: Table, *, public: Any, columns: Sequence[str]) -> RecordCounts:
+    """Those of a table, or of a block of one, with these covariates.
+
+    ``public`` is a domain, or private ranges, with a codebook that names the treatment and the outcome.
+    """
+    book: Codebook = public.codebook
+    treatment, outcome = str(book.treatment.column), str(book.outcome)
+    told = labels(table.cells(treatment), treatment)
+    arms = book.treatment.arms(told)
+    numbers = numbers_or_nan(table.cells(outcome), outcome)
+    unreadable = {treatment: int(np.sum(arms < 0)), outcome: _unreadable(table, outcome, numbers, book)}
+    spelled = _spelled(told, (str(book.treatment.treated), str(book.treatment.control)))
+    for name in book.columns(columns):
+        if name in book.levels:
+            told, known = labels(table.cells(name), name), {str(level) for level in book.levels[name]}
+            unreadable[name] = 0 if OTHER in known else sum(one not in known for one in told)
+            spelled |= _spelled(told, known)
+        else:
+            unreadable[name] = _unreadable(table, name, numbers_or_nan(table.cells(name), name), book)
+    clipped = 0
+    if (bound := getattr(public, "outcome_bound", None)) is not None:  # else its range is released
+        net = numbers - getattr(public, "treatment_cost", 0.0) * arms - public.outcome_middle
+        clipped = int(np.sum((np.abs(net) > bound) & (arms >= 0)))
+    treated, controls, lost = (int(np.sum(arms == arm)) for arm in (1, 0, -1))
+    return RecordCounts(treated, controls, lost, clipped, unreadable, spelled)
+
+
+def _unreadable(table: Table, name: str, numbers: NDArray[np.float64], book: Codebook) -> int:
+    """Cells of a column that are no number; an empty one is fine where a constant is declared for it."""
+    absent = np.isnan(numbers)
+    if name not in book.missing or not absent.any():
+        return int(absent.sum())
+    return sum(one != "" for one in labels(as_cells(table.cells(name), name)[absent], name))
+
+
+def _spelled(told: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """What a table holds by the declared label that it is but for case, where it is not that label."""
+    declared = {one.casefold(): one for one in known if one}
+    return {
+        declared[one.casefold()]: one
+        for one in sorted(set(told))
+        if one.casefold() in declared and one != declared[one.casefold()]
+    }
 
 
 def column_report(table: Table, book: Codebook | None = None, ranges: object = None) -> list[ColumnReport]:
@@ -71,6 +145,11 @@ def key(name: str) -> str:
     return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else json.dumps(name, ensure_ascii=False)
 
 
+def misspelled(declared: str, found: str) -> str:
+    """That a table spells a declared label otherwise."""
+    return f"{quoted(declared)} is declared: did you mean {quoted(found)}?"
+
+
 def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) -> ColumnReport:
     told = labels(cells := table.cells(name), name)
     kind, odd, outside = holds(told), Counter[str](), 0
@@ -95,5 +174,7 @@ def _column(table: Table, name: str, book: Codebook, ranges: Mapping[str, Any]) 
         hint = () if line is None else (f"if a codebook lists its levels, declare under [levels]: {line}",)
         return ColumnReport(name, "-", kind, told.count(""), notes=hint)
     most = ", ".join(f"{quoted(one)} ({times:,})" for one, times in odd.most_common(4))
-    notes = (f"{most}{', ...' if len(odd) > 4 else ''}: {note}",) if odd else ()
-    return ColumnReport(name, declared, kind, told.count(""), odd.total(), outside, notes)
+    notes = [f"{most}{', ...' if len(odd) > 4 else ''}: {note}"] if odd else []
+    near = _spelled(odd, map(str, known)) if declared in ("levels", "treatment") else {}
+    notes += [misspelled(label, text) for label, text in near.items()]
+    return ColumnReport(name, declared, kind, told.count(""), odd.total(), outside, tuple(notes))

@@ -10,7 +10,7 @@ import numpy as np
 
 from dp2erm_cvx.codebook import SWITCH, Codebook, Named
 from dp2erm_cvx.domain.clipping import LARGEST
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.public import public_number
 
 
@@ -72,6 +72,41 @@ def checked_ranges(
     if isinstance(ranges, str) or not isinstance(ranges, Iterable):
         raise DeclarationError(f"ranges = {shown(ranges)}: must be pairs (low, high), one per covariate")
     return tuple(_checked_pair(str(index), pair) for index, pair in enumerate(ranges))
+
+
+def checked_center(
+    declared: Mapping[str, float] | Sequence[float] | None,
+    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[float, float]] | None,
+) -> Mapping[str, float] | tuple[float, ...] | None:
+    """The declared typical values, each inside its range. Raises DeclarationError where one is not."""
+    if declared is None:
+        return None
+    if ranges is None:
+        raise DeclarationError("center: needs ranges, which typical values lie in")
+    if isinstance(declared, str) or not isinstance(declared, Mapping | Sequence | np.ndarray):
+        raise DeclarationError(f"center = {shown(declared)}: must be numbers, one per covariate or by name")
+    if isinstance(declared, Mapping):
+        if not isinstance(ranges, Mapping):
+            raise DeclarationError("center: has names, and the ranges have none")
+        for name in declared:
+            if name not in ranges:
+                raise DeclarationError(f"center: {known_names(str(name), list(ranges))}")
+        named = {str(name): _typical(str(name), value, ranges[name]) for name, value in declared.items()}
+        return Named(named)
+    if len(declared) != len(ranges):
+        raise DeclarationError(f"center: {len(declared)} are declared for {len(ranges)} covariates")
+    pairs = ranges.values() if isinstance(ranges, Mapping) else ranges
+    numbered = enumerate(zip(declared, pairs, strict=True))
+    return tuple(_typical(str(index), value, pair) for index, (value, pair) in numbered)
+
+
+def _typical(name: str, value: Any, pair: tuple[float, float]) -> float:
+    number = public_number(f"center[{name}]", value)
+    if not pair[0] <= number <= pair[1]:
+        raise DeclarationError(
+            f"center[{name}] = {number:g}: must be in its range, {pair[0]:g} to {pair[1]:g}"
+        )
+    return number
 
 
 def _checked_pair(name: str, pair: Any) -> tuple[float, float]:

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.domain.checks import checked_codebook, checked_ranges, checked_widths, norm_within
+from dp2erm_cvx.domain.checks import (
+    checked_center,
+    checked_codebook,
+    checked_ranges,
+    checked_widths,
+    norm_within,
+)
 from dp2erm_cvx.domain.clipping import LARGEST, Array, clip_norm
 from dp2erm_cvx.domain.records import Records
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
@@ -48,14 +54,21 @@ class Domain:
         What the columns of a raw table mean, where they are not numbers without gaps; the ranges then name
         the covariates that its columns become (:meth:`~dp2erm_cvx.codebook.Codebook.ranges`).
     coordinate_bound
-        Bound on the size of every scaled covariate, one number or one per covariate. None: 1, that of the
+        Bound on the size of every scaled covariate, one number or one per covariate. None: that of the
         ranges, where there are any. Box noise needs bounds (Theorem 17).
+    center
+        Typical values of covariates, in their own units: one per covariate, or a mapping of those that are
+        known. They scale to 0 in place of the middle of the range, and stand for missing numbers. Of a
+        covariate that is 0 or 1 it is the expected share of ones. Needs ranges.
+    binary_outcome
+        Whether the outcome has two values, the ends of its interval. Any other counts as the nearer of them,
+        a missing one as the middle. Needs a treatment cost of 0.
 
     Both bounds lie between 1e-30 and 1e30: choose units in which they do.
 
     Raises DeclarationError naming the field. Values outside the universe are clipped by a fixed
-    rule (:meth:`records`): each covariate to its range and bound, then all of them radially; the net outcome
-    to its interval.
+    rule (:meth:`records`): each covariate to its range and bound, then all of them radially toward their
+    center; the net outcome to its interval.
     """
 
     covariate_bound: float
@@ -68,6 +81,8 @@ class Domain:
     relation: Neighboring = Neighboring.REPLACE_ONE
     codebook: Codebook | None = None
     coordinate_bound: float | Sequence[float] | None = None
+    center: Mapping[str, float] | Sequence[float] | None = None
+    binary_outcome: bool = False
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -102,9 +117,15 @@ class Domain:
         except ValueError:
             names = ", ".join(relation.value for relation in Neighboring)
             raise DeclarationError(f"relation = {shown(self.relation)}: must be one of {names}") from None
+        if type(self.binary_outcome) is not bool or (self.binary_outcome and self.treatment_cost):
+            raise DeclarationError(
+                f"binary_outcome = {shown(self.binary_outcome)}: must be true or false, and true only where "
+                "there is no treatment_cost"
+            )
         put(self, "ranges", checked_ranges(self.ranges))
         put(self, "codebook", checked_codebook(self.codebook, self.ranges))
         put(self, "coordinate_bound", checked_widths(self.coordinate_bound))
+        put(self, "center", checked_center(self.center, self.ranges))
         if self.ranges is not None:
             self.widths(len(self.ranges))  # as many as there are ranges
 
@@ -126,13 +147,17 @@ class Domain:
         return self.range_pairs
 
     def middles(self, n_features: int) -> tuple[float, ...]:
-        """Of the ranges, in raw units, which scale to 0; 0 without ranges.
+        """What scales to 0, in raw units: the declared center, else the middle of a range; 0 without ranges.
 
         Raises DeclarationError where another number of ranges is declared.
         """
         if self.ranges is None:
             return (0.0,) * n_features
-        return tuple(low / 2 + high / 2 for low, high in self._ranges_of(n_features))
+        found = [low / 2 + high / 2 for low, high in self._ranges_of(n_features)]
+        if isinstance(self.center, Mapping):
+            known, names = self.center, self.columns or ()
+            return tuple(known.get(name, middle) for name, middle in zip(names, found, strict=True))
+        return tuple(found if self.center is None else self.center)
 
     @property
     def outcome_middle(self) -> float:
@@ -145,24 +170,68 @@ class Domain:
         return None if self.codebook is None else self.codebook.sampling_weights
 
     @property
+    def weighted(self) -> bool:
+        """Whether a record may count less than 1: by a sampling weight, or by 0 without treatment or outcome.
+
+        That follows from what is declared: cells of a table with a codebook may be missing.
+        """
+        return self.codebook is not None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of records in each of which an effect is estimated; empty where none are declared."""
+        return () if self.codebook is None else self.codebook.groups
+
+    @property
+    def mass(self) -> float:
+        """A public guess of what records count on average: by their sampling weights, and of a ``where``.
+
+        Of the levels of a column each is guessed to have as many records, unless ``center`` declares a share.
+        """
+        found = 1.0 if self.sampling is None else self.sampling.mass
+        declared = self.center if isinstance(self.center, Mapping) else {}
+        for column, level in self.codebook.where.items() if self.codebook is not None else ():
+            assert self.codebook is not None
+            even = 1.0 / len(self.codebook.levels[column])
+            found *= min(max(declared.get(f"{column}={level or 'missing'}", even), 0.01), 1.0)
+        return found
+
+    @property
     def features_bound(self) -> float:
         """Bound on the scaled covariates without the intercept: ``sqrt(M^2 - intercept^2)``."""
         return math.sqrt((self.covariate_bound - self.intercept) * (self.covariate_bound + self.intercept))
 
-    def widths(self, n_features: int) -> tuple[float, ...] | None:
-        """The bound on every scaled covariate (k,), without the intercept; None where there is none.
+    def ends(self, n_features: int) -> tuple[Array, Array] | None:
+        """The least and the largest value of every scaled covariate (k,); None where there is no bound.
 
         Raises DeclarationError where another number of them is declared.
         """
-        declared, inside = self.coordinate_bound, math.inf if self.ranges is None else 1.0
-        if declared is None:
-            return None if self.ranges is None else (1.0,) * n_features
+        declared = self.coordinate_bound
+        if declared is None and self.ranges is None:
+            return None
         bounds = (declared,) * n_features if isinstance(declared, float) else declared
-        if len(bounds) != n_features:
+        if bounds is not None and len(bounds) != n_features:
             raise DeclarationError(
                 f"coordinate_bound: {len(bounds)} are declared for {n_features} covariates"
             )
-        return tuple(min(bound, inside) for bound in bounds)
+        high = np.full(n_features, np.inf) if bounds is None else np.array(bounds)
+        low = -high
+        if self.ranges is not None:
+            left, right = -np.ones(n_features), np.ones(n_features)
+            if self.center is not None:
+                halves = np.array(self._ranges_of(n_features)).T / 2
+                middle, half = self._scale(n_features)
+                left, right = (halves - middle) / half
+            low, high = np.maximum(low, left), np.minimum(high, right)
+        return low, high
+
+    def widths(self, n_features: int) -> tuple[float, ...] | None:
+        """The bound on the size of every scaled covariate (k,), without the intercept; None without any.
+
+        Raises DeclarationError where another number of them is declared.
+        """
+        ends = self.ends(n_features)
+        return None if ends is None else tuple(np.maximum(-ends[0], ends[1]).tolist())
 
     def features(self, X: ArrayLike) -> Array:
         """Map raw covariates (n, k) to the (n, k + intercept) rows of the universe.
@@ -195,9 +264,10 @@ class Domain:
         return found
 
     def _scale(self, n_features: int) -> tuple[Array, Array]:
-        """The middle and the half width (k,) of all ranges, both halved: an end less another may overflow."""
+        """What scales to 0 and half widths (k,) of ranges, all halved: an end less another may overflow."""
         low, high = np.array(self._ranges_of(n_features), dtype=np.float64).T
-        return low / 4 + high / 4, high / 4 - low / 4
+        middle = low / 4 + high / 4 if self.center is None else np.array(self.middles(n_features)) / 2
+        return middle, high / 4 - low / 4
 
     def _surely_inside(self, rows: Array) -> NDArray[np.bool_]:
         """Which rows (n, k) the clipping rule leaves as they are, by fewer steps; of others it has to tell.
@@ -205,34 +275,45 @@ class Domain:
         The rule shrinks rows from a norm of ``1 - 5e-13`` bounds on. Sums of squares of up to a million
         numbers round by less than what is left here to that.
         """
-        widths, bound = self.widths(rows.shape[1]), self.features_bound
+        ends, bound = self.ends(rows.shape[1]), self.features_bound
         with np.errstate(all="ignore"):
             inside: NDArray[np.bool_] = np.einsum("ij,ij->i", rows, rows) <= bound**2 * (1.0 - 1e-9)
-        if widths is not None:
-            inside &= np.all(np.abs(rows) <= np.array(widths), axis=1)
+        if ends is not None:
+            inside &= np.all((ends[0] <= rows) & (rows <= ends[1]), axis=1)
         return inside
 
     def inside(self, points: Array) -> Array:
         """Scaled covariates (..., k) clipped to their box, if there is one, and shrunk into their ball."""
-        widths = self.widths(points.shape[-1])
-        largest = 1e300 if widths is None else np.array(widths)
-        # shrinking a row leaves it in its box
-        return clip_norm(np.clip(points, -largest, largest), self.features_bound)
+        low, high = self.ends(points.shape[-1]) or (-1e300, 1e300)
+        # shrinking a row leaves it in its box, which holds 0
+        return clip_norm(np.clip(points, low, high), self.features_bound)
 
     def net_outcome(self, a: ArrayLike, y: ArrayLike) -> Array:
         """Centered, cost-adjusted outcome clipped to ``[-M', M']``."""
         with np.errstate(over="ignore"):  # an infinity is clipped like any other large value
             net = np.asarray(y, dtype=np.float64) - self.treatment_cost * np.asarray(a)
             net -= self.outcome_center
+        if self.binary_outcome:
+            net = self.outcome_bound * np.sign(net)
         return np.clip(net, -self.outcome_bound, self.outcome_bound)
 
     def records(self, X: ArrayLike, a: ArrayLike, y: ArrayLike, sampling: ArrayLike | None = None) -> Records:
         """Map finite raw data into the universe by the fixed clipping rule.
 
         ``sampling`` (n,) are weights in their own unit, where the domain declares any; None: all the largest.
+        With a codebook without them a record counts fully where its weight is positive, else not at all.
+        Where it declares K groups, ``sampling`` is (n, K), and a record is in the first where it counts.
+        Raises DeclarationError for another shape.
         """
-        arm, declared = np.asarray(a, dtype=np.int64), self.sampling
-        factors = None if declared is None or sampling is None else declared.factors(sampling)
+        arm, declared, factors = np.asarray(a, dtype=np.int64), self.sampling, None
+        if sampling is not None and self.weighted:
+            present = np.asarray(sampling, dtype=np.float64) > 0.0
+            factors = present.astype(np.float64) if declared is None else declared.factors(sampling)
+        if self.groups:
+            if factors is None or factors.shape != (len(arm), len(self.groups)):
+                raise DeclarationError(f"sampling: must say what records count in {len(self.groups)} groups")
+            # a record is in one group, whatever is handed in
+            factors = np.where(np.cumsum(factors > 0.0, axis=1) == 1, factors, 0.0)
         return Records(self.features(X), arm, self.net_outcome(arm, y), self, factors)
 
     def restricted(self, columns: Sequence[int]) -> Domain:
@@ -251,7 +332,12 @@ class Domain:
         bound, widths = math.hypot(self.intercept, bound), self.coordinate_bound
         if isinstance(widths, tuple):
             widths = tuple(widths[index] for index in columns)
-        return replace(self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths)
+        center = self.center
+        if isinstance(center, Mapping):
+            center = {name: value for name, value in center.items() if name in (ranges or ())} or None
+        elif center is not None:
+            center = [center[index] for index in columns]
+        return replace(self, ranges=ranges, covariate_bound=bound, coordinate_bound=widths, center=center)
 
     def to_dict(self) -> dict[str, Any]:
         """The declared constants as plain JSON types."""
@@ -265,6 +351,12 @@ class Domain:
             plain["ranges"] = {name: list(pair) for name, pair in self.ranges.items()}
         elif self.ranges is not None:
             plain["ranges"] = [list(pair) for pair in self.ranges]
+        if self.center is None:
+            del plain["center"]
+        else:
+            plain["center"] = dict(self.center) if isinstance(self.center, Mapping) else list(self.center)
+        if not self.binary_outcome:
+            del plain["binary_outcome"]
         if self.codebook is None:
             del plain["codebook"]  # files of before there was one stay as they are
         else:

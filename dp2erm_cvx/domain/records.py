@@ -31,7 +31,7 @@ class Records:
     ``X`` is (n, p) with row norms at most ``domain.covariate_bound`` (its first column is the
     intercept where the domain declares one), ``a`` is (n,) in {0, 1}, ``y`` is (n,) and already
     centered, so ``|y| <= domain.outcome_bound``. ``sampling`` (n,) holds sampling weights over their
-    bound, in [0, 1]; None where all records count alike.
+    bound, in [0, 1]; (n, K) in K groups, all 0 but one; None where all records count alike.
     """
 
     X: Array
@@ -64,7 +64,15 @@ class Records:
     @property
     def counts(self) -> Array:
         """What every record counts (n,), in [0, 1]: its sampling weight over the bound, or 1."""
-        return np.ones(self.n_samples) if self.sampling is None else self.sampling
+        if self.sampling is None:
+            return np.ones(self.n_samples)
+        return self.sampling if self.sampling.ndim == 1 else np.sum(self.sampling, axis=1)
+
+    @property
+    def group_counts(self) -> Array:
+        """The same in every group (n, K), 0 in all but one; (n, 1) without groups."""
+        grouped = self.sampling is not None and self.sampling.ndim == 2
+        return self.sampling if grouped else self.counts[:, None]  # type: ignore[return-value]
 
     @property
     def covariates(self) -> Array:

@@ -17,6 +17,7 @@ from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.estimators.fitting import TOLERANCE, dataset_of
 from dp2erm_cvx.estimators.scikit import ConfiguredEstimator
 from dp2erm_cvx.program import FirstStage, SecondStage
+from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.solve import Solution, Solver
@@ -74,7 +75,8 @@ class TwoStageBase(ConfiguredEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Recommended treatment (m,) in {0, 1}: 1 where the estimated net effect is positive."""
-        return self.resolved_second_stage().choices(self.theta_, self.domain, self._table(X))
+        second = self.resolved_second_stage()
+        return recommendations(second, self.theta_, self.domain, self._table(X))
 
     def _table(self, X: ArrayLike) -> Array:
         check_is_fitted(self)

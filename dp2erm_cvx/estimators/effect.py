@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.declared_domain import in_groups
 from dp2erm_cvx.domain import Domain
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, named_dataset
+from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.estimators.fitting import TOLERANCE, PrivateEstimator, dataset_of, named_dataset
 from dp2erm_cvx.estimators.in_blocks import in_blocks
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.mechanism import private_choice
@@ -21,8 +23,10 @@ from dp2erm_cvx.plan import NUMERICAL_SHARE, EffectPlan, EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import chosen_columns
-from dp2erm_cvx.release.effect import EffectRelease, make_effect
+from dp2erm_cvx.release.effect import TARGETS, EffectRelease, make_effect
 from dp2erm_cvx.release.interval import misses
+from dp2erm_cvx.release.replanned import public_center
+from dp2erm_cvx.release.statement import state_guarantee
 from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.steps import Term
 from dp2erm_cvx.universe import Universe
@@ -49,13 +53,33 @@ class PrivateEffect(PrivateEstimator):
         Names, or column numbers, of the covariates to adjust for: a public choice; None for all. The name of
         a column with levels stands for all of them. Fewer columns mean less noise; leaving a confounder out
         means bias.
+    where
+        Levels of declared columns, such as ``{"sex": "F"}``: the effect is that among their records alone.
+        All others count 0, in the nuisances as well. The noise is that of one effect.
+    by
+        A declared column with levels: the effect in each of them, from common regressions, with contrasts to
+        the first level. The noise of each is 5/4 of that of one effect, over the share of its records. For
+        ``estimand="ate"``.
     residual_scale
         Public guess of the standard deviation of the outcome given the covariates, which clips and losses
         follow. Without one they follow the outcome bound, for about twice the noise.
     effect_center
         Public guess of the effect, which the score is measured from; None: taken from the regression.
+    curved
+        At most three of these, by name or their numbers among them, whose squares and products are adjusted
+        for as well: where a square drives both treatment and outcome no line is enough.
+    confounding
+        How far the means of the two arms lie apart at most, in standard deviations of the combination of
+        covariates in which they differ most: a public guess, which the interval allows for.
+    collinearity
+        The least variance of a combination of standardized covariates, as a share of that of independent
+        ones: a public guess in (0, 1]. A smaller one makes the interval wider.
     level
         Of the interval.
+    interval
+        "effect": for the effect, allowing for what the released regressions leave of the confounding, under
+        what the release states. "score": for the population mean of the score at these regressions, whatever
+        they are. Risks and cells have the second alone.
     settings
         What replaces the public rule of use, by the names of :class:`~dp2erm_cvx.plan.EffectSettings`: such
         as ``{"propensity": 0.5}`` for a randomized trial.
@@ -97,9 +121,15 @@ class PrivateEffect(PrivateEstimator):
         *,
         estimand: str = "ate",
         prognostic: Sequence[str | int] | None = None,
+        where: Mapping[str, str | float] | None = None,
+        by: str | None = None,
         residual_scale: float | None = None,
+        curved: Sequence[str | int] | None = None,
+        confounding: float = 1.0,
+        collinearity: float = 1.0,
         effect_center: float | None = None,
         level: float = 0.95,
+        interval: str = "effect",
         settings: Mapping[str, Any] | None = None,
         public_center: Term | EffectRelease | None = None,
         noise: str = "gamma",
@@ -114,9 +144,15 @@ class PrivateEffect(PrivateEstimator):
         self.budget = budget
         self.estimand = estimand
         self.prognostic = prognostic
+        self.where = where
+        self.by = by
         self.residual_scale = residual_scale
+        self.curved = curved
+        self.confounding = confounding
+        self.collinearity = collinearity
         self.effect_center = effect_center
         self.level = level
+        self.interval = interval
         self.settings = settings
         self.public_center = public_center
         self.noise = noise
@@ -139,25 +175,32 @@ class PrivateEffect(PrivateEstimator):
         return make_plan(self._study(n_samples, self._columns(known)))
 
     def check(self, columns: Sequence[str] | None = None) -> None:
-        """Judge what is declared, before any data are read, and with any number of records.
+        """Judge what is declared, before any data are read: whether it suits any number of records.
 
         ``columns`` name the covariates of the data where that is known. Raises DeclarationError or
-        SolverError as a fit does.
+        SolverError where every fit does.
         """
         public = self._public()
         known = columns or public.columns
         if known is None:
             ranges, chosen = public.ranges, self.prognostic or (self.settings or {}).get("cells")
             number = len(chosen) if chosen else 1 if ranges is None else len(ranges)
-            self._study(2, range(number if ranges is None else min(number, len(ranges))))
+            numbers: Sequence[int] = range(number if ranges is None else min(number, len(ranges)))
         else:
-            self._study(2, self._columns(known))
+            numbers = self._columns(known)
+        self._judge(lambda n_samples: self._study(n_samples, numbers))
 
     def _study(self, n_samples: int, columns: Sequence[int]) -> EffectStudy:
         """What is declared, for the covariates of these numbers."""
+        if self.interval not in TARGETS:
+            raise DeclarationError(f"interval = {shown(self.interval)}: must be one of {', '.join(TARGETS)}")
         misses(self.level)  # a level that is none is refused before any data are read
         self.execution()
         chosen = self._public().restricted(columns)
+        curves = self._curves(columns)
+        if curves is not None:
+            chosen = curves.extended()
+            columns = range(len(chosen.range_pairs))
         ranges = chosen if isinstance(chosen, PrivateRanges) else None
         domain = chosen.domain(len(columns)) if isinstance(chosen, PrivateRanges) else chosen
         return EffectStudy(
@@ -165,6 +208,8 @@ class PrivateEffect(PrivateEstimator):
             self.declared_budget(),
             estimand=self.estimand,
             residual_scale=self.residual_scale,
+            confounding=self.confounding,
+            collinearity=self.collinearity,
             effect_center=self.effect_center,
             public_center=self._public_center(domain, len(columns)),
             declared=dict(self.settings or {}),
@@ -177,17 +222,19 @@ class PrivateEffect(PrivateEstimator):
     def _public(self) -> Domain | PrivateRanges:
         """What is declared about the records. Raises DeclarationError where noise of it is not installed."""
         if type(self.domain) is not PrivateRanges:
-            return self.declared()[0]
+            return in_groups(self.declared()[0], self.where, self.by)
         if self.seed is None:
             private_choice(1, 1.0)  # needs OpenDP: told before any data are read
-        return self.domain
+        return in_groups(self.domain, self.where, self.by)
 
     def dataset_from(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
         """Checked raw data (n, k), (n,), (n,), with names. Raises DataError or DeclarationError."""
         public = self._public()
-        if isinstance(public, PrivateRanges):
-            return named_dataset(public, X, a, y)
-        return super().dataset_from(X, a, y)
+        return (
+            named_dataset(public, X, a, y)
+            if isinstance(public, PrivateRanges)
+            else dataset_of(public, X, a, y)
+        )
 
     def fit(
         self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
@@ -198,22 +245,42 @@ class PrivateEffect(PrivateEstimator):
         """
         raw = self._data(X, a, y)
         columns = self._columns(raw.columns)
-        plan, data = make_plan(self._study(raw.n_samples, columns)), raw.restricted(columns)
+        plan = make_plan(self._study(raw.n_samples, columns))
+        data = raw.restricted(columns, self._curves(columns))
         execution = in_blocks(plan, data, self.execution())
-        self.receipt_ = self._charge(plan, "average effect")
+        self.receipt_ = self._charge(plan, self._note, data)
         found = plan.run(data, execution)
-        self.release_ = self._stated(make_effect(plan, found, data.columns, execution, self.level))
+        guarantee, names = state_guarantee(plan, found, execution), (*data.columns, data.outcome)
+        self.release_ = self._stated(
+            make_effect(plan, found.released, names, guarantee, self.level, self.interval)
+        )
         self.effect_ = self.release_.estimate
         low, high = self.release_.interval.low, self.release_.interval.high
         self.interval_ = (-math.inf if low is None else low, math.inf if high is None else high)
         self.n_features_in_, self.feature_names_in_ = len(raw.columns), np.array(raw.columns, dtype=object)
         return self
 
+    @property
+    def _note(self) -> str:
+        """What a ledger says of the charge."""
+        where = [f"where {name} is {level}" for name, level in (self.where or {}).items()]
+        by = "" if self.by is None else f" by {self.by}"
+        return f"effect ({', '.join([self.estimand + by, *where])})"
+
     def prepared(self, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> tuple[EffectPlan, Dataset]:
         """The plan of a fit to raw data, and the records of the chosen covariates that it is run on."""
         raw = self.dataset_from(X, a, y)
         columns = self._columns(raw.columns)
-        return make_plan(self._study(raw.n_samples, columns)), raw.restricted(columns)
+        return make_plan(self._study(raw.n_samples, columns)), raw.restricted(columns, self._curves(columns))
+
+    def _curves(self, columns: Sequence[int]) -> Curves | None:
+        """The second-degree terms of covariates of these numbers. Raises DeclarationError."""
+        if self.curved is None:
+            return None
+        public = self._public()
+        if isinstance(public, PrivateRanges):
+            raise DeclarationError("curved: needs declared ranges, which squares are scaled by")
+        return Curves.of(public.restricted(columns), self.curved)
 
     def _public_center(self, domain: Domain, n_features: int) -> Term | None:
         earlier = self.public_center
@@ -225,7 +292,7 @@ class PrivateEffect(PrivateEstimator):
             raise DeclarationError(
                 f"public_center: the earlier release is {earlier.standing}, hence not public"
             )
-        return earlier.center
+        return public_center(earlier)
 
     def _columns(self, known: Sequence[str | int]) -> list[int]:
         """Numbers of the chosen covariates. Raises DeclarationError on an unknown or repeated one."""

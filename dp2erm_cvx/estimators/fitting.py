@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
@@ -19,6 +19,7 @@ from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.public import printable
 from dp2erm_cvx.release.record import BaseRelease
 from dp2erm_cvx.solve import Solver, private_solver
 from dp2erm_cvx.steps import Execution
@@ -29,6 +30,8 @@ Stated = TypeVar("Stated", bound=BaseRelease)
 TOLERANCE = 1e-6
 #: What the grid of the weights and every solver leave room for.
 LEAST_TOLERANCE = 1e-8
+#: Numbers of records that stand for all: rules of use change at numbers a factor of 2 or more apart.
+_NUMBERS = tuple(2**power for power in range(1, 54))
 
 
 def dataset_of(domain: Domain, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> Dataset:
@@ -67,9 +70,11 @@ def named_dataset(public: Public, X: ArrayLike, a: ArrayLike, y: ArrayLike) -> D
         return Dataset.coded(public, X, a, y)
     columns, named = public.columns, getattr(X, "columns", None)
     dataset = Dataset.from_arrays(X, a, y, columns if named is None else tuple(named))
-    if public.codebook is not None and public.codebook.sampling_weights is not None:
-        if (sampling := getattr(X, "sampling", None)) is None:
+    if (book := public.codebook) is not None:
+        if (sampling := getattr(X, "sampling", None)) is None and book.sampling_weights is not None:
             raise DataError("sampling weights are declared, and these columns come without any")
+        if book.groups and (sampling is None or np.ndim(sampling) < 2):
+            raise DataError("groups are declared, and these columns come without any")
         dataset = replace(dataset, sampling=sampling)
     refuse_other_columns(public, dataset.columns)
     return dataset
@@ -101,6 +106,10 @@ class PrivateEstimator(ConfiguredEstimator):
     seed: int | None
     ledger: Ledger | None
     dataset: str | None
+    #: Asked before every charge, once all that is declared has been judged: what it raises costs nothing.
+    before_charge: Callable[[], None] | None = None
+    #: The file that the release goes to, where that is known: the note of the charge names it.
+    output: str | None = None
 
     def declared(self) -> tuple[Domain, Budget]:
         """The domain and the budget. Raises DeclarationError where one is no such thing."""
@@ -124,6 +133,21 @@ class PrivateEstimator(ConfiguredEstimator):
         """The plan of a fit to raw data, and the records that it is run on. Raises as :meth:`plan` does."""
         dataset = self.dataset_from(X, a, y)
         return self.plan(dataset.n_samples, dataset.X.shape[1]), dataset
+
+    @staticmethod
+    def _judge(study: Callable[[int], object]) -> None:
+        """Raise DeclarationError where ``study`` does for every number of records.
+
+        What is not declared follows from that number: what suits no propensity, say, may suit more records.
+        """
+        for number in _NUMBERS:
+            try:
+                study(number)
+            except DeclarationError as error:
+                refused = error
+            else:
+                return
+        raise refused
 
     def _public(self) -> Domain | PrivateRanges:
         """What is declared about the records."""
@@ -158,8 +182,10 @@ class PrivateEstimator(ConfiguredEstimator):
             raise DeclarationError(f"seed = {self.seed!r}: must be a whole number of at least 0, or None")
         return Execution(private_solver(self.solver), self.tolerance, self.seed)
 
-    def _charge(self, plan: Plan, note: str) -> Receipt | None:
+    def _charge(self, plan: Plan, what: str, data: Dataset | BlockedDataset) -> Receipt | None:
         """Before any noise: whatever happens later, a release that could be shown has been paid for."""
+        if self.before_charge is not None:
+            self.before_charge()
         if self.seed is None:
             refuse_search(self)
         if learned := fitted_before(self):
@@ -181,6 +207,10 @@ class PrivateEstimator(ConfiguredEstimator):
             reason = next(step.reason for step in plan.steps if not step.proven)
             raise CalibrationError(f"{reason}, which is not proven: no charge to the ledger covers it")
         relation = plan.study.universe.domain.relation
+        note = f"{what} of {data.treatment} on {data.outcome}" + (
+            f", to {self.output}" if self.output else ""
+        )
+        note = printable(note)
         return self.ledger.charge(self.dataset, plan.guarantee, note, relation=relation, curve=plan.curve)
 
     def _stated(self, release: Stated) -> Stated:
@@ -194,7 +224,8 @@ class PrivateEstimator(ConfiguredEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         # a pickle travels: it carries the release, not the private workings
-        return {name: value for name, value in super().__getstate__().items() if name != "private_workings_"}
+        kept = super().__getstate__().items()
+        return {name: value for name, value in kept if name not in ("private_workings_", "before_charge")}
 
 
 def _steps(names: tuple[str, ...]) -> str:

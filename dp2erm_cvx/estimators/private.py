@@ -17,8 +17,9 @@ from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, SecondStage
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.release.statement import make_release
+from dp2erm_cvx.release.statement import make_release, state_guarantee
 from dp2erm_cvx.solve import Solver
+from dp2erm_cvx.steps import refuse_unsolvable
 from dp2erm_cvx.universe import Universe
 
 
@@ -148,9 +149,10 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
 
         Raises DeclarationError or CalibrationError where something declared is invalid or not covered.
         """
-        study = self.study(n_samples, n_features)
-        self.execution()
-        return make_plan(study)
+        study, execution = self.study(n_samples, n_features), self.execution()
+        plan = make_plan(study)
+        refuse_unsolvable(study.first, study.universe, execution.solver)
+        return plan
 
     def fit(
         self, X: ArrayLike | BlockedDataset, a: ArrayLike | None = None, y: ArrayLike | None = None
@@ -160,17 +162,21 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         Raises DeclarationError or CalibrationError for what was declared, DataError for invalid data
         (for the data holder: outside the guarantee), LedgerError where the ledger refuses the charge, which
         depends on public numbers alone. A solution that could not be certified does not
-        raise; the release then says that its guarantee is conditional. Warns of a long solve, by public
-        numbers, before anything is spent.
+        raise; the release then says that its guarantee is conditional, unless that covers any weights. Warns
+        of a long solve, by public numbers, before anything is spent, and of weights 1 in place of those that
+        were not found: this is for the data holder only.
         """
         dataset = self._data(X, a, y)
         plan = self.plan(dataset.n_samples, len(dataset.columns))
         execution = in_blocks(plan, dataset, self.execution())
         if (cost := plan.study.first.cost(plan.study.universe)) is not None:
             warnings.warn(cost, stacklevel=2)  # public, and before anything is spent
-        self.receipt_ = self._charge(plan, f"{plan.study.first.name}, then {plan.study.second.name}")
+        self.receipt_ = self._charge(plan, f"{plan.study.first.name}, then {plan.study.second.name}", dataset)
         found = plan.run(dataset, execution)
-        self.release_ = self._stated(make_release(plan, found, dataset.columns, execution))
+        if found.weights.substituted:  # for the data holder: the release does not say it
+            warnings.warn(f"{plan.study.first.name}: {found.weights.advice()}", stacklevel=2)
+        guarantee = state_guarantee(plan, found, execution)
+        self.release_ = self._stated(make_release(plan, found.released, dataset.columns, guarantee))
         theta, propensity = found.steps["theta"], found.steps.get("propensity")
         assert theta.solution is not None
         self.private_workings_ = PrivateWorkings(

@@ -18,6 +18,7 @@ from dp2erm_cvx.plan import NUMERICAL_SHARE, RulePlan, RuleStudy, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.release.rule import effects, recommend
 from dp2erm_cvx.release.rule_release import make_rule
+from dp2erm_cvx.release.statement import state_guarantee
 from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.universe import Universe
 
@@ -112,16 +113,17 @@ class PrivateRule(PrivateEstimator):
         return make_plan(self._study(n_samples, n_features))
 
     def check(self, columns: Sequence[str] | None = None) -> None:
-        """Judge what is declared, before any data are read, and with any number of records.
+        """Judge what is declared, before any data are read: whether it suits any number of records.
 
         ``columns`` name the covariates of the data where that is known. Raises DeclarationError or
-        SolverError as a fit does.
+        SolverError where every fit does.
         """
         domain, stated = self.declared()[0], (self.settings or {}).get("propensity")
         known = columns or domain.columns or domain.ranges
         # of coefficients nobody knows yet how many there have to be
         number = len(stated) - 1 if isinstance(stated, list | tuple) else 1
-        self._study(2, number if known is None else len(known))
+        features = number if known is None else len(known)
+        self._judge(lambda n_samples: self._study(n_samples, features))
 
     def _study(self, n_samples: int, n_features: int) -> RuleStudy:
         domain, budget = self.declared()
@@ -147,8 +149,10 @@ class PrivateRule(PrivateEstimator):
         data = self._data(X, a, y)
         plan = self.plan(data.n_samples, len(data.columns))
         execution = in_blocks(plan, data, self.execution())
-        self.receipt_ = self._charge(plan, "treatment rule")
-        self.release_ = self._stated(make_rule(plan, plan.run(data, execution), data.columns, execution))
+        self.receipt_ = self._charge(plan, "treatment rule", data)
+        found = plan.run(data, execution)
+        guarantee = state_guarantee(plan, found, execution)
+        self.release_ = self._stated(make_rule(plan, found.released, data.columns, guarantee))
         self.theta_ = np.array(self.release_.theta)
         self.n_features_in_, self.feature_names_in_ = len(data.columns), np.array(data.columns, dtype=object)
         return self

@@ -123,7 +123,7 @@ def _refuse_unknown(model: BaseEstimator, given: Iterable[str], known: Iterable[
 def _learns(step: Any) -> bool:
     if step is None or step == "passthrough" or type(step).__name__ == "FrozenEstimator":
         return False
-    # without tags, as in scikit-learn 1.5, every step counts
+    # a step of someone else without tags counts
     tags = getattr(step, "__sklearn_tags__", None)
     return True if tags is None else bool(tags().requires_fit)
 

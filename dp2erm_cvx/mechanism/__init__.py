@@ -12,8 +12,8 @@ from dp2erm_cvx.mechanism.grid import perturb_on_grid
 from dp2erm_cvx.mechanism.integers import perturb_integers
 from dp2erm_cvx.mechanism.quantile import quantile_counts, quantile_scores
 from dp2erm_cvx.mechanism.score import arm_sums, contrast_sums, overlap_sums, score_sums, treated_sums
-from dp2erm_cvx.mechanism.secure import secure_available
 from dp2erm_cvx.mechanism.selection import private_choice, random_source, repeatable_choice
+from dp2erm_cvx.mechanism.uniform import secure_available
 
 __all__ = [
     "Draw",

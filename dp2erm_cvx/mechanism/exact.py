@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import sys
 import threading
 from collections.abc import Sequence
@@ -14,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import Calibration, Noise
-from dp2erm_cvx.mechanism.secure import require
-from dp2erm_cvx.mechanism.uniform import LazyUniform
+from dp2erm_cvx.mechanism.selection import random_source
+from dp2erm_cvx.mechanism.uniform import LazyUniform, require
 from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def draw_within(calibration: Calibration, error: float, *, seed: int | str | Non
     """
     bound = public_number("error", error, above=0.0)
     require("flint")
-    source: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
+    source = random_source(seed)
     uniforms = [LazyUniform(source) for _ in range(_uniforms_needed(calibration))]
     return _evaluate(calibration, bound, uniforms)
 
@@ -83,7 +82,7 @@ def rounded_gaussians(scale: float, size: int) -> tuple[int, ...]:
     Raises DeclarationError where python-flint is not installed.
     """
     require("flint")
-    source = random.SystemRandom()
+    source = random_source()
     return _rounded(scale, [LazyUniform(source) for _ in range(2 * ((size + 1) // 2))])[:size]
 
 

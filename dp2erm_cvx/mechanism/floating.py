@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import random
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import Calibration, Noise
+from dp2erm_cvx.mechanism.selection import random_source
 
 
 def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[np.float64]:
@@ -23,7 +23,7 @@ def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[
     Sampling is in floating point, as if arithmetic were exact; :func:`~dp2erm_cvx.mechanism.draw_within`
     proves a distance to an exact draw.
     """
-    source: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
+    source = random_source(seed)
     p = calibration.n_parameters
     if calibration.noise is Noise.GAUSSIAN:
         return np.array([source.gauss(0.0, calibration.scale) for _ in range(p)])

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.calibration.grid import GridNoise
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
-from dp2erm_cvx.mechanism.secure import require
+from dp2erm_cvx.mechanism.uniform import require
 
 
 def perturb_on_grid(

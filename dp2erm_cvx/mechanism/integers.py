@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,8 @@ from dp2erm_cvx.calibration.constants import Noise
 from dp2erm_cvx.calibration.integers import LARGEST_INTEGER, IntegerNoise
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.mechanism.exact import rounded_gaussians
-from dp2erm_cvx.mechanism.secure import require
+from dp2erm_cvx.mechanism.selection import Source, random_source
+from dp2erm_cvx.mechanism.uniform import require
 
 _LAST = 2**63 - 1
 
@@ -39,7 +39,7 @@ def perturb_integers(
     if exact and seed is None:
         drawn = rounded_gaussians(noise.scale, len(inside))
     else:
-        source = random.SystemRandom() if seed is None else random.Random(seed)
+        source = random_source(seed)
         drawn = tuple(_in_doubles(noise, source) for _ in inside)
     sums = (value + number for value, number in zip(inside, drawn, strict=True))
     return tuple(min(max(value, -_LAST), _LAST) for value in sums)
@@ -61,7 +61,7 @@ def _by_opendp(values: Sequence[int], noise: IntegerNoise) -> tuple[int, ...]:
     return tuple(int(value) for value in measurement(list(values)))
 
 
-def _in_doubles(noise: IntegerNoise, source: random.Random) -> int:
+def _in_doubles(noise: IntegerNoise, source: Source) -> int:
     """The same law to the accuracy of doubles; Laplace as the difference of two geometric variables."""
     if noise.noise is Noise.GAUSSIAN:
         return round(source.gauss(0.0, noise.scale))

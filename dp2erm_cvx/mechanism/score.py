@@ -71,7 +71,9 @@ def overlap_sums(score: ArrayLike, share: ArrayLike, noise: OverlapNoise) -> tup
     """The three integers of :class:`~dp2erm_cvx.calibration.OverlapNoise`. Not private.
 
     ``score`` (n,) has mean zero at the effect among records that count by their ``share`` (n,), once the
-    public center is taken off. Shares are clipped to [0, 1/2] and rounded to their grid.
+    public center is taken off. Shares are clipped to [0, 1/2] and rounded to their grid; where records are
+    whole, to 0 or 1/2, and a record of share 0 has no score. Of a group they are those of its records, and no
+    score exceeds 2 h B.
 
     Raises DeclarationError for more than n records, and where lengths differ.
     """
@@ -80,9 +82,15 @@ def overlap_sums(score: ArrayLike, share: ArrayLike, noise: OverlapNoise) -> tup
     if shares.shape != k.shape:
         raise DeclarationError(f"share of shape {shares.shape}: the score is {k.shape}")
     inside = np.clip(np.where(np.isnan(shares), 0.0, shares), 0.0, 0.5)
+    if noise.whole:
+        inside = np.where(inside >= 0.25, 0.5, 0.0)
+        k = np.where(inside > 0.0, k, 0)
     first, size, last = noise.multipliers
-    counted = int(np.rint(np.ldexp(inside, SHARE_BITS)).astype(np.int64).sum())
-    return first * int(k.sum()), (size >> SHARE_BITS) * counted, last * int(np.sum(k * k))
+    parts = np.rint(np.ldexp(inside, SHARE_BITS)).astype(np.int64)
+    if noise.groups:
+        most = parts * (2 * noise.largest) >> SHARE_BITS
+        k = np.clip(k, -most, most)
+    return first * int(k.sum()), (size >> SHARE_BITS) * int(parts.sum()), last * int(np.sum(k * k))
 
 
 def _steps(values: ArrayLike, noise: GridSums, largest: ArrayLike) -> Whole:

@@ -1,11 +1,31 @@
-"""A uniform variable on [0, 1] as an endless string of fair bits, read as far as anyone asked."""
+"""What exact noise is made of: fair bits, read as far as anyone asked, and the packages that it needs."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
+
+from dp2erm_cvx.errors import DeclarationError
 
 if TYPE_CHECKING:
     from flint import arb
+
+
+#: Import name to distribution name: ball arithmetic, and the discrete mechanism on a grid.
+_PACKAGES = {"flint": "python-flint", "opendp": "opendp"}
+
+
+def secure_available() -> bool:
+    """Whether both packages of the extra ``secure`` are installed. Neither is imported."""
+    return all(find_spec(name) is not None for name in _PACKAGES)
+
+
+def require(name: str) -> None:
+    """Raise DeclarationError unless the package of import name ``name`` is installed."""
+    if find_spec(name) is None:
+        raise DeclarationError(
+            f"noise with a proven error needs {_PACKAGES[name]}: install dp2erm-cvx[secure]"
+        )
 
 
 class BitSource(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from dp2erm_cvx import registry
@@ -11,33 +12,52 @@ from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.plan.effect_plan import EffectPlan
-from dp2erm_cvx.plan.effect_rule import CAP, EffectSettings, effect_rule
+from dp2erm_cvx.plan.effect_rule import (
+    CAP,
+    NORM,
+    EffectSettings,
+    Request,
+    check_groups,
+    default_scale,
+    effect_error,
+    effect_rule,
+)
 from dp2erm_cvx.plan.pipeline import (
     LONGEST,
     NUMERICAL_SHARE,
+    STEADY,
     Pipeline,
     chosen_noise,
     logistic_propensity,
     shares_in_turn,
+    shrunk,
 )
+from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.program import SecondStage
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps import (
+    Arms,
     AverageScore,
     CellNuisances,
     CellSums,
     Center,
     ColumnRanges,
+    Confounding,
+    CovariateLaw,
+    CovariateMean,
     EffectScore,
+    GroupScore,
     LinearNuisances,
     MeanScore,
+    MeanScorePlan,
+    MeanSquare,
     Nuisances,
     OutcomeRows,
     OverlapScore,
+    Propensity,
     Refit,
     RiskScores,
     Rows,
@@ -46,12 +66,28 @@ from dp2erm_cvx.steps import (
     Term,
     TreatedScore,
     TreatmentRate,
+    TwoValues,
     declared_partition,
 )
 from dp2erm_cvx.universe import Universe
 
-#: Norm bound that the outcome regression scales covariates to, so that their declared units do not matter.
-NORM = 3.0
+
+@dataclass(frozen=True)
+class EffectPlan(Plan):
+    """The planned steps of an effect ``study``: the score is the last of them."""
+
+    study: EffectStudy
+
+    @property
+    def score(self) -> MeanScorePlan:
+        """The step that releases the effect."""
+        found = self.steps[-1]
+        assert isinstance(found, MeanScorePlan)
+        return found
+
+
+#: What the ends of an outcome in [0, 1] may round to.
+_ROUNDED = 1e-12
 #: What may be estimated.
 SCORES = {kind.estimand: kind for kind in (AverageScore, TreatedScore, OverlapScore, RiskScores)}
 
@@ -66,11 +102,16 @@ class EffectStudy(Pipeline[EffectPlan]):
         The datasets that the guarantee is about, and (epsilon, delta).
     estimand
         "ate", the average effect; "att", that among the treated; "overlap", that where either treatment is
-        likely, by matching factors; "risks", those of an outcome in [0, 1] under both treatments, with their
-        difference, their ratio and the odds ratio.
+        likely, by matching factors; "risks", those of an event, an outcome that is 0 or 1, under both
+        treatments, with their difference, their ratio and the odds ratio.
     residual_scale
         Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
-        Without one, losses and clips follow the outcome bound, for about twice the noise.
+        Without one, losses and clips follow the outcome bound, for about twice the noise. Of an event of
+        probability q it is ``sqrt(q (1 - q))``: .3 for one in ten.
+    confounding, collinearity
+        What predictions of bias and the interval rest on: how far the arms' means lie apart at most, in
+        standard deviations of the combination of covariates in which they differ most; and the least variance
+        of a combination of standardized covariates, as a share of that of independent ones.
     effect_center
         Public guess of the effect, from which the score is measured; None: the released effect where all
         scaled covariates are 0.
@@ -96,6 +137,8 @@ class EffectStudy(Pipeline[EffectPlan]):
     budget: Budget
     estimand: str = "ate"
     residual_scale: float | None = None
+    confounding: float = 1.0
+    collinearity: float = 1.0
     effect_center: float | None = None
     public_center: Term | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
@@ -107,14 +150,20 @@ class EffectStudy(Pipeline[EffectPlan]):
     def __post_init__(self) -> None:
         super().__post_init__()
         put = object.__setattr__
-        put(self, "noise", chosen_noise(self.noise, self.universe))
+        law = self.noise
+        put(self, "noise", chosen_noise(law, self.universe))
         if self.estimand not in SCORES:
             raise DeclarationError(f"estimand = {shown(self.estimand)}: must be one of {', '.join(SCORES)}")
         if self.estimand == RiskScores.estimand:
             self._check_risks()
+        check_groups(self.universe.domain, self.estimand, self.declared)
         public_fraction("numerical_share", self.numerical_share)
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
+        put(self, "confounding", public_number("confounding", self.confounding, at_least=0.0))
+        put(self, "collinearity", public_number("collinearity", self.collinearity, above=0.0))
+        if self.collinearity > 1.0:
+            raise DeclarationError(f"collinearity = {self.collinearity:g}: must be at most 1")
         if self.public_center is not None:
             if self.ranges is not None:
                 raise DeclarationError("public_center: needs declared ranges, whose units it would be in")
@@ -125,25 +174,85 @@ class EffectStudy(Pipeline[EffectPlan]):
                 "two risks and the size of the population are three private means; estimand = 'ate' is the "
                 "risk difference",
             )
+        if law == "auto" and self.settings.rows is not None:
+            put(self, "noise", chosen_noise(law, self._regressed))
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property
     def scale(self) -> float:
         """The guess of the residual's standard deviation, which predictions of errors rest on."""
+        values, bound = self.two_values, self.universe.domain.outcome_bound
         if self.residual_scale is None:
-            return self.universe.domain.outcome_bound / 3.0
-        return self.residual_scale
+            return default_scale(bound, values)
+        return self.residual_scale if values is None else min(self.residual_scale, 0.5 * values.width)
 
     @property
+    def two_values(self) -> TwoValues | None:
+        """Those of the centered outcome, where it has no others: of an event, or as the domain declares.
+
+        The slope is the outcome bound until there are settings.
+        """
+        domain = self.universe.domain
+        if self.estimand != RiskScores.estimand and not domain.binary_outcome:
+            return None
+        return TwoValues(-domain.outcome_bound, 2.0 * domain.outcome_bound, domain.outcome_bound)
+
+    @property
+    def predicted_error(self) -> float:
+        """The mean squared error that the settings in force are predicted to have, see ``effect_rule``."""
+        settings = self.settings
+        spent = (settings.mean_share or 0.0) + (settings.spread_share or 0.0)
+        spent += settings.rate_share if settings.known is None else 0.0
+        logistic = settings.propensity_share if settings.propensity == "logistic" else 0.0
+        return effect_error(self._request, 1.0 - spent, settings.center_share, logistic)
+
+    @property
+    def _request(self) -> Request:
+        universe, settings = self.universe, self.settings
+        law, values = CovariateLaw.of(universe.domain, universe.n_features), self.two_values
+        return Request(
+            SCORES[self.estimand],
+            universe.mass * universe.n_samples,
+            universe.n_features,
+            self._kept * self.budget.epsilon,
+            self.scale,
+            settings.slope,
+            law,
+            settings.norm_bound,
+            settings.residual_bound,
+            Confounding(0.0) if settings.known is not None else self.assumed,
+            None if values is None else replace(values, slope=settings.slope),
+            max(len(universe.domain.groups), 1),
+        )
+
+    @property
+    def assumed(self) -> Confounding:
+        """What is declared of the arms and of collinear covariates."""
+        return Confounding(self.confounding, self.collinearity)
+
+    @property
+    def predicts_bias(self) -> bool:
+        """Whether it is predicted what nuisances leave of the confounding, so that an interval allows for it.
+
+        Common slopes of arms that count otherwise than by default leave more where effects vary.
+        """
+        settings, kind = self.settings, SCORES[self.estimand]
+        if settings.rows is None or kind is RiskScores:
+            return False
+        by_arm = settings.rows in (Rows.MIX, Rows.ARMS)
+        return settings.known is not None or by_arm or settings.arms is kind.arms
+
+    @cached_property
     def settings(self) -> EffectSettings:
         """The settings in force: those of the public rule, with what is declared in their place."""
-        known = [one.name for one in fields(EffectSettings)]
+        names = [one.name for one in fields(EffectSettings)]
         for name in self.declared:
-            if name not in known:
-                raise DeclarationError(f"{name}: is no setting of an effect; {known_names(name, known)}")
+            if name not in names:
+                raise DeclarationError(f"{name}: is no setting of an effect; {known_names(name, names)}")
         declared = dict(self.declared)
-        if declared.get("rows") is not None:
-            declared["rows"] = one_of("rows", declared["rows"], Rows)
+        for name, members in (("rows", Rows), ("arms", Arms)):
+            if declared.get(name) is not None:
+                declared[name] = one_of(name, declared[name], members)
         if declared.get("cells") is not None:
             if self.public_center is not None:
                 raise DeclarationError("cells: take the place of a center, and of a public_center")
@@ -154,20 +263,29 @@ class EffectStudy(Pipeline[EffectPlan]):
         left = Budget(self._kept * self.budget.epsilon, self.budget.delta)
         released = self.ranges is not None and not self.ranges.public_outcome
         # a released range reaches to about three standard deviations of the outcome
-        found = effect_rule(self.universe, left, self.scale if released else self.residual_scale, cap)
-        if self.estimand == OverlapScore.estimand:
-            # its factors are at most 1, whatever the cap
-            found = replace(found, score_bound=found.residual_bound)
-        once = self.public_center is None and declared.get("first_fit", found.first_fit) is None
-        if self.estimand == RiskScores.estimand and once:
-            found = replace(found, squared_radius=1.0)  # few records: a small ball keeps noise out
+        scale = self.scale if released else self.residual_scale
+        known = declared.get("propensity")
+        public = known is not None and not isinstance(known, str)
+        kind = self.kind
+        assumed = None if public else self.assumed
+        found = effect_rule(self.universe, left, scale, assumed, kind, self.two_values)
+        found = replace(found, cap=cap)
+        reach = _reach(kind, known, cap, found) * found.residual_bound
+        if self.two_values is not None and issubclass(kind, AverageScore | RiskScores):
+            reach = self._event_reach(declared.get("propensity", found.propensity))
+        found = replace(found, score_bound=reach)
+        if found.arms is Arms.CONTROLS and declared.get("rows", Rows.COMMON) not in (Rows.COMMON, None):
+            found = replace(found, arms=Arms.ALIKE)
+        if self.public_center is not None:
+            # its covariates are those that the domain scales
+            found = replace(found, mean_share=None, spread_share=None)
         return replace(found, **declared)
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """Perhaps ranges; cells, or center, perhaps a refit of its residuals, and propensity; score."""
+        """Perhaps ranges; cells, or rate, mean and spread, center and propensity; then the score."""
         settings, exact = self.settings, numerical_share is not None
         if settings.rows is not None:
-            steps, nuisances = self._lines(settings, settings.rows, numerical_share)
+            steps, nuisances = self._lines(settings, numerical_share)
         else:
             partition = declared_partition(settings.cells, self.universe)
             share = settings.center_share + (settings.propensity_share if settings.known is None else 0.0)
@@ -176,29 +294,72 @@ class EffectStudy(Pipeline[EffectPlan]):
         if self.ranges is not None:
             steps.insert(0, ColumnRanges(self.ranges, self.ranges.share))
         yield from shares_in_turn(steps, self._kept)
-        yield MeanScore(self._score(nuisances, settings), self.noise, exact)
+        # delta is worth more in a regression: Laplace noise of few numbers is shorter
+        lines = settings.rows is not None
+        yield MeanScore(self._score(nuisances, settings), Noise.GAMMA if lines else self.noise, exact)
 
-    def _lines(
-        self, settings: EffectSettings, rows: Rows, numerical_share: float | None
-    ) -> tuple[list[Any], Nuisances]:
+    def _lines(self, settings: EffectSettings, numerical_share: float | None) -> tuple[list[Any], Nuisances]:
+        exact, rows = numerical_share is not None, settings.rows
+        assert rows is not None
+        rate: str | float = TreatmentRate.name if settings.known is None else settings.known
+        law = CovariateLaw.of(self.universe.domain, self.universe.n_features)
+        steps: list[Any] = []
+        if settings.known is None:
+            steps.append(TreatmentRate(settings.rate_share, Noise.GAMMA, exact))
+        if settings.mean_share is not None:
+            steps.append(CovariateMean(law, settings.norm_bound, settings.mean_share, self.noise, exact))
+        if settings.spread_share is not None:
+            steps.append(MeanSquare(law, settings.spread_share, Noise.GAMMA, exact))
         terms = [] if self.public_center is None else [self.public_center]
         program = self._regression(settings)
         regressions = [(Center, settings.center_share)]
         if settings.first_fit is not None:
             first = settings.first_fit * settings.center_share
             regressions = [(Center, first), (Refit, settings.center_share - first)]
-        steps: list[Any] = []
-        law, scale = calibrator("sharp"), NORM / self.universe.domain.features_bound
+        sharp, scale = calibrator("sharp"), NORM / settings.norm_bound
+        log_odds = Term(Rows.POOLED, Propensity.name) if settings.propensity == "logistic" else None
+        own = log_odds if settings.arms == Arms.MATCHED else None
+        if own is not None:  # what the outcome regression is weighted by is released before it
+            steps.append(self._propensity(steps, settings, numerical_share))
         for kind, share in regressions:
-            mapped = OutcomeRows(rows, tuple(terms), scale)
-            steps.append(kind(None, program, law, self.noise, None, 0.0, numerical_share, mapped, share))
+            mapped = OutcomeRows(rows, tuple(terms), scale, settings.arms, rate, own)
+            common = None, program, sharp, self.noise, None, 0.0, numerical_share
+            steps.append(kind(*common, mapped, share, either=True))
             terms.append(Term(rows, kind.name))
-        if settings.propensity == "constant":
-            steps.append(TreatmentRate(settings.propensity_share, self.noise, numerical_share is not None))
-        elif settings.known is None:
-            steps.append(logistic_propensity(self, settings, numerical_share))
-        treated = "propensity" if settings.known is None else settings.known
-        return steps, LinearNuisances(tuple(terms), treated, settings.propensity == "constant")
+        if log_odds is not None and own is None:
+            steps.append(self._propensity(steps, settings, numerical_share))
+        # where no mean square is released, what the bound leaves of the squares that were guessed
+        spreads, values = law.within(settings.norm_bound), self.two_values
+        if values is not None:
+            values = replace(values, slope=settings.slope)
+        nuisances = LinearNuisances(tuple(terms), rate, log_odds, spreads, self.scale, self.assumed)
+        return steps, replace(nuisances, two_values=values)
+
+    def _propensity(
+        self, steps: Sequence[Step], settings: EffectSettings, numerical_share: float | None
+    ) -> Propensity:
+        """That of the records that these ``steps`` hand on."""
+        where = self.start
+        for step in steps:
+            where = step.hands(where)
+        return logistic_propensity(self, where, settings, numerical_share, either=True)
+
+    @property
+    def start(self) -> Universe:
+        """That of covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
+        settings = self.settings
+        if settings.rows is None or settings.mean_share is not None:
+            return self.universe
+        return shrunk(self.universe, settings.norm_bound)
+
+    @property
+    def _regressed(self) -> Universe:
+        """That of the records of all regressions: shrunk, and perhaps around a released mean."""
+        settings, universe = self.settings, self.start
+        if settings.mean_share is None:
+            return universe
+        law = CovariateLaw.of(universe.domain, universe.n_features)
+        return CovariateMean(law, settings.norm_bound, settings.mean_share).hands(universe)
 
     @property
     def _kept(self) -> float:
@@ -206,33 +367,59 @@ class EffectStudy(Pipeline[EffectPlan]):
         return 1.0 if self.ranges is None else 1.0 - self.ranges.share
 
     def _score(self, nuisances: Nuisances, settings: EffectSettings) -> EffectScore:
-        clips = settings.cap, settings.residual_bound, settings.score_bound
+        clips, domain = (settings.cap, settings.residual_bound, settings.score_bound), self.universe.domain
         if self.estimand == RiskScores.estimand:
-            return RiskScores(nuisances, *clips, other_bound=self.universe.domain.outcome_bound)
-        sampled = self.universe.domain.sampling is not None
-        return SCORES[self.estimand](nuisances, *clips, self.effect_center, sampled)
+            found: EffectScore = RiskScores(nuisances, *clips, other_bound=domain.outcome_bound)
+        else:
+            sampled = domain.sampling is not None
+            missing = domain.weighted and not sampled
+            found = self.kind(nuisances, *clips, self.effect_center, sampled, missing)
+        total = self.universe.mass * self.universe.n_samples * self.budget.epsilon * settings.rate_share
+        total /= max(len(domain.groups), 1)
+        if total < STEADY:  # the released rate is noise: no bound may follow it far
+            found = replace(found, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
+        return found
 
     def planned(self, steps: Sequence[StepPlan]) -> EffectPlan:
         return EffectPlan(self, tuple(steps))
 
     def _regression(self, settings: EffectSettings) -> SecondStage:
         bound, stages = self.universe.domain.outcome_bound, registry.second_stages()
-        if settings.squared_radius is not None:
-            return registry.build(stages, "regression", theta_set=L2Ball(settings.squared_radius * bound))
         # no theorem needs this ball; within it every solve is certified to a public radius
         ball = L2Ball(LONGEST * bound)
         return registry.build(stages, "saturating_regression", slope=settings.slope, theta_set=ball)
 
+    @property
+    def kind(self) -> type[EffectScore]:
+        """The score of what is estimated, in groups where the domain declares any."""
+        return GroupScore if self.universe.domain.groups else SCORES[self.estimand]
+
+    def _event_reach(self, propensity: str | float) -> float:
+        """How far the score of an outcome of two values reaches at this propensity, at a rate of one half.
+
+        That of a risk is measured from the middle of the outcome, in which it lies.
+        """
+        inverse = {"constant": 2.0}.get(propensity, 4.0) if isinstance(propensity, str) else 0.0
+        if not isinstance(propensity, str):
+            inverse = 1.0 / max(min(propensity, 1.0 - propensity), 0.01)
+        assert self.two_values is not None
+        less = 0.5 if self.estimand == RiskScores.estimand else 0.0
+        return self.two_values.width * (inverse - less)
+
     def _check_risks(self) -> None:
         domain = self.universe.domain
         low, high = (domain.outcome_center + side * domain.outcome_bound for side in (-1.0, 1.0))
-        if domain.treatment_cost or low > 0.0 or high < 1.0 or self.effect_center is not None:
-            raise DeclarationError(
-                "estimand = 'risks': needs an outcome in [0, 1] inside the domain, without a treatment cost "
-                "and without an effect_center"
-            )
         if self.ranges is not None and not self.ranges.public_outcome:
             raise DeclarationError("estimand = 'risks': needs a public range of the outcome")
+        if max(abs(low), abs(high - 1.0)) > _ROUNDED:
+            raise DeclarationError(
+                f"estimand = 'risks': the declared outcome reaches from {low:g} to {high:g}, and a risk is "
+                "of an event, 0 or 1: declare outcome_center = outcome_bound = 0.5, or estimand = 'ate'"
+            )
+        if domain.treatment_cost or self.effect_center is not None:
+            raise DeclarationError(
+                "estimand = 'risks': takes no treatment cost, which is in no risk, and no effect_center"
+            )
 
     def _check(self, center: Term) -> None:
         names = center.rows.names(tuple(f"x{k}" for k in range(self.universe.n_features)))
@@ -240,3 +427,13 @@ class EffectStudy(Pipeline[EffectPlan]):
             raise DeclarationError(f"public_center: {len(names)} public coefficients are needed")
         for value in center.source:
             public_number("public_center", value)
+
+
+def _reach(kind: type[EffectScore], known: Any, cap: float, found: EffectSettings) -> float:
+    """B over M_r with the declared propensity ``known``, that of the settings ``found`` where none is."""
+    if known == "logistic" or (known == "cells" and kind is TreatedScore):
+        return kind.reach[1]
+    if known is None or isinstance(known, str) or kind is not TreatedScore:
+        return found.score_bound / found.residual_bound
+    rate = public_number("propensity", known)  # residuals of the untreated are weighted by its odds
+    return max(rate, 1.0 - rate) / max(1.0 - rate, 1.0 / cap)

@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.public import public_fraction, public_number, public_size
-from dp2erm_cvx.steps import Rows
+from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
+from dp2erm_cvx.steps import (
+    Arms,
+    AverageScore,
+    Confounding,
+    CovariateLaw,
+    EffectScore,
+    RidgeFit,
+    Rows,
+    TwoValues,
+    shrinkage,
+)
+from dp2erm_cvx.steps.nuisances import STRETCH
+from dp2erm_cvx.steps.shrinkage import LEFT, VARIANCE
 from dp2erm_cvx.universe import Universe
 
-#: n epsilon per covariate from which a logistic propensity is worth estimating.
-FEW = 400.0
-#: The same for a refit, and a propensity in a wider ball.
-MANY = 800.0
-#: The same for slopes of the effect.
-PLENTY = 3000.0
 #: F where none is declared; a larger one says that overlap is poor.
 CAP = 10.0
+#: Norm that the outcome regression scales covariates to, so that their declared units do not matter.
+NORM = 3.0
+#: Shares of the budget: at most of the mean of covariates, and of their mean square.
+MEAN_SHARE, SPREAD_SHARE = 0.06, 0.03
+#: The mean of covariates is released where its noise is at most this, two thirds of their standard deviation.
+MEAN_NOISE = 2.0 / 9.0
+#: n epsilon from which on common events have a loss that hardly saturates.
+MANY = 80_000.0
+#: n epsilon per covariate from which on a logistic propensity is tried where a constant one may do: it costs
+#: nothing there where outcomes are linear, and saves some bias where they are not.
+FEW = 800.0
+#: What an interval adds to the second moment of a score for its noise, in bounds times scales of the mean: at
+#: a level of .95 it is exceeded once in 400.
+MARGIN = 2.0 * math.log(200.0)
+#: The rate of the smaller arm that shares are chosen for.
+RATE = 1.0 / 3.0
 
 
 @dataclass(frozen=True)
@@ -31,25 +56,30 @@ class EffectSettings:
     ----------
     rows
         Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`; None in cells, which have no
-        use for ``slope``, ``first_fit``, ``radius`` and ``split`` either.
+        use for ``arms``, ``slope``, ``first_fit``, ``norm_bound``, ``radius`` and ``split`` either.
+    arms
+        What records count in it, see :class:`~dp2erm_cvx.steps.Arms`.
     slope
         c of the saturating loss of the center, in units of the outcome.
-    squared_radius
-        Squared loss of the center in place of the saturating one, with its coefficient within this many
-        outcome bounds: for outcomes of two values and few records. None for the saturating loss. No
-        first fit goes before it, whose residuals would have no useful bound.
+    norm_bound
+        The scaled covariates are shrunk radially to this norm.
+    mean_share, spread_share
+        Shares of the budget for the mean of the covariates, which is then subtracted, and for their mean
+        square, from which shrinkage is predicted; None where they are not released.
+    rate_share
+        That for the rate of treatment, where it is not public.
     first_fit
         Share of the center's budget for a first fit, whose residuals are fitted again; None for one fit.
     propensity
         "logistic", "constant", with ``cells`` "cells", or the public probability of treatment.
     radius
-        Largest margin of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
+        Largest linear predictor of the logistic propensity: it is fitted in the ball ``M ||lam|| <= radius``.
     split
         Share of the propensity's epsilon that pays for its noise.
     center_share, propensity_share
-        Shares of the budget; the score has the rest. A public propensity takes none.
+        Shares of the budget for the outcome regression and a logistic propensity; the score has the rest.
     cap, residual_bound, score_bound
-        F, M_r and B of :class:`~dp2erm_cvx.steps.EffectScore`.
+        F, M_r and B of :class:`~dp2erm_cvx.steps.EffectScore`, at a rate of one half.
     cells
         Cuts by covariate, or numbers of cells, see :func:`~dp2erm_cvx.steps.declared_partition`: outcome and
         propensity are then means in cells, from both shares, and no line has to be right. None for lines.
@@ -58,7 +88,12 @@ class EffectSettings:
     """
 
     rows: Rows | None
+    arms: Arms
     slope: float
+    norm_bound: float
+    mean_share: float | None
+    spread_share: float | None
+    rate_share: float
     first_fit: float | None
     propensity: str | float
     radius: float
@@ -69,24 +104,34 @@ class EffectSettings:
     residual_bound: float
     score_bound: float
     cells: Mapping[str, Any] | None = None
-    squared_radius: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("slope", "radius", "residual_bound", "score_bound"):
+        object.__setattr__(self, "arms", one_of("arms", self.arms, Arms))
+        for name in ("slope", "norm_bound", "radius", "residual_bound", "score_bound"):
             public_size(name, getattr(self, name))
         public_number("cap", self.cap, at_least=2.0)
-        if self.squared_radius is not None:
-            public_size("squared_radius", self.squared_radius)
-            if self.first_fit is not None:
-                raise DeclarationError("squared_radius: has no first_fit; declare none")
         self._check_propensity()
-        shares = ["split", "center_share", "propensity_share"]
-        if self.first_fit is not None:
-            shares.append("first_fit")
-        for name in shares:
-            public_fraction(name, getattr(self, name))
-        if not self.center_share + self.propensity_share < 1.0:
-            raise DeclarationError("center_share and propensity_share leave nothing to the score")
+        for name in ("split", "first_fit", *_SHARES):
+            if getattr(self, name) is not None or name in (
+                "split",
+                "rate_share",
+                "center_share",
+                "propensity_share",
+            ):
+                public_fraction(name, getattr(self, name))
+        names = [name for name in _SHARES if getattr(self, name) is not None and self._spends(name)]
+        if not sum(getattr(self, name) for name in names) < 1.0:
+            raise DeclarationError(f"{', '.join(names)}: leave nothing to the score")
+        if self.arms is Arms.CONTROLS and self.rows not in (Rows.COMMON, None):
+            raise DeclarationError("arms = 'controls': one arm alone has rows = 'common'")
+
+    def _spends(self, share: str) -> bool:
+        """Whether a step takes this share of the budget."""
+        if share == "propensity_share":
+            return self.propensity in ("logistic", "cells")
+        if share == "rate_share":
+            return self.cells is None and self.known is None
+        return share == "center_share" or self.cells is None
 
     def _check_propensity(self) -> None:
         lines = self.cells is None
@@ -112,15 +157,18 @@ class EffectSettings:
         return None if isinstance(self.propensity, str) else self.propensity
 
 
-def effect_rule(
-    universe: Universe, budget: Budget, residual_scale: float | None, cap: float = CAP
-) -> EffectSettings:
-    """The default settings, from public quantities alone.
+_SHARES = ("rate_share", "mean_share", "spread_share", "center_share", "propensity_share")
 
-    Below ``FEW`` records times epsilon per covariate: common slopes and one propensity for all. From there on
-    a logistic propensity, of odds within 1 to 7; from ``MANY`` on, or where poor overlap is declared by a
-    ``cap`` above its default, of odds within 1 to 55, and a refit of the residuals. From ``PLENTY`` on slopes
-    of the effect. The study of effects says how it was found.
+
+def effect_rule(
+    universe: Universe,
+    budget: Budget,
+    residual_scale: float | None,
+    confounding: Confounding | None = None,
+    kind: type[EffectScore] = AverageScore,
+    two_values: TwoValues | None = None,
+) -> EffectSettings:
+    """The default settings, from public quantities alone: those of the least predicted mean squared error.
 
     Parameters
     ----------
@@ -129,26 +177,198 @@ def effect_rule(
     residual_scale
         Public guess of the standard deviation of the outcome given covariates, in units of the outcome; None:
         clips that no residual reaches, and a loss and a score of the order of the outcome bound.
-    cap
-        F, at most what the inverse of a propensity may be.
+    confounding
+        What is declared of the distance of the arms and of collinear covariates; None where the propensity is
+        public: nothing is confounded then, and no mean is worth its price.
+    kind
+        The score of what is estimated.
+    two_values
+        Of the outcome, where it has no others: no residual is longer than they lie apart.
     """
-    bound = universe.domain.outcome_bound
-    total = universe.mass * universe.n_samples * budget.epsilon
-    few, some, common = (total < limit * universe.n_features for limit in (FEW, MANY, PLENTY))
-    poor = cap > CAP
-    # residuals within two outcome bounds reach four times that at most, however large the guess
-    spread = bound / 2.0 if residual_scale is None else min(residual_scale, bound / 2.0)
-    width = min(max(0.1 * math.sqrt(total), 8.0), 20.0)
-    return EffectSettings(
-        rows=Rows.COMMON if common else Rows.MIX,
-        slope=bound / 3.0 if residual_scale is None else residual_scale,
-        first_fit=0.3 if poor or not some else None,
-        propensity="constant" if few else "logistic",
-        radius=4.0 if poor or not some else 2.0,
-        split=0.85,
-        center_share=0.65 if few else 0.45 if some else 0.5,
-        propensity_share=0.05 if few else 0.15,
-        cap=cap,
-        residual_bound=2.0 * bound if residual_scale is None else min(4.0 * residual_scale, 2.0 * bound),
-        score_bound=spread * (max(width, cap) if poor else width),
+    domain, p, known = universe.domain, universe.n_features, confounding is None
+    bound, total = domain.outcome_bound, universe.mass * universe.n_samples * budget.epsilon
+    deviation = default_scale(bound, two_values) if residual_scale is None else residual_scale
+    # an outcome that cannot lie two deviations off its center has no tails; a bent loss would bend its lines
+    slope = deviation if deviation <= 0.5 * bound else 2.0 * bound
+    law, norm, centered = covariate_rule(universe, total, worth=not known)
+    groups = max(len(domain.groups), 1)
+    # in groups there are two sums of each, and an outcome that may lie off the common regression
+    rate = max(0.02, min(0.1, (40.0 if groups == 1 else 120.0 * groups) / total))
+    left = 1.0 - (0.0 if known else rate) - SPREAD_SHARE - (MEAN_SHARE if centered else 0.0)
+    residual = 2.0 * bound if residual_scale is None else min(kind.residuals * residual_scale, 2.0 * bound)
+    if two_values is not None:
+        deviation, residual = min(deviation, 0.5 * two_values.width), two_values.width
+        slope = two_values.width * saturation(deviation / two_values.width, total)
+        two_values = replace(two_values, slope=slope)
+    request = Request(
+        kind,
+        total / budget.epsilon,
+        p,
+        budget.epsilon,
+        deviation,
+        slope,
+        law,
+        norm,
+        residual,
+        confounding or Confounding(0.0),
+        two_values,
+        groups=groups,
     )
+    tried = (0.0,) if known else kind.propensities
+    if 0.0 in tried and total < FEW * p:
+        tried = (0.0,)
+    shares = list(_candidates(left, tried))
+    center, propensity = min(shares, key=lambda one: effect_error(request, left, *one))
+    return EffectSettings(
+        rows=kind.rows,
+        arms=kind.arms,
+        slope=slope,
+        norm_bound=norm,
+        mean_share=MEAN_SHARE if centered else None,
+        spread_share=SPREAD_SHARE,
+        rate_share=rate,
+        first_fit=None,
+        propensity="logistic" if propensity else "constant",
+        radius=12.0,
+        split=0.85,
+        center_share=center,
+        propensity_share=propensity or 0.2,
+        cap=CAP,
+        residual_bound=residual,
+        score_bound=kind.reach[bool(propensity)] * residual,
+    )
+
+
+def default_scale(bound: float, two_values: TwoValues | None) -> float:
+    """The standard deviation of residuals where none is declared: the largest, or a third of the bound."""
+    return bound / 3.0 if two_values is None else 0.5 * two_values.width
+
+
+def prevalence(deviation: float) -> float:
+    """The share q, at most 1/2, of an event whose indicator has this standard deviation, sqrt(q (1 - q))."""
+    return 0.5 * (1.0 - math.sqrt(max(1.0 - 4.0 * deviation**2, 0.0)))
+
+
+def saturation(deviation: float, total: float) -> float:
+    """C of the loss for an event whose indicator has this standard ``deviation``, at this n epsilon.
+
+    A small c has less noise, a large one less bias where probabilities are no lines (measured).
+    """
+    share = prevalence(deviation) * (1.0 + 1e-9)
+    if share <= 0.1 * (1.0 + 1e-6):
+        return 0.2
+    return 1.0 if share >= 0.3 and total >= MANY else 0.45
+
+
+def check_groups(domain: Domain, estimand: str, declared: Mapping[str, Any]) -> None:
+    """Raise DeclarationError where the declared groups do not suit the estimand or the settings."""
+    fitted = declared.get("propensity") in ("logistic", "cells") or declared.get("cells")
+    if domain.groups and estimand != AverageScore.estimand:
+        raise DeclarationError(f"by: estimand = {shown(estimand)}: only 'ate' is released by group")
+    if domain.groups and fitted:
+        raise DeclarationError("by: the propensity is that of every group, or a public one")
+    if domain.codebook is not None and domain.codebook.where and estimand == "risks":
+        raise DeclarationError("where: estimand = 'risks' counts all records; take 'ate' for a difference")
+
+
+def covariate_rule(
+    universe: Universe, total: float, noisiest: float = MEAN_NOISE, *, worth: bool = True
+) -> tuple[CovariateLaw, float, bool]:
+    """What covariates are guessed to be, the norm that they are shrunk to, and whether their mean pays.
+
+    ``total`` is n epsilon of all that is released, ``worth`` whether a mean is worth any of it,
+    and ``noisiest`` its largest noise that is.
+    """
+    domain, p = universe.domain, universe.n_features
+    law = CovariateLaw.of(domain, p)
+    low, high = law.box(universe)
+    noise = math.sqrt(2.0) * float(np.sum(high - low)) / (MEAN_SHARE * total)
+    centered = worth and noise <= noisiest
+    if centered:
+        law = replace(law, offsets=(noise,) * p)
+    norm = law.quantile(0.95) * max(1.0, (total / (800.0 * p)) ** 0.25)
+    widest = domain.features_bound * (2.0 if centered and domain.ranges is not None else 1.0)
+    return law, min(norm, widest), centered
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the predicted error of an effect depends on; all of it is public.
+
+    ``kind`` is the score of what is estimated, ``n_samples`` are what all records count together,
+    ``deviation``, ``slope`` and ``residual_bound`` are in units of the outcome, ``law`` and ``norm_bound``
+    are of scaled covariates. The effect is that in each of ``groups``.
+    """
+
+    kind: type[EffectScore]
+    n_samples: float
+    n_features: int
+    epsilon: float
+    deviation: float
+    slope: float
+    law: CovariateLaw
+    norm_bound: float
+    residual_bound: float
+    confounding: Confounding
+    two_values: TwoValues | None = None
+    groups: int = 1
+
+
+def _candidates(left: float, tried: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Shares of the center, and those of a logistic propensity that are ``tried``, 0 for a constant one."""
+    for center in np.arange(0.1, 0.95, 0.05):
+        for propensity in tried:
+            if center + propensity < 0.95 * left:
+                yield float(center), propensity
+
+
+def effect_error(request: Request, left: float, center: float, propensity: float) -> float:
+    """The mean squared error of an effect, in squared units of the outcome, to first order.
+
+    Sampling, Laplace noise of the score, noise of the outcome regression and what its ridge leaves of a
+    regression that spreads as far as its residuals, both times the distance of the arms that the propensity
+    leaves. ``left`` is the share of the budget for center, propensity and score.
+    """
+    kind = request.kind
+    n, p, sigma, declared = request.n_samples, request.n_features, request.deviation, request.confounding
+    square, epsilon, values = 1.0 + NORM**2, center * request.epsilon, request.two_values
+    by_arm, curvatures, steepness = kind.rows is Rows.ARMS, None, 1.0
+    if values is not None:
+        level = values.bent(values.low + values.width * prevalence(sigma / values.width))
+        curvatures, steepness = (values.curvature(level),) * 2, values.steepness(level)
+    parameters = len(kind.rows.constants(p))
+    regression = RidgeFit(
+        gamma=2.0 * square / (n * epsilon),
+        noise=2.0 * math.sqrt(square * (parameters + 1)) * request.slope / epsilon,
+        n_samples=n,
+        slope=request.slope,
+        scale=NORM / request.norm_bound,
+        arms=kind.arms,
+        rows=kind.rows,
+        curvatures=curvatures,
+    )
+    factor = request.law.mean_square(1.0, request.norm_bound)
+    spread = request.norm_bound * math.sqrt(factor / p)
+    parts = np.array([[RATE], [1.0 - RATE]]) if by_arm else np.ones((1, 1))
+    kept, noise = shrinkage([regression], np.full(1, spread), sigma, RATE, declared)
+    away = declared.distance
+    if propensity:
+        norm, paid = 1.0 + request.norm_bound**2, propensity * request.epsilon
+        ridge = norm / (0.3 * n * paid)
+        curvature = VARIANCE * spread**2 + ridge
+        away = math.hypot(
+            ridge / curvature * away, math.sqrt(p * norm * (p + 2)) / (0.65 * paid) * spread / (n * curvature)
+        )
+    # ``reach`` is that at a rate of one half for scores that divide by it
+    widest = kind.reach[bool(propensity)] / kind.reach[0]
+    scale = 2.0 * widest * kind.price * request.residual_bound / RATE
+    scale *= request.groups / (n * (left - center - propensity) * request.epsilon)
+    stretch = np.minimum(1.0 / (1.0 - kept), STRETCH)
+    still, noise = 1.0 - stretch * (1.0 - kept), noise * stretch * steepness
+    # errors of the regression stay in the residuals that are weighted
+    residuals = sigma**2 + float(np.mean(p * noise**2 + (still * sigma) ** 2))
+    sampling = (request.groups * residuals / (RATE * (1.0 - RATE)) + away**2 * sigma**2) / n
+    # an interval pays for the noise of the second moment as well, at 2B times that of the mean
+    sampling += MARGIN * widest * request.residual_bound / RATE * scale / n
+    error = sampling + 2.0 * (1.0 + by_arm) * scale**2 + float(np.sum((parts * noise * away) ** 2))
+    return error + float(np.sum(parts * np.maximum(LEFT * kept, still) * away * sigma)) ** 2

@@ -1,4 +1,4 @@
-"""How much confounding an effect or a rule leaves: from public quantities alone, before it is paid for."""
+"""How much confounding a rule leaves: from public quantities alone, before it is paid for."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ import numpy as np
 from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan.effect_plan import EffectPlan
 from dp2erm_cvx.plan.kept_imbalance import UNPREDICTED, shifted, varying
 from dp2erm_cvx.plan.noise_range import public_covariates
 from dp2erm_cvx.plan.rule_plan import RulePlan
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.steps import (
-    CellSumsPlan,
     CenterPlan,
-    ColumnRangesPlan,
-    MeanScorePlan,
+    CovariateMeanPlan,
+    MeanSquarePlan,
     PropensityPlan,
     Rows,
     RuleFitPlan,
     RuleRows,
     StepPlan,
     Term,
-    TreatmentRatePlan,
 )
 from dp2erm_cvx.universe import Universe
 
@@ -39,27 +36,25 @@ _FEWEST, _DRAWS, _ERROR = 4, 32, 0.03
 _MOST = 100
 
 
-def kept_confounding(plan: EffectPlan | RulePlan) -> float | None:
+def kept_confounding(plan: RulePlan) -> float | None:
     """The share that stays of the bias by one covariate, whose arms differ by ``DIFFERENCE``.
 
     Solved on synthetic records: covariates as the domain makes one expect, arms of one size, no effect, an
     outcome that this covariate moves as far as its residuals spread, the public guess of the plan. The steps
-    before the last are solved at their gamma, clips and draws of their noise; the score, or the rule at its
-    gamma, has no noise of its own. Biases are taken without signs, relative to those of arm means, or of the
-    same rule without center and factors. A prediction, without any data. None where the propensity is public
-    (nothing is confounded in a trial), a public center says nothing about records that are made up, for more
-    than a hundred covariates, and where synthetic records do not vary. A release that is paid for never
-    fails by it.
+    before the rule are solved at their gamma, clips and draws of their noise; the rule, at its gamma, has no
+    noise of its own. Biases are taken without signs, relative to those of the same rule without center and
+    factors. A prediction, without any data. None where the propensity is public (nothing is confounded in a
+    trial), for more than a hundred covariates, and where synthetic records do not vary. A release that is
+    paid for never fails by it.
     """
     stated = plan.study.settings.propensity
     if stated is not None and not isinstance(stated, str):
         return None
-    if plan.study.universe.n_features > _MOST or getattr(plan.study, "public_center", None) is not None:
+    if plan.study.universe.n_features > _MOST:
         return None
-    steps = tuple(step for step in plan.steps if not isinstance(step, ColumnRangesPlan))
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = _kept(steps, plan.study.universe, plan.study.scale)
+            share = _kept(plan.steps, plan.study.start, plan.study.scale)
     except UNPREDICTED:
         return None
     return share if math.isfinite(share) else None
@@ -67,26 +62,26 @@ def kept_confounding(plan: EffectPlan | RulePlan) -> float | None:
 
 @lru_cache(maxsize=256)
 def _kept(steps: tuple[StepPlan, ...], universe: Universe, scale: float) -> float:
-    """The same for steps of which the last is the score or, perhaps before its value, the rule."""
+    """The same for steps of which one is the rule, perhaps before its value."""
     rng = np.random.default_rng(universe.n_features)
     records = _confounded(universe, scale, rng)
-    last = next(step for step in steps if isinstance(step, MeanScorePlan | RuleFitPlan))
+    last = next(step for step in steps if isinstance(step, RuleFitPlan))
     before = steps[: steps.index(last)]
-    naive = float(np.mean(records.y[records.a == 1]) - np.mean(records.y[records.a == 0]))
-    if isinstance(last, RuleFitPlan):
-        naive = _mean_effect(_uncorrected(last, universe.n_features), records, {})
     # noise is divided by n
     less = records.n_samples / universe.n_samples
+    placed: dict[str, Array] = {}
+    for step in before:
+        if isinstance(step, CovariateMeanPlan | MeanSquarePlan):
+            placed[step.name] = np.array(step.exact_sums(records, placed)) / less
+            records = step.mapped(records, placed)
+    before = tuple(step for step in before if step.name not in placed)
+    naive = _mean_effect(_uncorrected(last, universe.n_features), records, {})
     found: list[float] = []
     while len(found) < _FEWEST or (len(found) < _DRAWS and np.std(found) > _ERROR * np.sqrt(len(found))):
-        released: dict[str, Array] = {}
+        released = dict(placed)
         for step in before:
             released[step.name] = _released(step, records, released, less, rng)
-        if isinstance(last, RuleFitPlan):
-            bias = _mean_effect(last, records, released)
-        else:
-            bias = last.score.effect(records, released)
-        found.append(abs(bias / naive))
+        found.append(abs(_mean_effect(last, records, released) / naive))
     return float(np.mean(found))
 
 
@@ -110,13 +105,6 @@ def _released(
     step: StepPlan, records: Records, released: Mapping[str, Array], less: float, rng: np.random.Generator
 ) -> Array:
     """What a step would release, with noise ``less`` times its own, as these records are fewer."""
-    if isinstance(step, CellSumsPlan | TreatmentRatePlan):
-        sums = np.array(step.exact_sums(records, released), dtype=np.float64)
-        # sums are in units of the integers, their variance is not
-        noise = np.sqrt(step.integers.variance) / step.integers.unit * rng.standard_normal(sums.shape)
-        if isinstance(step, TreatmentRatePlan):
-            return np.asarray(sums + less * noise)
-        return np.asarray(np.round(sums / less + noise).astype(np.int64))  # what is done with it knows n
     assert isinstance(step, CenterPlan | PropensityPlan)
     assert isinstance(step.calibration, Calibration)
     return _solved(step, records, released, less * simulate_noise(step.calibration, 1, rng)[0])
@@ -130,10 +118,14 @@ def _solved(
     assert isinstance(calibration, Calibration)
     if isinstance(step, PropensityPlan):
         mapped = records if step.map is None else step.map.records(records, released)
-        return solve(step.first.perturbed(mapped, calibration.gamma, noise), tolerance=_TOLERANCE).point
+        return solve(
+            step.first.perturbed(mapped, calibration.gamma, noise), solver="newton", tolerance=_TOLERANCE
+        ).point
     mapped, factors = step.map.records(records, released), step.map.factors(records, released)
     instance = step.program.instance(mapped, factors, gamma=calibration.gamma, noise=noise)
-    return step.map.unscaled(solve(instance, tolerance=_TOLERANCE).value, records.covariates.shape[1])
+    return step.map.unscaled(
+        solve(instance, solver="newton", tolerance=_TOLERANCE).value, records.covariates.shape[1]
+    )
 
 
 def _mean_effect(step: RuleFitPlan, records: Records, released: Mapping[str, Array]) -> float:

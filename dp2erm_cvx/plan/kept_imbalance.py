@@ -81,13 +81,14 @@ def _weights(
 ) -> list[Array]:
     """Weights (n,) of the synthetic records, for every draw of the noise if they have any."""
     if noise is None:
-        return [solve(first.instance(records), tolerance=_TOLERANCE).value]
+        return [solve(first.instance(records), solver=first.usual_solver, tolerance=_TOLERANCE).value]
     assert isinstance(first, PrivateFirstStage)
     calibration, n_samples = noise
     # noise is divided by n
     drawn = simulate_noise(calibration, _DRAWS, rng) * (_RECORDS / n_samples)
     return [
-        solve(first.perturbed(records, calibration.gamma, one), tolerance=_TOLERANCE).value for one in drawn
+        solve(first.perturbed(records, calibration.gamma, one), solver="newton", tolerance=_TOLERANCE).value
+        for one in drawn
     ]
 
 

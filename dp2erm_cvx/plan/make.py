@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.calibration.joint import joint_delta, joint_relief
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -58,17 +60,22 @@ def _uncountable(study: Pipeline[Any]) -> str | None:
     epsilon = study.budget.epsilon
     if epsilon > LARGEST_COUNTED:
         return f"epsilon = {epsilon:g} is above {LARGEST_COUNTED:g}, where nothing is hidden anyway"
+    missing, universe = list[str | None](), study.start
+    for step in study.steps(None):
+        missing.append(step.uncountable(universe))
+        universe = step.hands(universe)
     # what is missing in the step that takes the rest is told first
-    missing = (step.uncountable(study.universe) for step in reversed([*study.steps(None)]))
-    return next((reason for reason in missing if reason is not None), None)
+    return next((reason for reason in reversed(missing) if reason is not None), None)
 
 
 def _planned(study: Pipeline[P_co], numerical_share: float | None) -> P_co:
     steps = list(study.steps(numerical_share))
     budgets = _divided(study.budget, steps)
     planned: dict[str, StepPlan] = {}
+    universe = study.start
     for step in steps:
-        planned[step.name] = step.plan(study.universe, budgets[step.name], dict(planned))
+        planned[step.name] = step.plan(universe, budgets[step.name], dict(planned))
+        universe = step.hands(universe)
     return _composed(study.planned(tuple(planned.values())))
 
 
@@ -88,8 +95,16 @@ def _composed(plan: P) -> P:
 
 def _divided(budget: Budget, steps: Sequence[Step]) -> dict[str, Budget]:
     """The budget of each step: a later one takes its share first, and one step takes the rest."""
-    parts = {}
+    parts, left = {}, budget
     for step in reversed(steps):
         if not step.takes_rest:
-            parts[step.name], budget = step.divide(budget)
-    return parts | {step.name: budget for step in steps if step.takes_rest}
+            parts[step.name], left = step.divide(left)
+    spent = math.fsum(part.delta for part in parts.values())
+    if spent > 0.0 and any(
+        step.takes_rest and Noise(getattr(step, "noise", "gaussian")).pure for step in steps
+    ):
+        # the last step has no use for what is left of delta
+        more = budget.delta / spent * (1.0 - 1e-12)
+        parts = {name: Budget(part.epsilon, more * part.delta) for name, part in parts.items()}
+        left = Budget(left.epsilon)
+    return parts | {step.name: left for step in steps if step.takes_rest}

@@ -12,12 +12,11 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.two_stage import TwoStagePlan
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
+from dp2erm_cvx.steps.covariates import MISSING
 from dp2erm_cvx.universe import Universe
 
 #: The noise dominates where it reaches beyond this share of the largest value that Theta allows.
 SHARE = 0.5
-#: Share of the cells that public records miss where gaps are marked.
-MISSING = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,29 +104,21 @@ def _coefficients(second: SecondStage, domain: Domain, X: Array, n_parameters: i
     return effects[:, 0] if np.all(effects == effects[:, :1]) else None
 
 
-def reference_spread(universe: Universe) -> float:
-    """Root mean square of one scaled covariate of records well inside the domain: a public guess.
-
-    A third of its range, but no more than leaves the norm at two thirds of its bound.
-    """
-    domain = universe.domain
-    inside = 1.0 / 3.0 if domain.ranges is not None else np.inf
-    return min(inside, float(domain.features_bound / (1.5 * np.sqrt(universe.n_features))))
-
-
-def public_covariates(domain: Domain, n_features: int, size: int, rng: np.random.Generator) -> Array:
+def public_covariates(
+    domain: Domain, n_features: int, size: int, rng: np.random.Generator, offset: float = 1.0
+) -> Array:
     """Raw normal covariates (size, n_features) that stand in for the private ones.
 
-    A declared range is 6 standard deviations wide, and the mean lies one of them off its middle, as nobody
-    knows in advance where it lies. Without ranges, the same on a cube whose half diagonal is the bound.
-    Levels are alike, and of numbers whose gaps are marked a share of ``MISSING`` is.
+    A declared range is 6 standard deviations wide, and the mean lies ``offset`` of them off what scales to 0,
+    as nobody knows in advance where it lies. Without ranges, the same on a cube whose half diagonal is the
+    bound. Levels are alike, and of numbers whose gaps are marked a share of ``MISSING`` is.
     """
-    drawn: Array = (1 + rng.standard_normal((size, n_features))) / 3
+    drawn: Array = (offset + rng.standard_normal((size, n_features))) / 3
     if domain.ranges is None:
         cube: Array = drawn * (domain.features_bound / np.sqrt(n_features))
         return cube
     low, high = np.array(domain.range_pairs).T
-    spread: Array = (low / 2 + high / 2) + (high / 2 - low / 2) * drawn
+    spread: Array = np.array(domain.middles(n_features)) + (high / 2 - low / 2) * drawn
     return spread if domain.codebook is None else _coded(spread, domain, domain.codebook, rng)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -26,6 +27,9 @@ NUMERICAL_SHARE = 0.005
 
 #: Bound on the norm of a regression coefficient, in outcome bounds: too wide to be felt.
 LONGEST = 20.0
+
+#: n epsilon of the rate of treatment from which on it is more than noise.
+STEADY = 20.0
 
 #: Solves and certificates take dense matrices of this order.
 MOST_FEATURES = 2000
@@ -54,6 +58,11 @@ class Pipeline(abc.ABC, Generic[P_co]):
                 "dense; choose some publicly"
             )
 
+    @property
+    def start(self) -> Universe:
+        """The public universe that the first step finds its records in."""
+        return self.universe
+
     @abc.abstractmethod
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
         """The steps in their order; ``numerical_share`` of each covers its arithmetic, None for none."""
@@ -61,6 +70,13 @@ class Pipeline(abc.ABC, Generic[P_co]):
     @abc.abstractmethod
     def planned(self, steps: Sequence[StepPlan]) -> P_co:
         """The plan that these calibrated steps make."""
+
+
+def shrunk(universe: Universe, norm_bound: float) -> Universe:
+    """The universe of covariates that are shrunk radially to this norm, around what scales to 0."""
+    domain = universe.domain
+    bound = math.hypot(domain.intercept, min(norm_bound, domain.features_bound))
+    return replace(universe, domain=replace(domain, covariate_bound=bound))
 
 
 class LogisticSettings(Protocol):
@@ -76,9 +92,15 @@ class LogisticSettings(Protocol):
     def propensity_share(self) -> float: ...
 
 
-def logistic_propensity(study: Any, settings: LogisticSettings, numerical_share: float | None) -> Propensity:
-    """The logistic regression of the treatment on (1, x) in a ball, at weights 1."""
-    bound = WithConstant().universe(study.universe).domain.covariate_bound
+def logistic_propensity(
+    study: Any,
+    universe: Universe,
+    settings: LogisticSettings,
+    numerical_share: float | None,
+    either: bool = False,
+) -> Propensity:
+    """The logistic regression of the treatment on (1, x) in a ball, at weights 1, in a ``universe``."""
+    bound = WithConstant().universe(universe).domain.covariate_bound
     program = registry.build(
         registry.first_stages(),
         "ipw_private",
@@ -92,9 +114,10 @@ def logistic_propensity(study: Any, settings: LogisticSettings, numerical_share:
         study.noise,
         numerical_share=numerical_share,
         # Gaussian noise needs no split here
-        split=settings.split if Noise(study.noise).pure else None,
+        split=settings.split if either or Noise(study.noise).pure else None,
         map=WithConstant(),
         share=settings.propensity_share,
+        either=either,
     )
 
 

@@ -18,7 +18,7 @@ from dp2erm_cvx.plan.pipeline import Pipeline
 from dp2erm_cvx.privacy import Budget, RenyiCurve, StabilityBound
 from dp2erm_cvx.program.stage import Program
 from dp2erm_cvx.solve import Solution
-from dp2erm_cvx.steps import Execution, Inputs, StepPlan, StepResult
+from dp2erm_cvx.steps import Execution, Inputs, MeanScorePlan, StepPlan, StepResult
 
 _ROUND_UP = 1.0 + 1e-12
 
@@ -59,13 +59,21 @@ class Plan:
     study: Pipeline[Any]
     steps: tuple[StepPlan, ...]
 
+    def __post_init__(self) -> None:
+        """A score predicts shrinkage from the noise that the regressions of this very plan have."""
+        *others, last = self.steps
+        if isinstance(last, MeanScorePlan):
+            nuisances = last.score.nuisances.planned({step.name: step for step in others})
+            last = replace(last, score=replace(last.score, nuisances=nuisances))
+            object.__setattr__(self, "steps", (*others, last))
+
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # certificates judge what comes of it
     def run(self, dataset: Dataset | BlockedDataset, execution: Execution) -> PlanResult:
         """Run the steps. No noise is ever drawn anew: whatever solver has to solve it, a vector stays.
 
         Raises DataError where the domain declares sampling weights and the dataset was made without them.
         """
-        domain = self.study.universe.domain
+        domain = self.study.start.domain
         if not dataset.weighted and domain.sampling is not None:
             raise DataError("the domain declares sampling weights: the dataset has none")
         records = dataset.records(partial(_inside, domain=domain), domain)
@@ -75,7 +83,7 @@ class Plan:
             if step.weighted and inputs.weights is None:
                 inputs = replace(inputs, weights=self.find_weights(inputs, released, execution))
             found = results[step.name] = step.run(inputs, released, execution)
-            inputs = step.hand_on(inputs, found)
+            inputs = step.hand_on(inputs, found, released | {step.name: found.released})
         return PlanResult(inputs, results)
 
     def step(self, name: str) -> StepPlan | None:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise, calibrator
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.plan.effect_rule import NORM, Request, effect_error
 from dp2erm_cvx.plan.pipeline import (
     LONGEST,
     NUMERICAL_SHARE,
+    STEADY,
     Pipeline,
     chosen_noise,
     logistic_propensity,
     shares_in_turn,
+    shrunk,
 )
 from dp2erm_cvx.plan.rule_plan import RulePlan
 from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
@@ -26,17 +32,22 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.sampling import refuse_sampling
 from dp2erm_cvx.steps import (
+    ArmsFit,
     Balance,
     Center,
+    Confounding,
+    CovariateLaw,
+    CovariateMean,
     Factors,
+    MeanSquare,
     OutcomeRows,
-    Propensity,
     ResponseRows,
     Rows,
     RuleFit,
     RuleNuisances,
     RuleRows,
     RuleValue,
+    SideCounts,
     Step,
     StepPlan,
     Term,
@@ -96,6 +107,11 @@ class RuleStudy(Pipeline[RulePlan]):
                 self.universe.domain.sampling,
                 "value_share: what a rule is worth is not estimated with sampling weights",
             )
+        if self.settings.mean_share is not None:
+            refuse_sampling(
+                self.universe.domain.sampling,
+                "mean_share: what all records count together is private; declare typical values as center",
+            )
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property
@@ -104,6 +120,11 @@ class RuleStudy(Pipeline[RulePlan]):
         return self.universe.domain.outcome_bound / 3.0 if self.outcome_scale is None else self.outcome_scale
 
     @property
+    def residual_scale(self) -> float:
+        """The guess of the residual's standard deviation: a center is guessed to spread as far."""
+        return math.sqrt(0.5) * self.scale
+
+    @cached_property
     def settings(self) -> RuleSettings:
         """The settings in force: those of the public rule, with what is declared in their place."""
         known = [one.name for one in fields(RuleSettings)]
@@ -115,6 +136,8 @@ class RuleStudy(Pipeline[RulePlan]):
         found = rule_of_use(self.universe, left, self.outcome_scale, self.expected)
         if found.center_share is not None and self.declared.get("propensity", "logistic") != "logistic":
             found = replace(found, center_share=0.4)  # what a propensity would have taken
+        if self.noise is Noise.BOX:  # which follows the box: a ball takes nothing off it, a mean doubles it
+            found = replace(found, norm_bound=None, mean_share=None)
         found = replace(found, **self.declared)
         coefficients = found.propensity
         if isinstance(coefficients, tuple) and len(coefficients) != self.universe.n_features + 1:
@@ -124,34 +147,111 @@ class RuleStudy(Pipeline[RulePlan]):
             )
         return found
 
+    @property
+    def norm_bound(self) -> float:
+        """The norm that scaled covariates are shrunk to."""
+        settings, most = self.settings, self.universe.domain.features_bound
+        if settings.norm_bound is None:
+            return most
+        # less their mean they may be twice as long
+        return settings.norm_bound if settings.mean_share is not None else min(settings.norm_bound, most)
+
+    @cached_property
+    def law(self) -> CovariateLaw:
+        """What is guessed of the covariates."""
+        return CovariateLaw.of(self.universe.domain, self.universe.n_features)
+
+    @property
+    def start(self) -> Universe:
+        """That of covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
+        return (
+            self.universe if self.settings.mean_share is not None else shrunk(self.universe, self.norm_bound)
+        )
+
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
-        """Perhaps a center, perhaps a propensity, then the rule."""
+        """Perhaps mean and norm of covariates, perhaps a center, perhaps a propensity, then the rule."""
         settings = self.settings
         common = (calibrator("sharp"), self.noise, None, 0.0, numerical_share)
-        bound = self.universe.domain.features_bound
+        bound, exact = self.norm_bound, numerical_share is not None
+        # steps that are all Gaussian share one delta; beside Laplace noise each takes the law that errs less
+        either = settings.spread_share is not None or settings.value_share is not None
         center: tuple[Term, ...] = ()
         steps: list[Any] = []
+        if settings.mean_share is not None:
+            steps.append(CovariateMean(self.law, bound, settings.mean_share, self.noise, exact))
+        if settings.spread_share is not None:
+            steps.append(MeanSquare(self.law, settings.spread_share, Noise.GAMMA, exact))
         if settings.center_share is not None:
             program = self._stage("saturating_regression", settings.center_slope)
             rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)
-            steps.append(Center(None, program, *common, rows, settings.center_share))
+            steps.append(Center(None, program, *common, rows, settings.center_share, either=either))
             center = (Term(Rows.POOLED, Center.name),)
         if settings.propensity == "logistic":
-            steps.append(logistic_propensity(self, settings, numerical_share))
+            where = self.start
+            for step in steps:
+                where = step.hands(where)
+            steps.append(logistic_propensity(self, where, settings, numerical_share, either=either))
         yield from shares_in_turn(steps)
         factors = self._factors(settings)
         scale = settings.norm / bound
         if settings.response_bound is None:
             loss = self._stage("itr_saturating", settings.slope)
-            rule = RuleRows(Rows.POOLED, center, scale, factors)
+            rule = RuleRows(Rows.POOLED, center, scale, balance=factors)
         else:
             loss = registry.build(registry.second_stages(), "regression")
-            rule = ResponseRows(Rows.POOLED, center, scale, factors, settings.response_bound)
-        yield RuleFit(None, loss, *common, rule)
-        if settings.value_share is not None and factors is not None:
-            nuisances = RuleNuisances(center, Propensity.name, log_odds=factors.log_odds)
-            score = ValueScore(nuisances, settings.cap, settings.residual_bound, settings.score_bound)
-            yield RuleValue(score, self.noise, numerical_share is not None, settings.value_share)
+            bound = settings.response_bound
+            rule = ResponseRows(Rows.POOLED, center, scale, balance=factors, bound=bound)
+        yield RuleFit(None, loss, *common, rule, either=either)
+        if settings.value_share is not None:
+            yield from self._value(settings, settings.value_share, numerical_share)
+
+    def _value(self, settings: RuleSettings, share: float, numerical_share: float | None) -> Iterator[Step]:
+        """Counts by side of the rule where they are needed, regressions by arm, and the sums of a score."""
+        domain, exact = self.universe.domain, numerical_share is not None
+        public = settings.propensity not in (None, "logistic")
+        total = share * self.budget.epsilon * self.universe.n_samples
+        counts = 0.0 if public and not domain.weighted else max(0.05, min(0.2, 80.0 / total))
+        request = Request(
+            ValueScore,
+            self.universe.n_samples,
+            self.universe.n_features,
+            share * self.budget.epsilon,
+            self.residual_scale,
+            self.residual_scale,
+            self.law,
+            self.norm_bound,
+            0.5 * settings.score_bound,
+            Confounding(0.0 if public else 0.5),  # a side holds a part of the records
+        )
+        left = 1.0 - counts
+        shares = [float(one) for one in np.arange(0.1, 0.9, 0.05) * left]
+        center = min(shares, key=lambda one: effect_error(request, left, one, 0.0))
+        program = self._stage("saturating_regression", self.residual_scale)
+        rows = OutcomeRows(Rows.ARMS, scale=NORM / self.norm_bound)
+        common = (calibrator("sharp"), self.noise, None, 0.0, numerical_share)
+        rate, log_odds = 0.5 if public else SideCounts.name, None
+        if isinstance(settings.propensity, float):
+            rate = settings.propensity
+        elif isinstance(settings.propensity, tuple):
+            log_odds = Term(Rows.POOLED, settings.propensity)
+        nuisances = RuleNuisances(
+            (Term(Rows.ARMS, ArmsFit.name),),
+            rate,
+            log_odds,
+            self.law.within(self.norm_bound),
+            self.residual_scale,
+            Confounding(0.0 if public else 1.0),
+        )
+        bound = settings.score_bound
+        if isinstance(rate, float):
+            bound *= 0.5 / min(rate, 1.0 - rate)
+        score = ValueScore(nuisances, settings.cap, settings.residual_bound, bound)
+        if counts and counts * total < STEADY:  # no bound may follow noise far
+            score = replace(score, widest=max(4.0 * domain.outcome_bound / settings.score_bound, 1.0))
+        steps: list[Any] = [SideCounts(counts, Noise.GAMMA, exact)] if counts else []
+        steps.append(ArmsFit(None, program, *common, rows, center, either=True))
+        steps.append(RuleValue(score, Noise.GAMMA, exact, left - center))
+        yield from shares_in_turn(steps, share)
 
     def _factors(self, settings: RuleSettings) -> Factors | None:
         stated = settings.propensity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,9 @@ from scipy.special import erfcx
 from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan.noise_range import reference_spread
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.steps import RuleFitPlan, RuleValuePlan
+from dp2erm_cvx.steps import MeanSquarePlan, RuleFitPlan, RuleValuePlan
 
 if TYPE_CHECKING:
     from dp2erm_cvx.plan.rule import RuleStudy
@@ -61,15 +61,27 @@ class RulePlan(Plan):
         Predicted for covariates of a public spread, residuals of the public guess ``outcome_scale``, and the
         public guess ``mass``: no bound. What noise does to a center or a propensity is not in it.
         """
-        return float(np.sqrt(np.mean(self._moved() ** 2)))
+        return self.noise_at(self.spreads({}))
 
-    def flipped_share(self, theta: ArrayLike) -> float:
+    def noise_at(self, spreads: ArrayLike) -> float:
+        """The same for scaled covariates of these ``spreads`` (k,)."""
+        return float(np.sqrt(np.mean(self._moved(spreads) ** 2)))
+
+    def spreads(self, released: Mapping[str, Array]) -> Array:
+        """Standard deviations (k,) of scaled covariates: by their released mean square, or a public guess."""
+        step = self.step(MeanSquarePlan.name)
+        if isinstance(step, MeanSquarePlan) and step.name in released:
+            return step.spreads(released)
+        return np.array(self.study.law.within(self.study.norm_bound))
+
+    def flipped_share(self, theta: ArrayLike, spreads: ArrayLike | None = None) -> float:
         """Share of the decisions of a released ``theta`` (p,) that the noise in it is predicted to flip.
 
-        For the same covariates and guesses. The effects without noise are guessed to be those of theta, less
-        the size that the noise gives them: 1/2 where noise explains all of them.
+        For the same guesses, and covariates of these ``spreads`` (k,). The effects without noise are guessed
+        to be those of theta, less the size that the noise gives them: 1/2 where noise explains all of them.
         """
-        moved, rows = self._moved(), self._rows()
+        spreads = self.spreads({}) if spreads is None else spreads
+        moved, rows = self._moved(spreads), self._rows(spreads)
         effects = np.sum(rows * np.asarray(theta, dtype=np.float64), axis=1)
         size, noise = float(np.mean(effects**2)), float(np.mean(moved**2))
         if not size > noise:
@@ -78,16 +90,16 @@ class RulePlan(Plan):
         # on either side of the boundary records are flipped as often
         return float(np.mean((true + moved > 0) != (true > 0)))
 
-    def _rows(self, scale: float = 1.0) -> Array:
+    def _rows(self, spreads: ArrayLike, scale: float = 1.0) -> Array:
         """Rows (m, p) of public covariates, ``scale`` times those of the domain."""
-        universe = self.study.universe
-        drawn = np.random.default_rng(universe.n_features).standard_normal((_POINTS, universe.n_features))
-        x = scale * clip_norm(reference_spread(universe) * drawn, universe.domain.features_bound)
+        k = self.study.universe.n_features
+        drawn = np.random.default_rng(k).standard_normal((_POINTS, k))
+        x = scale * clip_norm(np.asarray(spreads) * drawn, self.study.norm_bound)
         return self.rule.map.rows.of(x, np.zeros(_POINTS))
 
-    def _moved(self) -> Array:
+    def _moved(self, spreads: ArrayLike) -> Array:
         """What draws of the noise do to the effect at public covariates, (draws, m)."""
-        calibration, rows = self.rule.calibration, self._rows(self.rule.map.scale)
+        calibration, rows = self.rule.calibration, self._rows(spreads, self.rule.map.scale)
         assert isinstance(calibration, Calibration)
         # a center is guessed to spread as far as what it leaves, and residuals of 2 (y - m) to be normal
         left = self.study.scale * (math.sqrt(0.5) if self.rule.map.after else 1.0)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan.effect_rule import MEAN_SHARE, SPREAD_SHARE, covariate_rule
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
 from dp2erm_cvx.steps import Balance
@@ -15,6 +16,9 @@ from dp2erm_cvx.universe import Universe
 CENTER_FROM = 50.0
 #: The same for a propensity.
 PROPENSITY_FROM = 150.0
+#: The largest noise of a mean of covariates that a rule subtracts, a third of their guessed deviation:
+#: a noisier one costs more decisions than covariates off their middle do.
+MEAN_NOISE = 1.0 / 9.0
 #: Norm bounds that covariates are scaled to, so that their declared units do not matter. The mean outcome is
 #: far from its public center more often than the mean effect is from 0: a center keeps more of its intercept.
 CENTER_NORM, RULE_NORM = 1.6, 2.4
@@ -56,7 +60,13 @@ class RuleSettings:
         B of a rule by squared loss with inverse propensities on the response (Theorem 14): of any law of the
         outcome it has the sign of the mean effect, for more noise. None: factors on a loss of bounded slope.
     residual_bound, score_bound
-        M_r and B of the value, see :class:`~dp2erm_cvx.steps.EffectScore`.
+        M_r and B of the value, at a rate of treatment of one half, as of
+        :class:`~dp2erm_cvx.steps.EffectScore`.
+    norm_bound
+        The scaled covariates are shrunk radially to this norm; None: to that of the domain.
+    mean_share, spread_share
+        Shares of the budget for the mean of the covariates, which is then subtracted, and for their mean
+        square, which says where the norm bound is too wide; None where they are not released.
 
     Raises DeclarationError for an invalid value.
     """
@@ -76,6 +86,9 @@ class RuleSettings:
     score_bound: float
     value_share: float | None = None
     response_bound: float | None = None
+    norm_bound: float | None = None
+    mean_share: float | None = None
+    spread_share: float | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -86,17 +99,20 @@ class RuleSettings:
             put(self, name, public_size(name, getattr(self, name)))
         put(self, "cap", public_number("cap", self.cap, at_least=2.0))
         self._check_propensity()
-        optional = [name for name in ("center_share", "value_share") if getattr(self, name) is not None]
+        if self.norm_bound is not None:
+            put(self, "norm_bound", public_size("norm_bound", self.norm_bound))
+        optional = [name for name in (*_OPTIONAL, "value_share") if getattr(self, name) is not None]
         for name in ("split", "propensity_share", *optional):
             put(self, name, public_fraction(name, getattr(self, name)))
         if not self.spent < 1.0:
-            raise DeclarationError("center_share and propensity_share leave nothing to the rule")
+            raise DeclarationError(f"{', '.join(_OPTIONAL)} and propensity_share leave nothing to the rule")
         if self.response_bound is not None:
             put(self, "response_bound", public_size("response_bound", self.response_bound))
             if self.propensity is None:
-                raise DeclarationError("response_bound: needs a propensity, released or public")
-        if self.value_share is not None and self.propensity is None:
-            raise DeclarationError("value_share: a value needs a propensity, released or public")
+                raise DeclarationError(
+                    "response_bound: needs a propensity, which a rule from few records has only where it is "
+                    "declared: set propensity to logistic, or to what is public"
+                )
 
     def _check_propensity(self) -> None:
         stated = self.propensity
@@ -114,8 +130,12 @@ class RuleSettings:
     @property
     def spent(self) -> float:
         """Of what a value leaves: the share that the rule does not have."""
-        center = 0.0 if self.center_share is None else self.center_share
-        return center + (self.propensity_share if self.propensity == "logistic" else 0.0)
+        found = sum(getattr(self, name) or 0.0 for name in _OPTIONAL)
+        return found + (self.propensity_share if self.propensity == "logistic" else 0.0)
+
+
+#: Shares that may be None.
+_OPTIONAL = ("mean_share", "spread_share", "center_share")
 
 
 def rule_of_use(
@@ -143,6 +163,9 @@ def rule_of_use(
     total = universe.mass * universe.n_samples * budget.epsilon / (universe.n_features + 1)
     both = total >= PROPENSITY_FROM
     centered = both or total >= CENTER_FROM or bool(expected)
+    worth = both and universe.domain.sampling is None
+    total *= universe.n_features + 1
+    _, norm_bound, mean = covariate_rule(universe, total, MEAN_NOISE, worth=worth)
     return RuleSettings(
         center_share=(0.3 if both else 0.4) if centered else None,
         propensity="logistic" if both else None,
@@ -155,6 +178,9 @@ def rule_of_use(
         norm=RULE_NORM,
         radius=3.3,
         split=0.85,
-        residual_bound=min(4.0 * scale, 2.0 * universe.domain.outcome_bound),
-        score_bound=8.0 * scale,
+        residual_bound=min(2.8 * scale, 2.0 * universe.domain.outcome_bound),
+        score_bound=4.2 * scale,
+        norm_bound=norm_bound,
+        mean_share=MEAN_SHARE if mean else None,
+        spread_share=SPREAD_SHARE if both else None,
     )

@@ -119,7 +119,9 @@ def tightness_figure(cells: Sequence[TightnessCell], n_samples: int, ridge: floa
     figure = new_figure(4.2 * len(panels) + 0.6, 3.4)
     for ax, (label, points) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         names = list(dict.fromkeys(name for _, cell in points for name in cell.bounds))
-        for color, name in zip(_BOUNDS, sorted(names, key=lambda name: name != "sharp"), strict=False):
+        for color, name in zip(
+            _BOUNDS, sorted(names, key=lambda name: name not in ("sharp", "stated")), strict=False
+        ):
             line = [(x, cell.bounds[name]) for x, cell in points if name in cell.bounds]
             ax.plot(*zip(*line, strict=True), color=color, linewidth=1.8, label=f"bound: {name}")
         met = [(x, cell.movement.low) for x, cell in points if cell.movement is not None]

@@ -20,7 +20,7 @@ from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.moment_target import MomentTargets
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, model_of
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.universe import Universe
 
@@ -202,9 +202,7 @@ class ClosedFormWeights(FirstStage):
         return _ScaleModel(np.concatenate(records.rows(self.unnormalized).each()))
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model
-        assert isinstance(model, _ScaleModel)
-        return np.array([2 * float(np.sum(values["weights"])) / model.total])
+        return np.array([2 * float(np.sum(values["weights"])) / model_of(instance, _ScaleModel).total])
 
 
 class _ScaleModel(Composite):

@@ -67,12 +67,27 @@ class SecondStage(Program):
         """Estimated net treatment effect (m,) at raw covariates X (m, k), in units of the outcome."""
 
     def choices(self, theta: Array, domain: Domain, X: Array) -> NDArray[np.int64]:
-        """Recommended treatment (n,) at raw covariates X (n, k): 1 where the effect is positive.
+        """Recommended treatment (m,) in {0, 1} at raw covariates X (m, k): 1 where the effect is positive.
 
-        ``effect`` is asked about one record at a time. One that looked at the others would move the choices
-        of all of them with one record, which no noise of a released value or of a selection covers.
+        A program may have another rule of its own. What asks for it is ``recommendations``.
         """
-        asked = np.asarray(X)[:1] if self.constant_rule else np.asarray(X)
-        effects = [self.effect(theta, domain, row) for row in asked[:, None]]
-        found = np.array([bool(np.all(effect > 0)) for effect in effects], dtype=np.int64)
-        return np.resize(found, len(X))
+        return (np.asarray(self.effect(theta, domain, X)) > 0).astype(np.int64)
+
+
+def recommendations(second: SecondStage, theta: Array, domain: Domain, X: ArrayLike) -> NDArray[np.int64]:
+    """What ``second`` chooses (n,) in {0, 1} at raw covariates X (n, k), whatever else stands in X.
+
+    Methods of an author's own are asked about one record at a time. A rule that looked at other records
+    would move the choices of all of them with one record, which no noise of a released value or of a
+    selection covers. A choice counts as 1 where it is above 0.
+    """
+    table = np.asarray(X)
+    methods = (getattr(second, name, None) for name in _ASKED)
+    if all(one is None or str(getattr(one, "__module__", "")).startswith(_LIBRARY) for one in methods):
+        return second.choices(theta, domain, table)  # row by row already
+    alone = (second.choices(theta, domain, row) for row in table[:, None])
+    return np.array([bool(np.all(np.asarray(one) > 0)) for one in alone], dtype=np.int64)
+
+
+#: The methods that see covariates on the way to a choice, and the home of those that look at rows alone.
+_ASKED, _LIBRARY = ("choices", "effect", "covariates"), "dp2erm_cvx."

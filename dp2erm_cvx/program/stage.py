@@ -9,14 +9,17 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from dp2erm_cvx.domain import Array, Domain, Records
+from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.moment_target import MomentTargets
 from dp2erm_cvx.universe import Universe
+
+M = TypeVar("M", bound=Composite)
 
 
 class Kind(enum.StrEnum):
@@ -133,6 +136,24 @@ class Instance:
     def __repr__(self) -> str:
         # the data are private
         return f"Instance({self.program!r})"
+
+
+def smooth_of(instance: Instance) -> Composite:
+    """The model, or its smooth part. Raises ProgramError where a program has neither."""
+    model = instance.model or instance.smooth
+    if model is None:
+        raise ProgramError(f"{instance.program.name}: its instance needs a model, or the smooth part of one")
+    return model
+
+
+def model_of(instance: Instance, kind: type[M]) -> M:
+    """The model, of the class that a method is written for. Raises ProgramError for another."""
+    if not isinstance(instance.model, kind):
+        raise ProgramError(
+            f"{instance.program.name}: its instance has no {kind.__name__.strip('_')} for a model, which a "
+            "method of its base class is written for: override that method with the model"
+        )
+    return instance.model
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import ArmNoise
 from dp2erm_cvx.calibration.sums import sum_quantile
-from dp2erm_cvx.release.interval import ScoreInterval, misses
+from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, combined
+from dp2erm_cvx.release.interval import ScoreInterval, biased_quantile, misses
 from dp2erm_cvx.release.ratio import Fieller, RatioInterval, quadratic_norm
 
 _ROUND_UP = 1.0 + 1e-12
@@ -26,70 +27,107 @@ class ArmRisks:
         The five integers.
     centers
         Public centers of the scores of the treated and of the untreated arm.
+    errors
+        What both risks may be off beside noise and sampling of their scores, the treated first.
+    widening
+        What the scores were divided by.
     """
 
     noise: ArmNoise
     released: Sequence[int]
     centers: tuple[float, float] = (0.5, 0.5)
+    errors: tuple[NuisanceError, NuisanceError] = (NO_ERROR, NO_ERROR)
+    widening: float = 1.0
 
     @property
     def risks(self) -> tuple[float, float]:
         """Released means, treated first; they may lie beyond 0 and 1."""
         first, second, *_ = self.noise.means(self.released)
-        return self.centers[0] + first, self.centers[1] + second
+        return self.centers[0] + self.widening * first, self.centers[1] + self.widening * second
 
     def difference(self, level: float = 0.95) -> ScoreInterval:
         """The risk difference, mean of the treated arm less mean of the untreated one.
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
-        share, tail = misses(level)
+        error = combined(*self.errors)
         risk_1, risk_0 = self.risks
-        apart, law, scales = self._norm(share)(1.0, 0.0), self.noise.noise, self.noise.scales[:2]
-        sampling, rounding = apart / math.sqrt(self.noise.n_samples), sum(self._roundings)
-        half = (sum_quantile(law, tail, sampling, *scales) + rounding) * _ROUND_UP
-        estimate = risk_1 - risk_0
+        return self._interval(risk_1 - risk_0, (1.0, 0.0), (1.0, 1.0), error, level)
+
+    def risk(self, arm: int, level: float = 0.95) -> ScoreInterval:
+        """The risk under treatment ``arm``, 1 or 0. Raises DeclarationError unless ``1/2 <= level < 1``."""
+        place = 1 - arm
+        both = 0.5 if arm else -0.5
+        own = (1.0, 0.0) if arm else (0.0, 1.0)
+        return self._interval(self.risks[place], (both, 0.5), own, self.errors[place], level)
+
+    def _interval(
+        self,
+        estimate: float,
+        parts: tuple[float, float],
+        arms: tuple[float, float],
+        error: NuisanceError,
+        level: float,
+    ) -> ScoreInterval:
+        """Of ``u (phi_1 - phi_0) + v (phi_1 + phi_0)``, with the noise of the ``arms`` that it is made of."""
+        share, tail = misses(level)
+        deviation, law = self._norm(share)(*parts), self.noise.noise
+        scales = [part * scale for part, scale in zip(arms, self._scales, strict=True) if part]
+        rounding = sum(part * one for part, one in zip(arms, self._roundings, strict=True))
+        sampling = math.hypot(deviation / math.sqrt(self.noise.n_samples), error.sampling)
+        total = math.hypot(sampling, error.noise)
+        half = (biased_quantile(law, tail, error.bias, total, *scales) + rounding) * _ROUND_UP
         return ScoreInterval(
             estimate=estimate,
             low=estimate - half,
             high=estimate + half,
             level=float(level),
-            standard_deviation=apart,
-            noise_half_width=(sum_quantile(law, tail, 0.0, *scales) + rounding) * _ROUND_UP,
+            standard_deviation=deviation,
+            noise_half_width=(sum_quantile(law, tail, error.noise, *scales) + rounding) * _ROUND_UP,
             sampling_half_width=sum_quantile(law, tail, sampling),
+            bias=error.bias,
         )
 
-    def ratio(self, level: float = 0.95) -> RatioInterval:
-        """The risk ratio, treated over untreated.
+    def ratio(self, level: float = 0.95) -> RatioInterval | None:
+        """The risk ratio, treated over untreated; None where the untreated risk is within its error.
 
         Raises DeclarationError unless ``1/2 <= level < 1``.
         """
         share, tail = misses(level)
-        low, high = self._ends(share, tail, complement=False)
+        ends = self._ends(share, tail, complement=False)
+        if ends is None:
+            return None
         risk_1, risk_0 = self._inside()
         # risks beyond 0 and 1 are cut for the estimate alone
         estimate = risk_1 / risk_0
-        return RatioInterval(estimate, min(low, estimate), max(high, estimate), float(level))
+        return RatioInterval(estimate, min(ends[0], estimate), max(ends[1], estimate), float(level))
 
-    def odds_ratio(self, level: float = 0.95) -> RatioInterval:
+    def odds_ratio(self, level: float = 0.95) -> RatioInterval | None:
         """The odds ratio: the ratio of risks over the ratio of their complements, half of the misses each.
 
-        Raises DeclarationError unless ``1/2 <= level < 1``.
+        None where a denominator is within its error. Raises DeclarationError unless ``1/2 <= level < 1``.
         """
         share, tail = misses(level)
-        low, high = self._ends(share, 0.5 * tail, complement=False)
-        least, most = self._ends(share, 0.5 * tail, complement=True)
+        ends = self._ends(share, 0.5 * tail, complement=False)
+        others = self._ends(share, 0.5 * tail, complement=True)
+        if ends is None or others is None or others[0] <= 0.0:
+            return None
         risk_1, risk_0 = self._inside()
         estimate = risk_1 * (1.0 - risk_0) / ((1.0 - risk_1) * risk_0)
-        low = low / most if low > 0.0 else 0.0
-        high = high / least if least > 0.0 else math.inf
+        low, high = ends[0] / others[1], ends[1] / others[0]
         return RatioInterval(estimate, min(low, estimate), max(high, estimate), float(level))
+
+    @property
+    def _scales(self) -> tuple[float, float]:
+        """Of the noise of either risk."""
+        return self.widening * self.noise.scales[0], self.widening * self.noise.scales[1]
 
     @property
     def _roundings(self) -> tuple[float, float]:
         """Half a step of the grid for each score, and what the noise may differ from its law."""
         first, second, *_ = (
-            0.5 * self.noise.step + self.noise.integers.coupling * u for u in self.noise.units
+            self.widening * (0.5 * self.noise.step + self.noise.integers.coupling * unit)
+            for unit in self.noise.units
         )
         return first, second
 
@@ -116,21 +154,31 @@ class ArmRisks:
             variances.append(min(max(variance, 0.0), largest) * _ROUND_UP)
         middle = product - (first - second) * (first + second)
         off = noise.margin(0.5 * fifth, 4) + aside * (apart + both + aside)
-        return quadratic_norm(variances[0], variances[1], (middle - off, middle + off))
+        norm = quadratic_norm(variances[0], variances[1], (middle - off, middle + off))
+        return lambda u, v: self.widening * norm(u, v)
 
-    def _ends(self, share: float, tail: float, *, complement: bool) -> tuple[float, float]:
-        """Interval of the ratio of the risks, or of their complements; no ratio is negative."""
+    def _ends(self, share: float, tail: float, *, complement: bool) -> tuple[float, float] | None:
+        """Interval of the ratio of the risks, or of their complements; no ratio is negative.
+
+        None where the untreated one is not significantly above 0: no ratio is then rejected far out.
+        """
         norm, root = self._norm(share), math.sqrt(self.noise.n_samples)
+        treated, untreated = (math.hypot(one.noise, one.sampling) for one in self.errors)
         risk_1, risk_0 = (1.0 - risk if complement else risk for risk in self.risks)
         # phi_1 - rho phi_0 = (1 + rho)/2 (phi_1 - phi_0) + (1 - rho)/2 (phi_1 + phi_0)
         test = Fieller(
             risk_1,
             risk_0,
             self.noise.noise,
-            (self.noise.scales[0], self.noise.scales[1]),
+            self._scales,
             self._roundings,
-            lambda rho: norm(0.5 * (1.0 + rho), 0.5 * (1.0 - rho)) / root,
-            norm(0.5, -0.5) / root,
+            lambda rho: math.hypot(
+                norm(0.5 * (1.0 + rho), 0.5 * (1.0 - rho)) / root, treated, rho * untreated
+            ),
+            math.hypot(norm(0.5, -0.5) / root, untreated),
+            (self.errors[0].bias, self.errors[1].bias),
         )
         low, high = test.ends(tail)
+        if not math.isfinite(high):
+            return None
         return max(low, 0.0), max(high, 0.0)

@@ -4,74 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dp2erm_cvx.calibration import ArmNoise, OverlapNoise, ScoreNoise, TreatedNoise
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
-from dp2erm_cvx.plan import EffectPlan, EffectSettings, PlanResult
+from dp2erm_cvx.plan import EffectPlan, EffectSettings
 from dp2erm_cvx.plan.effect import SCORES
-from dp2erm_cvx.plan.kept_confounding import kept_confounding
+from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, nuisance_error, risk_errors
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.release.arms import ArmRisks
-from dp2erm_cvx.release.effect_caveats import CAPPED, capped_share
+from dp2erm_cvx.release.effect_caveats import capped_share
 from dp2erm_cvx.release.effect_text import effect_blocks
-from dp2erm_cvx.release.interval import ScoreInterval, score_interval
+from dp2erm_cvx.release.groups import GroupEffect, group_average, group_means, group_rows, state_groups
+from dp2erm_cvx.release.interval import (
+    STRICT,
+    EffectInterval,
+    ScoreInterval,
+    effect_interval,
+    score_interval,
+)
 from dp2erm_cvx.release.nuisances import Nuisance, state_cuts, state_nuisances
 from dp2erm_cvx.release.ranges import ColumnRange, check_ranges, state_ranges
-from dp2erm_cvx.release.ratio import RatioInterval
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
-from dp2erm_cvx.release.statement import state_guarantee, state_steps
+from dp2erm_cvx.release.statement import state_steps
 from dp2erm_cvx.release.treated import overlap_interval, treated_interval
-from dp2erm_cvx.steps import Execution, MeanScorePlan, Term
+from dp2erm_cvx.steps import GroupScore, MeanScorePlan, Rows
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
 
-_STRICT = {"extra": "forbid", "allow_inf_nan": False}
-
-#: What may be said of the noise of the nuisances.
-_NOISE = ("negligible", "not negligible")
+#: What an interval may be for: the effect, or what the score averages to at the released nuisances.
+TARGETS = ("effect", "score")
 #: The public guesses among the settings of a release.
-_GUESSES = ("residual_scale", "effect_center")
-
-
-@dataclass(frozen=True)
-class EffectInterval:
-    """``low`` to ``high`` at ``level``, None for an end that is infinite.
-
-    The half widths are those that noise alone and sampling alone would leave, where they are known.
-    """
-
-    __pydantic_config__: ClassVar = _STRICT
-
-    low: float | None
-    high: float | None
-    level: float
-    noise_half_width: float | None = None
-    sampling_half_width: float | None = None
-
-    @classmethod
-    def of(cls, found: ScoreInterval | RatioInterval) -> EffectInterval:
-        """Of an interval that may have infinite ends."""
-        widths = ("noise_half_width", "sampling_half_width")
-        low, high = _finite(found.low), _finite(found.high)
-        return cls(low, high, found.level, *(_finite(getattr(found, name, math.inf)) for name in widths))
-
-    def times(self, unit: float) -> EffectInterval:
-        """The same in other units of the outcome."""
-        ends = (self.low, self.high, self.noise_half_width, self.sampling_half_width)
-        low, high, *widths = (None if end is None else end * unit for end in ends)
-        return EffectInterval(low, high, self.level, *widths)
+_GUESSES = ("residual_scale", "confounding", "collinearity", "effect_center")
 
 
 @dataclass(frozen=True)
 class Ratio:
     """A ratio that both released risks make, by its ``name``, with its interval."""
 
-    __pydantic_config__: ClassVar = _STRICT
+    __pydantic_config__: ClassVar = STRICT
 
     name: str
     estimate: float
@@ -82,29 +57,30 @@ class Ratio:
 class EffectRelease(BaseRelease):
     """What may be published about an average effect.
 
-    ``interval`` covers the population mean of the score at the released ``nuisances``. That this is the
-    effect is an assumption on them: either regression right, and no unmeasured confounding.
-    ``nuisance_noise`` says whether their noise is negligible against the interval, by the public
-    ``nuisance_ratio`` and by ``capped``, the share of propensities that the cap cuts off, as far as released
-    and public numbers tell. ``released`` are the integers that noise was added to, ``standard_deviation``
-    bounds that of the score; ``risks`` (treated, untreated) and ``ratios`` are there where both risks were
-    released.
-    ``settings`` hold the public clips and shares, ``domain`` the declared universe. ``kept_confounding`` is
-    the share of a bias that is predicted to stay, by
-    :func:`~dp2erm_cvx.plan.kept_confounding.kept_confounding`; None where that is not known.
+    ``target`` says what the ``interval`` is for. "effect": it allows for what noise and shrinkage of the
+    released ``nuisances`` may leave of the confounding, under what the release states. "score": it covers
+    the population mean of the score at these nuisances, whatever they are. ``capped`` is the share of
+    propensities that the cap cuts off, as far as released and public numbers tell. ``released`` are the
+    integers that noise was added to, ``standard_deviation`` bounds that of the score; ``risks`` (treated,
+    untreated) and ``ratios`` are there where both risks were released.
+    ``settings`` hold the public clips, shares and guesses, ``domain`` the declared universe.
+    ``declared_center`` says whether the ``effect_center`` of the settings was declared, or else follows from
+    the nuisances; None in files that do not state it. ``counted`` is the released number of records that
+    count, with its noise; None where it is not released.
+
+    Where an effect was estimated in every level of a column, ``groups`` hold them in the order of the levels,
+    ``released`` three integers for each, and the ``estimate`` is of all their records together.
 
     Where ``ranges`` were released, settings, nuisances and domain are those of normalized records, and
     ``outcome_unit`` is what one unit of their outcome is.
     """
 
-    __pydantic_config__: ClassVar = _STRICT
+    __pydantic_config__: ClassVar = STRICT
     spelled: ClassVar[tuple[str, ...]] = ("private", "standing")
 
     estimand: str
     estimate: float
     interval: EffectInterval
-    nuisance_noise: str
-    nuisance_ratio: float
     standard_deviation: float
     released: tuple[int, ...]
     risks: tuple[float, ...]
@@ -119,26 +95,16 @@ class EffectRelease(BaseRelease):
     ranges: tuple[ColumnRange, ...] = ()
     outcome_unit: float = 1.0
     capped: float = 0.0
-    kept_confounding: float | None = None
+    target: str = TARGETS[1]
+    declared_center: bool | None = None
+    counted: float | None = None
+    groups: tuple[GroupEffect, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
-    def center(self) -> Term:
-        """The outcome regression in force, public from now on: of the centered outcome in this domain.
-
-        Raises DeclarationError where its parts have different rows, or are cells.
-        """
-        parts = [part for part in self.nuisances if part.step != "propensity"]
-        rows = {part.regression for part in parts}
-        if len(rows) != 1:
-            raise DeclarationError("center: the released regressions have no common rows")
-        total = (math.fsum(values) for values in zip(*(part.coefficient for part in parts), strict=True))
-        return Term(rows.pop(), tuple(total))
-
-    @property
-    def negligible(self) -> bool:
-        """Whether the noise of the nuisances is negligible against the interval."""
-        return self.nuisance_noise == _NOISE[0]
+    def by(self) -> str | None:
+        """The column in whose levels an effect was estimated, if any."""
+        return Domain.from_dict(self.domain).codebook.group if self.groups else None  # type: ignore[union-attr]
 
     @property
     def normalized(self) -> bool:
@@ -150,9 +116,15 @@ class EffectRelease(BaseRelease):
         return effect_blocks(self)
 
     def rows(self) -> list[Mapping[str, Any]]:
-        """The only one: the estimate and its interval."""
+        """The estimate with its interval; then one for every group, with its contrast to the first."""
         told = {"estimand": self.estimand, "estimate": self.estimate, **asdict(self.interval)}
-        return [{**told, "nuisance_noise": self.nuisance_noise, **self.cost()}]
+        more = {"target": self.target, **self.cost()}
+        if not self.groups:
+            return [{**told, **more}]
+        return [
+            {"group": None, **told, **more},
+            *({**told, **row, **more} for row in group_rows(self.groups)),
+        ]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> EffectRelease:
@@ -161,67 +133,120 @@ class EffectRelease(BaseRelease):
 
 
 def make_effect(
-    plan: EffectPlan, result: PlanResult, columns: tuple[str, ...], execution: Execution, level: float
+    plan: EffectPlan,
+    released: Mapping[str, Array],
+    names: tuple[str, ...],
+    guarantee: Guarantee,
+    level: float,
+    target: str,
 ) -> EffectRelease:
-    """State what the run of a plan released, with an interval at ``level``."""
-    study, score = plan.study, plan.score
-    sums = tuple(int(number) for number in result.released[score.name])
-    center = score.score.center_in(study.universe, result.released)
-    found, risks, ratios = estimated(score, sums, center, level)
-    ranges, unit = state_ranges(plan, result, columns)
-    nuisances, universe = tuple(state_nuisances(plan, result, columns)), study.universe
+    """State what a run of a plan ``released``, by step, with an interval at ``level``.
+
+    ``names`` are those of the covariates, then of the outcome; ``target`` says what the interval is for,
+    where what nuisances leave of the confounding is predicted: an effect by regressions.
+    """
+    study, score, columns = plan.study, plan.score, names[:-1]
+    sums = tuple(int(number) for number in released[score.name])
+    own = score.score.at(score.universe, released)
+    center = own.center
+    assert center is not None
+    risks: tuple[float, ...] = ()
+    ratios: tuple[Ratio, ...] = ()
+    predicted = target == TARGETS[0] and study.predicts_bias
+    groups = group_means(plan, released, predicted=predicted) if isinstance(own, GroupScore) else []
+    if groups:
+        found = group_average(groups, level)
+    else:
+        found, risks, ratios = estimated(score, sums, center, level, own.widening)
+        by_arm = target == TARGETS[0] and risks and study.settings.rows is Rows.ARMS
+        if predicted:
+            share = score.calibration.means(sums)[1]
+            error = nuisance_error(plan, released, found.standard_deviation, share)
+            found = estimated(score, sums, center + error.shift, level, own.widening, (error, error))[0]
+        elif by_arm:
+            errors = risk_errors(plan, released, (risks[0], risks[1]))
+            found, risks, ratios = estimated(score, sums, center, level, own.widening, errors)
+        predicted = predicted or bool(by_arm)
+    ranges, unit = state_ranges(plan, released, names)
+    nuisances, universe = tuple(state_nuisances(plan, released, columns)), study.universe
     capped = capped_share(
-        study.estimand, study.settings.cap, universe.domain.features_bound, nuisances, universe.n_samples
+        study.estimand, own.cap, universe.domain.features_bound, nuisances, universe.n_samples
     )
     return EffectRelease(
         estimand=score.score.estimand,
         estimate=found.estimate * unit,
         interval=EffectInterval.of(found).times(unit),
-        nuisance_noise=_NOISE[not (plan.negligible and capped <= CAPPED)],
-        nuisance_ratio=plan.nuisance_ratio,
         standard_deviation=found.standard_deviation * unit,
         released=sums,
         risks=risks,
         ratios=ratios,
         columns=columns,
         n_samples=universe.n_samples,
-        guarantee=state_guarantee(plan, result, execution),
+        guarantee=guarantee,
         steps=state_steps(plan),
         nuisances=nuisances,
         settings={
             **asdict(study.settings),
             "cells": state_cuts(plan, columns),
-            **dict(zip(_GUESSES, (study.scale, center), strict=True)),
+            **dict(zip(_GUESSES, (study.scale, study.confounding, study.collinearity, center), strict=True)),
         },
         domain=universe.domain.to_dict(),
         ranges=ranges,
         outcome_unit=unit,
         capped=capped,
-        kept_confounding=kept_confounding(plan),
+        declared_center=study.effect_center is not None,
+        target=TARGETS[0 if predicted else 1],
+        counted=counted_records(score, sums),
+        groups=tuple(state_groups(groups, level, unit)),
     )
 
 
 def estimated(
-    step: MeanScorePlan, sums: tuple[int, ...], center: float, level: float
+    step: MeanScorePlan,
+    sums: tuple[int, ...],
+    center: float,
+    level: float,
+    widening: float = 1.0,
+    errors: tuple[NuisanceError, NuisanceError] = (NO_ERROR, NO_ERROR),
 ) -> tuple[ScoreInterval, tuple[float, ...], tuple[Ratio, ...]]:
-    """The estimate with its interval, and what else follows from the same sums."""
+    """The estimate with its interval, and what else follows from the same sums.
+
+    ``errors`` are those of both risks, the treated first, or twice that of an effect.
+    """
     noise = step.calibration
     if isinstance(noise, TreatedNoise):
-        return treated_interval(noise, sums, center, level), (), ()
+        return treated_interval(noise, sums, center, level, widening, errors[0]), (), ()
     if isinstance(noise, OverlapNoise):
-        return overlap_interval(noise, sums, center, level), (), ()
+        found = overlap_interval(noise, sums, center, level, widening, errors[0])
+        # that of a whole score, of which a part was summed
+        return replace(found, standard_deviation=found.standard_deviation / step.score.part), (), ()
     if isinstance(noise, ArmNoise):
         middle = step.universe.domain.outcome_center
-        means = ArmRisks(noise, sums, (middle, middle))
-        found = {"risk ratio": means.ratio(level), "odds ratio": means.odds_ratio(level)}
-        ratios = tuple(Ratio(name, one.estimate, EffectInterval.of(one)) for name, one in found.items())
+        # shifts are those of the difference
+        centers = middle + errors[0].shift, middle - errors[1].shift
+        means = ArmRisks(noise, sums, centers, errors, widening)
+        both = {"risk ratio": means.ratio(level), "odds ratio": means.odds_ratio(level)}
+        ratios = tuple(
+            Ratio(name, one.estimate, EffectInterval.of(one)) for name, one in both.items() if one is not None
+        )
         return means.difference(level), means.risks, ratios
     assert isinstance(noise, ScoreNoise)
-    return score_interval(noise, sums, center, level), (), ()
+    mean = score_interval(noise, sums, center, level, widening)
+    return effect_interval(noise, mean, errors[0], widening), (), ()
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def counted_records(step: MeanScorePlan, sums: tuple[int, ...]) -> float | None:
+    """How many records count, from the same sums; None where that is not among them."""
+    whole = isinstance(step.calibration, OverlapNoise) and step.calibration.whole
+    return step.universe.n_samples * counted_share(step, sums) if whole else None
+
+
+def counted_share(step: MeanScorePlan, sums: tuple[int, ...]) -> float:
+    """What records count on average, from the sums of an average effect; 1 where all count alike."""
+    if not isinstance(step.calibration, OverlapNoise):
+        return 1.0
+    share = sum(2.0 * step.calibration.means(sums[at : at + 3])[1] for at in range(0, len(sums), 3))
+    return min(max(share, 1.0 / step.universe.n_samples), 1.0)
 
 
 def _check(release: EffectRelease) -> None:
@@ -232,9 +257,13 @@ def _check(release: EffectRelease) -> None:
         raise DeclarationError("release JSON: estimand: is none, or does not agree with risks")
     if not 0.0 <= release.capped <= 1.0 + 1e-9:
         raise DeclarationError("release JSON: capped: is no share")
-    if release.nuisance_noise not in _NOISE or (release.negligible and release.capped > CAPPED):
-        raise DeclarationError("release JSON: nuisance_noise: is negligible, or not negligible")
+    if release.target not in TARGETS:
+        raise DeclarationError(f"release JSON: target: must be one of {', '.join(TARGETS)}")
     ratios = [(ratio.estimate, ratio.interval) for ratio in release.ratios]
+    for group in release.groups:
+        ratios += [(group.estimate, one) for one in (group.interval, group.joint)]
+        if (apart := group.contrast) is not None:
+            ratios += [(apart.estimate, one) for one in (apart.interval, apart.joint)]
     for estimate, interval in ((release.estimate, release.interval), *ratios):
         low = -math.inf if interval.low is None else interval.low
         high = math.inf if interval.high is None else interval.high
@@ -247,8 +276,9 @@ def _check(release: EffectRelease) -> None:
     try:
         Domain.from_dict(release.domain)
         EffectSettings(**numbers)
-        judged = {"rows", "propensity", "first_fit", "cells", "squared_radius"}
-        for name in release.settings.keys() - judged | set(_GUESSES):
+        judged = {"rows", "arms", "propensity", "cells"}
+        absent = {name for name, value in numbers.items() if value is None}
+        for name in release.settings.keys() - judged - absent | set(_GUESSES):
             if isinstance(release.settings[name], str):
                 raise TypeError(f"{name} is text")
             public_number(name, release.settings[name])
@@ -271,8 +301,9 @@ def _check_steps(release: EffectRelease) -> None:
     named = [part for part in release.nuisances if part.step != "cells" or part.parameters]
     if any(len(part.parameters) != len(part.coefficient) for part in named):
         raise DeclarationError("release JSON: nuisances: a name for every coefficient")
-    sampled = Domain.from_dict(release.domain).sampling is not None
-    law = OverlapNoise if sampled else SCORES[release.estimand].law
-    sums = len(law.degrees)
-    if len(release.released) != sums or bool(release.ratios) != bool(release.risks):
+    domain = Domain.from_dict(release.domain)
+    sums = len(SCORES[release.estimand].law_in(domain).degrees) * max(len(domain.groups), 1)
+    if tuple(one.group for one in release.groups) != domain.groups:
+        raise DeclarationError("release JSON: groups: not the declared ones")
+    if len(release.released) != sums or bool(release.ratios) > bool(release.risks):
         raise DeclarationError("release JSON: released: not what this estimand releases")

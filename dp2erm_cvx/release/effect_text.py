@@ -6,20 +6,25 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from dp2erm_cvx.display import pairs
+from dp2erm_cvx.display import grid, pairs
 from dp2erm_cvx.release.effect_caveats import caveats, clips
 from dp2erm_cvx.release.guarantee_text import guaranteed, sampled, spent_by_step, stood_for, titled, warned
 from dp2erm_cvx.release.ranges import range_blocks
+from dp2erm_cvx.release.sensitivity import sensitivity
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
-    from dp2erm_cvx.release.effect import EffectInterval, EffectRelease
+    from dp2erm_cvx.release.effect import EffectRelease
+    from dp2erm_cvx.release.interval import EffectInterval
 
 #: What is estimated, and for whom.
 ESTIMANDS = {
     "ate": ("Private average effect", "treated and untreated alike"),
     "att": ("Private effect among the treated", "the treated alone"),
-    "overlap": ("Private effect where either treatment is likely", "each counted by min(e, 1 - e)"),
+    "overlap": (
+        "Private effect where either treatment is likely",
+        "each counted by min(e, 1 - e) of the released propensity e",
+    ),
     "risks": ("Private risks under both treatments", "treated and untreated alike"),
 }
 
@@ -27,8 +32,9 @@ ESTIMANDS = {
 def effect_blocks(release: EffectRelease) -> Iterator[Block]:
     """Everything that the release says, from what was released and public numbers alone."""
     title, whom = ESTIMANDS[release.estimand]
-    yield titled(title, release)
+    yield titled(f"{title} by {release.by}" if release.by else title, release)
     yield from estimate_lines(release)
+    yield from group_blocks(release)
     yield f"Population: {stood_for(release)}, {whom}. Adjusted for: {', '.join(release.columns)}."
     yield from sampled(release, interval=True)
     yield ""
@@ -41,6 +47,7 @@ def effect_blocks(release: EffectRelease) -> Iterator[Block]:
     )
     yield ""
     yield from caveats(release)
+    yield from sensitivity(release)
     yield ""
     yield spent_by_step(release)
     yield ""
@@ -51,8 +58,7 @@ def effect_blocks(release: EffectRelease) -> Iterator[Block]:
 def estimate_lines(release: EffectRelease) -> Iterator[str]:
     """The estimate, its interval, what that counts, and risks with their ratios."""
     interval, net = release.interval, release.domain.get("treatment_cost")
-    low, high = _pair(interval)
-    half = None if low is None or high is None else 0.5 * (high - low)
+    half = _half(interval)
     unit = "risk difference" if release.risks else f"in {outcome_unit_name(release)}"
     estimate = signed(release.estimate, half)
     yield f"estimate: {estimate}, {unit}{', net of the treatment cost' if net else ''}"
@@ -62,13 +68,46 @@ def estimate_lines(release: EffectRelease) -> Iterator[str]:
         yield "An end is unbounded: the size of that population, as it was released, is within its noise."
     else:
         told = [signed(width, half).lstrip("+") for width in (half, noise, sampling)]
-        yield f"The half width is {told[0]}. Noise alone would leave {told[1]}, sampling alone {told[2]}."
+        parts = f"Privacy noise alone would leave {told[1]}, sampling alone {told[2]}"
+        bias = f", bias at most {signed(interval.bias, half).lstrip('+')}" if interval.bias else ""
+        yield f"The half width is {told[0]}. {parts}{bias}."
     if release.risks:
         treated, untreated = (f"{risk:.3g}" for risk in release.risks)
         yield f"risks: {treated} treated, {untreated} untreated"
+        if len(release.ratios) < 2:
+            which = "odds ratio" if release.ratios else "ratio"
+            yield f"No {which}: what it would divide by is within its own error of 0 at this level."
     for ratio in release.ratios:
         ends = " to ".join("unbounded" if end is None else f"{end:.3g}" for end in _pair(ratio.interval))
         yield f"{ratio.name}: {ratio.estimate:.3g}, {100 * ratio.interval.level:g} % interval: {ends}"
+
+
+def group_blocks(release: EffectRelease) -> Iterator[Block]:
+    """The effects in groups, if any, and their contrasts to the first."""
+    if not release.groups:
+        return
+    level, first = release.interval.level, release.groups[0].group or "missing"
+    table = grid(str(release.by), "records", "treated", "effect", "interval", "all together", f"less {first}")
+    for one in release.groups:
+        half, apart = _half(one.interval), one.contrast
+        treated = "public" if one.treated is None else f"{100.0 * one.treated:.0f} %"
+        effect = signed(one.estimate, half) if half is not None else "unknown"
+        less = "" if apart is None else _ends(apart.interval, _half(apart.interval))
+        ends = (_ends(interval, _half(interval)) for interval in (one.interval, one.joint))
+        table.add_row(one.group or "missing", f"{max(one.counted, 0.0):,.0f}", treated, effect, *ends, less)
+    yield ""
+    yield table
+    yield (
+        "Records and treated shares are about those of the group, noise included. Intervals are at "
+        f"{100 * level:g} %: for the group by itself, for all groups together (Bonferroni), and for its "
+        f"effect less that of {first}. The estimate above is of the records of all groups."
+    )
+    yield ""
+
+
+def _half(interval: EffectInterval) -> float | None:
+    low, high = _pair(interval)
+    return None if low is None or high is None else 0.5 * (high - low)
 
 
 def outcome_unit_name(release: Any) -> str:

@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 #: What each step releases.
 _RELEASED = {
     "ranges": "ranges of the columns",
+    "rate": "treated share",
+    "mean": "mean of the scaled covariates",
+    "spread": "mean square of the scaled covariates",
     "center": "outcome regression",
     "refit": "outcome regression of what the center left",
     "propensity": "propensity of treatment",
     "cells": "counts and outcomes by cell and arm",
     "rule": "treatment rule",
+    "sides": "records by side of the rule and arm",
+    "arms": "outcome regressions of both arms",
     "value": "what the rule gains",
     "score": "sums of the score and its square",
 }
@@ -39,10 +44,12 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
     guarantee = release.guarantee
     delta = f"delta = {guarantee.delta:g}" if guarantee.delta else "pure"
     stated = getattr(release, "domain", {}).get("codebook")
-    coded = [] if stated is None else [("coded", Codebook.from_dict(stated).told())]
+    fixed = getattr(release, "estimand", None) == "risks" or hasattr(release, "first_stage")
+    coded = [] if stated is None else [("coded", Codebook.from_dict(stated).told(fixed=fixed))]
     return [
         *coded,
         ("guarantee", f"epsilon = {guarantee.epsilon:g} ({delta}); neighbors: {guarantee.relation}"),
+        *(("caveat", told) for told in release.caveats or ()),
         ("standing", str(guarantee.standing)),
         ("theorems", f"{guarantee.theorem}; {guarantee.stability_theorem}"),
         ("assuming", "; ".join(guarantee.assumptions)),
@@ -51,15 +58,31 @@ def guaranteed(release: BaseRelease) -> list[tuple[str, str]]:
 
 def stood_for(release: Any) -> str:
     """Whom a release is about, as far as sampling weights say."""
-    weights = Domain.from_dict(release.domain).sampling
+    domain = Domain.from_dict(release.domain)
+    weights, where = domain.sampling, {} if domain.codebook is None else domain.codebook.where
+    told = " and ".join(f"{column} is {level or 'missing'}" for column, level in where.items())
+    records = f"{release.n_samples:,} records" + (f" where {told}" if told else "")
     if weights is None:
-        return f"that of the {release.n_samples:,} records"
-    return f"the one that the {release.n_samples:,} records stand for by the weights in {weights.column}"
+        return f"that {'of those among' if told else 'of'} the {records}"
+    whose = f"{'those among ' if told else ''}the {records}"
+    return f"the one that {whose} stand for by the weights in {weights.column}"
 
 
 def sampled(release: Any, *, interval: bool = False) -> Iterator[str]:
-    """What sampling weights cost, and what of the design of a survey is not counted; nothing without any."""
-    weights = Domain.from_dict(release.domain).sampling
+    """How many records count; what sampling weights cost, and what of a survey's design is not counted."""
+    domain = Domain.from_dict(release.domain)
+    weights, book = domain.sampling, domain.codebook
+    if (counted := getattr(release, "counted", None)) is not None and book is not None:
+        lost = "treatment" if book.outcome in book.missing else "treatment or outcome"
+        others = [f"those without {lost}"]
+        others += [
+            f"those whose {column} is not {level or 'missing'}" for column, level in book.where.items()
+        ]
+        others += [] if book.group is None else [f"those of no declared {book.group}"]
+        yield (
+            f"About {max(counted, 0.0):,.0f} of the {release.n_samples:,} records count, noise included; "
+            f"{' and '.join(others)} do not."
+        )
     if weights is None:
         return
     # an average effect has a denominator now, of which its noise is 17/16 times what it was

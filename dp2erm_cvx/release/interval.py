@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from dp2erm_cvx.calibration import ScoreNoise
-from dp2erm_cvx.calibration.sums import sum_quantile
+from dp2erm_cvx.calibration.constants import Noise
+from dp2erm_cvx.calibration.sums import bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.release.ratio import RatioInterval
 
+#: How records of releases are read back.
+STRICT: Any = {"extra": "forbid", "allow_inf_nan": False}
 #: Share of the permitted misses that bounds of moments get; the rest is for the two tails of the estimate.
 _MOMENTS_SHARE = 0.1
 _ROUND_UP = 1.0 + 1e-12
@@ -30,7 +36,10 @@ class ScoreInterval:
     standard_deviation
         Upper bound on that of the clipped score, from what was released; at most its bound B.
     noise_half_width, sampling_half_width
-        Half widths that noise alone and sampling alone would leave. Their sum is at least the half width.
+        Half widths that noise alone and sampling alone would leave. Their sum is at least the half width less
+        the bias.
+    bias
+        What the half width allows for bias by released nuisances; 0 in the interval of a score's mean.
     """
 
     estimate: float
@@ -40,24 +49,56 @@ class ScoreInterval:
     standard_deviation: float
     noise_half_width: float
     sampling_half_width: float
+    bias: float = 0.0
+
+
+@dataclass(frozen=True)
+class EffectInterval:
+    """``low`` to ``high`` at ``level``, None for an end that is infinite.
+
+    The half widths are those that noise alone and sampling alone would leave, ``bias`` is what it allows for
+    bias by the released nuisances, where they are known.
+    """
+
+    __pydantic_config__: ClassVar = STRICT
+
+    low: float | None
+    high: float | None
+    level: float
+    noise_half_width: float | None = None
+    sampling_half_width: float | None = None
+    bias: float | None = None
+
+    @classmethod
+    def of(cls, found: ScoreInterval | RatioInterval) -> EffectInterval:
+        """Of an interval that may have infinite ends."""
+        widths = ("noise_half_width", "sampling_half_width", "bias")
+        low, high = _finite(found.low), _finite(found.high)
+        return cls(low, high, found.level, *(_finite(getattr(found, name, math.inf)) for name in widths))
+
+    def times(self, unit: float) -> EffectInterval:
+        """The same in other units of the outcome."""
+        ends = (self.low, self.high, self.noise_half_width, self.sampling_half_width, self.bias)
+        low, high, *widths = (None if end is None else end * unit for end in ends)
+        return EffectInterval(low, high, self.level, *widths)
 
 
 def score_interval(
-    noise: ScoreNoise, released: Sequence[int], center: float, level: float = 0.95
+    noise: ScoreNoise, released: Sequence[int], center: float, level: float = 0.95, widening: float = 1.0
 ) -> ScoreInterval:
     """The interval of Theorem 12 from the two ``released`` integers and public numbers alone.
 
-    ``center`` is the public c_0 that the score was measured from. A tenth of ``1 - level`` pays for the
-    standard deviation, half of it for either noise; the rest is the two tails of sampling error plus noise.
-    Half a step of the score's grid is added for its rounding.
+    ``center`` is the public c_0 that the score was measured from, ``widening`` what the score was divided by.
+    A tenth of ``1 - level`` pays for the standard deviation, half of it for either noise; the rest is the two
+    tails of sampling error plus noise. Half a step of the score's grid is added for its rounding.
 
     Raises DeclarationError unless ``1/2 <= level < 1``.
     """
     share, tail = misses(level)
-    mean, _ = noise.means(released)
-    deviation = _deviation(noise, released, share)
-    sampling, scale = deviation / math.sqrt(noise.n_samples), noise.scales[0]
-    rounding = 0.5 * noise.step + noise.integers.coupling * noise.units[0]
+    mean = widening * noise.means(released)[0]
+    deviation = widening * _deviation(noise, released, share)
+    sampling, scale = deviation / math.sqrt(noise.n_samples), widening * noise.scales[0]
+    rounding = widening * (0.5 * noise.step + noise.integers.coupling * noise.units[0])
     half = (sum_quantile(noise.noise, tail, sampling, scale) + rounding) * _ROUND_UP
     return ScoreInterval(
         estimate=center + mean,
@@ -68,6 +109,39 @@ def score_interval(
         noise_half_width=(sum_quantile(noise.noise, tail, 0.0, scale) + rounding) * _ROUND_UP,
         sampling_half_width=sum_quantile(noise.noise, tail, sampling),
     )
+
+
+def effect_interval(
+    noise: ScoreNoise, found: ScoreInterval, error: NuisanceError, widening: float
+) -> ScoreInterval:
+    """The interval for an effect: sampling, noise, and what the nuisances may leave of the confounding.
+
+    ``found`` is that of the score's mean. Its half width q solves ``P(N + L > q - b) + P(N + L > q + b) =
+    2 tail``, b the bias that is allowed for and N normal with the deviation of sampling and nuisances.
+    """
+    _, tail = misses(found.level)
+    sampling = math.hypot(found.standard_deviation / math.sqrt(noise.n_samples), error.sampling)
+    deviation, scale = math.hypot(sampling, error.noise), widening * noise.scales[0]
+    rounding = widening * (0.5 * noise.step + noise.integers.coupling * noise.units[0])
+    half = biased_quantile(noise.noise, tail, error.bias, deviation, scale) + rounding
+    return replace(
+        found,
+        low=found.estimate - half,
+        high=found.estimate + half,
+        noise_half_width=sum_quantile(noise.noise, tail, error.noise, scale) + rounding,
+        sampling_half_width=sum_quantile(noise.noise, tail, sampling),
+        bias=error.bias,
+    )
+
+
+def biased_quantile(noise: Noise, tail: float, bias: float, deviation: float, *scales: float) -> float:
+    """The q with ``P(X > q - bias) + P(X > q + bias) = 2 tail`` of a symmetric sum X, rounded up."""
+    high = bias + sum_quantile(noise, tail, deviation, *scales)
+
+    def within(q: float) -> bool:
+        return sum(sum_tail(noise, end, deviation, *scales) for end in (q - bias, q + bias)) <= 2.0 * tail
+
+    return bracketed(within, high * _ROUND_UP)
 
 
 def misses(level: float) -> tuple[float, float]:
@@ -91,3 +165,7 @@ def _deviation(noise: ScoreNoise, released: Sequence[int], share: float) -> floa
     least = max(abs(mean) - noise.margin(0.25 * share, 0), 0.0)
     variance = (second_moment + noise.margin(0.5 * share, 1) - least**2) * _ROUND_UP
     return math.sqrt(min(max(variance, 0.0), noise.bound**2))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan import EffectPlan, PlanResult
-from dp2erm_cvx.steps import CellNuisances, CellSumsPlan, CenterPlan, ColumnRangesPlan, Rows, StepPlan
+from dp2erm_cvx.plan import EffectPlan
+from dp2erm_cvx.steps import (
+    CellNuisances,
+    CellSumsPlan,
+    CenterPlan,
+    ColumnRangesPlan,
+    MeanSquarePlan,
+    Rows,
+    SideCountsPlan,
+    StepPlan,
+    SumsPlan,
+)
 from dp2erm_cvx.steps.number import TreatmentRatePlan
 
 
@@ -30,16 +39,10 @@ class Nuisance:
     parameters: tuple[str, ...]
     coefficient: tuple[float, ...]
 
-    @property
-    def regression(self) -> Rows:
-        """The rows of a regression of the outcome. Raises DeclarationError where they are in cells."""
-        try:
-            return Rows(self.rows)
-        except ValueError:
-            raise DeclarationError("center: cells are no regression") from None
 
-
-def state_nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]) -> Iterator[Nuisance]:
+def state_nuisances(
+    plan: EffectPlan, released: Mapping[str, Array], columns: tuple[str, ...]
+) -> Iterator[Nuisance]:
     """Those of a run, a public regression first."""
     public = plan.study.public_center
     if public is not None:
@@ -49,9 +52,9 @@ def state_nuisances(plan: EffectPlan, result: PlanResult, columns: tuple[str, ..
         if isinstance(step, ColumnRangesPlan):
             continue
         if isinstance(step, CellSumsPlan):
-            yield from _cells(plan, step, result, columns)
+            yield from _cells(plan, step, released, columns)
             continue
-        yield state_coefficient(step, result.released[step.name], columns)
+        yield state_coefficient(step, released[step.name], columns)
 
 
 def state_coefficient(step: StepPlan, released: Array, columns: tuple[str, ...]) -> Nuisance:
@@ -61,6 +64,14 @@ def state_coefficient(step: StepPlan, released: Array, columns: tuple[str, ...])
         rows, names = step.map.rows.value, step.map.rows.names(columns)
     elif isinstance(step, TreatmentRatePlan):
         rows, names, coefficient = step.stated(released)
+    elif isinstance(step, SumsPlan):
+        unit = step.integers.unit
+        coefficient = tuple(unit * float(value) for value in released)
+        rows, names = "sum of scaled covariates", columns
+        if isinstance(step, SideCountsPlan):
+            rows, names = "records", step.parameters
+        elif isinstance(step, MeanSquarePlan):
+            rows, names = "sum of squared norms over their bound", ("square",)
     else:
         rows, names = "log odds of treatment", Rows.POOLED.names(columns)
     return Nuisance(step.name, rows, names, coefficient)
@@ -75,13 +86,13 @@ def state_cuts(plan: EffectPlan, columns: tuple[str, ...]) -> dict[str, list[flo
 
 
 def _cells(
-    plan: EffectPlan, step: CellSumsPlan, result: PlanResult, columns: tuple[str, ...]
+    plan: EffectPlan, step: CellSumsPlan, released: Mapping[str, Array], columns: tuple[str, ...]
 ) -> Iterator[Nuisance]:
-    table = step.table(result.released).ravel()
+    table = step.table(released).ravel()
     yield Nuisance(step.name, "records in cells", (), tuple(float(value) for value in table))
     nuisances, domain = plan.score.score.nuisances, plan.study.universe.domain
     assert isinstance(nuisances, CellNuisances)
-    found = nuisances.leaves(result.released)
+    found = nuisances.leaves(released)
     names, means = step.partition.names(found.boxes, columns, domain), found.means
     stated = {
         "records": means.count,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dp2erm_cvx.display import grid
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan import EffectPlan, PlanResult
+from dp2erm_cvx.plan import EffectPlan
+from dp2erm_cvx.quantile_grid import Known, Within
 from dp2erm_cvx.steps import ColumnRangesPlan
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 class ColumnRange:
     """``low`` to ``high`` of a column in its own units, which later steps saw as -1 to 1.
 
-    ``released`` from private quantiles, or else declared.
+    ``released`` from private quantiles, or else declared. ``within`` are wide public bounds that a released
+    range was looked for in; None where there are none, and in files that do not state them.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -29,24 +32,27 @@ class ColumnRange:
     low: float
     high: float
     released: bool
+    within: tuple[float, float] | None = None
 
 
 def state_ranges(
-    plan: EffectPlan, result: PlanResult, columns: tuple[str, ...]
+    plan: EffectPlan, released: Mapping[str, Array], names: tuple[str, ...]
 ) -> tuple[tuple[ColumnRange, ...], float]:
-    """The range of every covariate and of the outcome, then what effects are multiplied by."""
+    """The range of every covariate and of the outcome, by ``names``, then what effects are multiplied by."""
     step = plan.step(ColumnRangesPlan.name)
     if step is None:
         return (), 1.0
     assert isinstance(step, ColumnRangesPlan)
-    found = result.released[step.name]
-    known = [level is None for level in step.calibration.levels]
-    names = (*columns, result.inputs.dataset.outcome)
+    found, known = released[step.name], step.declared.known(len(names) - 1)
     stated = tuple(
-        ColumnRange(name, float(low), float(high), not public)
-        for name, (low, high), public in zip(names, found, known, strict=True)
+        ColumnRange(name, float(low), float(high), not isinstance(one, tuple), _wide(one))
+        for name, (low, high), one in zip(names, found, known, strict=True)
     )
     return stated, step.declared.outcome_unit(found)
+
+
+def _wide(known: Known) -> tuple[float, float] | None:
+    return (known.low, known.high) if isinstance(known, Within) else None
 
 
 def range_blocks(release: EffectRelease) -> Iterator[Block]:

@@ -47,6 +47,8 @@ class Fieller:
         Convex in rho: at least the standard deviation of the sampling error of ``A - rho D``.
     slope
         Limit of ``deviation(rho) / |rho|`` at either infinity.
+    biases
+        What the means of A and of D may be off.
     """
 
     numerator: float
@@ -56,6 +58,7 @@ class Fieller:
     roundings: tuple[float, float]
     deviation: Callable[[float], float]
     slope: float
+    biases: tuple[float, float] = (0.0, 0.0)
 
     def ends(self, tail: float) -> tuple[float, float]:
         """The least and the largest rho that no test rejects, each test missing by ``tail`` either way.
@@ -74,7 +77,8 @@ class Fieller:
             gap = side * (rho * self.denominator - self.numerator)
             return self._rejected(gap, self.deviation(rho), 1.0, abs(rho), tail)
 
-        reach = self.deviation(middle) + self.scales[0] + abs(middle) * self.scales[1]
+        reach = self.deviation(middle) + self.biases[0] + self.scales[0]
+        reach += abs(middle) * (self.scales[1] + self.biases[1])
         reach = max(reach / self.denominator, 1e-300)
         while not rejects(middle + side * reach):
             reach *= 2.0
@@ -87,7 +91,11 @@ class Fieller:
         if not left > 0.0:
             return False
         scales = first * self.scales[0], second * self.scales[1]
-        return sum_tail(self.noise, left, deviation * _ROUND_UP, *scales) < tail
+        bias = first * self.biases[0] + second * self.biases[1]
+        ends = (
+            sum_tail(self.noise, one, deviation * _ROUND_UP, *scales) for one in (left - bias, left + bias)
+        )
+        return 0.5 * sum(ends) < tail
 
 
 def quadratic_norm(

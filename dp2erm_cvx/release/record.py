@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Layout of the JSON of a release; files of schema 2 are upgraded when they are read.
 SCHEMA_VERSION = 3
 
+#: Largest epsilon of a release without a caveat.
+WEAK = 10.0
+
 # what pydantic checks when a release is read from JSON
 _STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
@@ -124,7 +127,7 @@ class BaseRelease(Shown):
     #: What its JSON spells out of the guarantee, beside stating it there.
     spelled: ClassVar[tuple[str, ...]] = ("private",)
     #: What follows from what was released, in the JSON of those releases that have it.
-    derived: ClassVar[tuple[str, ...]] = ()
+    derived: ClassVar[tuple[str, ...]] = ("caveats",)
 
     guarantee: Guarantee
     steps: tuple[StepStatement, ...]
@@ -147,9 +150,12 @@ class BaseRelease(Shown):
 
     def to_json(self) -> str:
         """The release as JSON, with what it has ``spelled`` out."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same in plain JSON types."""
         plain = release_adapter(type(self)).dump_python(self, mode="json")
-        whole = {**self.spelled_out(), **plain, **self.worked_out()}
-        return json.dumps(whole, indent=2, allow_nan=False)
+        return {**self.spelled_out(), **plain, **self.worked_out()}
 
     def spelled_out(self) -> dict[str, Any]:
         """What stands in front of the JSON."""
@@ -158,7 +164,22 @@ class BaseRelease(Shown):
     def worked_out(self) -> dict[str, Any]:
         """What the JSON states at its end: arithmetic on what was released and on public constants."""
         found = {name: getattr(self, name) for name in self.derived}
-        return {name: value.to_dict() for name, value in found.items() if value is not None}
+        return {
+            name: list(value) if isinstance(value, tuple) else value.to_dict()
+            for name, value in found.items()
+            if value is not None
+        }
+
+    @property
+    def caveats(self) -> tuple[str, ...] | None:
+        """What a weak guarantee does not say; None where epsilon is at most 10 and delta at most 1/n."""
+        epsilon, delta, n = self.guarantee.epsilon, self.guarantee.delta, self.n_samples
+        found = []
+        if epsilon > WEAK:
+            found.append(f"epsilon = {epsilon:g}, above {WEAK:g}, hardly limits what is learned of a record")
+        if delta * n > 1.0:
+            found.append(f"delta = {delta:g}, above 1/n = {1 / n:.2g}, would allow to publish a whole record")
+        return tuple(found) or None
 
     @property
     def at_hand(self) -> bool:
@@ -180,12 +201,13 @@ class Release(BaseRelease):
     of the scaled covariates; ``value`` is that of its rule, if a share of the budget was declared for it.
     ``kept_imbalance`` is the share of a difference between the arms that its weights are predicted to leave,
     by :func:`~dp2erm_cvx.plan.kept_imbalance.kept_imbalance`; None where that is not known.
-    ``steps`` state what each private step spent and why, in their order. ``domain``, ``first_stage`` and
+    ``declared_delta`` is that of the budget, of which pure noise spends none; None in files that do not state
+    it. ``steps`` state what each private step spent and why, in their order. ``domain``, ``first_stage`` and
     ``second_stage`` hold the declared constants.
     """
 
     __pydantic_config__: ClassVar = _STRICT
-    derived: ClassVar[tuple[str, ...]] = ("own_units",)
+    derived: ClassVar[tuple[str, ...]] = ("own_units", "caveats")
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
@@ -198,6 +220,7 @@ class Release(BaseRelease):
     second_stage: dict[str, Any]
     value: ValueRelease | None = None
     kept_imbalance: float | None = None
+    declared_delta: float | None = None
     schema_version: int = field(default=SCHEMA_VERSION)
 
     @property
@@ -253,6 +276,7 @@ def json_schema(kind: type[BaseRelease] = Release) -> dict[str, Any]:
         "private": {"type": "boolean"},
         "standing": {"$ref": "#/$defs/Standing"},
         "own_units": {"type": "object"},
+        "caveats": {"type": "array", "items": {"type": "string"}},
     }
     schema["properties"] = {name: types[name] for name in kind.spelled} | schema["properties"]
     schema["properties"] |= {name: types[name] for name in kind.derived}

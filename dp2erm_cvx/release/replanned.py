@@ -1,24 +1,41 @@
-"""What was declared for a release, as far as its file tells: the studies that it may be the run of."""
+"""What was declared for a release, as far as its file tells, and the release that follows from it."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import NAMES, Noise, Perturbed
 from dp2erm_cvx.calibration.registry import calibrator
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.plan import EffectStudy, Pipeline, RuleStudy, Study
+from dp2erm_cvx.plan import (
+    EffectPlan,
+    EffectStudy,
+    Pipeline,
+    Plan,
+    RulePlan,
+    RuleStudy,
+    Study,
+    TwoStagePlan,
+    make_plan,
+)
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.private_ranges import PrivateRanges
+from dp2erm_cvx.quantile_grid import Known, Within
+from dp2erm_cvx.release.effect import EffectRelease, make_effect
 from dp2erm_cvx.release.rebuilt import rebuilt_settings
 from dp2erm_cvx.release.record import BaseRelease, Release
-from dp2erm_cvx.release.rule_release import RuleRelease
-from dp2erm_cvx.steps import Rows, Term
+from dp2erm_cvx.release.rule_release import RuleRelease, make_rule
+from dp2erm_cvx.release.statement import guarantee_again, make_release
+from dp2erm_cvx.steps import CovariateMeanPlan, LinearNuisances, MeanSquarePlan, Rows, SumsPlan, Term
 from dp2erm_cvx.universe import Universe
 
 
@@ -44,6 +61,8 @@ def studies_of(release: BaseRelease) -> Iterator[Pipeline[Any]]:
             settings = dict(release.settings)
             scale, expected = settings.pop("outcome_scale"), settings.pop("expected")
             settings.pop("mass")
+            for name in ("norm_bound", "mean_share", "spread_share"):
+                settings.setdefault(name, None)  # files that were written before there were any
             yield RuleStudy(
                 _universe(release), budget, scale, expected, settings, **common, numerical_share=share
             )
@@ -59,14 +78,118 @@ def _universe(release: Any) -> Universe:
     return Universe(Domain.from_dict(release.domain), release.n_samples, len(release.columns))
 
 
+def released_numbers(release: BaseRelease, plan: Plan) -> dict[str, Array]:
+    """What every step of a plan released, as far as the file states it, by the name of the step."""
+    found: dict[str, Array] = {}
+    for part in getattr(release, "nuisances", ()):
+        step = plan.step(part.step)
+        if isinstance(step, SumsPlan):
+            # the first entry of cells holds what noise was added to
+            found.setdefault(part.step, np.rint(np.array(part.coefficient) / step.integers.unit))
+        elif step is not None:
+            found[part.step] = np.array(part.coefficient)
+    if isinstance(release, EffectRelease):
+        found["score"] = np.array(release.released)
+        if release.ranges:
+            found["ranges"] = np.array([(one.low, one.high) for one in release.ranges])
+        return found
+    found["theta" if isinstance(release, Release) else "rule"] = np.array(release.theta)  # type: ignore[attr-defined]
+    stated = release.value if isinstance(release, Release) else release
+    if plan.step("value") is not None:
+        found["value"] = np.array(stated.released)  # type: ignore[union-attr]
+    return found
+
+
+def stated_again(release: BaseRelease, plan: Plan) -> BaseRelease:
+    """The release that a plan makes of the numbers that were released: what follows from both."""
+    released, guarantee = released_numbers(release, plan), guarantee_again(plan, release.guarantee)
+    if isinstance(release, EffectRelease):
+        assert isinstance(plan, EffectPlan)
+        # the name of the outcome is stated with its range, and nowhere else
+        names = (*release.columns, release.ranges[-1].column if release.ranges else "")
+        found = make_effect(plan, released, names, guarantee, release.interval.level, release.target)
+        return found if release.declared_center is not None else replace(found, declared_center=None)
+    if isinstance(release, RuleRelease):
+        assert isinstance(plan, RulePlan)
+        return make_rule(plan, released, release.columns, guarantee)
+    assert isinstance(release, Release)
+    assert isinstance(plan, TwoStagePlan)
+    again = make_release(plan, released, release.columns, guarantee)
+    return again if release.declared_delta is not None else replace(again, declared_delta=None)
+
+
+def public_center(release: EffectRelease) -> Term:
+    """The outcome regression in force, of the centered outcome on the scaled covariates of the domain.
+
+    It is public from now on: a released mean, a smaller ball and the shrinkage that is undone are counted in.
+    Raises DeclarationError where its parts have different rows, or are cells.
+    """
+    plan = make_plan(next(studies_of(release)))
+    assert isinstance(plan, EffectPlan)
+    released, step = released_numbers(release, plan), plan.score
+    nuisances = step.score.at(step.universe, released).nuisances
+    if not isinstance(nuisances, LinearNuisances):
+        raise DeclarationError("public_center: cells are no regression")
+    rows = {term.rows for term in nuisances.terms}
+    if len(rows) != 1:
+        raise DeclarationError("public_center: the released regressions have no common rows")
+    (own,), k = rows, len(release.columns)
+    theta = np.sum([term.coefficient(k, released) for term in nuisances.terms], axis=0)
+    mean, spread = plan.step(CovariateMeanPlan.name), plan.step(MeanSquarePlan.name)
+    slopes = ~own.constants(k)
+    if isinstance(spread, MeanSquarePlan):
+        theta[slopes] /= math.sqrt(spread.kept(released))
+    if isinstance(mean, CovariateMeanPlan):
+        middle = mean.mean(released)[None]
+        for arm in (0.0, 1.0) if own is not Rows.POOLED else (0.0,):
+            place = int(np.argmax(own.of(0.0 * middle, arm)[0]))
+            theta[place] -= float(own.of(middle, arm)[0][slopes] @ theta[slopes])
+    return Term(own, tuple(theta.tolist()))
+
+
 def _effect(release: EffectRelease, budget: Budget, common: Mapping[str, Any]) -> EffectStudy:
-    if release.ranges:
-        raise DeclarationError("ranges were released: what was public about them is not in the file")
-    settings = dict(release.settings)
-    scale, _ = settings.pop("residual_scale"), settings.pop("effect_center")
+    settings, universe, ranges = dict(release.settings), _universe(release), None
+    guesses = [settings.pop(name) for name in ("residual_scale", "confounding", "collinearity")]
+    center = settings.pop("effect_center")
+    if release.declared_center is False or release.risks:
+        center = None
     public = next((part for part in release.nuisances if part.step == "public center"), None)
-    center = None if public is None else Term(Rows(public.rows), public.coefficient)
-    return EffectStudy(_universe(release), budget, release.estimand, scale, None, center, settings, **common)
+    term = None if public is None else Term(Rows(public.rows), public.coefficient)
+    if release.ranges:
+        ranges = _ranges(release, universe.domain)
+        universe = replace(universe, domain=ranges.domain(universe.n_features))
+    scale, confounding, collinearity = guesses
+    return EffectStudy(
+        universe,
+        budget,
+        release.estimand,
+        residual_scale=scale,
+        confounding=confounding,
+        collinearity=collinearity,
+        effect_center=center,
+        public_center=term,
+        declared=settings,
+        **common,
+        ranges=ranges,
+    )
+
+
+def _ranges(release: EffectRelease, domain: Domain) -> PrivateRanges:
+    """What was public about the raw records."""
+    known: list[Known] = []
+    for one in release.ranges:
+        wide = None if one.within is None else Within(*one.within)
+        known.append(wide if one.released else (one.low, one.high))
+    step = release.step("ranges")
+    assert step is not None  # the reader has seen that they stand together
+    return PrivateRanges(
+        step.epsilon / release.guarantee.epsilon,
+        dict(zip(release.columns, known[:-1], strict=True)),
+        known[-1],
+        domain.covariate_bound,
+        domain.relation,
+        domain.codebook,
+    )
 
 
 def _two_stage(release: Release, budget: Budget, common: Mapping[str, Any]) -> Iterator[Study]:
@@ -78,6 +201,8 @@ def _two_stage(release: Release, budget: Budget, common: Mapping[str, Any]) -> I
     told = re.search(r"certified to (\S+) relative", " ".join(release.guarantee.assumptions))
     value = release.step("value")
     theta = release.mechanism
+    if release.declared_delta is not None:
+        budget = Budget(budget.epsilon, release.declared_delta)
     for name in NAMES:
         yield Study(
             first,

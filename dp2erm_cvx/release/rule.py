@@ -13,6 +13,7 @@ from dp2erm_cvx.data import coded_covariates
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError, Dp2ermError
 from dp2erm_cvx.program import LinearStage, SecondStage
+from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.release.own_units import OwnUnits, own_units
 from dp2erm_cvx.release.rule_release import RuleRelease
@@ -36,7 +37,7 @@ def recommend(release: Release | RuleRelease, X: Any) -> NDArray[np.int64]:
     if isinstance(release, RuleRelease):
         return (effects(release, X) > 0).astype(np.int64)
     second, domain = rule_of(release)
-    return second.choices(np.array(release.theta), domain, _table(release, X))
+    return recommendations(second, np.array(release.theta), domain, _table(release, X))
 
 
 def _table(release: Release | RuleRelease, X: Any) -> Array:
@@ -60,8 +61,7 @@ def stage_units(release: Release) -> OwnUnits | None:
     second, domain = rule_of(release)
     if not isinstance(second, LinearStage):
         return None
-    own = type(second)
-    if own.effect is not LinearStage.effect or own.covariates is not LinearStage.covariates:
+    if any(getattr(type(second), one) is not getattr(LinearStage, one) for one in ("effect", "covariates")):
         return None  # rows of one's own are not the scaled covariates
     constant, theta = 0.0, release.theta
     if domain.intercept:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from dp2erm_cvx.calibration import ContrastNoise
-from dp2erm_cvx.domain import Array, Domain
+from dp2erm_cvx.domain import Array, Domain, clip_norm
+from dp2erm_cvx.domain.checks import norm_within
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
-from dp2erm_cvx.plan import PlanResult, RulePlan, RuleSettings
+from dp2erm_cvx.plan import RulePlan, RuleSettings
+from dp2erm_cvx.plan.effect_error import value_error
 from dp2erm_cvx.plan.kept_confounding import kept_confounding
 from dp2erm_cvx.plan.rule_settings import EXPECTATIONS
 from dp2erm_cvx.public import public_size
-from dp2erm_cvx.release.effect import EffectInterval
-from dp2erm_cvx.release.interval import score_interval
+from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
 from dp2erm_cvx.release.own_units import OwnUnits, own_units
 from dp2erm_cvx.release.reading import check_guarantee, check_spent, read_published
 from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, StepStatement
 from dp2erm_cvx.release.rule_text import rule_blocks
 from dp2erm_cvx.release.shown import beside
-from dp2erm_cvx.release.statement import state_guarantee, state_steps
-from dp2erm_cvx.steps import Execution, Rows, RuleValuePlan
+from dp2erm_cvx.release.statement import state_steps
+from dp2erm_cvx.steps import CovariateMeanPlan, MeanSquarePlan, Rows, SideCountsPlan
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -38,7 +41,9 @@ _GUESSES = ("outcome_scale", "expected", "mass")
 class RuleGain:
     """The value of the rule less that of treating as ``over`` says, in units of the net outcome.
 
-    ``interval`` is for the mean of the score at the released nuisances, with the rule taken as given.
+    ``interval`` is for the mean gain of all records, with the rule taken as given. Where the propensity is
+    not public it allows for what the released regressions of both arms leave of the confounding, to first
+    order, see :func:`~dp2erm_cvx.plan.effect_error.value_error`.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
@@ -61,11 +66,15 @@ class RuleRelease(BaseRelease):
     say what the rule is worth, and ``released`` are the integers that noise was added to for them, where a
     share of the budget was declared for that. ``kept_confounding`` is the share of a bias that is predicted
     to stay, by :func:`~dp2erm_cvx.plan.kept_confounding.kept_confounding`; None where that is not known.
+
+    Where a mean and a mean square of covariates are released, ``covariate_mean`` (k,) is subtracted from the
+    scaled covariates, which are then shrunk to ``covariate_norm`` and multiplied by ``covariate_scale``: in
+    the fit as in every prediction. An empty mean is 0; no norm is that of the domain.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
     spelled: ClassVar[tuple[str, ...]] = ("private", "standing")
-    derived: ClassVar[tuple[str, ...]] = ("own_units",)
+    derived: ClassVar[tuple[str, ...]] = ("own_units", "caveats")
 
     theta: tuple[float, ...]
     parameters: tuple[str, ...]
@@ -81,19 +90,63 @@ class RuleRelease(BaseRelease):
     gains: tuple[RuleGain, ...] = ()
     released: tuple[int, ...] = ()
     kept_confounding: float | None = None
+    covariate_mean: tuple[float, ...] = ()
+    covariate_norm: float | None = None
+    covariate_scale: float = 1.0
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def effects_at(self, X: Array) -> Array:
         """Estimated net effect (m,) at raw covariates X (m, k), each record by itself."""
         domain = Domain.from_dict(self.domain)
-        rows = domain.features(X)
-        return Rows.POOLED.predict(self.theta, rows[:, 1:] if domain.intercept else rows, 0.0)
+        rows = domain.features(X)[:, 1 if domain.intercept else 0 :]
+        if self.covariate_mean:
+            rows = rows - np.array(self.covariate_mean)
+        if self.covariate_norm is not None:
+            rows = self.covariate_scale * clip_norm(rows, self.covariate_norm)
+        if self._ends is not None:
+            rows = np.clip(rows, *self._ends)
+        return Rows.POOLED.predict(self.theta, rows, 0.0)
+
+    @property
+    def _ends(self) -> tuple[Array, Array] | None:
+        """The box (k,) that records are clipped to in the end; None without ranges."""
+        ends = Domain.from_dict(self.domain).ends(len(self.columns))
+        if ends is None or not self.covariate_mean:
+            return ends
+        return ends[0] - ends[1], ends[1] - ends[0]
+
+    @property
+    def norm(self) -> float:
+        """The norm to which scaled covariates are shrunk, less their released mean."""
+        declared = Domain.from_dict(self.domain).features_bound
+        return declared if self.covariate_norm is None else self.covariate_norm
 
     @property
     def own_units(self) -> OwnUnits | None:
         """Theta in the covariates' own units; None without ranges."""
-        domain, slopes = Domain.from_dict(self.domain), dict(enumerate(self.theta[1:]))
-        return own_units(domain, self.columns, slopes, self.theta[0], math.inf)
+        domain, norm = Domain.from_dict(self.domain), self.norm
+        if domain.ranges is None:
+            return None
+        slopes = {index: self.covariate_scale * value for index, value in enumerate(self.theta[1:])}
+        if self.covariate_mean:
+            # the domain shrinks records around its own center before
+            room = domain.features_bound - math.hypot(*self.covariate_mean)
+            boxed = domain.features_bound >= norm_within(domain.ranges, domain.codebook)
+            norm = norm if boxed else min(norm, max(room, 0.0))
+            domain = replace(domain, covariate_bound=math.hypot(domain.intercept, norm), center=self.middles)
+        if self.covariate_scale != 1.0 and self._ends is not None:
+            norm = min(norm, float(np.min(np.abs(self._ends))) / self.covariate_scale)
+        return own_units(domain, self.columns, slopes, self.theta[0], norm)
+
+    @property
+    def middles(self) -> tuple[float, ...]:
+        """The raw covariates (k,) that count as 0: what scales to the released mean, within the ranges."""
+        domain = Domain.from_dict(self.domain)
+        pairs, found = domain.range_pairs, []
+        mean = self.covariate_mean or (0.0,) * len(pairs)
+        for (low, high), middle, share in zip(pairs, domain.middles(len(pairs)), mean, strict=True):
+            found.append(min(max(middle + share * (high / 2 - low / 2), low), high))
+        return tuple(found)
 
     def blocks(self) -> Iterator[Block]:
         """What it says, from what was released and public numbers alone."""
@@ -114,14 +167,18 @@ class RuleRelease(BaseRelease):
 
 
 def make_rule(
-    plan: RulePlan, result: PlanResult, columns: tuple[str, ...], execution: Execution
+    plan: RulePlan, released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
 ) -> RuleRelease:
-    """State what the run of a plan released."""
-    study, released = plan.study, result.released
+    """State what a run of a plan ``released``, by step, under its ``guarantee``."""
+    study = plan.study
     theta = tuple(float(value) for value in released[plan.rule.name])
     sums: tuple[int, ...] = ()
     if plan.value is not None:
         sums = tuple(int(number) for number in released[plan.value.name])
+    spreads, norm, scale = plan.spreads(released), study.norm_bound, 1.0
+    mean, square = plan.step(CovariateMeanPlan.name), plan.step(MeanSquarePlan.name)
+    if isinstance(square, MeanSquarePlan):
+        scale = 1.0 / math.sqrt(square.kept(released))
     guesses = (study.scale, list(study.expected), plan.mass)
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):
@@ -129,11 +186,11 @@ def make_rule(
     return RuleRelease(
         theta=theta,
         parameters=Rows.POOLED.names(columns),
-        noise_effect=plan.noise_effect,
-        flipped_share=plan.flipped_share(theta),
+        noise_effect=plan.noise_at(spreads),
+        flipped_share=plan.flipped_share(theta, spreads),
         columns=columns,
         n_samples=study.universe.n_samples,
-        guarantee=state_guarantee(plan, result, execution),
+        guarantee=guarantee,
         steps=state_steps(plan),
         nuisances=tuple(
             state_coefficient(step, released[step.name], columns)
@@ -142,20 +199,36 @@ def make_rule(
         ),
         settings={**settings, **dict(zip(_GUESSES, guesses, strict=True))},
         domain=study.universe.domain.to_dict(),
-        gains=() if plan.value is None else gains(plan.value, sums),
+        gains=() if plan.value is None else tuple(gains(plan, released, sums)),
         released=sums,
         kept_confounding=kept_confounding(plan),
+        covariate_mean=tuple(mean.mean(released).tolist()) if isinstance(mean, CovariateMeanPlan) else (),
+        covariate_norm=None if study.settings.norm_bound is None else norm / scale,
+        covariate_scale=scale,
     )
 
 
-def gains(step: RuleValuePlan, sums: tuple[int, ...]) -> tuple[RuleGain, ...]:
-    """Both from one release: each mean with the second moment of both, which is at least its own."""
-    noise = step.calibration
+def gains(plan: RulePlan, released: Mapping[str, Array], sums: tuple[int, ...]) -> Iterator[RuleGain]:
+    """Both from one release: each mean with the second moment of both, which is at least its own.
+
+    Where records may not count, both are of those that do.
+    """
+    step = plan.value
+    assert step is not None
+    noise, own = step.calibration, step.score.at(step.universe, released)
     assert isinstance(noise, ContrastNoise)
-    found = (score_interval(noise.alone, (mean, sums[2]), 0.0) for mean in sums[:2])
-    return tuple(
-        RuleGain(over, one.estimate, EffectInterval.of(one)) for over, one in zip(_OTHERS, found, strict=True)
-    )
+    counts, part = plan.step(SideCountsPlan.name), 1.0
+    if isinstance(counts, SideCountsPlan) and step.universe.domain.weighted:
+        part = min(max(float(counts.shares(released).sum()), 1.0 / counts.universe.n_samples), 1.0)
+    for over, mean, treats in zip(_OTHERS, sums[:2], (True, False), strict=True):
+        found = score_interval(noise.alone, (mean, sums[2]), 0.0, widening=own.widening)
+        error = value_error(plan, released, found.standard_deviation / math.sqrt(part), treats=treats)
+        if part < 1.0:
+            assert isinstance(counts, SideCountsPlan)
+            counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)
+            error = replace(error, noise=math.hypot(error.noise, counted * found.estimate))
+        found = effect_interval(noise.alone, found, error, own.widening)
+        yield RuleGain(over, found.estimate / part, EffectInterval.of(found).times(1.0 / part))
 
 
 def _check(release: RuleRelease) -> None:
@@ -163,18 +236,12 @@ def _check(release: RuleRelease) -> None:
     check_spent(release)
     names = [step.step for step in release.steps]
     _check_gains(release, names)
-    names = names[:-1] if names[-1:] == ["value"] else names
-    if names[-1:] != ["rule"] or [part.step for part in release.nuisances] != names[:-1]:
+    nuisances = [name for name in names if name not in ("rule", "value")]
+    if [part.step for part in release.nuisances] != nuisances:
         raise DeclarationError(
-            "release JSON: steps: the last of them releases the rule, and every other one a nuisance"
+            "release JSON: steps: they release the rule, perhaps its value, and every other one a nuisance"
         )
-    if release.n_samples < 2 or not release.columns:
-        raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
-    expected = Rows.POOLED.names(release.columns)
-    coefficients = [(release.parameters, release.theta)]
-    coefficients += [(part.parameters, part.coefficient) for part in release.nuisances]
-    if any(known != expected or len(values) != len(expected) for known, values in coefficients):
-        raise DeclarationError("release JSON: theta and nuisances: a value for the constant and every column")
+    _check_numbers(release)
     if not (0.0 <= release.flipped_share <= 1.0 and release.noise_effect >= 0.0):
         raise DeclarationError("release JSON: flipped_share is a share, and noise_effect no negative number")
     try:
@@ -187,15 +254,44 @@ def _check(release: RuleRelease) -> None:
             raise DeclarationError("expected: is none of a rule")
     except (Dp2ermError, TypeError, KeyError, AttributeError) as error:
         raise DeclarationError(f"release JSON: domain or settings: {error}") from None
-    stated = {"center": declared.center_share is not None, "propensity": declared.propensity == "logistic"}
-    valued = any(step.step == "value" for step in release.steps)
-    if names != [*(name for name in stated if stated[name]), "rule"] or valued is (
-        declared.value_share is None
-    ):
+    stated = {
+        "mean": declared.mean_share is not None,
+        "spread": declared.spread_share is not None,
+        "center": declared.center_share is not None,
+        "propensity": declared.propensity == "logistic",
+    }
+    expected_steps = [*(name for name in stated if stated[name]), "rule"]
+    if declared.value_share is not None:
+        public = declared.propensity not in (None, "logistic") and not domain.weighted
+        expected_steps += [*([] if public else ["sides"]), "arms", "value"]
+    if names != expected_steps:
         raise DeclarationError("release JSON: steps: are not those of the settings")
     # every effect is at most the l1 norm of theta times the largest covariate
     if not math.isfinite(sum(map(abs, release.theta)) * max(domain.covariate_bound, 1.0)):
         raise DeclarationError("release JSON: theta is too large for finite effects")
+
+
+def _check_numbers(release: RuleRelease) -> None:
+    """Refuse coefficients that are not those of their columns."""
+    if release.n_samples < 2 or not release.columns:
+        raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
+    expected = Rows.POOLED.names(release.columns)
+    coefficients = [(release.parameters, release.theta, expected)]
+    special = {
+        "mean": release.columns,
+        "spread": ("square",),
+        "sides": SideCountsPlan.parameters,
+        "arms": Rows.ARMS.names(release.columns),
+    }
+    for part in release.nuisances:
+        named = special.get(part.step, expected)
+        coefficients.append((part.parameters, part.coefficient, named))
+    if any(known != named or len(values) != len(named) for known, values, named in coefficients):
+        raise DeclarationError("release JSON: theta and nuisances: a value for the constant and every column")
+    if len(release.covariate_mean) not in (0, len(release.columns)):
+        raise DeclarationError("release JSON: covariate_mean: a value for every column, or none")
+    if not (release.norm > 0.0 and release.covariate_scale > 0.0):
+        raise DeclarationError("release JSON: covariate_norm and covariate_scale: must be above 0")
 
 
 def _check_gains(release: RuleRelease, steps: list[str]) -> None:

@@ -34,10 +34,14 @@ def rule_blocks(release: RuleRelease) -> Iterator[Block]:
     yield titled("Private treatment rule", release)
     net = ", net of the treatment cost" if domain.treatment_cost else ""
     scaled = "mapped to [-1, 1] by their public ranges" if domain.ranges is not None else "as they are"
+    if release.covariate_mean:
+        scaled += ", less their released mean"
+    if release.covariate_scale != 1.0:
+        scaled += f", multiplied by {release.covariate_scale:.4g}"
     yield (
         "Treat where intercept + <theta, x> > 0, the estimated effect of treatment in units of the "
         f"outcome{net}. Covariates x are {scaled}, and shrunk to a norm of at most "
-        f"{domain.features_bound:.4g}."
+        f"{release.covariate_scale * release.norm:.4g}."
     )
     rows = [(name, f"{value:+.4g}") for name, value in zip(release.parameters, release.theta, strict=True)]
     known = release.own_units
@@ -92,8 +96,23 @@ def gain_blocks(release: RuleRelease) -> Iterator[Block]:
         table.add_row(gain.over, f"{gain.estimate:+.3g}", f"{low:+.3g} to {high:+.3g}")
     yield table
     yield (
-        "The intervals count sampling and noise, at the released center and propensity, and take the rule as "
-        "given: fitted to the same records, it looks a little better than it is."
+        f"{_about_gains(release)} They take the rule as given: fitted to the same records, it looks a little "
+        "better than it is."
+    )
+
+
+def _about_gains(release: RuleRelease) -> str:
+    """What the intervals of gains are about."""
+    if any(gain.interval.bias for gain in release.gains):
+        return (
+            "The intervals are for the mean gain of all records. They count sampling, noise, and what noise "
+            "and shrinkage of the released regressions leave of the confounding: where outcomes are linear "
+            "in the covariates in either arm, and the arms on one side of the rule lie at most one standard "
+            "deviation apart."
+        )
+    return (
+        "The intervals are for the mean gain of all records at the public probability of treatment, and "
+        "count sampling and noise."
     )
 
 

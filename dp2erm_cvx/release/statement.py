@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration, RangeNoise
 from dp2erm_cvx.calibration.constants import gradient_size
 from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.plan.kept_imbalance import kept_imbalance
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
@@ -16,39 +18,62 @@ from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.solve import by_design, private_solver
 from dp2erm_cvx.steps import Execution, Precision, StepPlan
 
+# what only a run knows of itself
+_UNKNOWN_SOLVER = "the declared solver certifies on every dataset: it is not known to"
+_BY_GAP = "a stage is certified by its duality gap alone"
+
 
 def make_release(
-    plan: TwoStagePlan, result: PlanResult, columns: tuple[str, ...], execution: Execution
+    plan: TwoStagePlan, released: Mapping[str, Array], columns: tuple[str, ...], guarantee: Guarantee
 ) -> Release:
-    """State what the run of a plan released."""
+    """State what a run of a plan ``released``, by step, under its ``guarantee``."""
     study, domain = plan.study, plan.study.universe.domain
-    released = result.released
     return Release(
         theta=tuple(float(value) for value in released[plan.theta.name]),
         parameters=study.second.parameter_names(columns, domain),
         columns=columns,
         n_samples=study.universe.n_samples,
-        guarantee=state_guarantee(plan, result, execution),
+        guarantee=guarantee,
         steps=state_steps(plan),
         domain=domain.to_dict(),
         first_stage={"name": study.first.name, "settings": study.first.settings()},
         second_stage={"name": study.second.name, "settings": study.second.settings()},
         value=None if plan.value is None else state_value(plan.value, released[plan.value.name]),
         kept_imbalance=kept_imbalance(plan),
+        declared_delta=study.budget.delta,
     )
 
 
 def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Guarantee:
     """What a run of a plan guarantees, and what that rests on."""
-    certifies = plan.certified_by_design and by_design(private_solver(execution.solver))
+    certifies, seeded = by_design(private_solver(execution.solver)), execution.seed is not None
+    return guarantee_of(plan, certifies, result.certified, result.by_gap, seeded)
+
+
+def guarantee_again(plan: Plan, stated: Guarantee) -> Guarantee:
+    """What follows from a plan where the run was as it is ``stated``, which no file can show."""
+    private = stated.standing is Standing.PRIVATE
+    certifies, by_gap = _UNKNOWN_SOLVER not in stated.assumptions, _BY_GAP in stated.assumptions
+    return guarantee_of(plan, certifies, private, by_gap, stated.standing is Standing.NOT_PRIVATE)
+
+
+def guarantee_of(plan: Plan, certifies: bool, certified: bool, by_gap: bool, seeded: bool) -> Guarantee:
+    """What a run guarantees whose solver ``certifies`` on every dataset, and ``certified`` this one.
+
+    ``by_gap`` says that it did so by a duality gap alone.
+    """
+    certifies = certifies and plan.certified_by_design
+    standing = Standing.PRIVATE if certified and certifies and not by_gap else Standing.CONDITIONAL
+    if not plan.proven:
+        standing = Standing.UNPROVEN
     return Guarantee(
         epsilon=plan.guarantee.epsilon,
         delta=plan.guarantee.delta,
         relation=plan.study.universe.domain.relation,
         theorem=plan.theorem,
         stability_theorem=plan.bound.theorem,
-        assumptions=_assumptions(plan, result, certifies),
-        standing=_standing(plan, result, execution, certifies),
+        assumptions=_assumptions(plan, certifies, by_gap),
+        standing=Standing.NOT_PRIVATE if seeded else standing,
     )
 
 
@@ -57,16 +82,7 @@ def state_steps(plan: Plan) -> tuple[StepStatement, ...]:
     return tuple(_stated(step) for step in plan.steps)
 
 
-def _standing(plan: Plan, result: PlanResult, execution: Execution, certifies: bool) -> Standing:
-    if execution.seed is not None:
-        return Standing.NOT_PRIVATE
-    if not plan.proven:
-        return Standing.UNPROVEN
-    private = result.certified and certifies and not result.by_gap
-    return Standing.PRIVATE if private else Standing.CONDITIONAL
-
-
-def _assumptions(plan: Plan, result: PlanResult, certifies: bool) -> tuple[str, ...]:
+def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     """What the guarantee rests on beyond its theorems, public quantities and the standing."""
     found = list(dict.fromkeys(stated for step in plan.steps for stated in step.assumptions))
     if plan.study.universe.domain.sampling is not None:
@@ -78,9 +94,9 @@ def _assumptions(plan: Plan, result: PlanResult, certifies: bool) -> tuple[str, 
                 f"the bounds, constants and certificates of {home}.{type(program).__name__} are its author's"
             )
     if not certifies:
-        found.append("the declared solver certifies on every dataset: it is not known to")
-    if result.by_gap:
-        found.append("a stage is certified by its duality gap alone")
+        found.append(_UNKNOWN_SOLVER)
+    if by_gap:
+        found.append(_BY_GAP)
     return tuple(found)
 
 

@@ -73,6 +73,8 @@ def audit_page(
     check_installed()
     from markupsafe import Markup
 
+    from dp2erm_cvx.audit.stability.claims import is_authored
+
     drawn = [
         (
             section,
@@ -86,6 +88,7 @@ def audit_page(
         verdict_in_words=words.verdict_in_words,
         check_in_words=words.check_in_words,
         neighbor_in_words=words.neighbor_in_words,
+        is_authored=is_authored,
         title=title,
         headline=_headline(sections),
         fine=all(section.as_expected and (section.expected or not section.violated) for section in sections),

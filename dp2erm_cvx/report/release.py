@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dp2erm_cvx.display import pairs
-from dp2erm_cvx.plan.effect_plan import NEGLIGIBLE
 from dp2erm_cvx.plan.kept_imbalance import HARDLY
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.release.declared import declared_tables
 from dp2erm_cvx.release.effect import EffectRelease
 from dp2erm_cvx.release.effect_caveats import CAPPED, caveats, clips
-from dp2erm_cvx.release.effect_text import ESTIMANDS, estimate_lines, outcome_unit_name, signed
+from dp2erm_cvx.release.effect_text import ESTIMANDS, estimate_lines, group_blocks, outcome_unit_name, signed
 from dp2erm_cvx.release.guarantee_text import confounding, guaranteed, sampled, spent_by_step, stood_for
 from dp2erm_cvx.release.promise import promised
 from dp2erm_cvx.release.ranges import range_blocks
@@ -30,6 +29,7 @@ from dp2erm_cvx.release.rule_text import (
     rule_assumption,
     rule_population,
 )
+from dp2erm_cvx.release.sensitivity import sensitivity
 from dp2erm_cvx.release.summary import balance_sentences, centered, noise_sentences, release_guarantee
 from dp2erm_cvx.report.page import check_installed, rendered
 from dp2erm_cvx.report.picture import Picture, Span, bars, picture
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 _DOMINATES = "The noise dominates: this release says little about the data."
 _UNBALANCED = "The weights hardly balance: confounding stays in the estimate."
 _CONFOUNDED = "The correction hardly works: expect confounding in what is released."
-_ADJUSTMENT = (
-    "The noise of the released adjustment is not negligible: the bias toward the naive difference of means "
-    "may exceed the interval."
-)
 _OVERLAP = "Overlap may be poor: for many records one treatment is so unlikely that a cap cuts in."
 _NORMALIZED = (
     "Bounds of the outcome, of residuals and of scores were declared in units of the released range."
@@ -95,6 +91,8 @@ def release_page(
     """
     check_installed(("jinja2",))
     story = _STORIES[type(release)](release)
+    weak = tuple(f"A weak guarantee: {told}." for told in release.caveats or ())
+    story = replace(story, alerts=(*weak, *story.alerts))
     guarantee = release.guarantee
     return rendered(
         "release.html.j2",
@@ -133,36 +131,38 @@ def _effect(release: EffectRelease) -> Story:
     low, high = interval.low, interval.high
     half = None if low is None or high is None else 0.5 * (high - low)
     estimate, *rest = estimate_lines(release)
+    title = f"{title} by {release.by}" if release.by else title
     level = f"{100 * interval.level:g} % interval"
     parts = [("noise added for privacy", interval.noise_half_width)]
     parts.append(("sampling of the records", interval.sampling_half_width))
     spans = [Span(level, release.estimate, low, high)]
+    named = [f"{release.by}: {one.group or 'missing'}" for one in release.groups]
+    each = [(one.estimate, one.interval.low, one.interval.high) for one in release.groups]
     spans += [Span.around(f"{name} alone", release.estimate, width) for name, width in parts if width]
+    spans += [Span(name, *ends) for name, ends in zip(named, each, strict=True) if None not in ends]
     counted = [
         (name, "counted" if width is None else f"counted: alone, ±{signed(width, half).lstrip('+')}")
         for name, width in parts
     ]
     alerts = {
-        _ADJUSTMENT: release.nuisance_ratio > NEGLIGIBLE,
         _OVERLAP: release.capped > CAPPED,
-        _CONFOUNDED: _hardly(release.kept_confounding),
     }
-    slight = "slight, and not counted" if release.negligible else "NOT slight, and not counted"
+    adjusted = "NOT counted" if release.target == "score" else f"counted: at most {interval.bias or 0.0:.2g}"
     counted += [
-        ("noise of the released adjustment", slight),
+        ("bias: confounding that noise and ridge leave of the adjustment", adjusted),
         ("bias: confounders that are missing, wrong models, clipped records", "NOT counted"),
     ]
     return Story(
         title,
         f"{estimate[:1].upper()}{estimate[1:]}; {rest[0]}",
         tuple(counted),
-        (*rest[1 if half is None else 2 :], *range_blocks(release)),
+        (*rest[1 if half is None else 2 :], *group_blocks(release), *range_blocks(release)),
         (
             f"Population: {stood_for(release)}, {people}.",
             _adjusted(release.columns),
             *sampled(release, interval=True),
         ),
-        tuple(caveats(release)),
+        (*caveats(release), *sensitivity(release)),
         (spent_by_step(release), pairs(guaranteed(release))),
         picture(spans, f"In {outcome_unit_name(release)}. The bars below are parts of the interval."),
         declared=(clips(release), *([_NORMALIZED] if release.normalized else [])),

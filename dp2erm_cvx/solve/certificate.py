@@ -11,7 +11,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.program.stage import Instance, smooth_of
 from dp2erm_cvx.solve.conic import conic_gap
 
 
@@ -249,14 +249,14 @@ def _fenchel_gap(model: Composite, point: Array) -> float | None:
 
 
 def _by_gap(instance: Instance, point: Array) -> Certificate:
-    assert instance.smooth is not None
+    smooth = smooth_of(instance)
     # outside Theta the objective may lie below the optimum, so the gap is measured at the projection
-    inside = instance.smooth.penalty.set.project(point)
+    inside = smooth.penalty.set.project(point)
     violation = float(np.linalg.norm(point - inside))
     gap = conic_gap(instance, inside)
     m = instance.strong_convexity
     radius = math.sqrt(2 * gap / m) + violation if m > 0 else math.inf
-    output_radius = instance.smooth.output_radius(point, radius)
+    output_radius = smooth.output_radius(point, radius)
     return Certificate(
         primal_residual=violation,
         dual_residual=math.nan,
@@ -265,6 +265,6 @@ def _by_gap(instance: Instance, point: Array) -> Certificate:
         strong_convexity=m,
         radius=radius,
         output_radius=output_radius,
-        relative_radius=output_radius / instance.smooth.output_scale(point),
+        relative_radius=output_radius / smooth.output_scale(point),
         basis="duality gap",
     )

@@ -45,10 +45,21 @@ class Solution:
             return self.certificate.radius <= self.within
         return self.certificate.certifies(self.tolerance)
 
+    @property
+    def substituted(self) -> bool:
+        """Whether no solver returned a point, and where a solver begins stands in its place."""
+        return self.certificate.basis == "none"
+
     def advice(self) -> str:
         """What to try next, in words that hold no private number."""
         if self.certified:
             return "certified"
+        if self.substituted:
+            return (
+                "no solver found a solution on these records, and the point where solvers begin stands in "
+                "its place, such as weights 1: relax the constraints before the next release, and do not "
+                "publish this warning, which tells of the records"
+            )
         asked = f"{self.tolerance:g} relative" if self.within is None else f"within {self.within:g}"
         return (
             f"{self.stats.solver} ended with status {self.status.value} and the point is not certified to "

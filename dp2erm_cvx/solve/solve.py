@@ -13,7 +13,7 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
 from dp2erm_cvx.program.moment_target import refuse_infeasible
-from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.program.stage import Instance, smooth_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.conic import numerical_failures, silenced
@@ -56,7 +56,7 @@ class _Asked:
 def solve(
     instance: Instance,
     *,
-    solver: str | Solver = "newton",
+    solver: str | Solver = "first_certified",
     tolerance: float | None = None,
     within: float | None = None,
     polish: bool = True,
@@ -65,7 +65,8 @@ def solve(
     """Solve, polish by Newton steps, and certify.
 
     ``solver`` is a name or a settings object; no other solver is tried unless it is a
-    :class:`FirstCertified`, whose solvers are all given the same instance. ``polish=False`` leaves and judges
+    :class:`FirstCertified`, as by default, whose solvers are given the same instance one after the other
+    until one is certified. ``polish=False`` leaves and judges
     the solver's own point. ``within`` > 0 is an absolute bound on the radius of the model's own variable, in
     place of the relative ``tolerance``.
 
@@ -94,8 +95,7 @@ def solve(
 
 def uncertified_start(instance: Instance) -> Solution:
     """Where a solver would begin, with nothing proved about it: for those who must go on regardless."""
-    model = instance.model or instance.smooth
-    assert model is not None
+    model = smooth_of(instance)
     start = model.start()
     unproved = Certificate(
         primal_residual=math.nan,

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from dp2erm_cvx.calibration import IntegerNoise, Noise
 from dp2erm_cvx.domain import Array, Records, cleaned
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.number import UNIT, SumsPlan, split_noise
+from dp2erm_cvx.steps.number import SumsPlan, split_noise
 from dp2erm_cvx.steps.partition import Partition
+from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.step import Step, StepPlan, divide
 from dp2erm_cvx.universe import Universe
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import ClassVar
 
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.joint import LossLaw, saturating_law
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget, LossConstants
@@ -23,7 +24,9 @@ from dp2erm_cvx.universe import Universe
 class Center(Theta):
     """A private regression ``second`` of the outcome on ``map.rows``, from a ``share`` of the budget.
 
-    Its residuals are what a score weights: nothing about the treatment is identified by it alone.
+    Its residuals are what a score weights: nothing about the treatment is identified by it alone. With
+    ``either`` law gamma noise takes the place of Gaussian noise where it is predicted to err less; steps that
+    are all Gaussian share one delta instead.
     """
 
     name: ClassVar[str] = "center"
@@ -31,6 +34,7 @@ class Center(Theta):
 
     map: OutcomeRows = OutcomeRows(Rows.COMMON)
     share: float = 0.5
+    either: bool = False
 
     def divide(self, budget: Budget) -> tuple[Budget, Budget]:
         """Pure noise leaves delta to the others."""
@@ -43,7 +47,9 @@ class Center(Theta):
         """Calibrate the noise on the mapped domain, whatever the earlier steps release (Theorem 10)."""
         mapped = self.map.universe(universe)
         resolved = replace(self, second=self.second.resolve(mapped.domain))
-        found = Theta.plan(resolved, mapped, budget, {})
+        laws = [self.noise, Noise.GAMMA] if self.either and not Noise(self.noise).pure else [self.noise]
+        plans = [Theta.plan(replace(resolved, noise=law), mapped, budget, {}) for law in laws]
+        found = min(plans, key=lambda plan: plan.predicted_error)  # delta is no reason for more noise
         known = {field.name: getattr(found, field.name) for field in fields(found)}
         known["reason"] = f"regressions on mapped records take calibration = {self.calibrator.name!r}"
         return self.planned(**known, map=self.map)
@@ -63,7 +69,7 @@ class Center(Theta):
         return found.factored() if self._factored(universe) else found
 
     def _factored(self, universe: Universe) -> bool:
-        return self.map.factored or universe.domain.sampling is not None
+        return self.map.factored or universe.domain.weighted
 
 
 class Refit(Center):
@@ -74,6 +80,16 @@ class Refit(Center):
     @property
     def planned(self) -> type[CenterPlan]:
         return RefitPlan
+
+
+class ArmsFit(Center):
+    """Either arm's regression of the outcome, for what a released rule is worth."""
+
+    name: ClassVar[str] = "arms"
+
+    @property
+    def planned(self) -> type[CenterPlan]:
+        return ArmsFitPlan
 
 
 class RuleFit(Center):
@@ -111,8 +127,9 @@ class CenterPlan(ThetaPlan):
 
     def run(self, inputs: Inputs, released: Mapping[str, Array], execution: Execution) -> StepResult:
         """Release the coefficient (p,) on the rows of the covariates as the domain scales them."""
-        records = self.map.records(inputs.records, released)
-        factors = inputs.records.each(partial(self.map.factors, released=released))
+        where = self.map.at(released, inputs.records.n_samples)
+        records = where.records(inputs.records, released)
+        factors = inputs.records.each(partial(where.factors, released=released))
         # no two draws of a run may share their bits
         own = replace(execution, seed=execution.label(self.name))
         found = self.minimize(records, factors, own)
@@ -125,6 +142,12 @@ class RefitPlan(CenterPlan):
     """That of a refit."""
 
     name: ClassVar[str] = "refit"
+
+
+class ArmsFitPlan(CenterPlan):
+    """That of both arms."""
+
+    name: ClassVar[str] = "arms"
 
 
 class RuleFitPlan(CenterPlan):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -16,35 +16,100 @@ from dp2erm_cvx.calibration import (
     TreatedNoise,
     calibrate_arms,
     calibrate_contrasts,
+    calibrate_groups,
     calibrate_overlap,
     calibrate_score,
     calibrate_treated,
 )
 from dp2erm_cvx.calibration.grid_sums import GridSums
-from dp2erm_cvx.domain import Array, cleaned
+from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.mechanism import arm_sums, contrast_sums, overlap_sums, score_sums, treated_sums
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.steps.nuisances import LinearNuisances
+from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
 from dp2erm_cvx.steps.rule_nuisances import RuleNuisances
-from dp2erm_cvx.steps.score import EffectScore, Parts
+from dp2erm_cvx.steps.score import EffectScore, Parts, Released
+from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
 class AverageScore(EffectScore):
-    """``m_1 - m_0 + s f r``: augmented inverse propensity weighting, for the average effect."""
+    """``m_1 - m_0 + s f r``: augmented inverse propensity weighting, for the average effect.
+
+    Where treatments may be missing, it is the ratio of two sums over the records that have one.
+    """
 
     estimand: ClassVar[str] = "ate"
     law: ClassVar[type[GridSums]] = ScoreNoise
     within: ClassVar[bool] = True
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
+        if self.missing:
+            return calibrate_overlap(self.part * self.bound, n_samples, budget, noise, whole=True)
         return calibrate_score(self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
-        return score_sums(self.score(parts), noise)
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
+        score = self.score(parts) / self.widening
+        if self.missing:
+            return overlap_sums(self.part * score, self.part * counts, noise)
+        return score_sums(score, noise)
+
+    def scaled(self, rate: float, domain: Domain) -> Self:
+        """B in proportion to the larger inverse of the rate, and F at least four times that."""
+        inverse = 1.0 / min(rate, 1.0 - rate)
+        return replace(self, widening=min(0.5 * inverse, self.widest), cap=max(self.cap, 4.0 * inverse))
+
+    @classmethod
+    def law_in(cls, domain: Domain) -> type[GridSums]:
+        return OverlapNoise if domain.weighted else cls.law
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
         return self.clipped(m_1 - m_0 - center, np.where(treated, r / e, -r / (1.0 - e)))
+
+
+@dataclass(frozen=True)
+class GroupScore(AverageScore):
+    """The same score in each of several groups of records, with the group's own rate as its propensity.
+
+    ``members`` are the scores of all groups in their order, once their rates are released.
+    """
+
+    law: ClassVar[type[GridSums]] = OverlapNoise
+    price: ClassVar[float] = 1.25
+    propensities: ClassVar[tuple[float, ...]] = (0.0,)
+
+    members: tuple[AverageScore, ...] = ()
+
+    def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
+        part = self.part * self.bound
+        return calibrate_groups(part, n_samples, budget, noise, whole=not self.sampled)
+
+    def at(self, universe: Universe, released: Released) -> Self:
+        found, n_groups = super().at(universe, released), len(universe.domain.groups)
+        nuisances, rates = found.nuisances, list[float | None]([None] * n_groups)
+        assert isinstance(nuisances, LinearNuisances)
+        if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
+            sums = np.reshape(released[self.nuisances.rate], (2, n_groups))
+            rates = [treated_share(column, universe.n_samples) for column in sums.T]
+        clips = self.cap, self.residual_bound, self.bound, found.center, self.sampled, self.missing
+        members = []
+        for rate in rates:
+            own = AverageScore(nuisances, *clips, widest=self.widest)
+            if rate is not None:
+                own = replace(own, nuisances=replace(nuisances, rate=rate)).scaled(rate, universe.domain)
+            members.append(own)
+        return replace(found, members=tuple(members))
+
+    def block_sums(self, block: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        """The sums of every group by itself, in turn."""
+        sums: tuple[int, ...] = ()
+        for own, counts in zip(self.members, block.group_counts.T, strict=True):
+            inside = counts > 0.0
+            X, a, y = block.X[inside], block.a[inside], block.y[inside]
+            part = Records(X, a, y, block.domain, counts[inside])
+            sums += own.counted_sums(part, released, noise)
+        return sums
 
 
 @dataclass(frozen=True)
@@ -57,6 +122,11 @@ class TreatedScore(EffectScore):
 
     estimand: ClassVar[str] = "att"
     law: ClassVar[type[GridSums]] = TreatedNoise
+    arms: ClassVar[Arms] = Arms.CONTROLS
+    reach: ClassVar[tuple[float, float]] = (1.0, 2.0)
+    residuals: ClassVar[float] = 4.0
+    price: ClassVar[float] = 8.0 / 7.0
+    propensities: ClassVar[tuple[float, ...]] = (0.0,)
 
     def capped(self, propensity: Array) -> Array:
         """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever treated."""
@@ -65,8 +135,13 @@ class TreatedScore(EffectScore):
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_treated(self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
-        return treated_sums(self.score(parts), parts.treated, noise)
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
+        return treated_sums(counts * self.score(parts) / self.widening, counts * parts.treated, noise)
+
+    def scaled(self, rate: float, domain: Domain) -> Self:
+        """B in proportion to the larger of 1 and the odds, and F at least twice what they need."""
+        odds = rate / (1.0 - rate)
+        return replace(self, widening=max(min(odds, self.widest), 1.0), cap=max(self.cap, 2.0 * (1.0 + odds)))
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
@@ -88,18 +163,27 @@ class OverlapScore(EffectScore):
     estimand: ClassVar[str] = "overlap"
     law: ClassVar[type[GridSums]] = OverlapNoise
     largest_share: ClassVar[float] = 0.5
+    arms: ClassVar[Arms] = Arms.MATCHED
+    reach: ClassVar[tuple[float, float]] = (1.0, 1.0)
+    price: ClassVar[float] = 5.0 / 4.0
+    propensities: ClassVar[tuple[float, ...]] = (0.1, 0.2, 0.3)
+
+    def capped(self, propensity: Array) -> Array:
+        """The released propensity (n,) itself, 1/2 where it is no number: no factor exceeds 1."""
+        return cleaned(propensity - 0.5, 0.5) + 0.5
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_overlap(self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
-        return overlap_sums(self.score(parts), self.share(parts), noise)
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
+        return overlap_sums(counts * self.score(parts), counts * self.share(parts), noise)
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
-        share = self.share(parts)
-        factor = share / np.where(treated, e, 1.0 - e)
-        return self.clipped(share * (m_1 - m_0 - center), np.where(treated, factor * r, -factor * r))
+        own = np.where(treated, e, 1.0 - e)
+        factor = np.minimum((1.0 - own) / np.maximum(own, 0.5), 1.0)
+        predicted = self.share(parts) * (m_1 - m_0 - center)
+        return self.clipped(predicted, np.where(treated, factor * r, -factor * r))
 
     def share(self, parts: Parts) -> Array:
         return np.minimum(parts.e, 1.0 - parts.e)
@@ -114,14 +198,28 @@ class RiskScores(EffectScore):
 
     estimand: ClassVar[str] = "risks"
     law: ClassVar[type[GridSums]] = ArmNoise
+    rows: ClassVar[Rows] = Rows.ARMS
+    arms: ClassVar[Arms] = Arms.ALIKE
+    propensities: ClassVar[tuple[float, ...]] = (0.0,)
 
     other_bound: float = 0.5
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_arms(self.bound, self.other_bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
-        return arm_sums(*self._arms(parts), parts.treated, noise)
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
+        score_1, score_0 = self._arms(parts)
+        return arm_sums(score_1 / self.widening, score_0 / self.widening, parts.treated, noise)
+
+    def scaled(self, rate: float, domain: Domain) -> Self:
+        """B as far as scores of an event reach; no factor of a constant propensity is capped."""
+        inverse = 1.0 / min(rate, 1.0 - rate)
+        widening = (inverse - 0.5) / 1.5
+        return replace(self, widening=min(widening, self.widest), cap=max(self.cap, inverse))
+
+    def clipped(self, predicted: Array, weighted: Array) -> Array:
+        """The sum (n,) within the widened B, which that of a constant propensity does not leave."""
+        return cleaned(predicted + weighted, self.widening * self.bound)
 
     def score(self, parts: Parts) -> Array:
         score_1, score_0 = self._arms(parts)
@@ -144,6 +242,8 @@ class ValueScore(AverageScore):
 
     estimand: ClassVar[str] = "value"
     law: ClassVar[type[GridSums]] = ContrastNoise
+    arms: ClassVar[Arms] = Arms.ALIKE
+    rows: ClassVar[Rows] = Rows.ARMS
 
     nuisances: RuleNuisances
     center: float | None = 0.0
@@ -151,7 +251,11 @@ class ValueScore(AverageScore):
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         return calibrate_contrasts(self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
         assert parts.effect is not None
-        treats, score = parts.effect > 0, self.score(parts)
+        treats, score = parts.effect > 0, counts * self.score(parts) / self.widening
         return contrast_sums(np.where(treats, score, -score), treats, noise)
+
+    @classmethod
+    def law_in(cls, domain: Domain) -> type[GridSums]:
+        return cls.law

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from dp2erm_cvx.calibration import Noise
@@ -30,8 +30,7 @@ class MeanScore(Step):
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> MeanScorePlan:
         """Calibrate the noise to the bounds of the score, whatever the nuisances turn out to be."""
         noise = self.score.calibrate(universe.n_samples, budget, self.noise)
-        score = replace(self.score, nuisances=self.score.nuisances.planned(earlier))
-        return self.planned(universe, noise, None, None, self.exact, score)
+        return self.planned(universe, noise, None, None, self.exact, self.score)
 
     @property
     def planned(self) -> type[MeanScorePlan]:

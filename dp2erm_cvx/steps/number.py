@@ -6,9 +6,11 @@ import abc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import IntegerNoise, Noise, Perturbed, RangeNoise, calibrate_integers
 from dp2erm_cvx.calibration.grid_sums import GridSums
@@ -17,11 +19,9 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.stability import own_factors
+from dp2erm_cvx.steps.record_map import UNIT, Rows
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, divide
 from dp2erm_cvx.universe import Universe
-
-#: K, the whole number that a record adds to sums where it may add a share; a power of two: K-ths are exact.
-UNIT = 2**20
 
 
 def split_noise(noise: Noise | str, budget: Budget) -> IntegerNoise:
@@ -45,8 +45,8 @@ class NumberPlan(StepPlan):
 
     @property
     def bound(self) -> StabilityBound:
-        """That of weights 1, or of sampling weights."""
-        factored = self.universe.domain.sampling is not None
+        """That of weights 1, or of what every record counts by itself."""
+        factored = self.universe.domain.weighted
         return own_factors(self.universe.n_samples, factored=factored)
 
     @property
@@ -104,11 +104,11 @@ class SumsPlan(NumberPlan):
 class TreatmentRate(Step):
     """The number of treated records, from a ``share`` of the budget: one replacement moves it by 1.
 
-    With sampling weights those of the treated and those of the untreated are added up, in K-ths of their
-    bound: the same as cells, of which there is one.
+    Where records may count less than 1, what the treated and the untreated count is added up, in K-ths, in
+    every group: the same as cells, of which there is one per group.
     """
 
-    name: ClassVar[str] = "propensity"
+    name: ClassVar[str] = "rate"
 
     share: float
     noise: Noise | str = Noise.GAMMA
@@ -118,7 +118,7 @@ class TreatmentRate(Step):
         return divide(budget, self.share, self.noise)
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> TreatmentRatePlan:
-        if universe.domain.sampling is None:
+        if not universe.domain.weighted:
             noise = calibrate_integers(1, budget, self.noise)
         else:
             noise = split_noise(self.noise, budget)
@@ -129,7 +129,7 @@ class TreatmentRate(Step):
 class TreatmentRatePlan(SumsPlan):
     """The calibrated count."""
 
-    name: ClassVar[str] = "propensity"
+    name: ClassVar[str] = "rate"
 
     calibration: IntegerNoise
 
@@ -139,34 +139,95 @@ class TreatmentRatePlan(SumsPlan):
         return self.calibration.variance / self.universe.n_samples**2
 
     def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
-        """The number of treated records, or both sums of sampling weights, treated first."""
-        if records.domain.sampling is None:
+        """The number of treated records, or what the records of both arms count, treated first, by group."""
+        if not records.domain.weighted:
             return (sum(records.blocks.map(_treated)),)
-        found = records.blocks.map(_sums_by_arm)
-        return sum(treated for treated, _ in found), sum(untreated for _, untreated in found)
+        return tuple(int(one) for one in np.sum(records.blocks.map(_sums_by_arm), axis=0).ravel())
 
-    @staticmethod
-    def stated(released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
+    def stated(self, released: Array) -> tuple[str, tuple[str, ...], tuple[float, ...]]:
         """What was released: of what, the name of every number, and the numbers."""
         if len(released) == 1:
             return "treated records", ("number",), (float(released[0]),)
-        both = float(released[0]) / UNIT, float(released[1]) / UNIT
-        return "sampling weights over their bound", ("treated", "untreated"), both
+        both = tuple(float(one) / UNIT for one in released)
+        sampled, domain = self.universe.domain.sampling is not None, self.universe.domain
+        arms, book = ("treated", "untreated"), domain.codebook
+        names: tuple[str, ...] = arms
+        if book is not None and domain.groups:
+            levels = [level or "missing" for level in domain.groups]
+            names = tuple(f"{arm} | {book.group}={level}" for arm in arms for level in levels)
+        return "sampling weights over their bound" if sampled else "records", names, both
 
     @staticmethod
-    def rate(released: Array, n_samples: int) -> float:
-        """The treated share from what was released: of the records, or of both sums; 1/2 of nothing."""
-        if len(released) == 1:
-            return float(released[0]) / n_samples
-        treated, untreated = (max(float(one), 0.0) for one in released)
-        return treated / (treated + untreated) if treated + untreated > 0.0 else 0.5
+    def mass(released: Array) -> float:
+        """What all records count together, where the sums of both arms were released; at least 0."""
+        return float(np.maximum(np.sum(np.reshape(released, (2, -1)), axis=1), 0.0).sum()) / UNIT
+
+
+@dataclass(frozen=True)
+class SideCounts(Step):
+    """The records on either side of a released rule by arm, from a ``share`` of the budget: four counts.
+
+    A record adds what it counts to one of them, as to a cell, whatever its side and arm are.
+    """
+
+    name: ClassVar[str] = "sides"
+
+    share: float
+    noise: Noise | str = Noise.GAMMA
+    exact: bool = True
+
+    def divide(self, budget: Budget) -> tuple[Budget, Budget]:
+        return divide(budget, self.share, self.noise)
+
+    def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> SideCountsPlan:
+        return SideCountsPlan(universe, split_noise(self.noise, budget), None, None, self.exact)
+
+
+@dataclass(frozen=True)
+class SideCountsPlan(SumsPlan):
+    """The calibrated counts: where the rule does not treat, then where it does, the untreated first."""
+
+    name: ClassVar[str] = "sides"
+    #: What the counts are of.
+    parameters: ClassVar[tuple[str, ...]] = tuple(
+        f"{arm}, rule {'treats' if side else 'does not treat'}"
+        for side in (0, 1)
+        for arm in ("untreated", "treated")
+    )
+
+    calibration: IntegerNoise
+    rule: str = "rule"
+
+    @property
+    def predicted_error(self) -> float:
+        """Mean square of the noise of one count, in squared records."""
+        return self.calibration.variance
+
+    def exact_sums(self, records: Records, released: Mapping[str, Array]) -> Sequence[int]:
+        """What the records of every side and arm count, in K-ths."""
+        found = records.blocks.map(partial(_sums_by_side, rule=released[self.rule]))
+        return [sum(column) for column in zip(*found, strict=True)]
+
+    def shares(self, released: Mapping[str, Array]) -> Array:
+        """Their shares (2, 2) of all records, by side and arm, at least 0, from what was released."""
+        counts = np.maximum(np.asarray(released[self.name], dtype=np.float64), 0.0) * self.calibration.unit
+        found: Array = counts.reshape(2, 2) / self.universe.n_samples
+        return found
+
+
+def _sums_by_side(block: Records, rule: Array) -> list[int]:
+    side = Rows.POOLED.predict(rule, block.covariates, 0.0) > 0.0
+    whole = np.rint(UNIT * block.counts).astype(np.int64)
+    return [
+        int(whole[(side == treats) & (block.a == arm)].sum()) for treats in (False, True) for arm in (0, 1)
+    ]
 
 
 def _treated(block: Records) -> int:
     return int(block.a.sum())
 
 
-def _sums_by_arm(block: Records) -> tuple[int, int]:
-    """Sampling weights in K-ths of their bound, the treated first."""
-    whole = np.rint(UNIT * block.counts).astype(np.int64)
-    return int(whole[block.a == 1].sum()), int(whole[block.a == 0].sum())
+def _sums_by_arm(block: Records) -> NDArray[np.int64]:
+    """What records count in K-ths (2, G), the treated first, by group."""
+    whole = np.rint(UNIT * block.group_counts).astype(np.int64)
+    return np.array([whole[block.a == arm].sum(axis=0) for arm in (1, 0)])

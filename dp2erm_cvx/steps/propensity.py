@@ -37,7 +37,8 @@ class Propensity(Step):
     ``tolerance`` is the relative error of the weights at it that V counts, by a bound of the ``family``;
     ``numerical_share`` of its budget covers the arithmetic, none of it where exact arithmetic is assumed.
     ``split`` is the share of epsilon that pays for the noise, ``map`` what the records go through first,
-    ``share`` what it takes of the budget in place of the share that ``first`` declares.
+    ``share`` what it takes of the budget in place of the share that ``first`` declares. With ``either`` law
+    gamma noise takes the place of Gaussian noise where it is predicted to err less.
     """
 
     name: ClassVar[str] = "propensity"
@@ -50,6 +51,7 @@ class Propensity(Step):
     split: float | None = None
     map: RecordMap | None = None
     share: float | None = None
+    either: bool = False
 
     def uncountable(self, universe: Universe) -> str | None:
         """A program that does not say what it is certified to."""
@@ -64,10 +66,17 @@ class Propensity(Step):
 
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> PropensityPlan:
         """Calibrate the noise of the coefficient, and bound the weights at it."""
+        if self.either and not Noise(self.noise).pure:
+            pure = replace(self, noise=Noise.GAMMA)
+            plans = [one._plan(universe, budget) for one in (self, pure)]
+            return min(plans, key=lambda plan: plan.predicted_error)
+        return self._plan(universe, budget)
+
+    def _plan(self, universe: Universe, budget: Budget) -> PropensityPlan:
         universe = universe if self.map is None else self.map.universe(universe)
         n, epsilon = universe.n_samples, 0.0
         first = self.first.resolve(universe.domain)
-        loss, factored = first.loss_constants(universe), universe.domain.sampling is not None
+        loss, factored = first.loss_constants(universe), universe.domain.weighted
         loss = loss.factored() if factored else loss
         if self.numerical_share is not None:
             budget, epsilon = reserve(budget, self.numerical_share)
@@ -101,8 +110,8 @@ class PropensityPlan(StepPlan):
 
     @property
     def bound(self) -> StabilityBound:
-        """That of weights 1, or of sampling weights."""
-        factored = self.universe.domain.sampling is not None
+        """That of weights 1, or of what every record counts by itself."""
+        factored = self.universe.domain.weighted
         return own_factors(self.universe.n_samples, factored=factored)
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import RangeNoise, calibrate_ranges
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.mechanism import (
     private_choice,
     quantile_counts,
@@ -83,10 +83,11 @@ class ColumnRangesPlan(NumberPlan):
         ]
         return StepResult(np.array(found))
 
-    def hand_on(self, inputs: Inputs, found: StepResult) -> Inputs:
+    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
         """The records, normalized: whatever was released, they are in the public domain of the plan."""
-        mapped = partial(_normalized, declared=self.declared, released=found.released)
-        return replace(inputs, records=inputs.dataset.records(mapped, self.universe.domain))
+        domain = self.universe.domain
+        mapped = partial(_normalized, declared=self.declared, released=found.released, domain=domain)
+        return replace(inputs, records=inputs.dataset.records(mapped, domain))
 
     def _range(
         self, place: int, known: Known, blocks: Sequence[Counts], execution: Execution
@@ -115,8 +116,9 @@ def _counts(data: Dataset, *, grids: Sequence[Array | None]) -> list[Counts]:
     ]
 
 
-def _normalized(data: Dataset, *, declared: PrivateRanges, released: Array) -> Records:
-    return declared.records(data.X, data.a, data.y, released, data.sampling)
+def _normalized(data: Dataset, *, declared: PrivateRanges, released: Array, domain: Domain) -> Records:
+    scaled, outcome = declared.scaled(data.X, data.y, released)
+    return domain.records(scaled, data.a, outcome, data.sampling)
 
 
 def widened(low: float, high: float, factor: float, known: Within | None) -> tuple[float, float]:

@@ -8,9 +8,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from dp2erm_cvx.blocks import VIEW
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
@@ -22,6 +24,27 @@ _ROUND_UP = 1.0 + 1e-12
 
 #: Residuals are clipped to this many outcome bounds, which saturating losses do not notice.
 RESIDUAL_BOUND = 4.0
+
+
+#: K, the whole number that a record adds to sums where it may add a share; a power of two: K-ths are exact.
+UNIT = 2**20
+
+#: A released rate of treatment counts as at least one in this many, of either arm.
+RAREST = 50.0
+
+
+def treated_share(released: Array, n_samples: int) -> float:
+    """The treated share from a released rate: of the records, or of both sums of weights; 1/2 of nothing.
+
+    Sums of the treated of all groups stand before those of the untreated. The share is clipped to
+    ``[1/RAREST, 1 - 1/RAREST]``, so that what divides by it is bounded.
+    """
+    if len(released) == 1:
+        share = float(released[0]) / n_samples
+    else:
+        treated, untreated = (max(float(np.sum(one)), 0.0) for one in np.reshape(released, (2, -1)))
+        share = treated / (treated + untreated) if treated + untreated > 0.0 else 0.5
+    return min(max(share, 1.0 / RAREST), 1.0 - 1.0 / RAREST)
 
 
 class RecordMap(abc.ABC):
@@ -133,10 +156,10 @@ class Rows(enum.StrEnum):
             return tuple(f"{name} | {arm}" for arm in ("control", "treated") for name in own)
         return own
 
-    def constants(self, n_features: int) -> Array:
+    def constants(self, n_features: int) -> NDArray[np.bool_]:
         """Where the rows (p,) hold no covariate: True for an intercept."""
         nowhere = np.zeros((1, n_features))
-        found: Array = np.any([self.of(nowhere, arm)[0] != 0.0 for arm in (0.0, 1.0)], axis=0)
+        found: NDArray[np.bool_] = np.any([self.of(nowhere, arm)[0] != 0.0 for arm in (0.0, 1.0)], axis=0)
         return found
 
     def widths(self, bounds: tuple[float, ...] | None) -> tuple[float, ...] | None:
@@ -157,15 +180,56 @@ class Rows(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Term:
-    """One linear regression: its rows, and the step that released its coefficient, or a public one."""
+    """One linear regression: its rows, and the step that released its coefficient, or a public one.
+
+    The coefficients of covariates count ``stretch`` times, which undoes a known shrinkage: (k,), or (2k,) by
+    arm.
+    """
 
     rows: Rows
     source: str | tuple[float, ...]
+    stretch: tuple[float, ...] | None = None
 
     def predict(self, x: Array, a: ArrayLike, released: Mapping[str, Array]) -> Array:
         """The regression (n,) at covariates x (n, k) and treatments a (n,)."""
-        theta = released[self.source] if isinstance(self.source, str) else self.source
-        return self.rows.predict(theta, x, a)
+        return self.rows.predict(self.coefficient(x.shape[1], released), x, a)
+
+    def coefficient(self, n_features: int, released: Mapping[str, Array]) -> Array:
+        """The coefficient (p,) that predicts: its own array."""
+        theta = np.array(released[self.source] if isinstance(self.source, str) else self.source, dtype=float)
+        if self.stretch is not None:
+            slopes = ~self.rows.constants(n_features)
+            theta[slopes] *= np.resize(self.stretch, int(slopes.sum()))
+        return theta
+
+
+class Arms(enum.StrEnum):
+    """How much a record counts in an outcome regression, by its arm and the rate p of treatment.
+
+    ``ALIKE``: 1. ``BALANCED``: 1 in the smaller arm and the squared odds of it, at most 1, in the larger one:
+    common slopes then tend to ``(1 - p) beta_1 + p beta_0``, those that the bias of an average effect is
+    measured from. ``CONTROLS``: slopes are those of the untreated, and the treated have an intercept alone.
+    ``MATCHED``: ``h (1 - p)/p`` of the treated and ``h p/(1 - p)`` of the untreated, ``h = min(p, 1 - p)``:
+    at a released propensity p of x, errors of both nuisances then multiply in the overlap population.
+    """
+
+    ALIKE = "alike"
+    BALANCED = "balanced"
+    CONTROLS = "controls"
+    MATCHED = "matched"
+
+    def weights(self, rate: Any) -> tuple[Any, Any]:
+        """What an untreated and a treated record count in slopes, in [0, 1], at one rate or at many (n,)."""
+        if self is Arms.MATCHED:
+            other = 1.0 - rate
+            untreated = rate * np.minimum(rate / np.maximum(other, 0.5), 1.0)
+            return untreated, other * np.minimum(other / np.maximum(rate, 0.5), 1.0)
+        if self is Arms.CONTROLS:
+            return 1.0, 0.0
+        if self is Arms.ALIKE:
+            return 1.0, 1.0
+        odds = rate / (1.0 - rate)
+        return np.minimum(odds * odds, 1.0), np.minimum(1.0 / (odds * odds), 1.0)
 
 
 @dataclass(frozen=True)
@@ -177,11 +241,39 @@ class OutcomeRows(RecordMap):
 
     Covariates are multiplied by the public ``scale`` first. The norm bound of the rows follows it, and noise
     and shrinkage weigh on intercepts and slopes in the proportion that it declares.
+
+    Records count by ``arms`` and the ``rate`` of treatment: a number, or the step that released it; that of
+    their own where ``log_odds`` is a released propensity on (1, x).
     """
 
     rows: Rows
     after: tuple[Term, ...] = ()
     scale: float = 1.0
+    arms: Arms = Arms.ALIKE
+    rate: str | float = 0.5
+    log_odds: Term | None = None
+
+    @property
+    def factored(self) -> bool:
+        return self.arms not in (Arms.ALIKE, Arms.CONTROLS)
+
+    def at(self, released: Mapping[str, Array], n_samples: int) -> Self:
+        """The same, with the rate that was released for ``n_samples`` records worked out."""
+        if not isinstance(self.rate, str) or not self.factored or self.log_odds is not None:
+            return self
+        return replace(self, rate=treated_share(released[self.rate], n_samples))
+
+    def factors(self, records: Records, released: Mapping[str, Array]) -> Array:
+        if not self.factored:
+            return super().factors(records, released)
+        rate: Any = self.rate
+        if self.log_odds is not None:
+            log_odds = self.log_odds.predict(records.covariates, records.a, released)
+            rate = cleaned(expit(log_odds) - 0.5, 0.5) + 0.5  # as the score does
+        assert not isinstance(rate, str)
+        untreated, treated = self.arms.weights(rate)
+        found: Array = np.where(records.a == 1, treated, untreated) * records.counts
+        return found
 
     def universe(self, universe: Universe) -> Universe:
         domain, widths = universe.domain, universe.domain.widths(universe.n_features)
@@ -193,15 +285,21 @@ class OutcomeRows(RecordMap):
             coordinate_bound=self.rows.widths(widths),
             outcome_bound=domain.outcome_bound * self._outcomes,
             outcome_center=0.0,
+            binary_outcome=False,
             treatment_cost=0.0,
             ranges=None,
+            center=None,
             intercept=0.0,
         )
         columns = tuple(f"x{k}" for k in range(universe.n_features))
         return Universe(mapped, universe.n_samples, len(self.rows.names(columns)))
 
     def images(self, n_features: int) -> tuple[Image, ...]:
-        return self.rows.images(n_features)
+        found = self.rows.images(n_features)
+        if self.arms is not Arms.CONTROLS:
+            return found
+        untreated, treated = found
+        return untreated, Image(treated.index, np.where(self.rows.constants(n_features), treated.factor, 0.0))
 
     def outcomes(self, records: Records, released: Mapping[str, Array]) -> Array:
         y = records.y
@@ -228,7 +326,9 @@ class WithConstant(RecordMap):
         domain = universe.domain
         bound = Rows.POOLED.norm(domain.features_bound)
         widths = domain.widths(universe.n_features)
-        mapped = replace(domain, covariate_bound=bound, intercept=1.0, ranges=None, coordinate_bound=widths)
+        mapped = replace(
+            domain, covariate_bound=bound, intercept=1.0, ranges=None, center=None, coordinate_bound=widths
+        )
         return Universe(mapped, universe.n_samples, universe.n_features)
 
     def images(self, n_features: int) -> tuple[Image, ...]:

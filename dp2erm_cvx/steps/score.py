@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import tree_sum
-from dp2erm_cvx.calibration import Noise, calibrate_overlap
+from dp2erm_cvx.calibration import Noise, OverlapNoise, calibrate_overlap
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.mechanism import overlap_sums
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, public_size
-from dp2erm_cvx.steps.nuisances import Nuisances
+from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
+from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.universe import Universe
 
 Released = Mapping[str, Array]
@@ -61,6 +63,11 @@ class EffectScore(abc.ABC):
         larger than two outcome bounds.
     sampled
         Whether records count by their sampling weights, so that what is estimated is a ratio of two means.
+    missing
+        Whether, without those, records may lack a treatment, which then do not count.
+    widening
+        What B is multiplied by at the released rate of treatment: sums are of scores divided by it, so that
+        their noise is calibrated before any rate is known. 1 until it is, and at most ``widest``.
     """
 
     #: What is estimated, as it is declared.
@@ -71,6 +78,18 @@ class EffectScore(abc.ABC):
     largest_share: ClassVar[float] = 1.0
     #: Whether every record counts by its sampling weight alone, so that its score is at most that share of B.
     within: ClassVar[bool] = False
+    #: What records count in a common outcome regression where nothing is declared.
+    arms: ClassVar[Arms] = Arms.BALANCED
+    #: Rows of its outcome regression.
+    rows: ClassVar[Rows] = Rows.COMMON
+    #: B over M_r before any widening where nothing is declared, by a constant and by a logistic propensity.
+    reach: ClassVar[tuple[float, float]] = (2.0, 4.0)
+    #: M_r in standard deviations of residuals.
+    residuals: ClassVar[float] = 3.0
+    #: Noise of the mean score, in that of a mean alone.
+    price: ClassVar[float] = 1.0
+    #: Shares of the budget to choose from for a logistic propensity, 0 for a constant one.
+    propensities: ClassVar[tuple[float, ...]] = (0.0, 0.1, 0.2, 0.3)
 
     nuisances: Nuisances
     cap: float
@@ -78,6 +97,9 @@ class EffectScore(abc.ABC):
     bound: float
     center: float | None = None
     sampled: bool = False
+    missing: bool = False
+    widening: float = 1.0
+    widest: float = math.inf
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -90,7 +112,7 @@ class EffectScore(abc.ABC):
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums, by the bounds of the score alone."""
         if self.sampled:
-            part = self._part * self.bound
+            part = self.part * self.bound
             return calibrate_overlap(part, n_samples, budget, noise, within=self.within)
         return self.unweighted_noise(n_samples, budget, noise)
 
@@ -109,29 +131,49 @@ class EffectScore(abc.ABC):
         return tuple(sum(column) for column in zip(*found, strict=True))
 
     def block_sums(self, block: Records, released: Released, noise: Any) -> tuple[int, ...]:
-        """Those of a block of records, by a score that is :meth:`given` what was released. Private."""
-        parts = self.parts(block, released)
+        """Those of a block of records, by a score that is ``given`` what was released. Private."""
         if not self.sampled:
-            return self.unweighted_sums(parts, noise)
-        factors = self._part * block.counts
-        return overlap_sums(factors * self.score(parts), factors * self.share(parts), noise)
+            return self.unweighted_sums(self.parts(block, released), block.counts, noise)
+        return self.counted_sums(block, released, noise)
+
+    def counted_sums(self, block: Records, released: Released, noise: Any) -> tuple[int, ...]:
+        """Those of records that may count less than 1. Private."""
+        parts, factors = self.parts(block, released), self.part * block.counts
+        return overlap_sums(factors * self.score(parts) / self.widening, factors * self.share(parts), noise)
 
     def given(self, records: Records, released: Released) -> Self:
         """The same score, with what follows from n and from ``released`` alone worked out."""
-        nuisances = self.nuisances.given(released, records.n_samples)
-        center = self._center(records.n_features, records.domain, released)
-        return replace(self, nuisances=nuisances, center=center)
+        return self.at(Universe(records.domain, records.n_samples, records.n_features), released)
+
+    def at(self, universe: Universe, released: Released) -> Self:
+        """The same as ``given``, for the universe of the records."""
+        nuisances = self.nuisances.given(released, universe.n_samples)
+        found = replace(self, nuisances=nuisances)
+        if isinstance(self.nuisances, LinearNuisances) and isinstance(self.nuisances.rate, str):
+            assert isinstance(nuisances, LinearNuisances)
+            assert not isinstance(nuisances.rate, str)
+            found = found.scaled(nuisances.rate, universe.domain)
+        return replace(found, center=found._center(universe.n_features, universe.domain, released))
+
+    def scaled(self, rate: float, domain: Domain) -> Self:
+        """The same with bounds for a released ``rate`` of treatment."""
+        return self
+
+    @classmethod
+    def law_in(cls, domain: Domain) -> type[GridSums]:
+        """The sums that it releases, by what is declared of the records."""
+        return cls.law if domain.sampling is None else OverlapNoise
 
     @abc.abstractmethod
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        """The noise of the sums where records count alike."""
+        """The noise of the sums where no record has a sampling weight."""
 
     @abc.abstractmethod
-    def unweighted_sums(self, parts: Parts, noise: Any) -> tuple[int, ...]:
-        """The sums where records count alike. Private."""
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
+        """The sums where no record has a sampling weight; ``counts`` (n,) in {0, 1}. Private."""
 
     @property
-    def _part(self) -> float:
+    def part(self) -> float:
         """What makes the share of a record at most one half."""
         return 0.5 / self.largest_share
 
@@ -160,10 +202,6 @@ class EffectScore(abc.ABC):
         parts, counts = self.parts(block, released), block.counts
         return np.array([np.sum(counts * self.score(parts)), np.sum(counts * self.share(parts))])
 
-    def center_in(self, universe: Universe, released: Released) -> float:
-        """c_0, a function of public numbers and of what was released."""
-        return self._center(universe.n_features, universe.domain, released)
-
     def _center(self, n_features: int, domain: Domain, released: Released) -> float:
         if self.center is not None:
             return self.center
@@ -178,9 +216,10 @@ class EffectScore(abc.ABC):
         return cleaned(propensity - 0.5, 0.5 - 1.0 / self.cap) + 0.5
 
     def clipped(self, predicted: Array, weighted: Array) -> Array:
-        """The sum (n,) of a prediction and a weighted residual, within B."""
-        inner = cleaned(predicted, self.bound)
-        room = self.bound - np.abs(inner)
+        """The sum (n,) of a prediction and a weighted residual, within the widened B."""
+        bound = self.widening * self.bound
+        inner = cleaned(predicted, bound)
+        room = bound - np.abs(inner)
         return inner + cleaned(weighted, room)
 
     def parts(self, records: Records, released: Released) -> Parts:

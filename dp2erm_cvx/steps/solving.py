@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
-from dp2erm_cvx.errors import CertificateError, InfeasibleError, SolverError
+import numpy as np
+
+from dp2erm_cvx.domain import Records
+from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import weights_on_grid
-from dp2erm_cvx.program import Instance
-from dp2erm_cvx.solve import GAP_TOLERANCE, Solution, Solver, solve, uncertified_start
+from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
+from dp2erm_cvx.solve import (
+    GAP_TOLERANCE,
+    SCS,
+    Clarabel,
+    FirstCertified,
+    Solution,
+    Solver,
+    private_solver,
+    solve,
+    uncertified_start,
+)
 from dp2erm_cvx.steps.precision import Precision, Sample
 from dp2erm_cvx.steps.step import Execution
+from dp2erm_cvx.universe import Universe
+
+#: Records of a public example; only a refusal needs as many as are declared.
+_EXAMPLE = 500
 
 
 def solve_weights(instance: Instance, solver: str | Solver, tolerance: float) -> Solution:
@@ -49,6 +68,66 @@ def released_minimizer(instance: Instance, execution: Execution, within: float |
         tolerance = _attainable(instance, execution.tolerance)
         return _solved(instance, execution.solver, tolerance=tolerance)
     return _solved(instance, execution.solver, within=within)
+
+
+def refuse_unsolvable(
+    program: FirstStage, universe: Universe, solver: str | Solver = "first_certified"
+) -> None:
+    """Raise CalibrationError where a release would not have the weights that are declared, but 1 or any.
+
+    By public facts alone: the cones of what is declared, the solver, and solves on public examples of the
+    universe, ordinary and degenerate. A program that is certified on one of them may still have no weights
+    on others: that is no reason to refuse, because it would tell of the records.
+    """
+    if isinstance(program, PrivateFirstStage) or program.certified_error(universe) is not None:
+        return  # which has weights on every dataset
+    asked = program, universe, _quickest(private_solver(solver))
+    try:
+        _refuse_unsolvable(*asked)
+    except TypeError:  # a user's program need not be hashable
+        _refuse_unsolvable.__wrapped__(*asked)
+
+
+@lru_cache(maxsize=64)
+def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) -> None:
+    n = universe.n_samples
+    reasons: list[str] = []
+    for size in sorted({min(n, _EXAMPLE), n}):
+        for records in _public_examples(replace(universe, n_samples=size)):
+            try:
+                found = solve(program.instance(records), solver=solver, tolerance=GAP_TOLERANCE, throw=False)
+            except CertificateError as error:  # of the declared problem, whatever the records are
+                raise CalibrationError(f"{program.name}: {error}") from None
+            except (SolverError, InfeasibleError) as error:
+                reasons.append(str(error))
+                continue
+            if found.certified:
+                return
+            reasons.append(f"{found.stats.solver} ended with status {found.status.value}")
+    raise CalibrationError(
+        f"{program.name}: no certified weights on public examples of {n} records ({reasons[-1]}), so that a "
+        "release would have arbitrary ones: relax its constraints, or choose another program or solver"
+    )
+
+
+def _quickest(solver: Solver) -> Solver:
+    """Without what cannot be certified where Clarabel fails, which finds the lower bound of a gap."""
+    listed = solver.solvers if isinstance(solver, FirstCertified) else ()
+    if not any(isinstance(one, Clarabel) for one in listed):
+        return solver
+    return FirstCertified(tuple(one for one in listed if not isinstance(one, SCS)))
+
+
+def _public_examples(universe: Universe) -> Iterator[Records]:
+    """Records all over the domain, with arms of one size, and records that are all alike but for them."""
+    domain, n, k = universe.domain, universe.n_samples, universe.n_features
+    rng = np.random.default_rng(k)
+    widths = domain.widths(k) or (np.inf,) * k
+    inside = np.minimum(widths, domain.features_bound / np.sqrt(k)) * rng.uniform(-1, 1, (n, k))
+    y = domain.outcome_bound * rng.uniform(-1, 1, n)
+    for X, outcomes in ((inside, y), (np.zeros((n, k)), np.zeros(n))):
+        rows = np.hstack([np.full((n, 1), domain.intercept), X]) if domain.intercept else X
+        yield Records(rows, np.arange(n) % 2, outcomes, domain)
 
 
 def covers(precision: Precision, solution: Solution, drawn: Sample, instance: Instance) -> bool:

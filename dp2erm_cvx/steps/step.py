@@ -109,8 +109,8 @@ class StepPlan(abc.ABC):
         Nothing about the records raises: a solution that is not certified comes back as it is, and says so.
         """
 
-    def hand_on(self, inputs: Inputs, found: StepResult) -> Inputs:
-        """What the steps after it are given: the same, unless it released the units that records are in."""
+    def hand_on(self, inputs: Inputs, found: StepResult, released: Mapping[str, Array]) -> Inputs:
+        """What the steps after it are given, at all that is ``released`` by then: mostly the same."""
         return inputs
 
     @property
@@ -204,6 +204,10 @@ class Step(abc.ABC):
         Raises DeclarationError unless its share is between 0 and 1.
         """
         return budget, budget
+
+    def hands(self, universe: Universe) -> Universe:
+        """The public universe of the records that it hands on, whatever it releases (Theorem 10)."""
+        return universe
 
     def uncountable(self, universe: Universe) -> str | None:
         """Why no theorem covers the arithmetic of the step, None where one does."""

@@ -18,6 +18,7 @@ from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.program import SecondStage
+from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.public import one_of
 from dp2erm_cvx.steps.precision import on_grid, sample
 from dp2erm_cvx.steps.step import Execution, Inputs, Step, StepPlan, StepResult, set_aside
@@ -206,7 +207,7 @@ class ValuePlan(StepPlan):
 
 
 def _chosen(data: Dataset, *, second: SecondStage, theta: Array, domain: Domain) -> NDArray[np.int64]:
-    return second.choices(theta, domain, data.X)
+    return recommendations(second, theta, domain, data.X)
 
 
 def _law(noise: GridNoise) -> Calibration:

@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sums import GRID_ERROR
 from dp2erm_cvx.privacy import BoundFamily, StabilityBound
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.program.first_stage import refuse_unproved
+from dp2erm_cvx.program.stage import model_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import Certificate, Solution, Stats, Status
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.stability.tilt import EXACT
-from dp2erm_cvx.steps.solving import released_weights, to_grid
+from dp2erm_cvx.steps.solving import refuse_unsolvable, released_weights, to_grid
 from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.universe import Universe
 
@@ -72,7 +74,8 @@ def plan_weights(
 ) -> WeightsPlan:
     """The bound of computed weights; those of a private coefficient need a public bound on its norm.
 
-    Raises CalibrationError where no theorem of the ``family`` covers the program.
+    Raises CalibrationError where no theorem of the ``family`` covers the program, and where it has no
+    weights on any public example.
     """
     n = universe.n_samples
     bound = program.stability(universe, family)
@@ -82,6 +85,7 @@ def plan_weights(
         raise CalibrationError(
             f"{bound.theorem} claims V = {bound.V!r}: some weight is at least 1, so V is at least 2"
         )
+    refuse_unsolvable(program, universe)
     error = public_number("tolerance", tolerance, at_least=0.0) * n
     if isinstance(program, PrivateFirstStage) and coefficient_norm is not None:
         stated = program.certified_error_at(universe, coefficient_norm)
@@ -99,8 +103,8 @@ def weights_at(
 ) -> Solution:
     """Weights at a released coefficient (p,), of which only the error of the arithmetic is left."""
     instance = program.instance(inputs.records)
-    assert instance.model is not None
-    point = instance.model.penalty.set.project(coefficient)
+    model = model_of(instance, Composite)  # type: ignore[type-abstract]
+    point = model.penalty.set.project(coefficient)
     certificate = Certificate(
         primal_residual=0.0,
         dual_residual=0.0,
@@ -108,11 +112,11 @@ def weights_at(
         rounding=0.0,
         strong_convexity=instance.strong_convexity,
         radius=0.0,
-        output_radius=instance.model.output_radius(point, 0.0),
+        output_radius=model.output_radius(point, 0.0),
         relative_radius=math.inf,  # that of the weights on the grid
         basis="closed form",
     )
-    value, stats = instance.model.output(point), Stats("closed form", 0, 0.0)
+    value, stats = model.output(point), Stats("closed form", 0, 0.0)
     return to_grid(Solution(value, point, Status.SOLVED, certificate, execution.tolerance, stats))
 
 

@@ -40,7 +40,7 @@ def costs(
     plain = rule.second.instance(records, w, gamma=0.0)
     model = plain.model
     assert isinstance(model, LeastSquaresModel)
-    best = solve(plain, throw=False).value
+    best = solve(plain, solver="newton", throw=False).value
     thetas = solve_draws(
         rule.second.instance(records, w, gamma=calibration.gamma), simulate_noise(calibration, draws, rng)
     ).thetas

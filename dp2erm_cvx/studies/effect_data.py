@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from dp2erm_cvx.compare.effect_references import augmented
 from dp2erm_cvx.data import Dataset
-from dp2erm_cvx.datasets import Benchmark, EffectScenario, load_benchmark, load_nhefs
+from dp2erm_cvx.datasets import (
+    EFFECT_SCENARIOS,
+    SCENARIOS,
+    Benchmark,
+    EffectScenario,
+    load_benchmark,
+    load_nhefs,
+    nhefs_plasmode,
+    paper_population,
+    twins_population,
+)
 from dp2erm_cvx.demo.settings import effect_domain
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.studies.confounded import CONFOUNDED
 
+#: The pairs of twins, whose file this package does not hold.
+TWINS = "twins"
 #: The real records that this package holds.
 NHEFS = "nhefs"
 #: Public guess of the standard deviation of a change of weight in ten years, in kg.
@@ -78,3 +92,23 @@ def in_domain(data: Dataset, domain: Domain) -> Dataset:
     records = domain.records(data.X, data.a, data.y)
     y = records.y + domain.outcome_center
     return Dataset(records.covariates, data.a, y, data.columns, data.treatment, data.outcome)
+
+
+@functools.lru_cache(maxsize=16)
+def population(name: str, twins: str | None = None, sha256: str | None = None) -> EffectScenario:
+    """A population by its name: the same object for the same arguments.
+
+    ``twins`` and ``sha256`` are the path of the Twins file and its digest, which "twins" needs. Raises
+    KeyError for an unknown name, and as :func:`~dp2erm_cvx.datasets.twins_population` does.
+    """
+    if name == TWINS and twins is not None:
+        return twins_population(twins, sha256=sha256)
+    if name in EFFECT_SCENARIOS:
+        return EFFECT_SCENARIOS[name]
+    if name in SCENARIOS:
+        return paper_population(name)
+    built: Mapping[str, Callable[[], EffectScenario]] = {
+        "nhefs plasmode": nhefs_plasmode,
+        "confounded": CONFOUNDED.population,
+    }
+    return built[name]()

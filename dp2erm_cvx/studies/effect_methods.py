@@ -10,25 +10,15 @@ from pydantic import BaseModel, ConfigDict
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.compare.effect_references import Estimate, augmented, difference, hajek
-from dp2erm_cvx.datasets import EffectScenario
-from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateTwoStageERM
-from dp2erm_cvx.plan import EffectPlan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import Box
-from dp2erm_cvx.release.effect import EffectRelease
-from dp2erm_cvx.steps import AverageScore
-from dp2erm_cvx.steps.number import UNIT
 from dp2erm_cvx.studies.effect_data import EffectData, in_domain
 from dp2erm_cvx.studies.engine import Row
-from dp2erm_cvx.studies.populations import census
 from dp2erm_cvx.studies.published import PUBLISHED
 from dp2erm_cvx.studies.scheme import StudyScheme
 from dp2erm_cvx.studies.summary import Z
-
-#: Records of a population that its means are computed from, for each record of a sample.
-_TIMES, _AT_LEAST = 8, 10_000
 
 
 class EffectMethod(BaseModel):
@@ -98,43 +88,11 @@ def published_row(
 
 
 def private_row(data: EffectData, method: EffectMethod, epsilon: float, rng: np.random.Generator) -> Row:
-    """One release, and the mean of its score in the population, which is what its interval is about."""
+    """One release: its estimate and its interval."""
     model = method.estimator(data, epsilon, int(rng.integers(2**62)))
     model.fit(data.dataset.X, data.dataset.a, data.dataset.y)
     found, (low, high) = model.release_, model.interval_
-    row: Row = {
-        "status": "done",
-        "estimate": found.estimate,
-        "low": low,
-        "high": high,
-        "nuisance_ratio": found.nuisance_ratio,
-        "negligible": found.negligible,
-        "delta": method.delta,
-    }
-    if data.scenario is not None:
-        row["score_mean"] = _score_mean(model.plan(*data.dataset.X.shape), found, data.scenario)
-    return row
-
-
-def _score_mean(plan: EffectPlan, found: EffectRelease, scenario: EffectScenario) -> float:
-    """The population mean of the score at the released nuisances."""
-    score, n = plan.score.score, plan.study.universe.n_samples
-    assert isinstance(score, AverageScore)
-    drawn = census(scenario, max(_AT_LEAST, _TIMES * n))
-    domain, e, total = plan.study.universe.domain, drawn.propensity, 0.0
-    columns = [drawn.dataset.columns.index(column) for column in found.columns]
-    # the first of what a step states is what it released
-    released = {one.step: np.array(one.coefficient) for one in reversed(found.nuisances)}
-    if "cells" in released:
-        released["cells"] = np.rint(released["cells"] * UNIT)
-    if "propensity" in released and len(released["propensity"]) == 1:
-        released["propensity"] = released["propensity"] / n * len(e)  # a number of records
-    x = domain.features(drawn.dataset.X[:, columns])
-    for arm, share in ((0, 1.0 - e), (1, e)):
-        a = np.full(len(e), arm)
-        records = Records(x, a, domain.net_outcome(a, drawn.outcomes[:, arm]), domain)
-        total += float(np.mean(share * np.clip(score.of(records, released), -score.bound, score.bound)))
-    return total + score.center_in(plan.study.universe, released)
+    return {"status": "done", "estimate": found.estimate, "low": low, "high": high, "delta": method.delta}
 
 
 def weighted_row(data: EffectData, scheme: StudyScheme, epsilon: float, rng: np.random.Generator) -> Row:

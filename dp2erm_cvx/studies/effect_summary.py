@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dp2erm_cvx.studies.rule_summary import rows_with
-from dp2erm_cvx.studies.summary import Z
+from dp2erm_cvx.studies.summary import Z, rows_with
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,17 +21,14 @@ _SETTING = r"-\d+$"
 def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     """One line for every method, budget, population and number of records.
 
-    ``bias``, ``deviation`` and ``rmse`` are of the estimate; ``covers_effect`` and ``covers_score`` are how
-    often the interval holds the effect, and the population mean of the score; ``width`` and ``seconds`` are
-    the median ones. ``rmse_half`` is the half width of an interval of 95 % for the error. ``negligible`` is
-    the share of releases that call the noise of their nuisances so. Names that end in a number, such as
-    ``acic-3``, share lines, whose deviation is that within a name.
+    ``bias``, ``deviation`` and ``rmse`` are of the estimate; ``covers_effect`` is how often the interval
+    holds the effect; ``width`` and ``seconds`` are the median ones. ``rmse_half`` is the half width of an
+    interval of 95 % for the error. Names that end in a number, such as ``acic-3``, share lines, whose
+    deviation is that within a name.
     """
     done = table[(table["status"] == "done") & rows_with(table, "estimate")]
     # of real records alone, by methods without intervals, not timed
-    optional = [
-        name for name in ("score_mean", "negligible", "seconds", "delta", "records") if name not in done
-    ]
+    optional = [name for name in ("seconds", "delta", "records") if name not in done]
     done = done.assign(**dict.fromkeys(optional, np.nan), setting=done["data"])
     done["data"] = done["data"].str.replace(_SETTING, "", regex=True)
     off = done["estimate"] - done["effect"]
@@ -41,13 +37,13 @@ def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     found = done.assign(
         bias=off,
         square=off**2,
-        covers_effect=_holds(done, "effect").where(drawn),
-        covers_score=_holds(done, "score_mean").where(drawn & done["score_mean"].notna()),
+        covers_effect=((done["low"] <= done["effect"]) & (done["effect"] <= done["high"]))
+        .astype(float)
+        .where(drawn),
         width=done["high"] - done["low"],
-        negligible=done["negligible"].astype(float),
     )
     grouped = found.groupby(_PLACE, sort=False)
-    means = grouped[["bias", "square", "covers_effect", "covers_score", "negligible"]].mean()
+    means = grouped[["bias", "square", "covers_effect"]].mean()
     means["deviation"] = np.sqrt(
         found.groupby([*_PLACE, "setting"], sort=False)["bias"].var().groupby(_PLACE).mean()
     )
@@ -59,14 +55,10 @@ def effect_errors(table: pd.DataFrame) -> pd.DataFrame:
     return means.reset_index()
 
 
-def _holds(table: pd.DataFrame, name: str) -> pd.Series[Any]:
-    return ((table["low"] <= table[name]) & (table[name] <= table["high"])).astype(float)
-
-
 def effect_table(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """The same as text."""
     headers = ["data", "n", "epsilon", "method", "delta", "samples", "bias", "sd", "RMSE", "±"]
-    headers += ["width", "seconds", "covers effect", "covers score mean", "nuisance noise negligible"]
+    headers += ["width", "seconds", "covers effect"]
     lines = []
     for line in effect_errors(table).to_dict("records"):
         place = [
@@ -78,8 +70,8 @@ def effect_table(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         ]
         shown = ("bias", "deviation", "rmse", "rmse_half", "width", "seconds")
         sizes = [f"{line[name]:.3g}" for name in shown]
-        shares = [_share(line[name]) for name in ("covers_effect", "covers_score", "negligible")]
-        lines.append([*place, str(line["samples"]), *(_known(one) for one in sizes), *shares])
+        covers = _share(line["covers_effect"])
+        lines.append([*place, str(line["samples"]), *(_known(one) for one in sizes), covers])
     return headers, lines
 
 

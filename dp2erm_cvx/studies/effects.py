@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from dp2erm_cvx.datasets import BENCHMARKS, TWINS_SHA256, twins_digest
-from dp2erm_cvx.studies.effect_data import EffectData, drawn_data, real_data
+from dp2erm_cvx.studies.effect_data import TWINS, EffectData, drawn_data, population, real_data
 from dp2erm_cvx.studies.effect_methods import (
     EffectMethod,
     PublishedMethod,
@@ -23,11 +23,10 @@ from dp2erm_cvx.studies.effect_methods import (
 )
 from dp2erm_cvx.studies.effect_summary import effect_table
 from dp2erm_cvx.studies.engine import Design, Experiment, Listing, Row, StudyCell
-from dp2erm_cvx.studies.populations import TWINS, population
 from dp2erm_cvx.studies.rule_rows import rule_rows
 from dp2erm_cvx.studies.rule_source import RuleSource
-from dp2erm_cvx.studies.rule_summary import rule_table
 from dp2erm_cvx.studies.scheme import StudyScheme
+from dp2erm_cvx.studies.summary import rule_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -165,7 +165,7 @@ class Weights:
     def __call__(self, first: FirstStage) -> Solution:
         """Weights (n,) of a first stage without noise, with their certificate."""
         if first not in self._known:
-            self._known[first] = solve(first.instance(self.records), throw=False)
+            self._known[first] = solve(first.instance(self.records), solver="newton", throw=False)
         return self._known[first]
 
 
@@ -187,7 +187,9 @@ def draw_thetas(rule: PlannedRule, weights: Weights, draws: int, rng: np.random.
 def without_noise(first: FirstStage, second: SecondStage, weights: Weights) -> Fitted:
     """Theta of the two stages without privacy, and without the constraint that is there for its sake."""
     w = weights(first)
-    found = solve(second.unconstrained().instance(weights.records, w.value, gamma=0.0), throw=False)
+    found = solve(
+        second.unconstrained().instance(weights.records, w.value, gamma=0.0), solver="newton", throw=False
+    )
     return Fitted(found.value[None], effective_share(w.value), w.certified and found.certified)
 
 
@@ -198,7 +200,9 @@ def effective_share(w: Array) -> float:
 
 def _private_weights(rule: PlannedRule, first: PrivateFirstStage, records: Records, noise: Array) -> Solution:
     assert rule.plan.propensity is not None
-    return solve(first.perturbed(records, rule.plan.propensity.calibration.gamma, noise), throw=False)
+    return solve(
+        first.perturbed(records, rule.plan.propensity.calibration.gamma, noise), solver="newton", throw=False
+    )
 
 
 def _thetas(
@@ -206,7 +210,9 @@ def _thetas(
 ) -> tuple[Array, bool]:
     calibration, theta_set = rule.plan.theta.calibration, rule.second.feasible(records.domain)
     if isinstance(calibration, OutputCalibration):
-        exact = solve(rule.second.unconstrained().instance(records, w, gamma=0.0), throw=False)
+        exact = solve(
+            rule.second.unconstrained().instance(records, w, gamma=0.0), solver="newton", throw=False
+        )
         found, certified = exact.value + simulate_noise(calibration.law, draws, rng), exact.certified
     else:
         assert isinstance(calibration, Calibration)
@@ -217,7 +223,7 @@ def _thetas(
         else:
             # only draws of weighted least squares are solved together
             perturbed = (program.instance(records, w, gamma=calibration.gamma, noise=b) for b in noises)
-            single = [solve(one, throw=False) for one in perturbed]
+            single = [solve(one, solver="newton", throw=False) for one in perturbed]
             found = np.array([one.value for one in single])
             certified = all(one.certified for one in single)
     if rule.plan.theta.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release

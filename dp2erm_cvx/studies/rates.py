@@ -72,12 +72,14 @@ class Rates(Experiment[RatesDesign]):
         data = _data(curvature, design.population, np.random.default_rng([design.seed, 9]))
         domain = design.constants.domain(design.population)
         records = domain.records(data.X, data.a, data.y)
-        w = solve(design.schemes[name].first_stage(domain).instance(records), throw=False).value
+        w = solve(
+            design.schemes[name].first_stage(domain).instance(records), solver="newton", throw=False
+        ).value
         found: dict[str, list[float]] = {}
         for family in design.families:
             if design.constants.norm(family) not in found:
                 second = design.constants.second_stage(family).resolve(domain)
-                theta = solve(second.instance(records, w, gamma=0.0), throw=False).value
+                theta = solve(second.instance(records, w, gamma=0.0), solver="newton", throw=False).value
                 found[design.constants.norm(family)] = _image(curvature, theta).tolist()
         return found
 

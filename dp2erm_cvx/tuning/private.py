@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,16 +15,20 @@ from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.ledger.decimals import sums, up
 from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
 from dp2erm_cvx.mechanism.selection import Source
 from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_line, public_number, whole_number
+from dp2erm_cvx.release import Guarantee, Release, Standing
 from dp2erm_cvx.tuning.candidates import Models, common_domain, fitted, named_models
 from dp2erm_cvx.tuning.result import PrivateCandidate, PrivateTuning, Selection
 from dp2erm_cvx.tuning.score import SENSITIVITY, declared_propensity, total_gain, unit
-from dp2erm_cvx.tuning.total import total_budget, total_guarantee
 
+#: What the total rests on, beyond what the candidates assume.
+_THEOREM = "the larger of basic composition of the candidates and of permute-and-flip, on disjoint parts"
+_ASSUMPTION = "records are divided at random, independently of the data, before anything is fitted"
 #: What draws the choice: without a seed, and with one.
 _SAMPLER = {True: "OpenDP make_noisy_max", False: "permute-and-flip in floating point"}
 
@@ -185,3 +189,28 @@ def _gain(model: PrivateTwoStageERM, records: Dataset, rows: NDArray[np.int64], 
     chosen = model.predict(NamedColumns(records.X[rows], records.columns))
     net = model.domain.net_outcome(records.a[rows], records.y[rows])
     return total_gain(chosen, records.a[rows], net, model.domain, probability)
+
+
+def total_budget(parts: Iterable[Budget], score: Budget) -> Budget:
+    """The candidates add up, as the decimals that the ledger adds up; the choice reads other records."""
+    epsilon, delta = sums(parts)
+    return Budget(max(up(epsilon), score.epsilon), up(delta))
+
+
+def total_guarantee(total: Budget, releases: list[Release], domain: Domain, *, seeded: bool) -> Guarantee:
+    """The guarantee of the choice and of all ``releases`` together."""
+    parts = [release.guarantee for release in releases]
+    if seeded:
+        standing = Standing.NOT_PRIVATE
+    else:
+        standing = Standing.PRIVATE if all(part.private for part in parts) else Standing.CONDITIONAL
+    assumed = dict.fromkeys(text for part in parts for text in part.assumptions)
+    return Guarantee(
+        epsilon=total.epsilon,
+        delta=total.delta,
+        relation=domain.relation,
+        theorem="; ".join(dict.fromkeys([_THEOREM, *(part.theorem for part in parts)])),
+        stability_theorem="; ".join(dict.fromkeys(part.stability_theorem for part in parts)),
+        assumptions=(*assumed, _ASSUMPTION),
+        standing=standing,
+    )

@@ -186,7 +186,7 @@ def test_a_wrong_law_of_coordinates_is_caught_in_the_workings(monkeypatch, arith
 def test_fresh_noise_is_left_alone(settings):
     budget = Budget(5.0, 1e-3) if settings.get("noise") else Budget(5.0)
     fresh = model(**settings).set_params(budget=budget)
-    found = audit_repeats(fresh, *DATA, size=24, level=1e-4)
+    found = audit_repeats(fresh, *DATA, size=24, level=1e-10)
     assert not found.alarm
     assert found.counted > 12
     assert not audit_noise(
@@ -197,12 +197,13 @@ def test_fresh_noise_is_left_alone(settings):
 @pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
 def test_atoms_on_the_boundary_do_not_count(arithmetic):
     narrow = model(TreatmentRule(L2Ball(1e-3)), arithmetic=arithmetic)
-    found = audit_repeats(narrow, *DATA, size=8)
+    # a part of counted noise is OpenDP's, which has no seed: the level is the chance of a false alarm
+    found = audit_repeats(narrow, *DATA, size=8, level=1e-10)
     assert found.counted < 8
     assert not found.alarm
     for l1 in (1.0, 50.0):
         sparse = model(TreatmentRule(L2Ball(30.0), ElasticNet(l1, 0.0)), arithmetic=arithmetic)
-        assert not audit_repeats(sparse, *DATA, size=8).alarm
+        assert not audit_repeats(sparse, *DATA, size=8, level=1e-10).alarm
 
 
 def test_output_perturbation_is_audited_too(monkeypatch):

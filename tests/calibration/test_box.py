@@ -277,6 +277,9 @@ def test_numbers_take_laplace_noise():
     assert calibrate_integers(3, Budget(1.0), "box") == calibrate_integers(3, Budget(1.0))
 
 
+NUMBERS = ("rate", "mean", "spread", "sides", "value", "score", "ranges")
+
+
 def test_rules_and_effects_take_it_in_every_step_that_solves():
     shares = {"center_share": 0.3, "propensity": "logistic", "value_share": 0.2}
     rule = PrivateRule(BINARY, Budget(1.0), noise="box", settings=shares).plan(4000, 10)
@@ -284,7 +287,7 @@ def test_rules_and_effects_take_it_in_every_step_that_solves():
     effects = [PrivateEffect(where, Budget(1.0), noise="box").plan(40_000, 10) for where in wheres]
     for plan in (rule, *effects):
         laws = {step.name: step.calibration.noise for step in plan.steps}
-        solved = {name: law for name, law in laws.items() if name not in ("value", "score", "ranges")}
+        solved = {name: law for name, law in laws.items() if name not in NUMBERS}
         assert set(solved.values()) == {Noise.BOX}
         assert {laws[name] for name in laws.keys() - solved.keys()} == {Noise.GAMMA}
         assert plan.guarantee.epsilon == 1.0
@@ -292,14 +295,18 @@ def test_rules_and_effects_take_it_in_every_step_that_solves():
     scale = rule.step("center").map.scale
     assert center.box == (1.0, *(scale,) * 10)
     assert rule.step("propensity").calibration.box == (1.0,) * 11
+    # records at the corners of their box, of which a norm bound takes nothing off this noise
+    assert rule.study.norm_bound == BINARY.features_bound
+    shares |= {"norm_bound": None, "mean_share": None}
     other = PrivateRule(BINARY, Budget(1.0), settings=shares).plan(4000, 10)
     assert rule.noise_effect < 0.75 * other.noise_effect
 
 
 def test_rules_and_effects_take_the_shorter_law_by_auto():
     short = dataclasses.replace(BINARY, covariate_bound=1.5)
-    for kind in (PrivateRule, PrivateEffect):
-        for domain, law in ((BINARY, Noise.BOX), (short, Noise.GAMMA), (FREE, Noise.GAMMA)):
+    for kind, corners in ((PrivateRule, Noise.BOX), (PrivateEffect, Noise.GAMMA)):
+        # an effect shrinks covariates to a ball in which no record is at the corner of its box
+        for domain, law in ((BINARY, corners), (short, Noise.GAMMA), (FREE, Noise.GAMMA)):
             plan = kind(domain, Budget(1.0, 1e-6), noise="auto").plan(4000, 10)
             assert plan.study.noise is law
             assert plan.guarantee.delta == 0.0

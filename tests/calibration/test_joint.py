@@ -95,7 +95,7 @@ def test_relief_is_private_and_all_that_there_is():
 
 
 def study(noise="gaussian", delta=1e-5, **changes):
-    return RuleStudy(Universe(DOMAIN, 2000, 5), Budget(1.0, delta), 1.0, noise=noise, **changes)
+    return RuleStudy(Universe(DOMAIN, 2000, 30), Budget(1.0, delta), 1.0, noise=noise, **changes)
 
 
 @pytest.mark.parametrize("arithmetic", ["assumed", "counted"])
@@ -137,7 +137,7 @@ def test_gamma_makes_up_for_the_curvature():
 
 def test_a_release_says_it_and_less_noise_is_not_read_as_private():
     rng = np.random.default_rng(0)
-    X, a = rng.uniform(-0.6, 0.6, (300, 2)), rng.integers(0, 2, 300)
+    X, a = rng.uniform(-0.6, 0.6, (300, 30)), rng.integers(0, 2, 300)
     model = PrivateRule(
         DOMAIN, Budget(1.0, 1e-3), outcome_scale=1.0, expected=["confounding"], noise="gaussian"
     )

@@ -121,6 +121,45 @@ def test_a_score_within_its_share_costs_a_sixteenth(kind, bound):
     assert movement([*points, overlap_sums([noise.bound, 0.0], [0.0, 0.0], noise)], ORDER[kind]) > stated
 
 
+def counted_points(largest, size, last, shares):
+    """2K sum k, size K^2 sum h, last sum k^2 of a record that counts h, with |k| <= h K."""
+    return [
+        (2 * largest * k, size * largest**2 * h, last * k * k)
+        for h in shares
+        for k in span(largest)
+        if abs(k) <= h * largest
+    ]
+
+
+@pytest.mark.parametrize("largest", [1, 2, 3, 8, 20])
+def test_not_counting_a_record_is_free_where_others_count_in_full(largest):
+    square, whole, any_share = largest**2, (0, 1), np.linspace(0, 1, 2 * largest + 1)
+    assert movement(counted_points(largest, 1, 1, whole), 1) == 4 * square
+    for size, last in itertools.product((0.5, 1.0, 1.5, 2.0), (0.25, 0.5, 1.0)):
+        found = movement(counted_points(largest, size, last, whole), 1)
+        assert found == max(4.0, 2 + size + last) * square
+        within = movement(counted_points(largest, size, last, any_share), 1)
+        assert within >= found
+        if size + 2 * last <= 2:
+            assert within == 4 * square
+    if largest % 2 == 0:
+        assert movement(counted_points(largest, 1, 1, any_share), 1) == 17 / 4 * square
+    assert movement(counted_points(largest, math.sqrt(3), 3, whole), 2) == pytest.approx(4 * square)
+    assert movement(counted_points(largest, 2, 3, whole), 2) > 4.1 * square
+
+
+@pytest.mark.parametrize("kind", list(ORDER))
+@pytest.mark.parametrize("bound", [1.0, 3.0])
+def test_sums_over_whole_records_move_as_a_mean_alone(kind, bound):
+    noise = calibrate_overlap(bound, 2, BUDGET, kind, whole=True)
+    scores = np.linspace(-1.0, 1.0, 201) * noise.bound
+    points = [overlap_sums([one, 0.0], [0.5, 0.0], noise) for one in scores]
+    silent = overlap_sums([noise.bound, 0.0], [0.0, 0.0], noise)
+    assert silent == (0, 0, 0)
+    assert movement([*points, silent], ORDER[kind]) == noise.integers.sensitivity == 4 * noise.largest**2
+    assert overlap_sums([bound, bound], [0.4, 0.2], noise) == overlap_sums([bound, bound], [0.5, 0.0], noise)
+
+
 def test_shares_are_clipped_to_one_half_and_summed_exactly():
     noise = calibrate_overlap(3.0, 4, BUDGET)
     found = overlap_sums([1.0, -9.0, np.nan, 0.0], [0.25, 0.9, np.nan, -1.0], noise)

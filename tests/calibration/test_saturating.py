@@ -28,7 +28,6 @@ from dp2erm_cvx.universe import Universe
 
 SHAPES = {
     CurvatureShape.LINEAR: lambda u: 1 - u,
-    CurvatureShape.PARABOLA: lambda u: 1 - u**2,
     CurvatureShape.LOGISTIC: lambda u: 4 * u * (1 - u),
 }
 
@@ -54,7 +53,6 @@ def exact_epsilon(calibration, loss, n):
         k = mpmath.mpf(found.curvature) * mpmath.mpf(found.row_norm) ** 2 / (n * curvature)
         inside = {
             CurvatureShape.LINEAR: mpmath.mpf(0),
-            CurvatureShape.PARABOLA: a / (2 * k),
             CurvatureShape.LOGISTIC: (a + 4 * k) / (8 * k),
         }[found.shape]
         most = max(a * u + k * SHAPES[found.shape](u) for u in (mpmath.mpf(0), mpmath.mpf(1), min(inside, 1)))

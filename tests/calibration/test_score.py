@@ -12,10 +12,13 @@ from dp2erm_cvx.calibration import (
     Noise,
     ScoreNoise,
     calibrate_contrasts,
+    calibrate_groups,
     calibrate_integers,
+    calibrate_overlap,
     calibrate_score,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.mechanism import overlap_sums
 from dp2erm_cvx.privacy import Budget
 
 LAPLACE, GAUSSIAN = Budget(1.0), Budget(1.0, 1e-6)
@@ -143,3 +146,75 @@ def test_refusals():
         calibrate_score(math.inf, 100, LAPLACE)
     with pytest.raises(DeclarationError, match="noise"):
         calibrate_score(1.0, 100, LAPLACE, "uniform")
+
+
+def grouped(n_groups, sizes, vector):
+    """What a record adds to the sums of all groups, by its size h and score u, ``|u| <= h``, or nothing."""
+    found = [np.zeros(3 * n_groups)]
+    for place in range(n_groups):
+        for h in sizes:
+            for u in np.linspace(-h, h, 21):
+                row = np.zeros(3 * n_groups)
+                row[3 * place : 3 * place + 3] = vector(u, h)
+                found.append(row)
+    return np.array(found)
+
+
+SIZES = ([1.0], np.linspace(0.05, 1.0, 20))
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=["whole", "weighted"])
+@pytest.mark.parametrize("n_groups", [1, 2, 3])
+@pytest.mark.parametrize(("c", "s"), [(1.0, 1.0), (0.25, 0.25), (1.0, 0.0), (0.5, 0.5)])
+def test_a_change_of_group_moves_both(n_groups, c, s, sizes):
+    found = grouped(n_groups, sizes, lambda u, h: (2 * u, c * h, s * u * u))
+    moved, squared = movement(found, 1), movement(found, 2) ** 2
+    if n_groups > 1:
+        assert moved == pytest.approx(2 * (2 + c + s))
+        assert squared == pytest.approx(max(16, 2 * (4 + c * c + s * s)))
+    else:
+        one = max(4.0, 2 + c + s)
+        assert moved == pytest.approx(one) if len(sizes) == 1 or c + 2 * s <= 2 else moved > one
+        assert squared == pytest.approx(16)
+
+
+def of_one_record(noise, n_groups, shares):
+    """The released sums of tables of one record, by the code that adds them up."""
+    rows = [np.zeros(3 * n_groups, dtype=object)]
+    for place, share, part in itertools.product(range(n_groups), shares, np.linspace(-1.3, 1.3, 27)):
+        row = np.zeros(3 * n_groups, dtype=object)
+        row[3 * place : 3 * place + 3] = overlap_sums([part * noise.bound], [share], noise)
+        rows.append(row)
+    return np.array(rows, dtype=object)
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("kind", "order"), [("gamma", 1), ("gaussian", 2)])
+def test_the_noise_of_groups_covers_whatever_a_record_does(kind, order, whole, n_groups):
+    noise = calibrate_groups(3.0, 100, GAUSSIAN, kind, whole=whole)
+    shares = [0.0, 0.5] if whole else [0.0, 0.1, 0.2371, 1 / 3, 0.49, 0.5]
+    found = of_one_record(noise, n_groups, shares).astype(float)
+    assert noise.integers.sensitivity == 20 * noise.largest**2
+    moved = movement(found, order)
+    assert moved <= 20 * noise.largest**2
+    assert moved >= 19.9 * noise.largest**2
+    one = calibrate_score(3.0, 100, GAUSSIAN, kind)
+    # halves of a score over halves of a record
+    assert noise.scales[0] == pytest.approx((1.25 if order == 1 else 1.0) * one.scales[0], rel=1e-9)
+
+
+def test_groups_at_the_noise_of_one_would_cost_twice_as_much():
+    noise = calibrate_overlap(3.0, 100, LAPLACE, whole=True)
+    found = of_one_record(noise, 2, [0.0, 0.5]).astype(float)
+    loss = movement(found, 1) / noise.integers.scale
+    assert loss == pytest.approx(2.0, rel=1e-4)
+    right = calibrate_groups(3.0, 100, LAPLACE, whole=True)
+    found = of_one_record(right, 2, [0.0, 0.5]).astype(float)
+    assert 0.999 < movement(found, 1) / right.integers.scale <= 1.0
+    # a score that is larger than its record's share is clipped to it
+    wide = [
+        overlap_sums([right.bound], [0.1], noise)[0] for noise in (right, calibrate_groups(3.0, 9, LAPLACE))
+    ]
+    assert wide[0] == 0
+    assert wide[1] == pytest.approx(0.2 * 8 * right.largest**2, rel=1e-4)

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 
 from dp2erm_cvx.calibration.constants import Noise
 from dp2erm_cvx.calibration.integers import analytic_delta, analytic_ratio
-from dp2erm_cvx.calibration.sums import sum_quantile, sum_tail
+from dp2erm_cvx.calibration.sums import _many_tail, sum_quantile, sum_tail
 
 LAPLACE, GAUSSIAN = Noise.GAMMA, Noise.GAUSSIAN
 
@@ -101,7 +101,7 @@ def test_sums_without_a_normal_part_and_gaussian_noise():
     st.sampled_from([0.3, 0.0225, 1e-3]),
     st.sampled_from([LAPLACE, GAUSSIAN]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_quantiles_are_norms_of_the_widths(widths, tail, noise):
     first, second = np.array(widths[:3]), np.array(widths[3:])
     together = sum_quantile(noise, tail, *(first + second))
@@ -132,3 +132,26 @@ def test_the_ratio_is_the_largest_private_one(epsilon, delta):
 @pytest.mark.parametrize("epsilon", [1e-6, 0.01, 1.0, 5.0, 60.0])
 def test_delta_is_an_upper_bound(ratio, epsilon):
     assert analytic_delta(ratio, epsilon) >= profile(ratio, epsilon)
+
+
+@pytest.mark.parametrize("deviation", [0.0, 0.3, 2.0])
+def test_many_noises_are_the_law_of_two_where_others_are_next_to_nothing(deviation):
+    for x in (0.2, 1.0, 4.0, 12.0):
+        two = sum_tail(Noise.GAMMA, x, deviation, 1.0, 0.4)
+        inverted = _many_tail(x, deviation, (1.0, 0.4))
+        assert two <= inverted + 1e-12
+        assert inverted == pytest.approx(two, rel=1e-6, abs=1e-11)
+
+
+def test_many_noises_by_their_kurtosis_and_by_draws():
+    scales, deviation = (1.0, 1.0, 1.0, 0.5), 0.7
+    rng = np.random.default_rng(2)
+    drawn = rng.laplace(size=(400_000, 4)) @ np.array(scales) + deviation * rng.standard_normal(400_000)
+    for x in (1.0, 3.0, 6.0):
+        tail = sum_tail(Noise.GAMMA, x, deviation, *scales)
+        assert abs(np.mean(drawn > x) - tail) < 6.0 * np.sqrt(tail / len(drawn))
+        assert sum_tail(Noise.GAMMA, -x, deviation, *scales) == pytest.approx(1.0 - tail)
+    quantile = sum_quantile(Noise.GAMMA, 0.025, deviation, *scales)
+    assert sum_tail(Noise.GAMMA, quantile, deviation, *scales) == pytest.approx(0.025, rel=1e-6)
+    normal = sum_quantile(Noise.GAUSSIAN, 0.025, deviation, *scales)
+    assert normal == pytest.approx(1.959964 * np.sqrt(deviation**2 + 3.25), rel=1e-6)

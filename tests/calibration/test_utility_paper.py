@@ -51,7 +51,7 @@ def test_tails_as_printed():
 positive = st.floats(1e-6, 1e3)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(gamma=positive, a=st.floats(0, 1e3), rho=st.one_of(st.just(0.0), positive), above=st.floats(1e-9, 1e6))
 def test_noise_level_solves_the_quadratic_and_the_sharp_bound_is_smaller_there(gamma, a, rho, above):
     constants = PaperUtility.of(gamma, a, rho)
@@ -61,7 +61,7 @@ def test_noise_level_solves_the_quadratic_and_the_sharp_bound_is_smaller_there(g
     assert utility_bound(N * level, N, calibration_of(gamma=gamma), a, rho) <= t * (1 + 1e-9)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(
     noise=st.sampled_from(Noise),
     p=st.integers(1, 60),

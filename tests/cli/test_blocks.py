@@ -71,7 +71,7 @@ def test_large_files_are_read_in_blocks_without_being_asked_to(monkeypatch):
         (with_data(EFFECT, "data.csv", "--blocks", "always"), "only Parquet files"),
         (with_data(EFFECT, "data.parquet", "--blocks", "always", "--workers", "0"), "workers = 0"),
         (with_data(EFFECT, "data.parquet", "--blocks", "always", "--keep", "-1"), "--keep = -1"),
-        (with_data(EFFECT, "many", "--scratch", "nowhere"), "scratch = 'nowhere': No such file"),
+        (with_data(EFFECT, "many", "--scratch", "nowhere"), "scratch = 'nowhere': "),
         (with_data(FIT, "data.parquet", "--blocks", "always", "--balance"), "need all records in memory"),
         (with_data(FIT, "many", "--program", "stable_balancing"), "needs all records in memory at once"),
         (with_data(FIT, "many", "--solver", "clarabel"), "needs all records in memory at once"),

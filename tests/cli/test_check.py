@@ -96,7 +96,7 @@ def test_from_a_messy_table_to_an_effect_in_three_commands(folder):
     assert checked.exit_code == 0, checked.output
     told = " ".join(checked.stdout.split())
     assert "'Malmö'" in told
-    assert "without outcome: each counts as one public outcome" in told
+    assert "without outcome: none of them counts in an effect or a rule." in told
     assert "shrunk" not in told
     assert "clipped" not in told
     narrow = run(
@@ -148,7 +148,7 @@ def test_a_survey_with_messy_weights_from_its_file_to_an_effect(folder):
     assert "wt sampling weight numbers and text 15 15 30" in told
     assert "wt: 'keine' (15): no number: counts as 0" in told
     assert "Sampling weights average 0.76 after clipping (1 is declared), from 0 to 2." in told
-    assert "60 without treatment: none of them counts." in told
+    assert "60 without treatment: none of them counts in an effect or a rule." in told
     survey = ["survey.csv", "--domain", "domain.toml", "--epsilon", "4"]
     effect = run("effect", *survey, "--residual-scale", "2", "--output", "effect.json")
     assert effect.exit_code == 0, effect.output
@@ -268,7 +268,7 @@ def test_a_warning_says_what_raw_columns_become(folder):
     common = ["--treatment", "a", "--outcome", "y", "--epsilon", "1", "--outcome-bound", "2"]
     result = run("effect", "r.csv", *common, "--covariate-bound", "2", "--json")
     assert result.exit_code == 0, result.output
-    assert result.stderr.startswith("warning: no ranges are declared: raw columns are shrunk together")
+    assert "\nwarning: no ranges are declared: raw columns are shrunk together" in result.stderr
     ranged = run("effect", "r.csv", *common, "--range", "x=0:1", "--range", "income=0:50000", "--json")
     assert "warning" not in ranged.stderr
     assert json.loads(ranged.stdout)["domain"]["covariate_bound"] == pytest.approx(2**0.5)
@@ -326,3 +326,104 @@ def test_three_commands_and_one_edit_where_notes_have_several_lines(folder):
     assert third.exit_code == 0, third.output
     release = EffectRelease.from_json(third.stdout)
     assert (release.n_samples, release.interval.low < TRUTH < release.interval.high) == (n, True)
+
+
+LABELS = """outcome_column = "pressure"
+outcome_center = 90
+outcome_bound = 30
+[treatment]
+column = "drug"
+treated = "Vasopressor"
+control = "none"
+[ranges]
+age = [20, 90]
+[levels]
+ward = ["North", "South"]
+"""
+
+
+def write_wards(n=400, **columns):
+    rng = np.random.default_rng(2)
+    told = {"drug": rng.choice(["vasopressor", "none"], n), "pressure": rng.normal(90, 20, n).round(1)}
+    told |= {
+        "age": rng.integers(20, 90, n),
+        "ward": rng.choice(["north", "South"], n, p=[0.3, 0.7]),
+    } | columns
+    pd.DataFrame(told).to_csv("wards.csv", index=False)
+    pd.DataFrame(told).to_parquet("wards.parquet", row_group_size=100)
+    Path("wards.toml").write_text(LABELS)
+
+
+@pytest.mark.parametrize("words", [["wards.csv"], ["wards.parquet", "--blocks", "always"]])
+@pytest.mark.parametrize("command", ["effect", "rule", "fit"])
+def test_labels_that_do_not_fit_stop_a_release_before_the_charge(folder, command, words):
+    write_wards()
+    checked = " ".join(run("check", words[0], "--domain", "wards.toml").stdout.split())
+    assert "'Vasopressor' is declared: did you mean 'vasopressor'?" in checked
+    assert "'North' is declared: did you mean 'north'?" in checked
+    run("ledger", "b.db", "--dataset", "wards", "--declare-epsilon", "3")
+    release = [command, *words, "--domain", "wards.toml", "--epsilon", "1", "--output", "out.json"]
+    release += ["--ledger", "b.db", "--dataset", "wards"]
+    if command == "fit":
+        release += ["--program", "uniform"]
+    stopped = run(*release)
+    assert stopped.exit_code == 2, stopped.output
+    (line,) = stopped.stderr.splitlines()
+    assert line.startswith("error: no record is treated; 'Vasopressor' is declared: ")
+    assert "'Vasopressor' is declared: did you mean 'vasopressor'?" in line
+    assert "nothing was charged; --yes releases all the same" in line
+    spent = '"receipts": []'
+    assert spent in run("ledger", "b.db", "--json").stdout
+    assert not Path("out.json").exists()
+    assert run(*release, "--yes").exit_code == 0
+    assert spent not in run("ledger", "b.db", "--json").stdout
+
+
+def test_counts_are_told_before_the_charge_and_are_no_part_of_the_release(folder):
+    write_wards(drug=np.repeat(["Vasopressor", "none", "none", ""], 100))
+    words, blocks = ["--domain", "wards.toml", "--epsilon", "1", "--json"], ["--blocks", "always"]
+    told = [run("effect", name, *words, *more)
+            for name, *more in (["wards.csv"], ["wards.parquet", *blocks, "--workers", "2"])]  # fmt: skip
+    wrong = int((pd.read_csv("wards.csv")["ward"] == "north").sum())
+    assert wrong < 200
+    for result in told:
+        assert result.exit_code == 0, result.output
+        assert result.stderr.splitlines()[0].startswith(
+            "NOT PRIVATE, for the data holder only: 400 records: 100 treated, 200 controls, "
+            f"100 without a treatment. Cells that hold nothing declared: drug 100, ward {wrong}. Outcomes "
+        )
+        assert "100 treated" not in result.stdout
+    assert told[0].stderr == told[1].stderr
+
+
+def test_a_column_that_is_mostly_unreadable_stops_a_release(folder):
+    write_wards(drug=np.repeat(["Vasopressor", "none"], 200), age=["?"] * 201 + ["50"] * 199)
+    effect = ["effect", "wards.csv", "--domain", "wards.toml", "--epsilon", "1"]
+    stopped = run(*effect)
+    assert stopped.exit_code == 2
+    assert stopped.stderr.startswith("error: age: 201 of 400 cells hold nothing declared; ")
+    declared = LABELS.replace("[levels]", "[missing]\nage = 50\n[levels]")
+    Path("wards.toml").write_text(declared)
+    assert run(*effect).exit_code == 2  # a text is no missing number
+    write_wards(drug=np.repeat(["Vasopressor", "none"], 200), age=[""] * 201 + ["50"] * 199)
+    assert run(*effect).exit_code == 2
+    Path("wards.toml").write_text(declared)
+    assert run(*effect).exit_code == 0
+
+
+def test_a_draft_says_what_of_the_data_it_rests_on(folder):
+    """One text more, and a column stands elsewhere: that is in the file, and on the screen."""
+    texts = [f"place {k}" for k in range(21)]
+    drafts = []
+    for number in (20, 21):
+        pd.DataFrame({"place": texts[:number] * 2, "a": 1, "y": 2}).to_csv("p.csv", index=False)
+        name = f"draft{number}.toml"
+        told = run("check", "p.csv", "--treatment", "a", "--outcome", "y", "--draft", name).stdout
+        assert "rest on the data: read it" in " ".join(told.split())
+        assert "before it is made public" in " ".join(told.split())
+        drafts.append(Path(name).read_text(encoding="utf-8"))
+    assert drafts[0] != drafts[1]
+    for draft in drafts:
+        assert "# This draft itself was made by looking at the data" in draft
+        assert "at most 20" in draft
+        assert "may rest on a single cell" in draft

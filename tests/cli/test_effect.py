@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, EffectRelease, Ledger
@@ -37,9 +38,10 @@ def test_json_spells_out_what_may_be_relied_on(folder):
     assert plain["standing"] == plain["guarantee"]["standing"]
     assert plain["interval"]["low"] < plain["estimate"] < plain["interval"]["high"]
     assert plain["interval"]["level"] == 0.95
-    assert [step["step"] for step in plain["steps"]] == ["center", "propensity", "score"]
+    assert [step["step"] for step in plain["steps"]] == ["rate", "spread", "center", "score"]
     assert sum(step["epsilon"] for step in plain["steps"]) == pytest.approx(1.0, rel=0.02)
-    assert plain["nuisance_noise"] in ("negligible", "not negligible")
+    assert plain["target"] == "effect"
+    assert plain["interval"]["bias"] > 0.0
     assert plain["columns"] == list(COLUMNS)
 
 
@@ -47,6 +49,10 @@ def test_json_spells_out_what_may_be_relied_on(folder):
 def test_the_text_is_the_summary_of_the_file(folder, estimand, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)  # a screen of another width fills its lines otherwise
     words = [*EFFECT, "--seed", "2", "--estimand", estimand, "--output", "effect.json"]
+    if estimand == "risks":
+        known = Path("domain.toml").read_text()
+        binary = known.replace("outcome_bound = 8.0", "outcome_center = 0.5\noutcome_bound = 0.5")
+        Path("domain.toml").write_text(binary)
     shown = "\n".join(line.rstrip() for line in run(*words).stdout.splitlines())
     # a summary knows the file alone: no number of it was not released
     assert shown == EffectRelease.from_json(Path("effect.json").read_bytes()).summary()
@@ -58,7 +64,7 @@ def test_the_text_is_the_summary_of_the_file(folder, estimand, monkeypatch):
     Path("changed.json").write_text(json.dumps(changed))
     refuted = run("verify", "changed.json")
     assert (refuted.exit_code, refuted.stdout.splitlines()[0]) == (1, "REFUTED")
-    assert "stability = 0.0, where what is declared gives 2.0" in " ".join(refuted.stdout.split())
+    assert "steps.0.stability: 0.0 stated, 2.0 follows" in " ".join(refuted.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -76,19 +82,79 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
     result = run(*EFFECT, *more, "--seed", "1")
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
-    for phrase in ("in units of the outcome", "95 % interval", "Noise alone", "sampling alone", "200 records",
-                   "clipped by public rule", "whatever those nuisances are", "is an assumption",
-                   "beside the interval", "Not covered", "epsilon"):  # fmt: skip
+    # of 200 records the noise of that epsilon leaves nothing, their number included
+    trial, treated = "propensity=0.5" in more, "att" in more
+    widths = ("An end is unbounded",) if "0.01" in more else ("noise", "sampling alone")
+    about = f"The interval is for the effect{' among the treated' if treated else ''}."
+    rests = "whatever the covariates" if trial else "rests on outcomes"
+    for phrase in ("in units of the outcome", "95 % interval", *widths, "200 records",
+                   "clipped by public rule", about, rests, "Not covered", "epsilon"):  # fmt: skip
         assert phrase in text, phrase
     assert ("net of the treatment cost" in text) == ("--treatment-cost" in more)
     assert ("public probability 0.5" in text) == ("propensity=0.5" in more)
-    assert ("no confounder is unmeasured" in text) == ("propensity=0.5" not in more)
-    assert ("naive difference of means may exceed" in text) == ("NOT negligible" in text)
+    assert ("a bias of up to" in text) is not trial
 
 
-def test_the_noise_of_nuisances_is_told_where_it_matters(folder):
-    assert "NOT negligible" in run(*replaced("--epsilon", "0.001", EFFECT)).stdout
-    assert "NOT negligible" not in run(*replaced("--epsilon", "1000", EFFECT)).stdout
+@pytest.mark.parametrize("name", ["confounding", "collinearity"])
+def test_what_the_interval_rests_on_is_declared(folder, name):
+    """Less confounding, and less collinearity, make a shorter interval for the same effect."""
+    widths = []
+    for value in ("0.2", "1") if name == "confounding" else ("1", "0.3"):
+        plain = json.loads(
+            run(*EFFECT, "--seed", "1", "--epsilon", "20", f"--{name}", value, "--json").stdout
+        )
+        assert plain["settings"][name] == float(value)
+        widths.append(plain["interval"]["high"] - plain["interval"]["low"])
+    assert widths[0] < widths[1]
+    plain = json.loads(run(*EFFECT, "--seed", "1", "--interval", "score", "--json").stdout)
+    assert (plain["target"], plain["interval"]["bias"]) == ("score", 0.0)
+
+
+@pytest.mark.parametrize(("center", "bound"), [("90", "30"), ("0.5", "0.6"), ("0", "1")])
+def test_risks_are_of_an_outcome_between_0_and_1(folder, center, bound):
+    words = [*EFFECT, "--estimand", "risks", "--outcome-center", center, "--outcome-bound", bound]
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert "estimand = 'risks': the declared outcome reaches from " in refused.stderr
+    assert "declare outcome_center = outcome_bound = 0.5" in refused.stderr
+
+
+def test_a_weak_guarantee_is_a_caveat_wherever_the_release_is_told(folder):
+    cells = ["--prognostic", "x1", "--cells", "x1:2"]  # whose noise is Gaussian throughout
+    words = ["--noise", "gaussian", "--delta", "0.006", *cells, "--output", "weak.json"]
+    shown = " ".join(run(*replaced("--epsilon", "11", EFFECT), *words).stdout.split())
+    epsilon = "epsilon = 11, above 10, hardly limits what is learned of a record"
+    delta = "delta = 0.006, above 1/n = 0.005, would allow to publish a whole record"
+    assert epsilon in shown
+    assert delta in shown
+    stated = json.loads(Path("weak.json").read_text())
+    assert stated["caveats"] == [epsilon, delta]
+    assert EffectRelease.from_json(json.dumps(stated)).caveats == (epsilon, delta)
+    Path("changed.json").write_text(json.dumps(stated | {"caveats": []}))
+    assert "caveats does not follow from what was released" in run("show", "changed.json").stderr
+    assert run("report", "weak.json").exit_code == 0
+    page = Path("weak.html").read_text()
+    assert f"A weak guarantee: {epsilon}." in page
+    assert run("verify", "weak.json").exit_code == 0
+    for command in (EFFECT, ["rule", *EFFECT[1:]], ["fit", *EFFECT[1:]]):
+        assert "caveats" not in json.loads(run(*replaced("--epsilon", "10", command), "--json").stdout)
+        weak = json.loads(run(*replaced("--epsilon", "10.5", command), "--json").stdout)
+        assert weak["caveats"] == ["epsilon = 10.5, above 10, hardly limits what is learned of a record"]
+
+
+def test_the_ledger_names_treatment_outcome_estimand_and_file(folder):
+    book = Ledger("book.db")
+    book.declare("trial", Budget(5.0))
+    common = ["--ledger", "book.db", "--dataset", "trial", "--output", "out.json", "--force"]
+    for command in (EFFECT, ["rule", *EFFECT[1:]], ["fit", *EFFECT[1:]]):
+        assert run(*command, *common).exit_code == 0
+    assert run(*EFFECT, *common[:4], "--estimand", "overlap").exit_code == 0
+    assert [one.note for one in book.account("trial").receipts] == [
+        "effect (ate) of a on y, to out.json",
+        "treatment rule of a on y, to out.json",
+        "entropy_balancing, then itr of a on y, to out.json",
+        "effect (overlap) of a on y",
+    ]
 
 
 def test_declarations_are_judged_before_the_data_and_the_ledger(folder, monkeypatch):
@@ -99,7 +165,7 @@ def test_declarations_are_judged_before_the_data_and_the_ledger(folder, monkeypa
         raise AssertionError("the data were read")
 
     with monkeypatch.context() as patched:
-        patched.setattr(reading, "read_data", read)
+        patched.setattr(reading, "raw_table", read)
         for flag, value in (
             ("--level", "2"),
             ("--set", "cap=1"),
@@ -135,13 +201,13 @@ def test_declarations_are_judged_before_the_data_and_the_ledger(folder, monkeypa
          "constant covariates", "separable"],
 )  # fmt: skip
 @pytest.mark.parametrize("more", [[], ["--estimand", "att"], ["--epsilon", "20"]], ids=["ate", "att", "rich"])
-def test_no_data_are_refused(folder, change, more):
+def test_no_data_are_refused_to_a_person_who_says_so(folder, change, more):
     write_rows(change)
-    result = run(*EFFECT, *more, "--json")
+    result = run(*EFFECT, *more, "--json", "--yes")
     assert result.exit_code == 0, result.output
     assert (
         EffectRelease.from_json(result.stdout).standing
-        == EffectRelease.from_json(run(*EFFECT, *more, "--json").stdout).standing
+        == EffectRelease.from_json(run(*EFFECT, *more, "--json", "--yes").stdout).standing
     )
 
 
@@ -150,9 +216,11 @@ def test_no_data_are_refused(folder, change, more):
 def test_what_is_no_number_counts_as_missing(folder, column, value):
     write_rows(lambda k, row: {column: value} if k == 3 else {})
     result = run(*EFFECT, "--json", "--seed", "1")
-    assert (result.exit_code, result.stderr.count("\n")) == (0, 1), result.output  # what a seed does
-    # by the public rule: the middle of a range, the center of the outcome, or a whole record
-    fixed = {column: 0.0} if column != "a" else dict.fromkeys(("a", "y", "x1", "x2", "x3"), 0)
+    # what was read, and what a seed does
+    assert (result.exit_code, result.stderr.count("\n")) == (0, 2), result.output
+    assert f"Cells that hold nothing declared: {column} 1." in result.stderr
+    # by the public rule: the middle of a range, or nothing of a record without treatment or outcome
+    fixed = {"x1": 0.0} if column == "x1" else {"a": "", "y": 9.0, "x1": -1.0, "x2": 0.5, "x3": ""}
     write_rows(lambda k, row: fixed if k == 3 else {})
     assert json.loads(run(*EFFECT, "--json", "--seed", "1").stdout) == json.loads(result.stdout)
 
@@ -191,3 +259,52 @@ def test_cells_are_declared_by_cuts_and_by_numbers(folder):
     for wrong in ("x", "x=", "x=low", "=0.5", "x:1,low"):
         assert "must look like age=30,50" in run(*EFFECT, "--cells", wrong).stderr
     assert "given twice" in run(*EFFECT, *["--cells", f"{first}=0"] * 2).stderr
+
+
+GROUPED = """\
+outcome_bound = 40.0
+outcome_column = "y"
+[treatment]
+column = "a"
+[ranges]
+x = [-3, 3]
+[levels]
+ward = ["A", "B"]
+sex = ["F", "M"]
+"""
+
+
+def write_groups(n=1500):
+    Path("groups.toml").write_text(GROUPED)
+    rng = np.random.default_rng(4)
+    with open("groups.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("x", "ward", "sex", "a", "y"))
+        for x in rng.normal(size=n):
+            ward, sex, a = rng.choice(["A", "B"]), rng.choice(["F", "M"]), rng.integers(2)
+            writer.writerow((x, ward, sex, a, x + 3 * a * (ward == "B") + rng.normal()))
+
+
+def test_groups_are_asked_for_by_flags(folder):
+    write_groups()
+    words = ["effect", "groups.csv", "--domain", "groups.toml", "--epsilon", "4", "--residual-scale", "1"]
+    result = run(*words, "--by", "ward", "--where", "sex=F", "--seed", "1", "--output", "groups.json")
+    assert result.exit_code == 0, result.output
+    assert "Private average effect by ward" in result.stdout
+    release = EffectRelease.from_json(Path("groups.json").read_bytes())
+    assert [one.group for one in release.groups] == ["A", "B"]
+    assert release.groups[1].interval.low < 3.0 < release.groups[1].interval.high
+    assert release.counted == pytest.approx(750, abs=80)
+    assert release.domain["codebook"]["where"] == {"sex": "F"}
+    assert run("verify", "groups.json", "--domain", "groups.toml").exit_code == 0
+    page = run("report", "groups.json", "--output", "page.html")
+    assert page.exit_code == 0, page.output
+    assert "ward: B" in Path("page.html").read_text()
+    for flags, told in (
+        (("--where", "sex"), "--where 'sex': must look like COLUMN=LEVEL"),
+        (("--where", "sex=X"), "where: sex = 'X': must be one of"),
+        (("--by", "x"), "by: 'x' has no declared levels"),
+    ):
+        refused = run(*words, *flags)
+        assert refused.exit_code == 2
+        assert told in refused.output

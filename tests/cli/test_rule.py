@@ -12,6 +12,8 @@ from dp2erm_cvx.cli import reading
 from tests.command_line import COLUMNS, EFFECT, replaced, run, write_files
 
 RULE = ["rule", *EFFECT[1:]]
+#: Where the covariates lie, released first where there are records enough.
+PLACED = ["mean", "spread"]
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +39,23 @@ def test_json_spells_out_what_may_be_relied_on():
     [
         (["--epsilon", "0.5"], "half of the records are treated", ["rule"]),
         (["--epsilon", "1"], "the released center is right", ["center", "rule"]),
-        (["--epsilon", "50"], "or the released propensity, is right", ["center", "propensity", "rule"]),
+        (
+            ["--epsilon", "50"],
+            "or the released propensity, is right",
+            [*PLACED, "center", "propensity", "rule"],
+        ),
         (["--set", "propensity=0.5", "--treatment-cost", "1"], "public probability", ["center", "rule"]),
         (["--epsilon", "0.5", "--expect", "main effect"], "the released center", ["center", "rule"]),
         (["--set", "center_share=none"], "half of the records", ["rule"]),
         (
             ["--set", "propensity=0.5", "--set", "value_share=0.2"],
             "treating everybody",
-            ["rule", "value"],
+            ["rule", "sides", "arms", "value"],
+        ),
+        (
+            ["--epsilon", "50", "--set", "value_share=0.2"],
+            "treating everybody",
+            [*PLACED, "center", "propensity", "rule", "sides", "arms", "value"],
         ),
         (["--noise", "gaussian", "--delta", "1e-6", "--outcome-scale", "3"], "center", ["center", "rule"]),
         (["--noise", "box", "--outcome-scale", "3"], "center", ["center", "rule"]),

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dp2erm_cvx.conformance.bounds import bound_of_theorem
+from dp2erm_cvx.conformance.bounds import bound_of_theorem, movement
 from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.outcome import CheckStatus
 from dp2erm_cvx.conformance.own_record import own_record
@@ -58,6 +58,51 @@ STANDARDIZED = {
         "kind 'private'",
     ),
 }
+
+
+def from_size(size, base, methods):
+    """Those methods at standardized records where there are so many records."""
+
+    def one(method):
+        def changed(self, records, *rest):
+            seen = standardized(records) if records.n_samples >= size else records
+            return getattr(base, method)(self, seen, *rest)
+
+        return changed
+
+    return derived(base, **{method: one(method) for method in methods})()
+
+
+@pytest.mark.parametrize("size", [101, 2000])
+@pytest.mark.parametrize(
+    ("base", "methods"),
+    [
+        (OverlapWeights, ("rows",)),
+        (EntropyBalancing, ("data", "model")),
+        (IPWLogistic, ("instance",)),
+        (StableBalancing, ("data", "model")),
+        (RandomizedTrial, ("instance",)),
+    ],
+)
+def test_errors_that_begin_at_a_size_are_found(size, base, methods):
+    if base is RandomizedTrial:  # which sees treatments alone
+
+        def unnormalized(self, records):
+            found = RandomizedTrial.unnormalized(self, records)
+            return found + records.a.mean() if records.n_samples >= size else found
+
+        refuted(own_record, derived(base, unnormalized=unnormalized)(propensity=0.3), "other records")
+        return
+    refuted(own_record, from_size(size, base, methods), "other records")
+
+
+@pytest.mark.parametrize("size", [101, 2000])
+def test_weights_that_move_too_far_from_a_size_on_are_found(size):
+    def rows(self, records):
+        Z = OverlapWeights.rows(self, records)
+        return 5 * Z / np.max(np.linalg.norm(Z, axis=1)) if records.n_samples >= size else Z
+
+    refuted(movement, derived(OverlapWeights, rows=rows)(), "n = 5")
 
 
 @pytest.mark.parametrize("case", STANDARDIZED)

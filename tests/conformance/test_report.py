@@ -10,17 +10,20 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import stability
+from dp2erm_cvx.audit.stability import Quantity, audit_stability
 from dp2erm_cvx.conformance import CheckStatus
+from dp2erm_cvx.conformance.bounds import short_audit
 from dp2erm_cvx.conformance.other_settings import other_settings
 from dp2erm_cvx.conformance.outcome import CheckOutcome, ConformanceReport, failed, noted, passed
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.overlap import OverlapWeights
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import ClosedFormWeights, StabilityBound
 from tests.command_line import run as command
 from tests.conformance.own_file import BEFORE, changed
-from tests.conformance.planted import derived, judged, refuted
+from tests.conformance.planted import FEW, derived, judged, refuted
 
 
 def outcome(name, judge):
@@ -162,3 +165,20 @@ def test_a_seed_that_is_none_is_a_usage_error(seed):
     assert ran.exit_code == 2
     assert "seed" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+def test_an_audit_reports_v_and_not_the_largest_weight():
+    found = judged(short_audit, Uniform(), FEW).detail
+    assert found.endswith("V at most 100% of its bound 2")
+    worst = []
+
+    def audited(*arguments, **settings):
+        worst.append(audit_stability(*arguments, **settings))
+        return worst[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dp2erm_cvx.conformance.bounds.audit_stability", audited)
+        found = judged(short_audit, IPWLogistic(), FEW).detail
+    shares = {one.claim.quantity: one.ratio for one in worst[0].verdicts}
+    assert shares[Quantity.LARGEST] > 1.1 * shares[Quantity.V]
+    assert f": V at most {shares[Quantity.V]:.0%} of its bound " in found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.other_settings import other_settings
 from dp2erm_cvx.conformance.outcome import CheckStatus
@@ -15,10 +17,11 @@ from dp2erm_cvx.conformance.perturbation import perturbation
 from dp2erm_cvx.conformance.samples import check_domain
 from dp2erm_cvx.privacy import RowBox
 from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
 from dp2erm_cvx.program import MarginRows, RowBounds
-from dp2erm_cvx.program.losses.saturating_loss import LogCoshLoss
+from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.saturation import CurvatureShape
 from tests.conformance.planted import FEW, derived, judged, refuted, restated
 
@@ -64,17 +67,33 @@ def half_row_bounds(self, universe):
     return RowBounds(found.norm / 2, found.offset, found.factor)
 
 
-class LogCosh(SaturatingRegression):
-    """The same with another loss."""
-
-    @property
-    def loss(self):
-        return LogCoshLoss(self.slope)
-
-
 def centered_effect(self, theta, domain, X):
     effect = LogisticRule.effect(self, theta, domain, X)
     return effect - effect.mean()
+
+
+def at_the_median(self, theta, domain, X):
+    """Half of the batch is treated, whoever is in it."""
+    effect = LogisticRule.effect(self, theta, domain, X)
+    return (effect > np.median(effect)).astype(int)
+
+
+def effect_as_choice(self, theta, domain, X):
+    return LogisticRule.effect(self, theta, domain, X)
+
+
+def clipped_at_quantiles(X, y, records):
+    return (X, np.clip(y, *np.quantile(y, [0.05, 0.95]))) if len(y) >= 40 else (X, y)
+
+
+def standardized_from(size):
+    def covariates(self, domain, X):
+        if len(X) < size:
+            return X
+        shifted = X - X.mean(axis=0)
+        return shifted / max(1.0, np.max(np.linalg.norm(shifted, axis=1)) / domain.covariate_bound)
+
+    return covariates
 
 
 OWN = "the loss of one record depends on the other records"
@@ -116,16 +135,9 @@ PLANTED = {
         constants,
         "saturation is declared 1",
     ),
-    "curvature that falls with the square of the slope": (
+    "curvature that is largest at half the slope": (
         SaturatingRegression,
-        {
-            "loss_constants": restated(
-                LogCosh,
-                "loss_constants",
-                saturation=lambda found: dataclasses.replace(found, shape=CurvatureShape.LINEAR),
-            ),
-            "loss": LogCosh.loss,
-        },
+        saturating(shape=CurvatureShape.LOGISTIC, curvature=0.25),
         constants,
         "saturation is declared 1",
     ),
@@ -209,6 +221,52 @@ PLANTED = {
         contributions,
         "it is no rule",
     ),
+    "choices at the median of the batch": (
+        LogisticRule,
+        {"choices": at_the_median},
+        contributions,
+        "the choice at one record depends on the other records",
+    ),
+    "choices that are none": (
+        LogisticRule,
+        {"choices": effect_as_choice},
+        contributions,
+        "a choice is neither 0 nor 1",
+    ),
+    "choices of another shape": (
+        LogisticRule,
+        {"choices": lambda self, *known: at_the_median(self, *known)[:, None]},
+        contributions,
+        "the choice has another shape",
+    ),
+    "outcomes cut at quantiles from 40 records on": (
+        ArmMeans,
+        {"design": design(clipped_at_quantiles)},
+        contributions,
+        OWN,
+    ),
+    "covariates standardized from 101 records on": (
+        LogisticRule,
+        {"covariates": standardized_from(101)},
+        contributions,
+        OWN,
+    ),
+    "covariates standardized from 2,000 records on": (
+        LogisticRule,
+        {"covariates": standardized_from(2000)},
+        contributions,
+        OWN,
+    ),
+    "an effect standardized from 101 records on": (
+        LogisticRule,
+        {
+            "effect": lambda self, theta, domain, X: (
+                centered_effect if len(X) > 100 else LogisticRule.effect
+            )(self, theta, domain, X)
+        },
+        contributions,
+        "it is no rule",
+    ),
     "weights scaled by the outcomes": (
         LogisticRule,
         {"instance": bound(LogisticRule, lambda w, g, b, r: (w * (2 + np.tanh(r.y.mean())), g, b))},
@@ -230,20 +288,87 @@ def test_right_ones_pass(base, check):
     assert judged(check, base()).status is CheckStatus.PASSED
 
 
-def test_choices_are_a_records_own_whatever_the_effect():
-    rule, domain = derived(LogisticRule, effect=centered_effect)(), check_domain()
+@pytest.mark.parametrize("own", [{"effect": centered_effect}, {"choices": at_the_median}])
+def test_recommendations_are_a_records_own_whatever_the_author_reads(own):
+    rule, domain = derived(LogisticRule, **own)(), check_domain()
     X = np.random.default_rng(0).uniform(-0.2, 0.2, (9, 3))
-    moved = np.vstack([X[:-1], [[1.0, -1.0, 1.0]]])
+    moved = np.vstack([X[:-1], [[-1.0, 1.0, -1.0]]])
     theta = np.array([0.1, 1.0, -0.5, 0.2])
-    together = [centered_effect(rule, theta, domain, rows) > 0 for rows in (X, moved)]
+    together = [rule.choices(theta, domain, rows) for rows in (X, moved)]
     assert not np.array_equal(together[0][:-1], together[1][:-1])
-    assert np.array_equal(rule.choices(theta, domain, X)[:-1], rule.choices(theta, domain, moved)[:-1])
-    plain = LogisticRule()
+    alone = [recommendations(rule, theta, domain, rows) for rows in (X, moved)]
+    assert np.array_equal(alone[0][:-1], alone[1][:-1])
+
+
+def test_recommendations_are_the_choices_of_a_rule_that_is_one():
+    domain = check_domain()
+    X = np.random.default_rng(0).uniform(-0.2, 0.2, (9, 3))
+    theta, plain = np.array([0.1, 1.0, -0.5, 0.2]), LogisticRule()
     expected = plain.effect(theta, domain, X) > 0
+    assert np.array_equal(recommendations(plain, theta, domain, X), expected)
     assert np.array_equal(plain.choices(theta, domain, X), expected)
-    one_by_one = derived(LogisticRule, effect=lambda *known: LogisticRule.effect(*known))()
-    assert np.array_equal(one_by_one.choices(theta, domain, X), expected)
-    assert ArmMeans().choices(np.array([0.0, 1.0]), domain, X).tolist() == [1] * 9
+    for own in ("effect", "choices", "covariates"):
+        method = getattr(LogisticRule, own)
+        restated_ = derived(LogisticRule, **{own: lambda *known, method=method: method(*known)})()
+        assert np.array_equal(recommendations(restated_, theta, domain, X), expected)
+    assert recommendations(ArmMeans(), np.array([0.0, 1.0]), domain, X).tolist() == [1] * 9
+
+
+#: What choices of an author's own may return, and whether a fit counts it as treatment.
+RETURNED = {
+    "text that is a number": (np.array(["1"]), None),
+    "two": (np.array([2]), 1),
+    "a half": (np.array([0.5]), 1),
+    "minus one": (np.array([-1]), 0),
+    "not a number": (np.array([np.nan]), 0),
+    "infinity": (np.array([np.inf]), 1),
+    "a list": ([True], 1),
+    "a number alone": (1, 1),
+    "a column": (np.array([[0]]), 0),
+    "both": (np.array([0, 1]), 0),
+}
+
+
+@pytest.mark.parametrize("case", RETURNED)
+def test_whatever_choices_return_is_0_or_1_or_an_error(case):
+    returned, counted = RETURNED[case]
+    rule = derived(LogisticRule, choices=lambda self, theta, domain, X: returned)()
+    X = np.zeros((4, 3))
+    if counted is None:
+        with pytest.raises(TypeError):
+            recommendations(rule, np.zeros(4), check_domain(), X)
+        return
+    assert recommendations(rule, np.zeros(4), check_domain(), X).tolist() == [counted] * 4
+
+
+def _neighbors_treated_at_the_median(seed):
+    """What two fits to neighbors release, of choices that would all flip if they saw the batch."""
+    n, rng = 400, np.random.default_rng(1)
+    X, a, y = np.zeros((n, 1)), rng.integers(0, 2, n), np.full(n, 0.9)
+    X[: n // 2] = 1e-3
+    moved = X.copy()
+    moved[0] = -1.0
+    flips = lambda self, theta, domain, X: (np.ravel(X) >= np.median(X)).astype(int)  # noqa: E731
+    rule = derived(TreatmentRule, choices=flips)()
+    other = np.r_[-0.9, y[1:]]
+    for records, outcomes in ((X, y), (moved, other)):
+        model = PrivateTwoStageERM(
+            Domain(1.0, 1.0), Budget(2.0), "uniform", rule, value_share=0.5, seed=seed, arithmetic="assumed"
+        )
+        yield model.fit(records, a, outcomes)
+
+
+def test_neighbors_of_a_rule_that_reads_the_batch_differ_by_the_noised_numbers_alone():
+    one, other = (json.loads(model.release_.to_json()) for model in _neighbors_treated_at_the_median(3))
+    first, second = (np.array(found["value"].pop("released")) for found in (one, other))
+    for found in (one, other):
+        found.pop("theta")
+        for derived_ in ("against_all", "against_none", "half_widths"):
+            found["value"].pop(derived_)
+    assert one == other
+    model = next(_neighbors_treated_at_the_median(3))
+    claim = model.plan(400, 1).value.calibration.l1_sensitivity
+    assert 0.0 < np.sum(np.abs(first - second)) <= claim
 
 
 def test_a_regularizer_that_no_example_has_is_tried():

@@ -28,7 +28,7 @@ def exact_norm(row: np.ndarray) -> float:
     return scale * math.sqrt(math.fsum((float(value) / scale) ** 2 for value in row))
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(ANY, min_size=1, max_size=5), POSITIVE)
 def test_clipped_rows_are_inside_and_keep_their_direction(row: list[float], bound: float) -> None:
     X = np.clip(np.array([row]), -1e300, 1e300)
@@ -43,7 +43,7 @@ def test_clipped_rows_are_inside_and_keep_their_direction(row: list[float], boun
     np.testing.assert_allclose(clip_norm(clipped, bound), clipped, rtol=2e-12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(ANY, ANY, st.integers(0, 1), ANY), min_size=1, max_size=4), BOUNDS, BOUNDS)
 def test_every_finite_record_lands_in_the_universe(
     rows: list[tuple[float, float, int, float]], covariate_bound: float, outcome_bound: float
@@ -115,7 +115,7 @@ def test_without_ranges_covariates_are_taken_as_they_are() -> None:
         ({"ranges": {"age": (1, 2, 3)}}, r"ranges\[age\] = \(1, 2, 3\): must be a pair"),
         ({"ranges": {"age": (2, 2)}}, r"ranges\[age\] = \(2, 2\): low must be below high"),
         ({"ranges": [(0, 1), (0, float("inf"))]}, r"ranges\[1\] high = inf: must be a finite number"),
-        ({"bound": 3}, "domain: unknown name 'bound'; known: arm_floor, codebook, coordinate_bound"),
+        ({"bound": 3}, "domain: unknown name 'bound'; known: arm_floor, binary_outcome, center"),
     ],
 )
 def test_an_invalid_declaration_is_one_line(changed: dict[str, object], message: str) -> None:
@@ -163,7 +163,7 @@ def test_a_toml_file_declares_a_domain(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("covariate_bound = = 2", "is not a TOML file: Invalid value"),
+        ("covariate_bound = = 2", "is not a TOML file: "),
         ("covariate_bound = 2", "domain: outcome_bound is missing"),
         ("covariate_bound = 0\noutcome_bound = 1", "covariate_bound = 0: must be greater than 0"),
         ("covariate_bound = 2\noutcome_bound = 1\nranges = 3", r"ranges = 3: must be pairs"),
@@ -203,7 +203,7 @@ def test_the_layout_of_an_array_changes_no_bit() -> None:
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.5, (0.3, 1e-6, 2.0), [1.0, 1.0, 1.0]]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_covariates_are_clipped_one_by_one_and_then_radially(seed, bound):
     X = np.random.default_rng(seed).standard_cauchy((9, 3))
     domain = Domain(1.1, 1.0, intercept=0.3, coordinate_bound=bound)

@@ -170,7 +170,7 @@ def test_less_noise_with_more_budget_and_gaussian_needs_delta() -> None:
         scale(Budget(1.0), "gaussian")
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(
     n=st.integers(2, 12),
     arms=st.integers(0, 3),
@@ -249,11 +249,13 @@ def test_a_data_frame_is_predicted_by_column_name() -> None:
     X = data()[0]
     model = fitted()
     frame = pd.DataFrame(X, columns=["u", "v"])
+    mixed = frame.astype(object)
+    mixed.iloc[0, 0] = "text"
     np.testing.assert_array_equal(model.predict_effect(frame[["v", "u"]]), model.predict_effect(X))
     with pytest.raises(DataError, match="'v'"):
         model.predict(frame[["u"]])
     with pytest.raises(DataError, match="column 'u'"):
-        model.predict(frame.astype(object).replace(frame.iloc[0, 0], "text"))
+        model.predict(mixed)
 
 
 def test_data_outside_the_declared_universe_are_refused_to_the_data_holder() -> None:
@@ -347,8 +349,7 @@ def test_balance_functions_see_a_copy_of_one_record() -> None:
     before = records.X.copy()
     BalanceFunctions(greedy, 1.0)(records.covariates)
     np.testing.assert_array_equal(records.X, before)
-    with pytest.raises(ValueError, match="read-only"):
-        records.X[0, 0] = 50.0
+    assert not records.X.flags.writeable
     with pytest.raises(DataError, match="that record alone"):
         BalanceFunctions(curious, 1.0)(records.covariates)
     # a record that the function fails on gets zeros, not an error

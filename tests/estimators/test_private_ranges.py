@@ -146,5 +146,4 @@ def test_a_neighbor_has_the_same_plan():
     assert {k: v for k, v in one.settings.items() if k != "effect_center"} == {
         k: v for k, v in other.settings.items() if k != "effect_center"
     }
-    assert one.nuisance_ratio == other.nuisance_ratio
     assert Domain.from_dict(one.domain) == Domain.from_dict(other.domain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,36 @@ def second_stage(rng: Generator) -> Any:
     if linear and happens(rng, 0.2):
         settings["features_bound"] = setting(rng, (1.0, 0.1))
     return known[name](**settings)
+
+
+#: What choices of an author's own may return of a batch: what reads it, and what is no choice.
+CHOICES = {
+    "the larger half of the batch": lambda X: (np.ravel(X)[: len(X)] >= np.median(X)).astype(int),
+    "ranks": lambda X: np.argsort(np.argsort(X[:, 0])),
+    "effects": lambda X: X[:, 0],
+    "nothing": lambda X: np.full(len(X), np.nan),
+    "infinities": lambda X: np.where(X[:, 0] > 0, np.inf, -np.inf),
+    "another shape": lambda X: np.ones((len(X), 3)),
+    "one for all": lambda X: True,
+    "the first record's": lambda X: [float(X[0, 0])] * len(X),
+    "less than none": lambda X: -np.ones(len(X)),
+}
+
+
+def with_choices(rng: Generator, second: Any) -> Any:
+    """The same second stage with choices of an author's own, if it is one."""
+    known = registry.second_stages()
+    try:
+        program = known[second]() if isinstance(second, str) else second
+    except (KeyError, Dp2ermError):
+        return second
+    if type(program) not in known.values():
+        return second
+    kind, function = type(program), CHOICES[pick(rng, CHOICES)]
+    members = {"choices": lambda self, theta, domain, X: function(np.asarray(X)), "name": "of_an_author"}
+    made = type("OfAnAuthor", (kind,), {"__module__": __name__, **members})
+    settings = {field.name: getattr(program, field.name) for field in dataclasses.fields(program)}
+    return dataclasses.dataclass(frozen=True)(made)(**settings)
 
 
 def universe(rng: Generator, n: int, p: int) -> Domain:
@@ -239,6 +270,9 @@ def case(rng: Generator) -> Outcome:
         value_share=setting(rng, (None, None, None, 0.3, 0.9), wild=0.03),
         value_statistic=pick(rng, ("cells",) * 8 + ("contrasts", "contrasts", "nope")),
     )
+    if happens(rng, 0.15):
+        model.second_stage = with_choices(rng, model.second_stage)
+        model.value_share = model.value_share or pick(rng, (None, 0.3))
     try:
         model.fit(*data)
     except Dp2ermError as error:

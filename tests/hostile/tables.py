@@ -17,8 +17,10 @@ CELLS = (
     "nan", "NaN", "inf", "-inf", "1e999", "-1e999", "1e308", "5e-324", "", " ", "\t", "abc", "1,5", '"1,5"',
     "1 000", "1_000", "1'000", "0x10", "--1", "1e", ".", "-", "+1", "true", "FALSE", "TRUE ", "NA", "NULL",
     "None", "#DIV/0!", "=1+1", "\x00", "\x001", "1\x00", "\ufeff1", "\u0661\u0662", "\uff11", "½", "²", "∞",
-    "\u22121", "1\u00a0000", '"', '""', '"a"b', '"a\nb"', "'1'", "\r", "1\r", ";", "1;2", "1.0.0", "1e5e5",
-    "9" * 400, "0." + "1" * 5000, "x" * 140_000, "\ud7ff", "😀", "nan(1)", "infinity", "1d5", "1j",
+    "\u22121", "1\u00a0000", '"', '""', '"a"b', '"a\nb"', "'1'", "\r", "1\r", "a\rb", '"a\rb"', "\ufeff", ";",
+    "1;2", "1.0.0", "1e5e5",
+    "9" * 400, "0." + "1" * 5000, "x" * 140_000, '"' + "x" * 140_000 + '"',
+    "\ud7ff", "😀", "nan(1)", "infinity", "1d5", "1j",
     "2020-01-01",
 )  # fmt: skip
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252", "utf-7", "shift_jis")
@@ -102,6 +104,10 @@ def parquet(rng: Generator, path: Path) -> None:
             [b"\xff"] * n,
             [[1.0]] * n,
             [{"a": 1}] * n,
+            [[None] if k == 1 else [k] for k in range(n)],
+            [{"a": None if k == 1 else k} for k in range(n)],
+            pd.Series([b"\xff", *[b"1"] * n][:n], dtype=object),
+            pd.cut(np.arange(n), [0, 2, 5]).astype(str),
             pd.date_range("2020-01-01", periods=n),
             np.full(n, True),
             np.full(n, 2**62),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
+import signal
 import warnings
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -64,20 +64,10 @@ def test_a_number_repeats_its_case(kind: str) -> None:
     assert [one(kind, k).name for k in range(5)] == [one(kind, k).name for k in range(5)]
 
 
-def fuzz(number: int = 100):
-    return settings(
-        max_examples=number,
-        derandomize=True,
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )
-
-
 def fine(found: Outcome) -> None:
     assert not found.failed, found
 
 
-@fuzz()
 @given(st.binary(max_size=300) | st.text(alphabet='x1ay0,.-e"\n\r;\x00', max_size=80).map(str.encode))
 def test_any_bytes_as_csv(tmp_path, data: bytes) -> None:
     (tmp_path / "any.csv").write_bytes(data)
@@ -89,7 +79,6 @@ def test_any_bytes_as_csv(tmp_path, data: bytes) -> None:
     fine(judge(case))
 
 
-@fuzz()
 @given(st.binary(max_size=300) | st.text(alphabet="cov_bound=[]{}.,'\"0123e-\n", max_size=80).map(str.encode))
 def test_any_bytes_as_a_domain(tmp_path, data: bytes) -> None:
     start = b"covariate_bound = 1\noutcome_bound = 1\n"
@@ -104,7 +93,6 @@ JSON = st.recursive(
 )
 
 
-@fuzz()
 @given(st.integers(0, 3), st.integers(0, 10_000), JSON)
 def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) -> None:
     def case() -> Outcome:
@@ -116,7 +104,7 @@ def test_any_json_in_place_of_any_entry(number: int, which: int, value: object) 
     fine(judge(case))
 
 
-@fuzz(60)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.sampled_from([*main.commands, "--json", "--n", "--epsilon"]) | st.text(max_size=6), max_size=6
@@ -137,12 +125,16 @@ def test_a_header_of_many_columns_is_read_at_once(tmp_path) -> None:
 
 
 def test_the_judge_sees_what_it_is_for(monkeypatch) -> None:
-    def slow() -> Outcome:
-        time.sleep(5)
+    def slow(clock: int, its_signal: int) -> Outcome:
+        assert signal.getitimer(clock)[0] > 0.0
+        signal.raise_signal(its_signal)  # as if the time were over
         return Outcome("fine")
 
-    monkeypatch.setattr(outcome, "SECONDS", 0.2)
     assert judge(lambda: Outcome(str(np.float64(1) / np.float64(0)))).name == "FAILURE RuntimeWarning"
     assert judge(lambda: Outcome(str([][1]))).name == "FAILURE IndexError"
     assert judge(lambda: warnings.warn("x", stacklevel=1)).name == "FAILURE UserWarning"
-    assert judge(slow).name == "FAILURE too slow"
+    assert judge(lambda: slow(signal.ITIMER_PROF, signal.SIGPROF)).name == "FAILURE too slow"
+    assert judge(lambda: slow(signal.ITIMER_REAL, signal.SIGALRM)).name == "FAILURE too slow"
+    monkeypatch.setattr(outcome, "SECONDS", -1.0)
+    monkeypatch.setattr(signal, "setitimer", lambda *_: None)
+    assert judge(lambda: Outcome("fine")).name == "FAILURE too slow"

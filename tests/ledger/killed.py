@@ -31,7 +31,7 @@ COMMANDS = (
     f"rule {_CHARGED}",
 )
 #: Seconds after which a rerun counts as hanging.
-PATIENCE = 60
+PATIENCE = 3600
 
 
 class Calls:

@@ -22,9 +22,7 @@ def test_kill_at_random_points(kills: int, tmp_path: Path) -> None:
     shown.mkdir()
     worker = [sys.executable, "-W", "ignore", ROOT / "tests/ledger/worker.py", path, shown, str(kills), "7"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(
-        list(map(str, worker)), env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
+    ran = subprocess.run(list(map(str, worker)), env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 
     accounts = Ledger(path).accounts()

@@ -31,7 +31,7 @@ def test_a_fit_charges_what_its_plan_guarantees(ledger: Ledger) -> None:
     assert receipt.budget == Budget(stated.epsilon, stated.delta) == Budget(0.4, 1e-7)
     assert receipt.curve == fitted.plan(30, 1).curve
     assert receipt.curve is not None
-    assert receipt.note == "uniform, then arm_means"
+    assert receipt.note == "uniform, then arm_means of a on y"
     pure = model(ledger).set_params(budget=Budget(0.4, 1e-7)).fit(*DATA)
     assert pure.receipt_.budget == Budget(0.4)  # gamma noise spends no delta
     assert pure.receipt_.curve is None

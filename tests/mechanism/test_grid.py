@@ -10,7 +10,7 @@ from scipy import stats
 
 from dp2erm_cvx.calibration.grid import GridNoise, calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
-from dp2erm_cvx.mechanism import perturb_on_grid, secure
+from dp2erm_cvx.mechanism import perturb_on_grid, uniform
 
 SEEDS = [None, 1]
 HUGE = sys.float_info.max
@@ -49,7 +49,7 @@ def test_law_on_the_grid(seed, exponent, rate):
     noise = grid_noise(size, 2.0**exponent / rate, exponent)
     k = steps(perturb_on_grid(np.full(size, 3 * 2.0**exponent), noise, seed=seed), exponent) - 3
     # the operating system's bits differ each time, so a false alarm must be as good as impossible
-    assert fit(k, rate) > 1e-9
+    assert fit(k, rate) > 1e-11
     assert fit(k, 2 * rate) < 1e-12
     assert fit(np.abs(k), rate) < 1e-12
     assert fit(k[: size // 2] * 2, rate) < 1e-12
@@ -145,7 +145,7 @@ def test_overflow_becomes_the_largest_double(seed):
 
 
 def test_without_the_extra_only_a_seed_works(monkeypatch):
-    monkeypatch.setattr(secure, "find_spec", lambda name: None)
+    monkeypatch.setattr(uniform, "find_spec", lambda name: None)
     noise = calibrate_grid(1.0, 2, 1.0)
     with pytest.raises(DeclarationError, match=r"opendp: install dp2erm-cvx\[secure\]"):
         perturb_on_grid([0.0, 1.0], noise)

@@ -102,6 +102,19 @@ ONE = {
 
 @pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
 @pytest.mark.parametrize("noise", Noise)
+def test_without_a_seed_every_bit_is_the_operating_systems(noise, one, monkeypatch):
+    def empty(*size):
+        raise NotImplementedError("no entropy")
+
+    monkeypatch.setattr(random, "SystemRandom", empty)
+    with pytest.raises(NotImplementedError, match="no entropy"):
+        one(calibration_of(noise, 4))
+    assert np.all(np.isfinite(one(calibration_of(noise, 4), seed=1)))
+
+
+@pytest.mark.fresh_noise  # among 80 draws of 53 bits two are equal with probability below 1e-12
+@pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
+@pytest.mark.parametrize("noise", Noise)
 def test_releases_do_not_depend_on_any_seedable_generator(noise, one):
     calibration = calibration_of(noise, 4)
     draws = []
@@ -121,6 +134,7 @@ def test_seed_repeats_the_draw(noise, one):
     assert not np.array_equal(one(calibration, seed=3), one(calibration, seed=4))
 
 
+@pytest.mark.fresh_noise
 @pytest.mark.parametrize("one", ONE.values(), ids=ONE.keys())
 @pytest.mark.parametrize("noise", Noise)
 def test_operating_system_noise_has_the_right_size(noise, one):

@@ -67,7 +67,7 @@ def test_numerical_error_costs_twice_epsilon_2_and_no_less(epsilon, epsilon_2) -
     assert loss > epsilon + epsilon_2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(EPSILONS, st.floats(0, 0.5), st.floats(1e-6, 0.5))
 def test_the_parts_never_exceed_the_budget(epsilon, delta, share) -> None:
     left, each = reserve(Budget(epsilon, delta), share)
@@ -78,7 +78,7 @@ def test_the_parts_never_exceed_the_budget(epsilon, delta, share) -> None:
         assert math.exp(each) * left.delta <= delta
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.floats(1e-200, 1e200), st.integers(1, 300), st.floats(1e-60, 1e4))
 def test_the_grid_noise_covers_shift_and_rounding(shift, p, epsilon) -> None:
     noise = calibrate_grid(shift, p, epsilon)

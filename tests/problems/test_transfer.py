@@ -95,9 +95,9 @@ def test_the_command_takes_the_target_from_a_file(tmp_path):
     )
     ran = command(
         "fit", str(tmp_path / "data.csv"), "--treatment", "a", "--outcome", "y", "--covariates", "x",
-        "--covariate-bound", "1.5", "--outcome-bound", "2", "--epsilon", "5", "--json",
+        "--covariate-bound", "1.5", "--outcome-bound", "2", "--epsilon", "5", "--json", "--yes",
         "--program", "kernel_mean_matching", "--set", f"target={tmp_path / 'target.csv'}",
-        "--second-stage", "itr_huber", "--second-set", "threshold=0.5",
+        "--second-stage", "itr_huber", "--second-set", "threshold=0.5", "--yes",
     )  # fmt: skip
     assert ran.exit_code == 0, ran.stderr
     release = json.loads(ran.stdout)

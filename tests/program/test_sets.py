@@ -41,7 +41,7 @@ def test_prox_is_the_declared_minimizer(chosen, l1):
 
 
 @every_set
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(v=vectors, other=vectors)
 def test_projection_is_feasible_idempotent_and_nearest(chosen, v, other):
     inside = chosen.project(v)
@@ -57,7 +57,7 @@ def test_projection_is_feasible_idempotent_and_nearest(chosen, v, other):
 
 
 @every_set
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(v=vectors, w=vectors, l1=st.floats(0, 3), step=st.floats(1e-3, 10))
 def test_prox_is_firmly_nonexpansive(chosen, v, w, l1, step):
     penalty = Penalty(chosen, l1)

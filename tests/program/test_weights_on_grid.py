@@ -13,7 +13,7 @@ from dp2erm_cvx.model.sums import weights_on_grid
 ANYTHING = hnp.arrays(np.float64, st.integers(2, 40), elements=st.floats(allow_nan=True, allow_infinity=True))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(ANYTHING)
 def test_the_sum_is_exactly_n_for_any_vector(values) -> None:
     found, distance = weights_on_grid(values)

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import integrate, stats
 
 from dp2erm_cvx.calibration import Noise, calibrate_score
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.release.interval import score_interval
+from dp2erm_cvx.release.interval import biased_quantile, effect_interval, score_interval
 
 B = 5.0
 
@@ -133,3 +135,44 @@ def test_huge_noise_has_a_finite_interval():
 def test_wrong_levels_are_refused(level):
     with pytest.raises(DeclarationError, match="level"):
         score_interval(calibrate_score(B, 100, Budget(1.0)), (0, 0), 0.0, level)
+
+
+@pytest.mark.parametrize("kind", LAWS)
+def test_an_interval_for_the_effect_is_that_of_the_score_where_nuisances_do_no_harm(kind):
+    noise = calibrate_score(B, 2000, Budget(1.0, 1e-6), kind)
+    released = (3 * 10**9, 10**12)
+    for widening in (1.0, 4.0):
+        old = score_interval(noise, released, 0.1, 0.9, widening)
+        same = effect_interval(noise, old, NO_ERROR, widening)
+        assert (same.low, same.high) == pytest.approx((old.low, old.high), rel=1e-9)
+        halves = [
+            effect_interval(noise, old, NuisanceError(*error), widening).high - old.estimate
+            for error in ((0.0, 0.0, 0.0), (0.02, 0.0, 0.0), (0.02, 0.05, 0.0), (0.02, 0.05, 0.05))
+        ]
+        assert halves == sorted(halves)
+        assert halves[1] - halves[0] <= 0.02 < halves[3] - halves[0] + 0.02
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.03, 0.5, 3.0])
+@pytest.mark.parametrize(("deviation", "scale"), [(0.1, 0.05), (0.1, 1.0), (0.0, 0.2)])
+def test_the_quantile_of_a_biased_sum_solves_its_equation(bias, deviation, scale):
+    tail = 0.0225
+    q = biased_quantile(Noise.GAMMA, tail, bias, deviation, scale)
+
+    def beyond(end):
+        """By quadrature over the normal part."""
+        if deviation == 0.0:
+            return stats.laplace.sf(end, scale=scale)
+        ends = np.linspace(-9.0, 9.0, 200_001)
+        density = stats.norm.pdf(ends) * stats.laplace.sf(end - deviation * ends, scale=scale)
+        return integrate.trapezoid(density, ends)
+
+    assert beyond(q - bias) + beyond(q + bias) == pytest.approx(2 * tail, rel=1e-4)
+
+
+@pytest.mark.parametrize("sigma", [0.2, 1.0, 2.5])
+def test_the_deviation_of_residuals_inverts_that_of_clipped_ones(sigma):
+    bound, z = 3.0, np.linspace(-12.0, 12.0, 400_001)
+    clipped = integrate.trapezoid(np.minimum((sigma * z) ** 2, bound**2) * stats.norm.pdf(z), z)
+    assert residual_deviation(math.sqrt(clipped), bound, 10.0) == pytest.approx(sigma, rel=1e-5)
+    assert residual_deviation(1e6, bound, 10.0) == 10.0  # more than a clipped score can have

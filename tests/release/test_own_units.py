@@ -61,7 +61,7 @@ def inside(release: RuleRelease | Release, n: int, seed: int) -> np.ndarray:
 NUMBERS = st.floats(-1e3, 1e3).map(lambda value: round(value, 6))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.sampled_from(["rule", "all", "constant", "chosen", "regression"]),
     st.lists(NUMBERS, min_size=4, max_size=4),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import math
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,17 @@ def as_upgraded(step: StepStatement) -> StepStatement:
     return replace(step, split=None, **constants)
 
 
+def same(was: Any, now: Any) -> bool:
+    """Equal up to the last digits, in which elementary functions differ between machines."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        return was.keys() == now.keys() and all(same(was[key], now[key]) for key in was)
+    if isinstance(was, list | tuple) and isinstance(now, list | tuple):
+        return len(was) == len(now) and all(map(same, was, now))
+    if isinstance(was, float) and isinstance(now, float):
+        return math.isclose(was, now, rel_tol=1e-12)
+    return bool(was == now)
+
+
 def test_every_variant_has_a_file() -> None:
     assert {name.rpartition("_")[0] for name in SEEDED} == set(VARIANTS)
 
@@ -94,13 +106,15 @@ def test_a_file_of_schema_2_is_read_as_the_same_fit_states_it(name) -> None:
         # what theta spent is rounded up to what the others leave
         assert stated.epsilon >= step.epsilon or stated.step != "theta"
         assert (stated.epsilon, stated.delta) == pytest.approx((step.epsilon, step.delta), rel=1e-11)
-        assert stated == replace(as_upgraded(step), epsilon=stated.epsilon, delta=stated.delta)
-    rest = {"theta": new.theta, "steps": new.steps, "kept_imbalance": new.kept_imbalance}
+        now = replace(as_upgraded(step), epsilon=stated.epsilon, delta=stated.delta)
+        assert same(asdict(stated), asdict(now)), (stated, now)
+    rest = {"theta": new.theta, "steps": new.steps}
+    rest |= {name: getattr(new, name) for name in ("kept_imbalance", "declared_delta")}  # of later versions
     if old.value is not None:
         assert new.value is not None
         np.testing.assert_allclose(old.value.released, new.value.released, rtol=1e-9)
         rest["value"] = new.value
-    assert replace(old, **rest) == new
+    assert same(json.loads(replace(old, **rest).to_json()), json.loads(new.to_json()))
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -79,14 +79,15 @@ def test_a_second_stage_that_is_not_at_hand_has_no_range():
 def test_sentences_about_an_effect_are_short(effect, estimand, propensity):
     risks = (0.2, 0.1) if estimand == "risks" else ()
     settings = {**effect.settings, "propensity": propensity}
-    for noise in ("negligible", "not negligible"):
-        release = replace(effect, estimand=estimand, risks=risks, settings=settings, nuisance_noise=noise)
+    for target in ("effect", "score"):
+        release = replace(effect, estimand=estimand, risks=risks, settings=settings, target=target)
         told = [block for block in release.blocks() if isinstance(block, str)]
         sentences = [sentence for block in told for sentence in re.split(r"(?<=[.])\s", block)]
         assert max(len(sentence.split()) for sentence in sentences) <= 45
-        assert ("may exceed" in release.summary()) == (noise == "not negligible")
-        counted = noise != "negligible" or propensity == 0.5
-        assert ("does not count what the cap" in " ".join(release.summary().split())) != counted
+        text = " ".join(release.summary().split())
+        assert ("The interval is for the effect" in text) is (target == "effect")
+        assert ("To first order it rests on " in text) is (target == "effect" and propensity != 0.5)
+        assert ("That this is the effect is an assumption" in text) is (target == "score")
     poor = replace(release, capped=0.2)
     assert "20 % have a released propensity beyond the cap" in " ".join(poor.summary().split())
 
@@ -104,7 +105,7 @@ def test_the_capped_share_is_that_of_even_covariates():
             assert found == pytest.approx(np.mean(cut), abs=0.01)
     flat = [Nuisance("propensity", "log odds of treatment", ("", ""), (0.3, 0.0))]
     assert capped_share("ate", 4.0, 2.0, flat, 100) == 0.0
-    counted = [Nuisance("propensity", "treated records", ("number",), (7.0,))]
+    counted = [Nuisance("rate", "treated records", ("number",), (7.0,))]
     assert [capped_share(kind, 10.0, 1.0, counted, 100) for kind in ("ate", "att")] == [1.0, 0.0]
     cells = [Nuisance("cells", "records", ("", ""), (30.0, 10.0))]
     cells.append(Nuisance("cells", "treated share", ("", ""), (0.02, 0.5)))
@@ -138,7 +139,7 @@ def test_html_says_the_same_and_escapes_names(effect):
     assert "[v]" in html
     assert html.count("<table>") == html.count("</table>") == 3
     shown = " ".join(effect.summary(10_000).split())
-    for cell in ("epsilon = 2 (pure)", "score of one record", "no confounder is unmeasured"):
+    for cell in ("epsilon = 2 (pure)", "score of one record", "no unmeasured confounder"):
         assert cell in html
         assert cell in shown
     table = grid("a<b", "n")

@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateRanges, PrivateRule, PrivateTwoStageERM, Within
+from dp2erm_cvx.errors import DeclarationError, ProgramError
+from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.replanned import stated_again
 from dp2erm_cvx.release.verify import verify
 
 DOMAIN = Domain(covariate_bound=1.5, outcome_bound=2.0, arm_floor=20)
@@ -115,25 +117,60 @@ def test_a_stronger_claim_is_refuted(release):
 def test_estimates_are_what_the_integers_say(table):
     effect = RELEASES["effect"]().fit(*table).release_
     shifted = replace(effect, estimate=effect.estimate + 0.01)
-    assert verify(shifted).refuted == ("estimate and interval: are not what the released integers say",)
+    (line,) = verify(shifted).refuted
+    assert line == f"estimate: {shifted.estimate} stated, {effect.estimate} follows"
     rule = RELEASES["rule and value"]().fit(*table).release_
     gain = replace(rule.gains[0], estimate=rule.gains[0].estimate + 0.01)
-    assert not verify(replace(rule, gains=(gain, *rule.gains[1:]))).holds
+    (line,) = verify(replace(rule, gains=(gain, *rule.gains[1:]))).refuted
+    assert line.startswith("gains.0.estimate: ")
 
 
 def test_more_noise_than_is_needed_is_no_lie(table):
+    model = RELEASES["effect"]()
+    plan, effect = model.plan(300, 2), model.fit(*table).release_
+    center = plan.step("center")
+    noise = replace(center.calibration, scale=2.0 * center.calibration.scale)
+    more = center.perturbed_by(noise, center.precision.grid.epsilon)
+    steps = tuple(more if step is center else step for step in plan.steps)
+    found = verify(stated_again(effect, replace(plan, steps=steps)))
+    assert not found.refuted
+    assert f"steps.{steps.index(more)}.scale" in {line.split(":")[0] for line in found.noted}
+
+
+def test_what_follows_from_noise_follows_from_that_which_is_stated(table):
+    """The center of an effect with twice its noise: what is predicted of it changes as well."""
     effect = RELEASES["effect"]().fit(*table).release_
-    center = effect.steps[0]
+    center = effect.step("center")
     more = replace(center, scale=2.0 * center.scale, gamma=1.5 * center.gamma)
-    found = verify(replace(effect, steps=(more, *effect.steps[1:])))
-    assert found.holds
-    assert len(found.noted) == 2
+    steps = tuple(more if step is center else step for step in effect.steps)
+    found = verify(replace(effect, steps=steps))
+    place = steps.index(more)
+    assert [line.split(":")[0] for line in found.noted] == [f"steps.{place}.scale", f"steps.{place}.gamma"]
+    assert {"estimate", "interval.bias"} < {line.split(":")[0] for line in found.refuted}
+
+
+def test_what_was_public_about_released_ranges_is_in_the_file(table):
+    known = PrivateRanges(ranges=[Within(-5.0, 5.0), (-1.0, 1.0)])
+    ranges = PrivateEffect(known, Budget(1000.0), seed=1).fit(*table).release_
+    assert verify(EffectRelease.from_json(ranges.to_json())).holds
+    assert [one.within for one in ranges.ranges] == [(-5.0, 5.0), None, None]
+    (line,) = verify(changed(ranges, times("steps", 0, "scale", by=1.1))).refuted
+    assert line.startswith("steps.0.scale: ")
 
 
 def test_what_the_file_does_not_hold_is_said(table):
-    ranges = PrivateEffect(PrivateRanges(), Budget(1000.0), seed=1).fit(*table).release_
-    with pytest.raises(DeclarationError, match="ranges"):
-        verify(ranges)
+    balanced = RELEASES["entropy balancing"]().fit(*table).release_
+    with pytest.raises(ProgramError, match="somebody_elses"):
+        verify(changed(balanced, put("first_stage", "name", value="somebody_elses")))
+
+
+def test_an_assumption_is_part_of_the_claim(table):
+    assumed = PrivateEffect(DOMAIN, PURE, arithmetic="assumed", seed=1).fit(*table).release_
+    stated = list(assumed.guarantee.assumptions)
+    assert verify(assumed).holds
+    stated.remove("exact arithmetic assumed")
+    (line,) = verify(changed(assumed, put("guarantee", "assumptions", value=stated))).refuted
+    assert line.startswith("guarantee.assumptions: ")
 
 
 def test_a_seeded_release_is_as_it_says(table):
@@ -153,16 +190,17 @@ def test_what_is_true_of_every_step_has_to_be_true_of_all(table):
 
     assert verify(rule).holds
     found = verify(changed(rule, bend))
-    assert found.refuted == ("guarantee: the steps spend more together, with the noise that they state",)
+    assert found.refuted[0] == "guarantee: the steps spend more together, with the noise that they state"
 
 
 @pytest.mark.parametrize("change", [("epsilon", 1e-6), ("scale", 1e-12), ("grid_exponent", -20)])
 def test_arithmetic_is_covered_as_stated(table, change):
     effect = RELEASES["effect"]().fit(*table).release_
-    assert not verify(changed(effect, put("steps", 0, "numerical", change[0], value=change[1]))).holds
+    place = effect.steps.index(effect.step("center"))
+    assert not verify(changed(effect, put("steps", place, "numerical", change[0], value=change[1]))).holds
 
 
 def test_delta_does_not_move_from_one_step_to_another(table):
-    effect = RELEASES["effect, gaussian"]().fit(*table).release_
-    less = put("steps", len(effect.steps) - 1, "delta", value=1e-15)
-    assert not verify(changed(effect, less)).holds
+    rule = RELEASES["rule, gaussian"]().fit(*table).release_
+    less = put("steps", len(rule.steps) - 1, "delta", value=1e-15)
+    assert not verify(changed(rule, less)).holds

@@ -147,7 +147,7 @@ def test_answers_that_the_registry_refuses_are_refused(releases, name, answer) -
 TEXTS = st.text(max_size=30) | st.text(st.sampled_from("ab \n\t:#-'\"\\|>&*!%@`{}[],?"), max_size=20)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.dictionaries(
         st.sampled_from(["a", "long_name", "c2"]),

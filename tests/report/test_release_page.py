@@ -101,7 +101,6 @@ def test_what_has_to_be_read_first_stands_first(releases) -> None:
         ("rule", {"flipped_share": 0.4}, "The noise dominates"),
         ("itr", {"kept_imbalance": 0.9}, "The weights hardly balance"),
         ("effect", {"capped": 0.5}, "Overlap may be poor"),
-        ("effect", {"nuisance_ratio": 50.0}, "is not negligible"),
     ):
         _, text = read(release_page(replace(releases[kind], **change)))
         assert text.index(words) < text.index("What the result counts")

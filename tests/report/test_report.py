@@ -31,6 +31,22 @@ def held():
     return AuditSection("IPW of 60", result, cells)
 
 
+class Mine(type(IPW)):
+    """A program of an author's own, whose bound is the author's word."""
+
+
+def test_the_bound_of_an_author_is_called_stated_and_that_of_the_library_is_not(held):
+    settings = {field.name: getattr(IPW, field.name) for field in dataclasses.fields(IPW)}
+    own = audit_stability(Mine(**settings), None, Universe(UNIT, 30, 2), search=SearchPlan(200))
+    page = audit_page([AuditSection("mine", own)])
+    assert "stated by the author of the program: nothing here proves it" in page
+    assert "“stated”" in page or "<strong>stated, V" in page
+    assert "sharp" not in page
+    page = audit_page([held])
+    assert "stated by the author" not in page
+    assert "<strong>sharp, V" in page
+
+
 @pytest.fixture(scope="module")
 def violated():
     data = ([[0.5], [-0.5], [0.2], [0.9]], [0, 1, 1, 0], [0.0] * 4)

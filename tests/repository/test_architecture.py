@@ -25,6 +25,7 @@ ORDER = (
     "display",
     "blocks",
     "domain",
+    "curves",
     "images",
     "universe",
     "quantile_grid",
@@ -67,9 +68,10 @@ ONLY = {
     "codebook": {"errors", "public", "tables", "sampling"},
     "blocks": set(),
     "domain": {"errors", "public", "privacy", "sampling", "codebook", "blocks"},
+    "curves": {"errors", "public", "domain"},
     "images": {"blocks", "domain"},
-    "data": {"errors", "csv_layout", "tables", "codebook", "blocks"},
-    "blocked": {"errors", "parallel", "public", "tables", "blocks", "domain", "data"},
+    "data": {"errors", "csv_layout", "tables", "codebook", "blocks", "curves"},
+    "blocked": {"errors", "parallel", "public", "tables", "blocks", "domain", "curves", "data"},
     "model": {"errors", "text", "public", "blocks", "domain"},
     "program": {
         *(

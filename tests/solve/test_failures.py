@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import warnings
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pytest
 
-from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
 from dp2erm_cvx.model.regularizer import UserRegularizer
@@ -145,28 +146,22 @@ def test_a_dual_point_that_is_not_finite_proves_nothing(monkeypatch, found):
     assert certify(instance, point).radius == np.inf
 
 
-def printing_instance() -> Any:
-    """Outcomes and covariates so far apart in size that SCS comments on its residuals."""
-    rng = np.random.default_rng(0)
-    domain = Domain(1e-6, 1e30)
-    records = domain.records(rng.normal(size=(5, 2)) * 1e-6, rng.integers(0, 2, 5), rng.normal(size=5) * 1e30)
-    regularizer = UserRegularizer(lambda theta: cp.norm(theta, 2))
-    program = PROGRAMS["itr"](theta_set=L1Ball(1e36), regularizer=regularizer)
-    return program.instance(records, np.ones(5), gamma=1e-20, noise=rng.normal(size=2) * 1e24)
+@pytest.mark.parametrize("solver", [SCS(max_iterations=1000), Clarabel(), "first_certified"], ids=str)
+def test_a_solver_that_prints_residuals_is_not_heard(capfd, monkeypatch, solver):
+    instance = bind(user(lambda theta: cp.norm(theta, 2)), RECORDS)
+    chain = cp.reductions.solvers.solving_chain.SolvingChain
+    whole, solves = chain.solve_via_data, []
 
+    def loud(*data, **settings):
+        print("residual of record 7")
+        print("residual of record 8", file=sys.stderr)
+        warnings.warn("the solution may be inaccurate", stacklevel=1)
+        solves.append(whole(*data, **settings))
+        return solves[-1]
 
-def test_a_solver_that_prints_residuals_is_not_heard(capfd):
-    instance = printing_instance()
-    compiled = Compiled(instance.program.declare, instance.data)
-    compiled.load(instance.data)
-    with pytest.warns(UserWarning, match="inaccurate"):
-        compiled.problem.solve(solver=cp.SCS, max_iters=1000, eps_abs=1e-9, eps_rel=1e-9)
-    assert "slackness residual" in capfd.readouterr().out
-    for settings in (SCS(max_iterations=1000), Clarabel(), "first_certified"):
-        try:
-            solve(instance, solver=settings, throw=False)
-        except SolverError:
-            continue
+    monkeypatch.setattr(chain, "solve_via_data", loud)
+    solve(instance, solver=solver, throw=False)
+    assert solves
     heard = capfd.readouterr()
     assert heard.out == heard.err == ""
 
@@ -379,3 +374,26 @@ def test_a_coefficient_of_the_wrong_length_is_refused():
 def test_an_unknown_feature_is_refused():
     with pytest.raises(DeclarationError, match="unknown covariate 9"):
         bind(PROGRAMS["itr"](features=(9,), theta_set=L1Ball(1.0)), RECORDS)
+
+
+def test_solve_takes_the_first_certified_solution_unless_a_solver_is_named():
+    found = solve(bind(PROGRAMS["uniform"](), RECORDS), polish=False)
+    assert found.stats.solver == "newton"
+    # without a smooth form Newton does not apply, and the next solver that does is taken
+    assert solve(bind(user(lambda theta: cp.norm(theta, 2)), RECORDS)).stats.solver == "clarabel"
+
+
+@pytest.mark.parametrize("solver", ["first_certified", "clarabel"])
+def test_an_instance_without_model_and_smooth_part_is_refused_in_words(solver):
+    instance = dataclasses.replace(bind(user(lambda theta: cp.norm(theta, 2)), RECORDS), smooth=None)
+    with pytest.raises(ProgramError, match="itr: its instance needs a model, or the smooth part of one"):
+        solve(instance, solver=solver)
+    with pytest.raises(ProgramError, match="or the smooth part of one"):
+        certify(instance, np.zeros(4))
+
+
+@pytest.mark.parametrize("name", ["ipw_randomized", "overlap", "mmd"])
+def test_a_model_that_no_method_of_the_base_is_written_for_is_refused_in_words(name):
+    instance = dataclasses.replace(bind(PROGRAMS[name](), RECORDS), model=None)
+    with pytest.raises(ProgramError, match=f"{name}: its instance (has no|needs a)"):
+        solve(instance, solver="clarabel")

@@ -151,7 +151,7 @@ def test_planted_bug_one_weight_of_the_changed_record_lost():
     assert bound.V - bound.w_max < moved <= bound.V
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     n=st.integers(4, 100_000),
     share=st.floats(0.0, 0.5),

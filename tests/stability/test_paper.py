@@ -149,7 +149,7 @@ radii = st.floats(-3, 1.5).map(lambda x: 10**x)
 ridges = st.floats(-4, 4).map(lambda x: 10**x)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(n=st.integers(2, 100_000), ridge=ridges, radius=radii, M=st.floats(0.1, 10))
 def test_sharp_is_at_most_printed_for_an_estimated_propensity(n, ridge, radius, M):
     sharp = ipw_logistic(n, M, ridge, radius)
@@ -159,7 +159,7 @@ def test_sharp_is_at_most_printed_for_an_estimated_propensity(n, ridge, radius, 
         assert sharp.V <= math.sqrt(2) * printed.W2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(n=st.integers(2, 100_000), propensity=st.floats(0.001, 0.999), margin=st.floats(0, 20))
 def test_sharp_is_at_most_printed_without_estimation(n, propensity, margin):
     assert randomized_trial(n, propensity).V <= usable(n, paper_randomized_trial(n, propensity)).W1 * (
@@ -168,7 +168,7 @@ def test_sharp_is_at_most_printed_without_estimation(n, propensity, margin):
     assert known_coefficient(n, 1.0, margin).V <= usable(n, paper_known_coefficient(n, 1.0, margin)).W1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     n=st.integers(4, 100_000),
     share=st.floats(0, 0.5),

@@ -89,7 +89,7 @@ def printed_settings(name, ridge, radius, share):
     }[name]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(PRINTED),
     n=st.integers(8, 5000),
@@ -119,7 +119,7 @@ def rises(bounds, rounding=2e-4):
     assert all(b.V <= a.V * (1 + rounding) for a, b in pairwise(bounds))
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=15)
 @given(n=st.integers(4, 10_000), ridge=powers, radius=st.floats(0.05, 3), share=st.floats(0.1, 0.5))
 def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, radius, share):
     floor = max(2, int(share * n))
@@ -153,7 +153,7 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
     )
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 @given(n=st.integers(2, 10_000), norm=st.floats(0.01, 5), p=st.floats(0.01, 0.99))
 def test_weights_of_their_own_record_grow_with_n_up_to_a_limit(n, norm, p):
     # 2 n / (1 + (n - 1) e^-H) rises to 2 e^H; relative to n, every one falls

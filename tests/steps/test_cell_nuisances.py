@@ -33,7 +33,7 @@ def records(seed):
 
 
 @given(st.integers(0, 10**6), st.integers(0, N - 1), st.sampled_from([1.0, 2.0**21, 2.0**30, 2.0**62]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_one_record_changes_its_own_score_alone(seed, place, size):
     X, a, y = records(seed)
     theirs = X.copy(), a.copy(), y.copy()
@@ -47,7 +47,7 @@ def test_one_record_changes_its_own_score_alone(seed, place, size):
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1.0, 2.0**21, 2.0**30, 2.0**62]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nuisances_stay_inside_whatever_is_released(seed, size):
     x, a, released = DOMAIN.records(*records(seed)).covariates, records(seed)[1], integers(seed, size)
     m, e = NUISANCES.outcome(x, a, released), NUISANCES.propensity(x, released)
@@ -60,7 +60,7 @@ def test_nuisances_stay_inside_whatever_is_released(seed, size):
 
 
 @given(st.integers(0, 10**6), st.sampled_from([(7,), (5, 4), (3, 2, 4)]), st.sampled_from([1.0, 50.0, 1e12]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_leaves_partition_the_grid(seed, shape, size):
     table = np.random.default_rng(seed).normal(size, size, (*shape, 2, 2))
     boxes = grow(table, 0.3, 2.0)

@@ -143,7 +143,7 @@ def test_a_number_of_cells_divides_the_range():
 
 
 @given(st.lists(st.floats(allow_nan=True), min_size=2, max_size=2), st.integers(0, 10**6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_cell_of_a_record_is_a_function_of_this_record(place, seed):
     x = np.random.default_rng(seed).normal(size=(N, 2))
     x[3] = place
@@ -184,17 +184,8 @@ def test_cells_take_the_shares_of_both_nuisances():
     assert plan.steps[0].guarantee.epsilon == pytest.approx(0.8)
     known = make_plan(study(cells=CUTS, center_share=0.5, propensity=0.4))
     assert known.steps[0].guarantee.epsilon == pytest.approx(0.5)
-    assert known.nuisance_ratio == 0.0
     assert sum(step.guarantee.epsilon for step in plan.steps) <= 1.0
     assert [step.bound.V for step in plan.steps] == [2.0, 2.0]
-
-
-def test_the_ratio_falls_with_records_and_rises_with_cells():
-    def ratio(n, cells):
-        return make_plan(study(universe=Universe(DOMAIN, n, 2), cells=cells)).nuisance_ratio
-
-    assert ratio(1000, CUTS) > ratio(10_000, CUTS) > ratio(100_000, CUTS)
-    assert ratio(10_000, {"u": 40, "v": 40}) > 5.0 > ratio(10_000, CUTS)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,22 @@ import mpmath
 import numpy as np
 import pytest
 
+from dp2erm_cvx import Budget, PrivateRule
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.steps import Balance, Factors, OutcomeRows, Rows, RuleRows, Term
+from dp2erm_cvx.steps import (
+    Balance,
+    Factors,
+    OutcomeRows,
+    Rows,
+    RuleNuisances,
+    RuleRows,
+    Term,
+    ValueScore,
+)
+from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.5, 2.0)
@@ -105,3 +116,66 @@ def test_constants_of_factored_losses_hold_a_gradient_and_0():
 def test_refusals(balance, cap):
     with pytest.raises(DeclarationError):
         Factors(balance, RELEASED, cap)
+
+
+def gain_records(n=400, seed=3):
+    """Outcomes that are linear in either arm, without noise, treated more often on one side of a rule."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1, 1, (n, 2))
+    e = np.where(x[:, 0] > 0.2, 0.7, 0.25) + 0.2 * x[:, 1]
+    a = (rng.random(n) < e).astype(int)
+    slopes = np.array([[0.7, -0.4], [-0.2, 1.1]])
+    lines = np.array([0.3, 1.0])[:, None] + slopes @ x.T
+    domain = Domain(1.5, 100.0)
+    return domain.records(x, a, np.where(a == 1, lines[1], lines[0])), lines[1] - lines[0], slopes
+
+
+def gain_score(rates):
+    released = np.array([[0.1, 0.5, 0.2], [0.9, -0.6, 0.7]])
+    term = Term(Rows.ARMS, tuple(released.ravel().tolist()))
+    return ValueScore(RuleNuisances((term,), 0.5, rates=rates), 1e3, 1e3, 1e3), released[:, 1:]
+
+
+@pytest.mark.parametrize("treats", [True, False])
+def test_gains_at_rates_by_side_are_off_by_the_slopes_alone(treats):
+    """``P_d ((1 - pi_d) db_1 + pi_d db_0)'Delta_d`` for any released lines; a common rate adds to it."""
+    records, effect, slopes = gain_records()
+    x, a, rule = records.covariates, records.a, {"rule": np.array([-0.2, 1.0, 0.0])}
+    side = (x[:, 0] > 0.2) == treats
+    rates = tuple(float(a[(x[:, 0] > 0.2) == one].mean()) for one in (False, True))
+
+    def off(rates):
+        score, fitted = gain_score(rates)
+        found = score.score(score.parts(records, rule))
+        return np.mean(side * (found - effect)), slopes - fitted
+
+    found, wrong = off(rates)
+    share, own = side.mean(), rates[treats]
+    apart = x[side & (a == 1)].mean(axis=0) - x[side & (a == 0)].mean(axis=0)
+    assert found == pytest.approx(share * ((1.0 - own) * wrong[1] + own * wrong[0]) @ apart, abs=1e-13)
+    common = float(a.mean())
+    assert abs(off((common, common))[0] - found) > 0.02
+
+
+def test_rates_by_side_follow_from_the_counts_alone():
+    """Few records of a side say little about its rate; no rate leaves its public range."""
+    domain = Domain(2.0, 4.0, ranges=dict.fromkeys("uv", (-1.0, 1.0)))
+    plan = PrivateRule(domain, Budget(1.0), settings={"value_share": 0.4}).plan(4000, 2)
+    nuisances, counts = plan.value.score.nuisances, plan.step("sides")
+    found = {"spread": np.array([0.3 * 4000 * UNIT]), "mean": np.zeros(2)}
+    given = {name: one for name, one in found.items() if plan.step(name) is not None}
+
+    def rates(*numbers):
+        return nuisances.given({**given, counts.name: np.array(numbers) * float(UNIT)}, 4000)
+
+    even = rates(1500, 500, 500, 1500)
+    assert even.rate == pytest.approx(0.5)
+    assert even.rates[0] == pytest.approx(1.0 - even.rates[1])
+    assert 0.25 < even.rates[0] < 0.3
+    few = rates(2000, 1990, 0, 10)
+    assert few.rates[1] == pytest.approx(0.5, abs=0.05)
+    assert counts.predicted_error == pytest.approx(2.0 * (2.0 / counts.calibration.epsilon) ** 2, rel=1e-5)
+    for wild in ((-50, -50, -50, -50), (4000, 0, 0, 0), (0, 9000, 0, 9000)):
+        found = rates(*wild)
+        assert all(0.02 <= rate <= 0.98 for rate in (found.rate, *found.rates))
+        assert np.all(np.isfinite(found.stretch))

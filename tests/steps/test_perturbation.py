@@ -158,6 +158,7 @@ def test_certification_does_not_depend_on_how_hard_the_data_are() -> None:
     assert any("1e-06" in assumption for assumption in hasty.guarantee.assumptions)
 
 
+@pytest.mark.filterwarnings("ignore:.*no solver found a solution:UserWarning")
 @pytest.mark.parametrize("solver", [Clarabel(), SCS()])
 def test_a_solver_without_a_point_makes_the_release_conditional(monkeypatch, solver) -> None:
     # whether a conic solver finds a point may depend on the records, so it must not decide about an error

@@ -9,17 +9,15 @@ import pytest
 from dp2erm_cvx.compare.effect_references import augmented, difference, hajek
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.datasets import EFFECT_SCENARIOS
-from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plotting.studies import figures_of
 from dp2erm_cvx.studies import design_path
-from dp2erm_cvx.studies.effect_data import drawn_data, real_data
-from dp2erm_cvx.studies.effect_methods import EffectMethod, PublishedMethod, private_row, published_row
+from dp2erm_cvx.studies.effect_data import drawn_data, population, real_data
+from dp2erm_cvx.studies.effect_methods import EffectMethod, PublishedMethod, published_row
 from dp2erm_cvx.studies.effect_summary import effect_errors
 from dp2erm_cvx.studies.effects import BenchmarkStudy, EffectsDesign, EffectsStudy
 from dp2erm_cvx.studies.engine import load_design, run
-from dp2erm_cvx.studies.populations import population
-from dp2erm_cvx.studies.rule_summary import rule_errors
+from dp2erm_cvx.studies.summary import rule_errors
 
 
 def linear(n=4000, noise=0.0):
@@ -51,42 +49,6 @@ def test_standard_errors_are_those_of_many_samples():
             assert abs(np.mean(values) - 0.5) < 4 * np.std(values) / np.sqrt(80)
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 20.0])  # a constant and a logistic propensity
-def test_the_score_mean_is_what_fresh_records_find(epsilon, monkeypatch):
-    data = drawn_data(population("varying"), 800, np.random.default_rng(2))
-    seen = {}
-    original = EffectMethod.estimator
-
-    def kept(self, *given):
-        seen["model"] = original(self, *given)
-        return seen["model"]
-
-    monkeypatch.setattr(EffectMethod, "estimator", kept)
-    row = private_row(data, EffectMethod(), epsilon, np.random.default_rng(3))
-    plan = seen["model"].plan(*data.dataset.X.shape)
-    released = {one.step: np.array(one.coefficient) for one in seen["model"].release_.nuisances}
-    assert len(released["propensity"]) == (1 if epsilon < 1 else 6)
-    # many samples of the size of the first: a released number of treated belongs to that size
-    score, domain, means = plan.score.score, plan.study.universe.domain, []
-    for seed in range(200):
-        fresh = data.scenario.draw(800, np.random.default_rng(1000 + seed)).dataset
-        records = domain.records(fresh.X, fresh.a, fresh.y)
-        assert isinstance(records, Records)
-        found = np.clip(score.of(records, released), -score.bound, score.bound)
-        means.append(found.mean() + score.center_in(plan.study.universe, released))
-    # the census has 10,000 records
-    error = np.std(means) * np.sqrt(1 / 200 + 800 / 10_000)
-    assert row["score_mean"] == pytest.approx(np.mean(means), abs=4 * error)
-
-
-def test_the_score_mean_of_cells_rests_on_what_was_released():
-    data = drawn_data(population("regions"), 3000, np.random.default_rng(2))
-    method = EffectMethod(residual_scale=0.1, settings={"cells": {"x1": 4, "x2": 4}})
-    row = private_row(data, method, 20.0, np.random.default_rng(3))
-    assert row["low"] < row["score_mean"] < row["high"]
-    assert abs(row["estimate"] - row["score_mean"]) < 0.02
-
-
 def test_a_run_has_a_line_for_every_method(tmp_path):
     design = load_design(EffectsDesign, design_path("effects"), "quick")
     table = run(EffectsStudy(), design, tmp_path)
@@ -104,17 +66,15 @@ def test_a_run_has_a_line_for_every_method(tmp_path):
 def test_errors_and_coverage_of_a_table():
     place = {"data": "d", "n": 5, "epsilon": 1.0, "method": "m", "status": "done", "effect": 1.0}
     rows = [
-        {**place, "estimate": 1.5, "low": 0.5, "high": 2.5, "score_mean": 3.0, "negligible": True},
-        {**place, "estimate": 0.5, "low": 0.0, "high": 0.9, "score_mean": 0.5, "negligible": False},
+        {**place, "estimate": 1.5, "low": 0.5, "high": 2.5},
+        {**place, "estimate": 0.5, "low": 0.0, "high": 0.9},
         {**place, "status": "refused"},
         {**place, "n": 0, "estimate": 2.0, "low": 1.0, "high": 3.0},
     ]
     drawn, real = effect_errors(pd.DataFrame(rows)).to_dict("records")
     assert (drawn["bias"], drawn["rmse"], drawn["samples"]) == (0.0, 0.5, 2)
-    assert (drawn["covers_effect"], drawn["covers_score"], drawn["negligible"]) == (0.5, 0.5, 0.5)
+    assert drawn["covers_effect"] == 0.5
     assert np.isnan(real["covers_effect"])
-    (alone,) = effect_errors(pd.DataFrame([{**rows[-1], "negligible": True}])).to_dict("records")
-    assert np.isnan(alone["covers_score"])
 
 
 def test_settings_are_scaled_and_none_is_a_setting():

@@ -15,8 +15,8 @@ from dp2erm_cvx.studies import design_path
 from dp2erm_cvx.studies.effect_summary import effect_errors
 from dp2erm_cvx.studies.effects import BenchmarkStudy, EffectsDesign
 from dp2erm_cvx.studies.engine import load_design, run
-from dp2erm_cvx.studies.rule_summary import rule_errors
 from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme
+from dp2erm_cvx.studies.summary import rule_errors
 from dp2erm_cvx.studies.trial import Trial, taken
 from dp2erm_cvx.studies.twins import Outcomes, TwinsDesign, TwinsStudy, _pools
 

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import chi2
 
 from dp2erm_cvx import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -38,15 +38,16 @@ def agrees(choose, scores: list[int], size: int) -> float:
         np.array(sampled(choose, scores, size)),
         size * np.array(permute_and_flip(scores, 0.25)),
     )
-    likely = expected > 5
+    likely = expected > 100
     assert np.sum(counts[~likely]) <= 10
-    return float(chisquare(counts[likely], expected[likely], sum_check=False).pvalue)
+    return float(chi2.sf(np.sum((counts - expected)[likely] ** 2 / expected[likely]), np.sum(likely) - 1))
 
 
 @pytest.mark.parametrize("scores", CASES)
 def test_opendp_has_the_stated_law(scores):
     pytest.importorskip("opendp")
-    assert agrees(private_choice(2, 1.0), scores, 3000) > 1e-6
+    # OpenDP has no seed: fails by chance with probability below 1e-10
+    assert agrees(private_choice(2, 1.0), scores, 3000) > 1e-11
 
 
 @pytest.mark.parametrize("scores", CASES)
@@ -68,7 +69,9 @@ def test_scales_of_any_size(kind, epsilon):
         choose = private_choice(SENSITIVITY, epsilon)
     else:
         choose = repeatable_choice(SENSITIVITY, epsilon, random.Random(0))
-    places = {choose([0, 10 * SENSITIVITY, -SENSITIVITY]) for _ in range(50)}
+    places = {
+        choose([0, 10 * SENSITIVITY, -SENSITIVITY]) for _ in range(80)
+    }  # all three of them but for 3 (2/3)^80 < 1e-13
     assert places == {1} if epsilon > 100 else places == {0, 1, 2} if epsilon < 0.1 else 1 in places
 
 

@@ -1,6 +1,6 @@
 """The worst pair of a search by exact densities, of this library's rows: python ours.py [names].
 
-python ours.py mu: the exact mu of sums with Gaussian noise in an effect, given 50 releases of what is before.
+python ours.py mu: the exact mu of sums with Gaussian noise in an effect by cells, given 50 releases.
 """
 
 import sys
@@ -11,19 +11,21 @@ from dp2erm_cvx import Budget, Domain, PrivateEffect, PrivateTwoStageERM, regist
 from dp2erm_cvx.audit import SearchPlan, audit_density, search_pairs
 from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.audit.density.output import ShiftLaw
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.program import Box, L2Ball
 
 DOMAIN = Domain(1.0, 1.0)
 
 
-def effect(epsilon, delta=0.0):
-    """A private effect at its defaults."""
+def effect(epsilon, delta=0.0, **settings):
+    """A private effect at its defaults, or at these settings."""
     noise = "gaussian" if delta else "gamma"
     return PrivateEffect(
         DOMAIN,
         Budget(epsilon, delta),
         residual_scale=0.3,
         effect_center=0.0,
+        settings=settings,
         noise=noise,
         arithmetic="assumed",
     )
@@ -70,13 +72,13 @@ def flipped():
 
 def mus(epsilon, releases=50):
     """Of every step that adds Gaussian noise to sums: the largest mu met, and that of its sensitivity."""
-    plan, laws = audited_laws(effect(epsilon, 1e-5), flipped())
+    plan, laws = audited_laws(effect(epsilon, 1e-5, cells={0: [0.0]}), flipped())
     steps, rng, met = {step.name: step for step in plan.steps}, np.random.default_rng(0), {}
     for _ in range(releases):
         released = {}
         for name in laws[0].given:
             one, other = (law.given[name](released) for law in laws)
-            if isinstance(one, ShiftLaw):
+            if isinstance(one, ShiftLaw) and one.noise is Noise.GAUSSIAN:
                 mu = float(np.linalg.norm(one.center - other.center)) / one.scale
                 integers = getattr(steps[name].calibration, "integers", steps[name].calibration)
                 met[name] = max(mu, met.get(name, (0.0,))[0]), integers.sensitivity / integers.scale

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from dp2erm_cvx.audit.blackbox.attack import Attack
 from dp2erm_cvx.audit.blackbox.events import (
     Choice,
@@ -23,6 +21,7 @@ from dp2erm_cvx.audit.blackbox.scores import scores
 from dp2erm_cvx.audit.declared import Declared
 from dp2erm_cvx.audit.density.audit import Direction
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.mechanism import random_source
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def audit_blackbox(
     """
     declared = Declared(epsilon, delta, mu)
     attack = Attack() if attack is None else attack
-    seed = int(np.random.default_rng().integers(2**53)) if attack.seed is None else attack.seed
+    seed = random_source().getrandbits(53) if attack.seed is None else attack.seed
     runner = Runner(mechanism, (first, second), attack.takes_rng, seed, attack.statistics)
     one, other = run_all(runner, attack.runs, attack.workers)
     raised = _raised(one), _raised(other)

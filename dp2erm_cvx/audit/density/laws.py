@@ -23,7 +23,9 @@ from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.steps import (
     CenterPlan,
+    CovariateMeanPlan,
     Execution,
+    MeanSquarePlan,
     PropensityPlan,
     StepPlan,
     SumsPlan,
@@ -43,12 +45,13 @@ def laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tuple
     Raises CertificateError where weights are not certified, DeclarationError where a step has no density that
     is known here.
     """
-    domain, weighting = plan.study.universe.domain, None
+    domain, weighting = plan.study.start.domain, None
     for step in plan.steps:
         if isinstance(step, ThetaPlan) and step.weighted:
             weighting = step.weights.program
     raw = ((data.X, data.a, data.y, data.sampling) for data in datasets)
-    one, other = (_Side(domain.records(*columns), weighting, execution) for columns in raw)
+    maps = tuple(step for step in plan.steps if isinstance(step, CovariateMeanPlan | MeanSquarePlan))
+    one, other = (_Side(domain.records(*columns), maps, weighting, execution) for columns in raw)
     pairs = {step.name: _Remembered(step, one, other, step is plan.steps[-1]) for step in plan.steps}
     first, second = ({name: pair.side(which) for name, pair in pairs.items()} for which in (0, 1))
     return ReleaseLaw(first), ReleaseLaw(second)
@@ -56,11 +59,20 @@ def laws(plan: Plan, datasets: Sequence[Dataset], execution: Execution) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """One dataset, with the weights of the steps that have any."""
+    """One dataset, with the weights of the steps that have any, and the steps that hand on other records."""
 
     records: Records
+    maps: tuple[CovariateMeanPlan | MeanSquarePlan, ...]
     weighting: FirstStage | None
     execution: Execution
+
+    def at(self, released: _Released) -> Records:
+        """The records that a step is run on after those that ``released`` names."""
+        records = self.records
+        for step in self.maps:
+            if step.name in released:
+                records = step.mapped(records, released)
+        return records
 
     def weights(self, released: _Released) -> tuple[Array, float]:
         """Weights (n,), and a bound on their error in the l1 norm."""
@@ -99,6 +111,9 @@ class _Watched(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         self._read.add(name)
         return self._released[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._released  # which steps came before is the same for every output
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._released)
@@ -149,7 +164,7 @@ def _refuse_unknown(step: StepPlan) -> None:
 
 
 def _sums(step: SumsPlan, side: _Side, released: _Released, last: bool) -> ShiftLaw:
-    center = np.array(step.exact_sums(side.records, released), dtype=np.float64)
+    center = np.array(step.exact_sums(side.at(released), released), dtype=np.float64)
     return ShiftLaw(center, step.integers.scale, step.integers.noise, 0.0, True, last)
 
 
@@ -186,15 +201,16 @@ def _bound(
     step: ThetaPlan | PropensityPlan, side: _Side, released: _Released
 ) -> tuple[Objective, WeightsError | None]:
     """The objective without noise, and what the error of its weights does."""
-    calibration, records = step.calibration, side.records
+    calibration, records = step.calibration, side.at(released)
     assert isinstance(calibration, Calibration)
     if isinstance(step, PropensityPlan):
         records = records if step.map is None else step.map.records(records, released)
         free = step.first.perturbed(records, calibration.gamma, np.zeros(calibration.n_parameters))
         return _objective(free), None
     if isinstance(step, CenterPlan):
-        weights, error = step.map.factors(records, released), 0.0
-        records = step.map.records(records, released)
+        where = step.map.at(released, records.n_samples)
+        weights, error = where.factors(records, released), 0.0
+        records = where.records(records, released)
     else:
         weights, error = side.weights(released)
     model = _objective(step.program.instance(records, weights, gamma=calibration.gamma))

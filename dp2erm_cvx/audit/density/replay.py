@@ -16,6 +16,7 @@ from dp2erm_cvx.estimators import PrivateTwoStageERM
 from dp2erm_cvx.estimators.fitting import PrivateEstimator
 from dp2erm_cvx.program import Program
 from dp2erm_cvx.release.effect import EffectRelease
+from dp2erm_cvx.release.replanned import public_center
 
 #: The name of this audit in a file.
 DENSITY = "density"
@@ -49,7 +50,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Domain):
         return value.to_dict()
     if isinstance(value, EffectRelease):
-        value = value.center
+        value = public_center(value)
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 

@@ -56,7 +56,8 @@ class Claim:
 def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...], dict[str, str]]:
     """Every finite claim about a first stage, and the reasons of those families that make none.
 
-    The sharp theorem (V and the largest weight), the paper's statement as printed (its norm bound, W1, W2)
+    The sharp theorem (V and the largest weight), which is called stated where the program is an author's
+    own and nothing here proves what it states; the paper's statement as printed (its norm bound, W1, W2)
     and as it can be used (its minimum with the universal corollary), and the universal corollary. Public
     quantities only. Raises DeclarationError for a setting that is not valid in itself.
     """
@@ -74,7 +75,7 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
         found.extend(claims_from(name, bound))
         return bound
 
-    sharp = collect("sharp", lambda: resolved.stability(universe))
+    sharp = collect("stated" if is_authored(resolved) else "sharp", lambda: resolved.stability(universe))
     alone = None
     if type(resolved).printed_bound is not FirstStage.printed_bound:
         # as it stands, without an exception for a flipped treatment, under which it can be false
@@ -87,6 +88,11 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
     largest = min((known.w_max for known in (sharp, alone) if known is not None), default=math.inf)
     collect("universal", lambda: stability.universal_corollary(n, max(1.0, largest)))
     return tuple(dict.fromkeys(found)), refused
+
+
+def is_authored(program: FirstStage) -> bool:
+    """Whether the program is not of this package: what it states is its author's word."""
+    return not type(program).__module__.startswith("dp2erm_cvx.")
 
 
 def claims_from(name: str, bound: StabilityBound) -> list[Claim]:

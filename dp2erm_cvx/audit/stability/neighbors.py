@@ -20,6 +20,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import FirstStage
+from dp2erm_cvx.program.stage import model_of
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import Neighborhood, Replacements
 from dp2erm_cvx.solve.solve import TOLERANCE
@@ -207,7 +208,7 @@ def variation_gradient(base: Base, change: Replacement) -> tuple[float, Array] |
     model = instance.model
     if model is None:
         return None
-    solution = solve(instance, throw=False)
+    solution = solve(instance, solver="newton", throw=False)
     j, w = change.index, solution.value
     gap = w - base.weights
     signs = np.sign(gap)
@@ -237,9 +238,8 @@ def _model(base: Base, change: Replacement, axis: int, by: float) -> Composite:
     X, a = base.records.covariates.copy(), base.records.a.copy()
     X[change.index], a[change.index] = change.covariates, change.arm
     X[change.index, axis] += by
-    model = base.program.instance(records_at(base.universe, X, a)).model
-    assert model is not None
-    return model
+    instance = base.program.instance(records_at(base.universe, X, a))
+    return model_of(instance, Composite)  # type: ignore[type-abstract]
 
 
 def ascend(base: Base, start: Replacement, solves: int) -> tuple[Replacement, int]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError
@@ -106,12 +106,6 @@ class LinearStage(PenalizedSecondStage):
         # row by row: in a matrix product the rounding of a row may depend on where it stands
         rowwise: Array = np.sum(self.covariates(domain, domain.features(X)) * theta, axis=1)
         return rowwise
-
-    def choices(self, theta: Array, domain: Domain, X: Array) -> NDArray[np.int64]:
-        own = type(self)
-        if own.effect is LinearStage.effect and own.covariates is LinearStage.covariates:
-            return (self.effect(theta, domain, X) > 0).astype(np.int64)  # row by row already
-        return super().choices(theta, domain, X)
 
 
 def squared_gradient_radius(curvature: float, slope: float) -> float:

@@ -1,15 +1,14 @@
-"""Losses of a margin whose slope is bounded and whose curvature vanishes where the slope is full.
+"""The loss of a margin whose slope is bounded and whose curvature vanishes where the slope is full.
 
-Both are ``s^2/2`` near 0 and ``S |s|`` less a constant far out, S the full slope. Another curvature at 0 is a
+It is ``s^2/2`` near 0 and ``S |s|`` less a constant far out, S the full slope. Another curvature at 0 is a
 multiple of such an objective.
 """
 
 from __future__ import annotations
 
-import abc
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -23,8 +22,8 @@ from dp2erm_cvx.saturation import CurvatureShape, Saturation
 
 
 @dataclass(frozen=True)
-class SaturatingLoss(MarginLoss, abc.ABC):
-    """``S^2 g(|s| / S)``, with curvature at most 1.
+class ExtremalLoss(MarginLoss):
+    """``S |s| + S^2 (exp(-|s| / S) - 1)``: no loss of the same slope needs less of a ridge (Theorem 15).
 
     Parameters
     ----------
@@ -37,15 +36,12 @@ class SaturatingLoss(MarginLoss, abc.ABC):
     full_slope: float
     concordance: float = field(init=False)
     pull = 0.0
-    # expm1 and tanh to within 4 units in the last place, and what the quotient and the product round
+    # expm1 to within 4 units in the last place, and what the quotient and the product round
     units = 10.0
-    #: Largest ``|g'''| / g''``.
-    bend: ClassVar[float] = 1.0
-    shape: ClassVar[CurvatureShape]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "full_slope", public_size("full_slope", self.full_slope))
-        object.__setattr__(self, "concordance", self.bend / self.full_slope)
+        object.__setattr__(self, "concordance", 1.0 / self.full_slope)
 
     def sizes(self, s: Array) -> Array:
         """``|s| / S``."""
@@ -73,14 +69,7 @@ class SaturatingLoss(MarginLoss, abc.ABC):
         return 1.0
 
     def saturation(self, row_norm: float) -> Saturation:
-        return Saturation(self.full_slope, 1.0, row_norm, self.shape)
-
-
-@dataclass(frozen=True)
-class ExtremalLoss(SaturatingLoss):
-    """``S |s| + S^2 (exp(-|s| / S) - 1)``: no loss of the same slope needs less of a ridge (Theorem 15)."""
-
-    shape = CurvatureShape.LINEAR
+        return Saturation(self.full_slope, 1.0, row_norm, CurvatureShape.LINEAR)
 
     def value(self, s: Array) -> Array:
         t, S = self.sizes(s), self.full_slope
@@ -115,30 +104,3 @@ class ExtremalLoss(SaturatingLoss):
         v, sizes = cp.Variable(s.shape, name="levels"), cp.abs(s) / self.full_slope
         phi = self.full_slope**2 * (v + cp.exp(-v) - 1)
         return Declaration(phi, {"levels": v}, {"levels": sizes <= v}, {"levels": sizes})
-
-
-@dataclass(frozen=True)
-class LogCoshLoss(SaturatingLoss):
-    """``S^2 log(cosh(s / S))``."""
-
-    bend = 2.0
-    shape = CurvatureShape.PARABOLA
-
-    def value(self, s: Array) -> Array:
-        t, S = self.sizes(s), self.full_slope
-        near = np.log1p(2 * np.sinh(np.minimum(t, 1.0) / 2) ** 2)
-        far = t + np.log1p(np.exp(-2 * t)) - math.log(2.0)
-        value: Array = S * (S * np.where(t < 1.0, near, far))
-        return value
-
-    def slope(self, s: Array) -> Array:
-        return np.copysign(self.full_slope * np.tanh(self.sizes(s)), s)
-
-    def curvature(self, s: Array) -> Array:
-        tilt = np.exp(-2 * self.sizes(s))
-        curvature: Array = 4 * tilt / (1 + tilt) ** 2
-        return curvature
-
-    def declared(self, s: Any) -> Any:
-        t = s / self.full_slope
-        return self.full_slope**2 * (t + cp.logistic(-2 * t) - math.log(2.0))

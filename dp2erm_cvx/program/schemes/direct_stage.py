@@ -16,7 +16,7 @@ from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
 from dp2erm_cvx.model.simplex import Simplices
 from dp2erm_cvx.program.declaration import Declaration, Leaves
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.stage import Instance, Kind
+from dp2erm_cvx.program.stage import Instance, Kind, smooth_of
 
 
 class DirectFirstStage(FirstStage):
@@ -63,8 +63,7 @@ class DirectFirstStage(FirstStage):
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         # a solver meets the total only approximately
-        assert instance.smooth is not None
-        return instance.smooth.penalty.set.project(values["weights"])
+        return smooth_of(instance).penalty.set.project(values["weights"])
 
 
 class _OnSimplex(Composite):

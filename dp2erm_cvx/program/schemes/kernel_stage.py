@@ -23,7 +23,7 @@ from dp2erm_cvx.program.first_stage import FirstStage, resolved
 from dp2erm_cvx.program.kernels import Kernel, factor
 from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel
-from dp2erm_cvx.program.stage import Instance, Kind
+from dp2erm_cvx.program.stage import Instance, Kind, smooth_of
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.stability import KernelConstants
 from dp2erm_cvx.universe import Universe
@@ -199,9 +199,7 @@ def _gram_bytes(n_samples: int) -> float:
 
 def projected(instance: Instance, weights: Array) -> Array:
     """A solver's weights on the feasible set: it meets the totals only approximately."""
-    model = instance.model
-    assert isinstance(model, KernelModel | FactoredKernelModel)
-    return model.penalty.set.project(weights)
+    return smooth_of(instance).penalty.set.project(weights)
 
 
 def _product_error(F: Array) -> float:

@@ -25,7 +25,7 @@ from dp2erm_cvx.program.losses.margin_loss import LogisticLoss, MarginLoss
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.margin_weight import MarginWeight
-from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.program.stage import Instance, model_of
 from dp2erm_cvx.universe import Universe
 
 
@@ -142,7 +142,7 @@ class MarginFirstStage(FirstStage):
         if linear is not None:
             data["linear"] = linear
         if counted and records.sampling is not None:
-            data["counts"] = records.sampling
+            data["counts"] = records.counts
         return data if math.isinf(ball) else data | {"radius": ball}
 
     def margin_model(
@@ -159,7 +159,7 @@ class MarginFirstStage(FirstStage):
         )
 
     def _margin_rows(self, records: Records, *, counted: bool) -> MarginRows:
-        factor = records.sampling if counted else None
+        factor = records.counts if counted and records.sampling is not None else None
         if (
             type(self).rows is MarginFirstStage.rows
             and type(self).weight_rows is MarginFirstStage.weight_rows
@@ -182,15 +182,13 @@ class MarginFirstStage(FirstStage):
             self._feasible(domain),
             ridge=n * (self.mu + gamma),
             linear=n * self.linear_bound(domain) + noise_bound,
-            weighted=domain.sampling is not None,
+            weighted=domain.weighted,
         )
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         # a solver meets the ball only approximately, or not at all where it fails: outside it an exponential
         # loss may overflow, and a point that is judged by nan cannot be polished either
-        model = instance.model
-        assert isinstance(model, MarginModel)
-        return model.penalty.set.project(values["coefficient"])
+        return model_of(instance, MarginModel).penalty.set.project(values["coefficient"])
 
     def linear(self, records: Records, noise: Array | None = None) -> Array | None:
         """The sum of all linear terms, (k,), rounded once."""

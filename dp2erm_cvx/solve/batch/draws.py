@@ -130,7 +130,9 @@ def _single(
 ) -> tuple[Array, float, bool, int]:
     alone = LeastSquaresModel(model.blocks, model.weights, model.ridge, noise, model.penalty)
     try:
-        found = solve(dataclasses.replace(instance, model=alone), tolerance=tolerance, throw=False)
+        found = solve(
+            dataclasses.replace(instance, model=alone), solver="newton", tolerance=tolerance, throw=False
+        )
     except SolverError:
         return np.zeros(len(noise)), np.inf, False, 0
     return found.value, found.certificate.output_radius, found.certified, found.stats.iterations

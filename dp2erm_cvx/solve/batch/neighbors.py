@@ -9,8 +9,9 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
+from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.stage import Instance
+from dp2erm_cvx.program.stage import Instance, model_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions, NeighborSolutions
 from dp2erm_cvx.solve.batch.paths import RowPath, fast_path
@@ -172,8 +173,8 @@ def _chunk(n: int, chunk: int | None) -> int:
 def _confirmed(program: FirstStage, neighbor: Records, fast: FastSolutions, tolerance: float) -> bool:
     """Whether the judge of single instances agrees on the one solution that the fast path certified."""
     instance = program.instance(neighbor)
-    assert instance.model is not None
-    apart = float(np.sum(np.abs(instance.model.output(fast.points[0]) - fast.weights[0])))
+    model = model_of(instance, Composite)  # type: ignore[type-abstract]
+    apart = float(np.sum(np.abs(model.output(fast.points[0]) - fast.weights[0])))
     judged = certify(instance, fast.points[0])
     return bool(apart <= judged.output_radius + fast.radius[0]) and judged.certifies(10 * tolerance)
 

@@ -12,8 +12,8 @@ from dp2erm_cvx.audit.additive import Stages
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.studies.published.fits import deviation, noisy
 from dp2erm_cvx.studies.published.method import PublishedRule, StagedEffect
-from dp2erm_cvx.studies.published.noise import deviation, noisy
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from dp2erm_cvx.audit.additive import Split, Stages
 from dp2erm_cvx.compare.effect_references import Estimate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.published.fits import probability, ridge_logistic
+from dp2erm_cvx.studies.published.fits import noisy, probability, ridge_logistic
 from dp2erm_cvx.studies.published.method import StagedEffect, group_count
-from dp2erm_cvx.studies.published.noise import noisy
 
 
 @dataclass(frozen=True)

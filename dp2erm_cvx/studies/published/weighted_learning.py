@@ -10,9 +10,8 @@ import numpy as np
 from dp2erm_cvx.audit.additive import Stages
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.studies.published.fits import ridge_logistic
+from dp2erm_cvx.studies.published.fits import noisy, ridge_logistic
 from dp2erm_cvx.studies.published.method import PublishedRule
-from dp2erm_cvx.studies.published.noise import noisy
 
 #: Without noise: as little as keeps a minimizer.
 _LEAST_RIDGE = 1e-5

@@ -8,7 +8,6 @@ from typing import Any
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
-from dp2erm_cvx.plan.pipeline import chosen_noise
 from dp2erm_cvx.tuning.designs.guess import rounded
 from dp2erm_cvx.tuning.designs.question import DesignQuestion
 
@@ -16,19 +15,13 @@ Model = PrivateEffect | PrivateRule | PrivateTwoStageERM
 
 #: Raw covariates of which cells can be made, and the number of cells of each.
 _CELLS, _CUTS = 2, 8
-#: What is tried in the place of the public rule of an effect: common slopes and a refit, whatever n is.
-_REFIT = {"rows": "common", "first_fit": 0.3}
+#: What is tried in the place of the public rule of an effect.
 _EFFECT: Mapping[str, Mapping[str, Any]] = {
-    "one propensity": _REFIT | {"propensity": "constant", "center_share": 0.65, "propensity_share": 0.05},
-    "more regression": (_REFIT | {"propensity": "constant", "center_share": 0.8, "propensity_share": 0.05}),
-    "logistic propensity": (
-        _REFIT | {"propensity": "logistic", "radius": 4.0, "center_share": 0.5, "propensity_share": 0.3}
-    ),
-    "slopes of the effect": {"rows": "mix", "first_fit": 0.3, "propensity": "logistic", "radius": 4.0},
-    "larger cap": {"cap": 20.0},
-    "larger cap, more regression": (
-        _REFIT | {"cap": 20.0, "propensity": "constant", "center_share": 0.75, "propensity_share": 0.05}
-    ),
+    "one propensity": {"propensity": "constant", "center_share": 0.6},
+    "more regression": {"propensity": "constant", "center_share": 0.75},
+    "logistic propensity": {"propensity": "logistic", "center_share": 0.45, "propensity_share": 0.2},
+    "slopes of the effect": {"rows": "mix", "first_fit": 0.3, "propensity": "logistic", "center_share": 0.5},
+    "larger cap": {"propensity": "logistic", "cap": 20.0, "center_share": 0.45, "propensity_share": 0.2},
 }
 #: What is tried in the place of the public rule of a rule.
 _RULE: Mapping[str, Mapping[str, Any]] = {
@@ -84,8 +77,6 @@ def _effects(question: DesignQuestion) -> Iterator[Candidate]:
     drivers = question.guess.drivers
     yield _effect(question, "default", {})
     others: dict[str, Mapping[str, Any]] = {"default": {}, **_EFFECT}
-    if question.filled.binary:
-        others["squared loss"] = {"squared_radius": 1.0, "first_fit": None}
     columns = _raw(question) if drivers is None else drivers
     if 0 < len(columns) <= _CELLS:
         others["cells"] = {"cells": dict.fromkeys(columns, _CUTS)}
@@ -114,18 +105,20 @@ def _effect(
     noise: str = "gamma",
     prognostic: Sequence[str] | None = None,
 ) -> Candidate:
-    scale = question.residual_scale
+    scale, confounding = question.residual_scale, max(1.0, question.guess.log_odds)
     model = PrivateEffect(
         question.domain,
         question.budget,
         estimand=question.estimand,
         prognostic=prognostic,
         residual_scale=scale,
+        confounding=confounding,
         settings=dict(settings),
         noise=noise,
     )
     words = [*([] if question.estimand == "ate" else ["--estimand", question.estimand])]
     words += [] if prognostic is None else ["--prognostic", ",".join(prognostic)]
+    words += [] if confounding == 1.0 else ["--confounding", str(confounding)]
     words += ["--residual-scale", str(scale), *_told(settings, noise)]
     return Candidate(_named(question, name, noise, prognostic), model, "effect", tuple(words))
 
@@ -142,11 +135,10 @@ def _rule(
 
 
 def _named(question: DesignQuestion, name: str, noise: str, prognostic: Sequence[str] | None = None) -> str:
-    law = chosen_noise(noise, question.universe).value
     parts = [
         name,
         *([] if prognostic is None else ["drivers alone"]),
-        *([] if law == "gamma" else [law]),
+        *([] if noise == "gamma" else [f"{noise} noise"]),
     ]
     return ", ".join(parts)
 

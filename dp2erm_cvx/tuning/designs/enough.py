@@ -22,6 +22,7 @@ def enough_records(result: DesignResult, workers: int, told: Progress) -> Enough
     By the default pipeline and those that came first, with fewer replicates than the design itself.
     """
     question, n = result.question, result.question.n_samples * math.sqrt(2.0)
+    predictable = question.goal == "rule" or result.best.holds  # coverage is known from simulations alone
     while n <= MOST_RECORDS and not _expected(result, int(n)):
         n *= math.sqrt(2.0)
     names = {"default", *(row.name for row in result.rows[:_TRIED] if row.command != "fit")}
@@ -34,8 +35,8 @@ def enough_records(result: DesignResult, workers: int, told: Progress) -> Enough
         if DesignResult(larger, found.rows, beside, found.confounded_by).answers:
             return Enough(records, "simulated")
         failed, n = records, 2.0 * n
-    if failed:
-        return Enough(failed, "more")
+    if failed or not predictable:
+        return Enough(failed or question.n_samples, "more")
     return Enough(records, "predicted") if records <= MOST_RECORDS else Enough(MOST_RECORDS, "more")
 
 
@@ -47,7 +48,7 @@ def _upward(n: float) -> int:
 
 def _expected(result: DesignResult, n: int) -> bool:
     """Whether public predictions expect an answer from so many records."""
-    question, best = result.question, result.best
+    question = result.question
     plan = design_candidates(replace(question, n_samples=n))[0].model.plan(n, question.n_features)
     if isinstance(plan, RulePlan):
         guess = question.filled
@@ -56,9 +57,4 @@ def _expected(result: DesignResult, n: int) -> bool:
         flipped = math.atan2(plan.noise_effect, guess.effect_spread) / math.pi
         return 1.0 - flipped > (result.beside.right or 0.5) + 1.5 * MARGIN
     assert isinstance(plan, EffectPlan)
-    if not (math.isfinite(best.width) and math.isfinite(best.noise)):
-        return plan.negligible
-    less = question.n_samples / n
-    sampling = max(0.25 * best.width**2 - best.noise**2, 0.0)
-    width = 2.0 * math.sqrt(sampling * less + (best.noise * less) ** 2)
-    return width < abs(result.question.net_effect) and (best.holds or plan.negligible)
+    return 4.0 * math.sqrt(plan.study.predicted_error) < abs(result.question.net_effect)

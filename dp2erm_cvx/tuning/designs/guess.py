@@ -35,7 +35,8 @@ class Guess:
     treated
         Share of the records.
     binary
-        Whether the outcome is one of the ends of its interval, which set ``outcome_scale``.
+        Whether the outcome is one of the ends of its interval, which set ``outcome_scale``; so it is where
+        the domain declares it.
     drivers
         Covariates that outcome and treatment depend on. None: all.
 
@@ -78,13 +79,14 @@ class Guess:
     def filled(self, domain: Domain, goal: str) -> Guess:
         """The same with numbers in place of every None, of the size that the domain and the goal suggest."""
         rule, effect, spread, scale = goal == "rule", self.effect, self.effect_spread, self.outcome_scale
-        if scale is None or self.binary:
-            scale = domain.outcome_bound if self.binary else rounded(domain.outcome_bound / 3.0)
+        binary = self.binary or domain.binary_outcome
+        if scale is None or binary:
+            scale = domain.outcome_bound if binary else rounded(domain.outcome_bound / 3.0)
         if effect is None:
             effect = domain.treatment_cost + (0.0 if rule else rounded(0.5 * scale))
         if spread is None:
             spread = rounded((0.5 if rule else 0.25) * scale)
-        return replace(self, effect=effect, effect_spread=spread, outcome_scale=scale)
+        return replace(self, effect=effect, effect_spread=spread, outcome_scale=scale, binary=binary)
 
     def stated(self, filled: Guess) -> list[tuple[str, Any, bool]]:
         """Name and value of every part of the ``filled`` guess, and whether it is stated here."""

@@ -49,14 +49,14 @@ class DesignResult:
 
     @property
     def best(self) -> DesignRow:
-        """The recommended candidate."""
+        """The first candidate: recommended where the design ``answers``."""
         return self.rows[0]
 
     @property
     def answers(self) -> bool:
         """Whether the first is worth reading.
 
-        Its interval is shorter than the guessed effect and holds it at least ``COVERS`` of the time; or its
+        Its interval is shorter than the guessed effect and covers it at least ``COVERS`` of the time; or its
         rule is right more often than the best constant, by more than ``MARGIN`` and than simulation error.
         """
         best = self.best

@@ -13,9 +13,8 @@ from dp2erm_cvx.tuning.designs.candidates import Model
 from dp2erm_cvx.tuning.designs.question import DesignQuestion
 from dp2erm_cvx.tuning.designs.trials import SimulatedRun
 
-#: Share of the intervals that have to hold the effect, whose level is .95, and the share of the effect by
-#: which they may miss it: a bias that nobody would mind makes no long interval better than a short one.
-COVERS, TOLERANCE = 0.9, 0.05
+#: Share of the intervals that have to cover the effect, whose level is .95.
+COVERS = 0.9
 #: Standard errors of a half width.
 _Z = 1.96
 
@@ -33,9 +32,8 @@ class DesignRow:
     noise
         Half width that noise alone leaves an effect (95 %); of a rule, how far noise moves the effect of one
         record (root mean square).
-    width, covers, near
-        Median width of the interval, how often it holds the effect, and how often it does or misses by less
-        than ``TOLERANCE`` of it.
+    width, covers
+        Median width of the interval, and how often it covers the effect.
     right, lost
         Share of right decisions, and the mean effect that the wrong ones forgo.
     tied
@@ -60,7 +58,6 @@ class DesignRow:
     width: float = math.nan
     covers: float = math.nan
     covers_half: float = math.nan
-    near: float = math.nan
     right: float = math.nan
     right_half: float = math.nan
     lost: float = math.nan
@@ -70,10 +67,8 @@ class DesignRow:
     model: Model | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of_effect(
-        cls, name: str, trials: Sequence[SimulatedRun], noise: float, effect: float = 0.0
-    ) -> DesignRow:
-        """The row of an effect of this size; ``noise`` is that of weights, which state none."""
+    def of_effect(cls, name: str, trials: Sequence[SimulatedRun], noise: float) -> DesignRow:
+        """The row of an effect; ``noise`` is that of weights, which state none."""
         off, low, high, own = np.array([(one.off, one.low, one.high, one.noise) for one in trials]).T
         many, squares = len(off), off**2
         error = math.sqrt(float(np.mean(squares)))
@@ -93,9 +88,8 @@ class DesignRow:
         if np.isnan(low).any():
             return found
         half = _Z * math.sqrt(share * (1.0 - share) / (many + 4.0))
-        width, slack = float(np.median(high - low)), TOLERANCE * abs(effect)
-        near = float(np.mean((low <= slack) & (high >= -slack)))
-        return replace(found, width=width, covers=float(np.mean(held)), covers_half=half, near=near)
+        width = float(np.median(high - low))
+        return replace(found, width=width, covers=float(np.mean(held)), covers_half=half)
 
     @classmethod
     def of_rule(cls, name: str, trials: Sequence[SimulatedRun]) -> DesignRow:
@@ -112,8 +106,8 @@ class DesignRow:
 
     @property
     def holds(self) -> bool:
-        """Whether there is an interval, and it is near the effect often enough."""
-        return self.near >= COVERS
+        """Whether there is an interval, and it covers the effect often enough."""
+        return self.covers >= COVERS
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but scores and model, as plain values."""
@@ -123,22 +117,26 @@ class DesignRow:
 
 
 def ranked(question: DesignQuestion, rows: Sequence[DesignRow]) -> tuple[DesignRow, ...]:
-    """The rows in order: those tied for the first place as they were declared, then by what is ranked."""
+    """The rows in order: those tied for the first place as they were declared, then by what is ranked.
+
+    Effects whose intervals cover too seldom, or that have none, come after all others, by their coverage.
+    """
     done = [row for row in rows if not row.reason]
-    honest = [row for row in done if row.holds] if question.goal == "effect" else done
-    pool = honest or done
-    if not pool:
-        return tuple(rows)
-    best = min(pool, key=_mean)
-    first = [replace(row, tied=True) for row in pool if _within(row, best)]
+    pool = [row for row in done if question.goal == "rule" or row.holds]
+    best = min(pool, key=_mean, default=None)
+    first = [replace(row, tied=True) for row in pool if best is not None and _within(row, best)]
     names = [row.name for row in first]
     rest = sorted((row for row in pool if row.name not in names), key=_mean)
-    others = sorted((row for row in done if row not in pool), key=_mean)
+    others = sorted((row for row in done if row not in pool), key=_uncovered)
     return (*first, *rest, *others, *(row for row in rows if row.reason))
 
 
 def _mean(row: DesignRow) -> float:
     return float(np.mean(row.scores))
+
+
+def _uncovered(row: DesignRow) -> tuple[float, float]:
+    return 2.0 if math.isnan(row.covers) else 1.0 - row.covers, _mean(row)
 
 
 def _within(row: DesignRow, best: DesignRow) -> bool:

@@ -20,7 +20,7 @@ def design(question: DesignQuestion, *, workers: int = 1, told: Progress = untol
     """Simulate every candidate pipeline, rank them, and say whether the first is worth reading.
 
     No record is read and nothing is spent: data are drawn from the guess. Every candidate sees the same
-    datasets. An effect is ranked by its root mean square error among those whose intervals hold it often
+    datasets. An effect is ranked by its root mean square error among those whose intervals cover it often
     enough, a rule by its share of right decisions. Candidates that paired differences do not tell from the
     best are tied with it; the simplest of them comes first, the public rule of use before settings of one's
     own.

@@ -53,5 +53,5 @@ def _row(question: DesignQuestion, one: Candidate, found: Sequence[SimulatedRun 
     elif question.goal == "rule":
         row = DesignRow.of_rule(one.name, done)
     else:
-        row = DesignRow.of_effect(one.name, done, planned_noise(question, one), question.net_effect)
+        row = DesignRow.of_effect(one.name, done, planned_noise(question, one))
     return replace(row, command=one.command, words=one.words, model=one.model)

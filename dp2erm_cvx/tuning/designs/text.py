@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp2erm_cvx.display import grid, heading
 from dp2erm_cvx.tuning.designs.result import MARGIN
-from dp2erm_cvx.tuning.designs.row import COVERS, TOLERANCE
+from dp2erm_cvx.tuning.designs.row import COVERS
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -38,6 +38,9 @@ def design_blocks(result: DesignResult) -> Iterator[Block]:
         f"Design of {goal}: n = {asked.n_samples:,}, epsilon = {asked.budget.epsilon:g}{delta}, "
         f"{asked.n_features} covariates"
     )
+    if not result.answers:
+        yield _verdict(result)
+        yield ""
     yield "Simulated from the public domain and the guess below. No data were read, nothing was spent."
     yield _guessed(result)
     yield (
@@ -55,7 +58,8 @@ def design_blocks(result: DesignResult) -> Iterator[Block]:
     yield _legend(result)
     yield from _refused(result)
     yield ""
-    yield _verdict(result)
+    if result.answers:
+        yield _verdict(result)
 
 
 def _guessed(result: DesignResult) -> Any:
@@ -99,13 +103,15 @@ def _rules(result: DesignResult) -> Any:
 
 
 def _mark(result: DesignResult, row: DesignRow) -> str:
-    return "1" if row is result.best else "=" if row.tied else ""
+    return "" if not row.tied else "1" if row is result.best else "="
 
 
 def _legend(result: DesignResult) -> str:
     tied = sum(row.tied for row in result.rows) - 1
-    told = f"±: simulation error (95 %). =: within simulation error of the best ({tied} beside the first); "
-    told += "of these the simplest stands first. "
+    told = "±: simulation error (95 %). "
+    if tied >= 0:
+        told += f"=: within simulation error of the best ({tied} beside the first); of these the simplest "
+        told += "stands first. "
     if result.question.goal == "rule":
         return told + (
             "lost: mean effect that wrong decisions forgo, per record; noise: what it moves the effect of "
@@ -113,9 +119,8 @@ def _legend(result: DesignResult) -> str:
         )
     return told + (
         "error: root mean square of estimate less truth; noise: half width that noise alone leaves; width: "
-        f"of the median 95 % interval; covers: how often it holds the effect. Below all others: rows "
-        f"without an interval, or with one that covers less than {COVERS:g}, misses by less than "
-        f"{TOLERANCE:.0%} of the effect aside."
+        f"of the median 95 % interval; covers: how often it covers the effect. Below all others: rows "
+        f"without an interval, or with one that covers less than {COVERS:g}, by their coverage."
     )
 
 
@@ -134,7 +139,7 @@ def _verdict(result: DesignResult) -> str:
                 f"{result.beside.right:.0%}."
             )
         return (
-            f"Take: {best.name}. Expect an interval {best.width:.3g} wide, which holds the effect in "
+            f"Take: {best.name}. Expect an interval {best.width:.3g} wide, which covers the effect in "
             f"{best.covers:.0%} of the simulated studies."
         )
     nothing = f"No pipeline answers this at n = {asked.n_samples:,}, epsilon = {asked.budget.epsilon:g}"
@@ -150,20 +155,28 @@ def _why(result: DesignResult) -> str:
             f"the best is right for {best.right:.1%}, the best constant rule for {result.beside.right:.1%}, "
             f"and less than {MARGIN:.0%} more is not worth reading"
         )
+    if math.isnan(best.covers):
+        return "no pipeline that could be run has an interval"
     if not best.holds:
-        return f"no interval is within {TOLERANCE:.0%} of the effect at least {COVERS:.0%} of the time"
+        return (
+            f"no 95 % interval covers the effect in {COVERS:.0%} of the simulated studies; the nearest, "
+            f"{best.name}, does in {best.covers:.0%}"
+        )
     return f"the interval is {best.width:.3g} wide, the guessed effect {abs(result.question.net_effect):.3g}"
 
 
 def _enough(result: DesignResult) -> str:
     found, free = result.enough, result.beside
-    lead = ""
-    if result.question.goal == "effect" and not free.width < abs(result.question.net_effect):
-        lead = "Without privacy it would be no better. "
+    lead, epsilon = "", ", or a larger epsilon"
+    if result.question.goal == "effect":
+        if free.covers < COVERS:
+            lead, epsilon = f"Without privacy the default covers it in {free.covers:.0%}. ", ""
+        elif free.width >= abs(result.question.net_effect):
+            lead = "Without privacy it would be no better. "
     if found is None:
         return lead
     if found.found == "more":
-        return lead + f"You need more than n = {found.n_samples:,}, or a larger epsilon."
+        return lead + f"You need more than n = {found.n_samples:,}{epsilon}."
     how = "simulated" if found.found == "simulated" else "predicted, not simulated"
     return lead + f"You need about n = {found.n_samples:,} ({how})."
 

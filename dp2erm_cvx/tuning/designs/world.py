@@ -19,6 +19,9 @@ from dp2erm_cvx.tuning.designs.guess import Guess
 _CENSUS = 10_000
 #: How far the mean outcome lies off its declared center, in standard deviations: nobody knows it in advance.
 _OFF = 0.5
+#: How far the means of covariates lie off their typical values, in standard deviations: what an interval for
+#: an effect assumes where it cannot see more.
+_SHIFT = 0.25
 #: The probabilities that two outcomes keep.
 _LEAST = 0.02
 
@@ -55,7 +58,7 @@ class World:
 
     def __post_init__(self) -> None:
         put, rng = object.__setattr__, np.random.default_rng(self.seed)
-        put(self, "census", public_covariates(self.domain, self.n_features, _CENSUS, rng))
+        put(self, "census", public_covariates(self.domain, self.n_features, _CENSUS, rng, _SHIFT))
         own = self._scaled(self.census)
         put(self, "_center", own.mean(axis=0))
         own = own - self._center
@@ -138,7 +141,7 @@ class World:
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> Drawn:
         """``n_samples`` independent records."""
-        X = public_covariates(self.domain, self.n_features, n_samples, rng)
+        X = public_covariates(self.domain, self.n_features, n_samples, rng, _SHIFT)
         a = (rng.random(n_samples) < self.propensity(X)).astype(np.int64)
         mean = self.means(X)[np.arange(n_samples), a]
         if self.guess.binary:

@@ -90,7 +90,7 @@ def test_what_is_planted_in_a_method_is_caught(name):
 def test_sums_with_gaussian_noise_have_the_mu_that_the_page_says():
     ours = script("ours")
     asked, half = ours.mus(1.0), ours.mus(2.0, releases=10)
-    assert set(asked) == {"propensity", "score"}
+    assert set(asked) == {"cells", "score"}
     for name, (met, stated) in asked.items():
         assert 0.8 * stated < met <= stated * (1.0 + 1e-12)
         assert half[name][0] > stated

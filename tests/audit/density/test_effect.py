@@ -1,5 +1,6 @@
 """Exact densities of a composed effect release: center, refit, propensity and score, with flips."""
 
+import math
 from dataclasses import fields, replace
 
 import numpy as np
@@ -12,11 +13,13 @@ from dp2erm_cvx.audit import SearchPlan, audit_density, replay_pair, search_pair
 from dp2erm_cvx.audit.density import ascent, law
 from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.audit.density.law import log_ratio
+from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.domain import cleaned
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps import AverageScore, Execution
+from dp2erm_cvx.steps.record_map import UNIT
 from tests.audit.bugs import less
 from tests.audit.pairs import lone, neighbors
 from tests.plan.changed import changed
@@ -35,8 +38,10 @@ def few_evaluations(request, monkeypatch):
 
 
 def effect(shares=(0.5, 0.2), budget=Budget(1.0), estimand="ate", **settings):  # noqa: B008
+    """At a ``score_bound`` of 4 no released rate widens a score."""
     shares = {"center_share": shares[0], "propensity_share": shares[1]}
-    fixed = {"first_fit": None, "rows": "common", "propensity": "logistic", "score_bound": 2.0, "cap": 4.0}
+    fixed = {"first_fit": None, "rows": "common", "propensity": "logistic", "score_bound": 4.0, "cap": 4.0}
+    fixed |= {"rate_share": 0.01, "mean_share": None, "spread_share": None, "arms": "alike"}
     return PrivateEffect(
         DOMAIN,
         budget,
@@ -79,15 +84,16 @@ def test_a_weighted_score_moves_by_its_share_at_most(estimand, settings):
     if "cells" in settings:
         settings = settings | {"rows": None, "propensity": "cells"}
     ranged = replace(SAMPLED, ranges={"x": (-1.0, 1.0)})
-    model = effect(estimand=estimand, **settings | {"score_bound": 0.4})
+    model = effect(estimand=estimand, **settings | {"score_bound": 0.4, "spread_share": 0.03})
     model.domain = ranged
     plan, rng = model.plan(N, 1), np.random.default_rng(7)
     counted = [step for step in plan.steps if hasattr(step, "exact_sums")]
     worst = dict.fromkeys((step.name for step in counted), 0.0)
-    for _ in range(200):
+    for _ in range(600):
         released = {name: rng.normal(size=3) * 10 ** rng.uniform(-2, 1) for name in ("center", "refit")}
         released["propensity"] = rng.integers(-9, 9, 2).astype(float)
         released["cells"] = rng.integers(-9, 9, 8)
+        released["rate"], released["spread"] = UNIT * rng.integers(-9, 9, 2), UNIT * rng.integers(-9, 9, 1)
         x, a, y = rng.choice([-1.0, 1.0], (2, 1)), rng.integers(0, 2, 2), rng.choice([-1.0, 1.0], 2)
         wt = rng.choice([-1.0, 0.0, 2.5, 5.0, 5.0, 50.0, np.nan], 2)
         pair = [
@@ -136,11 +142,13 @@ def rows_of(data):
     return np.column_stack([1 - a, a, 3 * X])
 
 
-def regression(data, theta, calibration, less_by=0.0):
+def regression(data, theta, calibration, rate, less_by=0.0):
     rows, y = rows_of(data), data[2]
     s = rows @ theta - np.clip(y - less_by, -4.0 if np.any(less_by) else -1.0, 4.0)
     pull, bend = SCALE * np.sign(s) * (1 - np.exp(-np.abs(s) / SCALE)), np.exp(-np.abs(s) / SCALE)
-    return minimizer(rows, pull, bend, N * calibration.gamma, theta, calibration.scale)
+    odds = rate / (1 - rate)
+    counts = np.where(data[1] == 1, min(odds**-2, 1.0), min(odds**2, 1.0))
+    return minimizer(rows, counts * pull, counts * bend, N * calibration.gamma, theta, calibration.scale)
 
 
 def logistic(data, lam, calibration):
@@ -150,41 +158,58 @@ def logistic(data, lam, calibration):
     return minimizer(rows, -p, p * (1 - p), N * calibration.gamma, lam, calibration.scale)
 
 
-def score_integers(data, theta, lam, noise, residual_bound):
+def score_integers(data, theta, lam, noise, residual_bound, rate):
     X, a, y = data
+    inverse = 1 / min(rate, 1 - rate)
+    widening, least = min(inverse / 2, 2.0), 1 / (4 * inverse)
     m_0, m_1 = (np.clip(arm + 3 * X[:, 0] * theta[2], -1, 1) for arm in theta[:2])
-    e = np.clip(special.expit(lam[0] + X[:, 0] * lam[1]), 0.25, 0.75)
+    e = np.clip(special.expit(lam[0] + X[:, 0] * lam[1]), least, 1 - least)
     r = np.clip(y - np.where(a == 1, m_1, m_0), -residual_bound, residual_bound)
-    base = np.clip(m_1 - m_0, -2.0, 2.0)
-    room = 2.0 - np.abs(base)
-    k = np.rint((base + np.clip(np.where(a == 1, r / e, -r / (1 - e)), -room, room)) / noise.step).astype(int)
+    base = np.clip(m_1 - m_0, -2.0 * widening, 2.0 * widening)
+    room = 2.0 * widening - np.abs(base)
+    score = base + np.clip(np.where(a == 1, r / e, -r / (1 - e)), -room, room)
+    k = np.rint(score / widening / noise.step).astype(int)
     return np.array([2 * noise.largest * int(k.sum()), int(np.sum(k * k))])
 
 
 def test_the_density_is_that_of_the_formulas():
     rng = np.random.default_rng(0)
-    model = effect(first_fit=0.4)
+    others = {"arms": "balanced", "spread_share": 0.1}
+    model = effect(budget=Budget(100.0), first_fit=0.4, score_bound=2.0, **others)
     plan = model.plan(N, 1)
+    square, shrunk = plan.step("spread"), []
     for kind in (neighbors, lone):
         pair = kind(rng, N, 1)
         one, other = audited_laws(model, pair)[1]
-        for size in (0.1, 1.0, 5.0):
+        for size, treated, squares in ((0.1, 2, UNIT // 3), (1.0, 4, UNIT), (5.0, 7, 6 * UNIT)):
+            integers = {"rate": np.array([treated]), "spread": np.array([squares])}
             center, refit = size * rng.normal(size=(2, 3))
             lam = rng.uniform(-0.9, 0.9, 2)
-            # inside of every set the coordinates are what is released; the integers take none
-            found = log_ratio(one, other, one.place(np.concatenate([center, refit, lam])))
+            # inside of every set the coordinates are what is released; the last integers take none
+            u = np.concatenate([[treated, squares], center, refit, lam])
+            found = log_ratio(one, other, one.place(u))
+            part = square.kept(integers)
+            shrunk.append(part < 1.0)
+            stretch = plan.score.score.nuisances.given(integers | {"center": center}, N).stretch
+            theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
-            for data in pair:
+            for X, a, y in pair:
+                norms = np.rint(UNIT * X[:, 0] ** 2).sum()
+                data = np.clip(X, -math.sqrt(part), math.sqrt(part)) / math.sqrt(part), a, y
+                rate = treated / N
                 right.append(
-                    regression(data, center, plan.step("center").calibration)
-                    + regression(data, refit, plan.step("refit").calibration, rows_of(data) @ center)
+                    regression(data, center, plan.step("center").calibration, rate)
+                    + regression(data, refit, plan.step("refit").calibration, rate, rows_of(data) @ center)
                     + logistic(data, lam, plan.step("propensity").calibration)
+                    - abs(treated - a.sum()) / plan.step("rate").calibration.scale
+                    - abs(squares - norms) / square.calibration.scale
                 )
                 bound = plan.score.score.residual_bound
-                sums.append(score_integers(data, center + refit, lam, plan.score.calibration, bound))
+                sums.append(score_integers(data, theta, lam, plan.score.calibration, bound, rate))
             scale = plan.score.calibration.integers.scale
             expected = right[0] - right[1] + np.abs(sums[0] - sums[1]).sum() / scale
             assert found == pytest.approx(expected, abs=1e-9)
+    assert any(shrunk)
 
 
 def test_the_law_is_that_of_the_fit():
@@ -206,13 +231,21 @@ FLIP = changed_record((1.0, 1, 1.0), (1.0, 0, 1.0), rest=(-1.0, 0, -1.0))
 MOVED = changed_record((1.0, 1, 1.0), (1.0, 0, -1.0))
 
 
-@pytest.mark.parametrize(("shares", "least"), [((0.5, 0.2), 0.5), ((0.05, 0.05), 0.9), ((0.9, 0.05), 0.5)])
-def test_no_pair_loses_more_than_epsilon_and_some_nearly_all(shares, least):
-    model = effect(shares)
+#: Where arms are as likely, the score of the flip reaches both ends of this bound.
+EVEN = {"propensity": 0.5, "score_bound": 1.8}
+
+
+@pytest.mark.parametrize(
+    ("shares", "settings", "least"),
+    [((0.5, 0.2), {}, 0.5), ((0.05, 0.05), {}, 0.8), ((0.05, 0.05), EVEN, 0.9), ((0.9, 0.05), {}, 0.5)],
+)
+def test_no_pair_loses_more_than_epsilon_and_some_nearly_all(shares, settings, least):
+    model = effect(shares, **settings)
     losses = []
     for pair in (FLIP, MOVED):
         found = audit_density(model, *pair, starts=1)
-        assert list(found.outputs) == ["center", "propensity", "score"]
+        fitted = [] if settings else ["rate", "propensity"]
+        assert list(found.outputs) == [*fitted[:1], "center", *fitted[1:], "score"]
         assert found.loss <= found.epsilon <= 1.0
         assert found.numerical_error < 1e-9
         losses.append(found.loss)
@@ -228,13 +261,15 @@ def test_no_pair_loses_more_than_epsilon_and_some_nearly_all(shares, least):
         {"propensity": "constant"},
         {"propensity": 0.5},
         {"rows": "mix", "first_fit": 0.3, "propensity": 0.5},
-        {"squared_radius": 0.5, "propensity": 0.5},
         {"rows": None, "cells": {0: [0.0]}, "propensity": "cells"},
     ],
     ids=str,
 )
 def test_every_kind_of_effect_is_audited(settings):
-    found = audit_density(effect(**settings), *FLIP, starts=1)
+    model = effect(**settings)
+    if model.estimand == "risks":
+        model.domain = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5)
+    found = audit_density(model, *FLIP, starts=1)
     assert 0.2 < found.loss <= found.epsilon <= 1.0
 
 
@@ -256,9 +291,11 @@ def test_private_ranges_are_refused():
 def test_gaussian_noise_is_sampled():
     budget = Budget(1.0, 0.05)
     found = audit_density(effect(budget=budget, propensity=0.5), *FLIP, draws=100)
+    assert found.noise is Noise.GAMMA  # of the score of lines
     assert found.hockey_stick.low <= found.delta <= 0.05
     assert not found.exceeds
-    plan = effect(budget=budget, propensity=0.5).plan(N, 1)
+    plan = effect(budget=budget, rows=None, cells={0: [0.0]}, propensity="cells").plan(N, 1)
+    assert not audit_density(plan, *FLIP, draws=100).exceeds
     noise = plan.score.calibration
     weak = replace(noise, integers=less(noise.integers, scale=0.1))
     assert audit_density(changed(plan, "score", calibration=weak), *FLIP, draws=100).exceeds
@@ -266,14 +303,14 @@ def test_gaussian_noise_is_sampled():
 
 @pytest.mark.slow
 def test_searched_pairs_keep_epsilon_and_are_replayed(tmp_path):
-    model = effect((0.05, 0.05))
+    model = effect((0.05, 0.05), **EVEN)
     found = search_pairs(model, N, 1, search=SearchPlan(2), starts=1)
     assert 0.9 < found.audit.loss <= 1.0
     found.save(tmp_path / "worst")
     again, loss = replay_pair(tmp_path / "worst", model)
     assert again.loss == loss
     with pytest.raises(DeclarationError, match="settings differs"):
-        replay_pair(tmp_path / "worst", effect((0.1, 0.05)))
+        replay_pair(tmp_path / "worst", effect((0.1, 0.05), **EVEN))
 
 
 # planted errors

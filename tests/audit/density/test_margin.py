@@ -19,7 +19,6 @@ from dp2erm_cvx.problems.itr_huber import HuberRule
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
 from dp2erm_cvx.program import HuberLoss
-from dp2erm_cvx.program.losses.saturating_loss import LogCoshLoss
 from dp2erm_cvx.saturation import CurvatureShape, Saturation
 from dp2erm_cvx.solve import solve
 from tests.audit.bugs import less
@@ -31,15 +30,6 @@ N = 6
 DOMAIN = Domain(1.0, 1.0)
 RADIUS, T, S = 0.8, 0.5, 0.3
 KINDS = (neighbors, aligned, lone, heavy)
-
-
-@dataclass(frozen=True)
-class LogCoshRegression(SaturatingRegression):
-    name = "log_cosh_regression"
-
-    @property
-    def loss(self):
-        return LogCoshLoss(self.slope)
 
 
 #: The program, and z, o, c, phi' and phi'' of ``c phi(<z, theta> - o)``, written down once more.
@@ -61,12 +51,6 @@ LOSSES = {
         lambda x, a, y: (x, y, np.ones(N)),
         lambda s: S * np.sign(s) * (1 - np.exp(-np.abs(s) / S)),
         lambda s: np.exp(-np.abs(s) / S),
-    ),
-    "log-cosh": (
-        LogCoshRegression(L2Ball(RADIUS), slope=S),
-        lambda x, a, y: (x, y, np.ones(N)),
-        lambda s: S * np.tanh(s / S),
-        lambda s: 1 / np.cosh(s / S) ** 2,
     ),
 }
 

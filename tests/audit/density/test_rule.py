@@ -1,6 +1,7 @@
 """Exact densities of a composed rule: center, propensity, rule; one covariate and a constant, with flips."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -12,10 +13,12 @@ from dp2erm_cvx.audit.density import ascent, law
 from dp2erm_cvx.audit.density.audit import audited_laws
 from dp2erm_cvx.audit.density.law import log_ratio
 from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import DataError
 from dp2erm_cvx.plan import RuleStudy, make_plan
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps import Balance, RuleRows
+from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.universe import Universe
 from tests.audit.bugs import less
 from tests.plan.changed import changed
@@ -99,11 +102,12 @@ def test_a_record_that_flips_spends_what_it_may():
 
 def test_a_value_moves_by_its_share_at_most():
     """Both gains and their second moment, whatever was released: a record may change which one it adds to."""
-    value = planned(0.2, 0.2, value_share=0.5, score_bound=0.5).value
+    value = planned(0.2, 0.2, value_share=0.5, score_bound=0.01).value
     rng, worst = np.random.default_rng(5), 0.0
     for _ in range(300):
         released = {name: rng.normal(size=2) * 10 ** rng.uniform(-2, 1) for name in ("center", "rule")}
-        released["propensity"] = rng.uniform(-1, 1, 2)
+        released["arms"] = rng.normal(size=4) * 10 ** rng.uniform(-2, 1)
+        released["sides"] = rng.integers(-N, N, 4) * float(UNIT)
         x, a, y = rng.choice([-1.0, 1.0], (2, 1)), rng.integers(0, 2, 2), rng.choice([-1.0, 0.0, 1.0], 2)
         others = np.zeros((N - 1, 1)), np.zeros(N - 1), np.zeros(N - 1)
         pair = [
@@ -114,7 +118,36 @@ def test_a_value_moves_by_its_share_at_most():
         ]
         sums = [value.exact_sums(data, released) for data in pair]
         worst = max(worst, sum(abs(s - t) for s, t in zip(*sums, strict=True)))
-    assert 0.49 < worst / value.calibration.integers.scale <= 0.5
+    share = value.calibration.epsilon
+    assert 0.98 * share < worst / value.calibration.integers.scale <= share
+
+
+def test_four_counts_move_by_their_share_at_most():
+    """Every replacement of a record, against the exact noise: its side, its arm and whether it counts."""
+    plan = planned(0.2, 0.2, value_share=0.5)
+    counts, released = plan.step("sides"), {"rule": np.array([0.0, 1.0])}
+    assert counts.calibration.epsilon == pytest.approx(0.5 * 0.2)  # few records: a fifth of the value
+    ends = list(itertools.product([-1.0, 1.0], [0, 1], [0.0, 1.0]))
+    sums = {}
+    for x, arm, counted in ends:
+        rows = Records(np.full((1, 1), x), np.array([arm]), np.zeros(1), DOMAIN, np.array([counted]))
+        sums[x, arm, counted] = counts.exact_sums(rows, released)
+        assert sum(sums[x, arm, counted]) == UNIT * counted
+    moved = [
+        sum(abs(s - t) for s, t in zip(sums[one], sums[two], strict=True)) for one in ends for two in ends
+    ]
+    assert max(moved) == 2 * UNIT
+    loss = max(moved) / counts.calibration.scale
+    assert 0.999 * counts.calibration.epsilon < loss <= counts.calibration.epsilon
+    # planted: sides of a rule that follows the records move far more than that
+    x = np.linspace(-1.0, 1.0, N)[:, None]
+    a, y = np.arange(N) % 2, np.zeros(N)
+    pair = []
+    for first in (-1.0, 1.0):
+        data = DOMAIN.records(np.concatenate([[[first]], x[1:]]), a, y)
+        own = {"rule": np.array([-np.mean(data.covariates) * 3.0, 1.0])}
+        pair.append(counts.exact_sums(data, own))
+    assert sum(abs(s - t) for s, t in zip(*pair, strict=True)) > 2 * UNIT
 
 
 @pytest.mark.parametrize(("balance", "epsilon"), list(zip(Balance, (0.1, 5.0, 5.0), strict=True)))

@@ -23,9 +23,8 @@ from dp2erm_cvx.studies.published import (
     WeightedLearning,
     dpate_package,
 )
-from dp2erm_cvx.studies.published.fits import ridge_line, ridge_logistic
+from dp2erm_cvx.studies.published.fits import deviation, noisy, ridge_line, ridge_logistic
 from dp2erm_cvx.studies.published.method import group_count
-from dp2erm_cvx.studies.published.noise import deviation, noisy
 
 NO_NOISE = Budget(1e9)
 #: Without the package of others, which few have.

@@ -1,0 +1,382 @@
+"""How far an average effect may be off by its nuisances: from released and public numbers, to first order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from dp2erm_cvx.calibration import Calibration
+from dp2erm_cvx.calibration.sums import bracketed
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.steps import (
+    GroupScore,
+    LinearNuisances,
+    MeanSquarePlan,
+    OverlapScore,
+    PropensityPlan,
+    Rows,
+    RuleNuisances,
+    Term,
+    TreatedScore,
+    TreatmentRatePlan,
+)
+from dp2erm_cvx.steps.shrinkage import LEFT
+
+if TYPE_CHECKING:
+    from dp2erm_cvx.plan.effect import EffectPlan
+    from dp2erm_cvx.plan.rule_plan import RulePlan
+
+#: Part of the confounding that an unbent regression of two values may leave, as probabilities are no lines.
+BENT = 0.04
+#: What the sampling error of a regression counts, as its residuals are heavier than normal ones.
+HEAVIER = 1.15
+#: How far the outcome of a group may lie off the common regression, in standard deviations of residuals:
+#: what the noise of the group's rate multiplies.
+OFFSET = 0.5
+
+
+@dataclass(frozen=True)
+class NuisanceError:
+    """What the released nuisances add to the error of an effect, in units of the outcome.
+
+    ``bias`` bounds what shrinkage leaves of the confounding, ``noise`` is the standard deviation that privacy
+    noise of the nuisances adds, ``sampling`` the one that the sampling error of the regression adds, over the
+    root of n. ``shift`` is what the estimate is corrected by.
+    """
+
+    bias: float
+    noise: float
+    sampling: float
+    shift: float = 0.0
+
+
+#: How far the mean of covariates lies off 0 on one side of a rule, in standard deviations.
+SIDE = 0.8
+
+#: Nothing beside noise and sampling of the score.
+NO_ERROR = NuisanceError(0.0, 0.0, 0.0)
+
+
+def nuisance_error(
+    plan: EffectPlan, released: Mapping[str, Array], deviation: float, share: float = 1.0
+) -> NuisanceError:
+    """That of an effect whose score has at most this standard ``deviation`` over all records.
+
+    Of a ratio it is that of ``phi - psi h``, and ``share`` is the released mean of h.
+
+    The arms are taken to lie ``confounding`` apart, and no combination of covariates to vary less than
+    ``collinearity`` allows. The spread of residuals is read off that of the score, the size of the regression
+    off its released slopes. First order; where it holds is simulated, not proved.
+    """
+    study = plan.study
+    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
+    known = study.settings.known is not None  # then nothing is confounded, whatever the regressions are
+    if known or not isinstance(nuisances, LinearNuisances) or not nuisances.regressions:
+        return NO_ERROR
+    assert not isinstance(nuisances.rate, str)
+    counted, half = nuisances.regressions[-1].mass, 0.5 * study.universe.domain.outcome_bound
+    square = counted * squared_factors(study.estimand, nuisances.rate, min(share / counted, 0.5))
+    residual = residual_deviation(deviation / math.sqrt(square), study.settings.residual_bound, half)
+    return combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted))
+
+
+def group_errors(plan: EffectPlan, released: Mapping[str, Array], deviation: float) -> list[NuisanceError]:
+    """Those of the effects in all groups, where clipped residuals have at most this ``deviation``."""
+    study, score = plan.study, plan.score.score.at(plan.score.universe, released)
+    assert isinstance(score, GroupScore)
+    nuisances, found = score.nuisances, [NO_ERROR] * len(score.members)
+    if study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
+        return found
+    if not nuisances.regressions:
+        return found
+    half = 0.5 * study.universe.domain.outcome_bound
+    residual, counted = (
+        residual_deviation(deviation, study.settings.residual_bound, half),
+        nuisances.regressions[-1].mass,
+    )
+    for place, member in enumerate(score.members):
+        assert isinstance(member.nuisances, LinearNuisances)
+        assert not isinstance(member.nuisances.rate, str)
+        group = member.nuisances.rate, place
+        found[place] = combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted, group))
+    return found
+
+
+def risk_errors(
+    plan: EffectPlan, released: Mapping[str, Array], risks: tuple[float, float]
+) -> tuple[NuisanceError, NuisanceError]:
+    """Those of both released ``risks`` by regressions by arm, the treated first, in the same way."""
+    study = plan.study
+    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
+    known = study.settings.known is not None
+    if known or not isinstance(nuisances, LinearNuisances) or not nuisances.regressions:
+        return NO_ERROR, NO_ERROR
+    least = 1.0 / study.universe.n_samples
+    shares = [min(max(risk, least), 1.0 - least) for risk in risks]
+    treated, untreated = (math.sqrt(share * (1.0 - share)) for share in shares)
+    first, second = _arm_errors(plan, nuisances, released, (untreated, treated), 1.0)
+    return second, first
+
+
+def combined(*errors: NuisanceError) -> NuisanceError:
+    """That of an effect that either arm adds to: noises are independent, and shifts may cancel."""
+    shift = math.fsum(one.shift for one in errors)
+    return NuisanceError(
+        math.fsum(one.bias - abs(one.shift) for one in errors) + abs(shift),
+        math.hypot(*(one.noise for one in errors)),
+        math.hypot(*(one.sampling for one in errors)),
+        shift,
+    )
+
+
+def _arm_errors(
+    plan: EffectPlan,
+    nuisances: LinearNuisances,
+    released: Mapping[str, Array],
+    residuals: tuple[float, float],
+    counted: float,
+    group: tuple[float, int] | None = None,
+) -> tuple[NuisanceError, ...]:
+    """What slopes add to an effect: those that the arms have in common, or of the untreated and the treated.
+
+    ``residuals`` are their standard deviations by arm. In a ``group``, of this rate and number, it is
+    the noise of that rate which counts.
+    """
+    study, values = plan.study, nuisances.two_values
+    assert not isinstance(nuisances.rate, str)
+    n, rate, distance = counted * study.universe.n_samples, nuisances.rate, study.confounding
+    within = study.assumed.within(rate)
+    residual = max(residuals)
+    declared, stretch = nuisances.shrinkage(study.scale)[0], nuisances.stretch
+    errors = [nuisances.shrinkage(residual, share) for share in _shares(study.collinearity)]
+    unsure = LEFT
+    square = plan.step(MeanSquarePlan.name)
+    if isinstance(square, MeanSquarePlan):
+        unsure = math.hypot(LEFT, square.relative_error(released))
+    left = np.max([unsure * declared, *(np.abs(1.0 - stretch * (1.0 - kept)) for kept, _ in errors)], axis=0)
+    noise = stretch * np.max([noise for _, noise in errors], axis=0)
+    # what an error of either arm's regression is of an error of the effect
+    weights, steep = np.array([rate, 1.0 - rate]), np.ones(2)
+    if values is not None:
+        steep = np.array([values.steepness(float(one[0])) for one in nuisances.levels(released)])
+        left = left + BENT
+    by_arm = len(noise) == 2
+    factors = weights * steep if by_arm else np.array([float(np.sum(weights * steep))])
+    sizes = slope_sums(nuisances, released) * np.array(nuisances.spreads) / np.maximum(1.0 - declared, 0.02)
+    sizes = sizes * (factors / (weights if by_arm else 1.0))[:, None]
+    half = 0.5 * study.universe.domain.outcome_bound
+    sizes *= np.minimum(1.0, half / np.maximum(np.linalg.norm(sizes, axis=1), 1e-300))[:, None]
+    off, apart, log_noise = distance, distance, 0.0
+    step = plan.step("propensity")
+    if isinstance(step, PropensityPlan):
+        spread = math.sqrt(float(np.mean(np.square(nuisances.spreads))))
+        ridge, log_noise = propensity_error(step, spread, rate * (1.0 - rate) * within)
+        off, apart = ridge * distance, math.hypot(ridge * distance, math.sqrt(sizes.shape[1]) * log_noise)
+    kept = np.linalg.norm(left * sizes, axis=1) * (weights if by_arm else 1.0)
+    by_rate = rate_error(plan, nuisances, released, residual, steep, group)
+    by_intercepts = np.zeros(2)
+    if distance > 0.0 and values is None:  # no leak was measured where steepness counts more
+        by_intercepts = 0.5 * intercept_bias(nuisances, released, residual) * off / distance
+    noises = np.sqrt(np.mean(noise**2, axis=1)) * factors * apart
+    counts = [np.array([1.0 - rate, rate]) * one.arms.weights(rate) for one in nuisances.regressions][-1]
+    own = counts * nuisances.regressions[-1].arms.weights(rate)
+    if by_arm:
+        rows = zip(weights, residuals, counts, own, strict=True)
+        sampling = [weight * one * math.sqrt(square) / count for weight, one, count, square in rows]
+    else:
+        sampling = [residual * math.sqrt(float(np.sum(own)) / float(np.sum(counts)) ** 2)]
+    heavier = math.sqrt(HEAVIER / (n * within)) * apart
+    leaks = by_intercepts if by_arm else np.array([float(np.sum(by_intercepts))])
+    rates = by_rate if by_arm else [math.hypot(*by_rate)]
+    return tuple(
+        NuisanceError(
+            bias=off * float(kept[g]) + abs(float(leaks[g])),
+            noise=math.hypot(float(noises[g]), log_noise * float(kept[g]), rates[g]),
+            sampling=heavier * sampling[g],
+            shift=-float(leaks[g]),
+        )
+        for g in range(len(noise))
+    )
+
+
+def squared_factors(estimand: str, rate: float, share: float) -> float:
+    """The mean square of what scores multiply residuals by, at a constant propensity.
+
+    ``share`` is the mean of min(e, 1 - e): of propensities that vary, this is the least that it may be.
+    """
+    if estimand == TreatedScore.estimand:
+        return rate / (1.0 - rate)
+    return share / (1.0 - share) if estimand == OverlapScore.estimand else 1.0 / (rate * (1.0 - rate))
+
+
+def intercept_bias(nuisances: LinearNuisances, released: Mapping[str, Array], deviation: float) -> Array:
+    """What the ridge on the intercept of either arm (2,) does to an effect, by way of the slopes.
+
+    To first order ``-D^2 gamma (1 - p) theta_1 / H`` and ``D^2 gamma p theta_0 / H``, H the curvature of the
+    loss in slopes of unit size, with the released intercepts: those of an outcome measured from its center.
+    Where every arm has its own slopes, p and 1 - p are squared and H is that of the arm. D is at most what is
+    declared, so that half of it is taken off the estimate, and half is allowed for. The intercept of an arm
+    that has no part in common slopes does nothing to them.
+    """
+    assert not isinstance(nuisances.rate, str)
+    rate, total = nuisances.rate, np.zeros(2)
+    shares = np.array([rate, rate - 1.0])
+    k = len(nuisances.spreads)
+    for one, term in zip(nuisances.regressions, _released_terms(nuisances), strict=True):
+        constants = np.asarray(released[str(term.source)])[term.rows.constants(k)]
+        if len(constants) < 2:
+            continue
+        curvature = one.curvature(deviation, rate) * nuisances.declared.within(rate)
+        if one.rows is Rows.ARMS:
+            total += one.gamma * shares * np.abs(shares) * constants / np.maximum(curvature, 1e-12)
+        elif one.rows is Rows.COMMON:
+            taking_part = np.array(one.arms.weights(rate)) > 0.0
+            total += one.gamma * shares * taking_part * constants / float(np.sum(curvature))
+    found: Array = nuisances.declared.distance**2 * total
+    return found
+
+
+def rate_error(
+    plan: EffectPlan,
+    nuisances: LinearNuisances,
+    released: Mapping[str, Array],
+    deviation: float,
+    steep: Array,
+    group: tuple[float, int] | None = None,
+) -> tuple[float, float]:
+    """What the noise of the released rate adds: residuals of an arm whose intercept is off do not cancel.
+
+    Among the treated those of the untreated alone are weighted by it, and the sum is that of the treated.
+    In a ``group`` it is that of its own rate, and the outcome may lie off the common regression.
+    """
+    step = plan.step(TreatmentRatePlan.name)
+    if not isinstance(step, TreatmentRatePlan) or nuisances.log_odds is not None:
+        return 0.0, 0.0
+    assert not isinstance(nuisances.rate, str)
+    bound, total = plan.study.universe.domain.outcome_bound, []
+    one, term = nuisances.regressions[-1], _released_terms(nuisances)[-1]
+    constants = np.resize(
+        np.asarray(released[str(term.source)])[term.rows.constants(len(nuisances.spreads))], 2
+    )
+    curvatures = np.maximum(one.curvature(deviation, nuisances.rate), 1e-12)
+    parts = np.array([1.0 - nuisances.rate, nuisances.rate])
+    multiples = 1.0 / parts
+    if plan.study.estimand == TreatedScore.estimand:
+        multiples = np.array([1.0 / float(np.prod(parts)), 0.0])
+    squared, off = step.predicted_error, 0.0
+    if group is not None:
+        own, place = group
+        multiples, off = 1.0 / np.array([1.0 - own, own]), OFFSET * deviation
+        mass = TreatmentRatePlan.mass(np.reshape(released[step.name], (2, -1))[:, place])
+        squared = step.calibration.variance * (own**2 + (1.0 - own) ** 2) / max(mass, 1.0) ** 2
+    for arm, multiple in enumerate(multiples):
+        noise = steep[arm] * one.noise / (one.n_samples * (curvatures[arm] + one.gamma))
+        shrunk = steep[arm] * min(abs(float(constants[arm])) * one.gamma / curvatures[arm], bound)
+        total.append(min(noise**2 + shrunk**2 + off**2, bound**2) * multiple**2)
+    first, second = (math.sqrt(min(squared, 0.25) * part) for part in total)
+    return first, second
+
+
+def value_error(
+    plan: RulePlan, released: Mapping[str, Array], deviation: float, *, treats: bool
+) -> NuisanceError:
+    """That of what a rule gains on one side of it, whose score has at most this standard ``deviation``.
+
+    The arms are taken to lie one standard deviation apart on that side. Nothing where the propensity is
+    public.
+    """
+    step = plan.value
+    assert step is not None
+    nuisances = step.score.at(step.universe, released).nuisances
+    assert isinstance(nuisances, RuleNuisances)
+    if nuisances.rates is None or nuisances.counts is None:
+        return NO_ERROR
+    assert not isinstance(nuisances.rate, str)
+    study, n, rate, own = plan.study, step.universe.n_samples, nuisances.rate, nuisances.rates[treats]
+    distance, within = nuisances.declared.distance, nuisances.declared.within(rate)
+    half = 0.5 * study.universe.domain.outcome_bound
+    residual = residual_deviation(
+        deviation * math.sqrt(rate * (1.0 - rate)), study.settings.residual_bound, half
+    )
+    (fit,), theta = nuisances.regressions, np.reshape(released[str(nuisances.terms[0].source)], (2, -1))
+    stretches = nuisances.stretch.reshape(2, -1)
+    part = float(nuisances.counts.shares(released)[int(treats)].sum())
+    bias, variance, wrong, sampling = 0.0, 0.0, 0.0, 0.0
+    for arm, (share, other) in enumerate(((1.0 - own, own), (own, 1.0 - own))):
+        declared, (kept, noise) = (
+            tuple(part[arm] for part in nuisances.shrinkage(one)) for one in (nuisances.deviation, residual)
+        )
+        stretch, spreads = stretches[arm], np.array(nuisances.spreads)
+        sizes = theta[arm, 1:] * spreads / np.maximum(1.0 - declared[0], 0.02)
+        sizes *= min(1.0, half / max(float(np.linalg.norm(sizes)), 1e-300))
+        left = np.maximum(LEFT * declared[0], np.abs(1.0 - stretch * (1.0 - kept)))
+        stays, moved = float(np.linalg.norm(left * sizes)), math.sqrt(float(np.mean((stretch * noise) ** 2)))
+        curvature = max(float(fit.curvature(residual, rate)[arm]), 1e-12)
+        shrunk = min(abs(float(theta[arm, 0])) * fit.gamma / curvature, half)
+        # the ridge on an intercept leaks into slopes along the mean of the arm
+        leak = shrunk / within * distance * (rate if arm == 0 else 1.0 - rate)
+        bias += other * (stays + leak)
+        variance += (other * moved) ** 2
+        mean = fit.noise / (n * (curvature + fit.gamma))
+        wrong += (mean**2 + shrunk**2 + SIDE**2 * (moved**2 + stays**2)) / share**2
+        sampling += other**2 / max(fit.mass * (rate if arm else 1.0 - rate), 1e-12)
+    counted = nuisances.counts.predicted_error / (max(part, 1.0 / n) * n) ** 2
+    by_rate = math.sqrt(counted * ((1.0 - own) ** 2 + own**2) * min(wrong, (2.0 * half) ** 2))
+    return NuisanceError(
+        bias=part * distance * bias,
+        noise=part * math.hypot(distance * math.sqrt(variance), by_rate),
+        sampling=part * math.sqrt(HEAVIER * sampling / (within * n)) * residual * distance,
+    )
+
+
+def slope_sums(nuisances: LinearNuisances, released: Mapping[str, Array]) -> Array:
+    """The slopes (g, k) of either arm, or in common, before any shrinkage is undone."""
+    k = len(nuisances.spreads)
+    slopes = [np.asarray(released[str(term.source)]) for term in _released_terms(nuisances)]
+    constants = [term.rows.constants(k) for term in _released_terms(nuisances)]
+    by_arm = all(term.rows is Rows.ARMS for term in _released_terms(nuisances))
+    used = 2 * k if by_arm else k
+    total: Array = np.sum([one[~gone][:used] for one, gone in zip(slopes, constants, strict=True)], axis=0)
+    return total.reshape(-1, k)
+
+
+def _released_terms(nuisances: LinearNuisances) -> list[Term]:
+    """The regressions that were released here: a public one has no noise and no ridge."""
+    return [term for term in nuisances.terms if isinstance(term.source, str)]
+
+
+def propensity_error(step: PropensityPlan, spread: float, variance: float) -> tuple[float, float]:
+    """The part of a log odds that gamma shrinks away, and the noise of one, per standard deviation.
+
+    ``variance`` is that of treatments given the covariates, the curvature of the regression.
+    """
+    calibration = step.calibration
+    assert isinstance(calibration, Calibration)
+    total = variance * spread**2 * step.universe.mass + calibration.gamma
+    noise = math.sqrt(float(calibration.variances[-1])) * spread / (step.universe.n_samples * total)
+    return calibration.gamma / total, noise
+
+
+def residual_deviation(deviation: float, bound: float, largest: float) -> float:
+    """The standard deviation of normal residuals that have this ``deviation`` once clipped at ``bound``.
+
+    At most ``largest``.
+    """
+
+    def reaches(sigma: float) -> bool:
+        z = bound / sigma
+        density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+        tail = float(special.ndtr(-z))
+        return sigma**2 * (1.0 - 2.0 * tail - 2.0 * z * density) + 2.0 * bound**2 * tail >= deviation**2
+
+    return bracketed(reaches, largest, 1e-9 * largest)
+
+
+def _shares(least: float) -> tuple[float, ...]:
+    """Shares of variance from the least to 1, between which noise and shrinkage are largest somewhere."""
+    return tuple(np.geomspace(least, 1.0, 9).tolist()) if least < 1.0 else (1.0,)

@@ -1,0 +1,368 @@
+"""Effects among the records of one group, and in every group: exact sums, intervals, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    EffectRelease,
+    Ledger,
+    PrivateEffect,
+    PrivateRanges,
+    PrivateRule,
+)
+from dp2erm_cvx.blocked import BlockedDataset
+from dp2erm_cvx.codebook import Treatment
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.declared_domain import in_groups
+from dp2erm_cvx.errors import DataError, DeclarationError
+from dp2erm_cvx.plotting import forest_plot
+from dp2erm_cvx.release.groups import group_average
+from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.report import release_page
+from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.steps import AverageScore, Execution, GroupScore, Rows, Term
+from dp2erm_cvx.steps.nuisances import LinearNuisances
+from dp2erm_cvx.steps.record_map import UNIT
+from dp2erm_cvx.universe import Universe
+
+BOOK = Codebook(Treatment("drug", "yes", "no"), "pressure", {"ward": ["A", "B", "C"], "sex": ["F", "M"]})
+DOMAIN = Domain(
+    covariate_bound=2.5,
+    outcome_bound=60.0,
+    outcome_center=90.0,
+    ranges=BOOK.ranges({"age": (20.0, 90.0), "score": (0.0, 10.0)}),
+    codebook=BOOK,
+)
+WARDS = {"A": 2.0, "B": 5.0, "C": 8.0}
+
+
+def table(n=6000, seed=1, wards=("A", "B", "C", "Z")):
+    """Rates of treatment differ between wards, records of ward Z are in no declared one."""
+    rng = np.random.default_rng(seed)
+    age, score, sex = rng.uniform(20, 90, n), rng.uniform(0, 10, n), rng.choice(["F", "M"], n)
+    ward = rng.choice(
+        wards, n, p=np.array([0.4, 0.3, 0.25, 0.05])[: len(wards)] / (0.95, 1.0)[len(wards) > 3]
+    )
+    a = rng.random(n) < 1 / (1 + np.exp(-0.2 * (score - 5) - 0.8 * (ward == "B")))
+    effect = np.array([WARDS.get(one, 50.0) for one in ward])
+    y = 70 + 0.2 * age + 2 * score + 2 * (ward == "C") + effect * a + 6 * rng.standard_normal(n)
+    frame = pd.DataFrame({"age": age, "score": score, "ward": ward, "sex": sex})
+    return frame, np.where(a, "yes", "no"), y
+
+
+def model(budget=None, domain=DOMAIN, **changes):
+    return PrivateEffect(domain, budget or Budget(2.0), **({"residual_scale": 6.0, "seed": 1} | changes))
+
+
+@pytest.mark.parametrize("prognostic", [None, ["age", "score"]])
+def test_every_group_has_its_own_effect(prognostic):
+    for seed in range(3):
+        release = model(by="ward", seed=seed, prognostic=prognostic).fit(*table(seed=seed)).release_
+        assert release.by == "ward"
+        for one, (ward, effect) in zip(release.groups, WARDS.items(), strict=True):
+            assert one.group == ward
+            low, high = one.interval.low, one.interval.high
+            assert low < effect < high
+            assert high - low < 4.0
+            assert one.joint.low < low
+            assert high < one.joint.high
+            if ward != "A":
+                assert one.contrast.interval.low < effect - WARDS["A"] < one.contrast.interval.high
+                assert high - low < one.contrast.interval.high - one.contrast.interval.low < 7.0
+        first, second, _ = release.groups
+        assert first.contrast is None
+        assert second.interval.low > first.interval.high  # they differ, and that is seen
+        assert second.treated > first.treated + 0.05
+        assert sum(one.counted for one in release.groups) == pytest.approx(5700, abs=150)
+        assert release.counted == pytest.approx(sum(one.counted for one in release.groups))
+        assert release.interval.low < 0.42 * 2 + 0.32 * 5 + 0.26 * 8 < release.interval.high
+
+
+def test_one_group_alone():
+    X, a, y = table()
+    for seed in range(3):
+        release = model(where={"ward": "B"}, seed=seed).fit(X, a, y).release_
+        assert release.interval.low < 5.0 < release.interval.high
+        assert release.counted == pytest.approx(1800, abs=150)
+        assert not release.groups
+    told = " ".join(release.summary().split())
+    assert "of those among the 6,000 records where ward is B" in told
+    assert "those without treatment or outcome and those whose ward is not B do not." in told
+
+
+@pytest.mark.parametrize(
+    "changes", [{"by": "ward"}, {"where": {"ward": "B"}}, {"by": "sex", "where": {"ward": "B"}}]
+)
+@pytest.mark.parametrize("settings", [{}, {"propensity": 0.5}])
+def test_releases_follow_from_what_they_state(changes, settings):
+    release = model(**changes, settings=settings).fit(*table(3000)).release_
+    assert EffectRelease.from_json(release.to_json()) == release
+    assert not verify(release, in_groups(DOMAIN, changes.get("where"), changes.get("by"))).refuted
+    assert not verify(release, DOMAIN).refuted  # which groups are asked for is no part of what a record is
+    plain = json.loads(release.to_json())
+    rows = release.rows()
+    assert len(rows) == 1 + len(release.groups)
+    if not release.groups:
+        return
+    told = [block for block in release.blocks() if isinstance(block, str)]
+    sentences = [sentence for block in told for sentence in re.split(r"(?<=[.])\s", block)]
+    assert max(len(sentence.split()) for sentence in sentences) <= 45
+    assert [row["group"] for row in rows] == [None, *(one.group for one in release.groups)]
+    plain["groups"][1]["contrast"]["estimate"] += 0.01
+    plain["groups"][1]["contrast"]["joint"]["high"] += 1.0
+    told = verify(EffectRelease.from_json(json.dumps(plain))).refuted
+    assert {line.split(":")[0] for line in told} >= {
+        "groups.1.contrast.estimate",
+        "groups.1.contrast.joint.high",
+    }
+
+
+@pytest.mark.parametrize("changes", [{"by": "ward"}, {"where": {"ward": "B"}}])
+def test_nothing_of_a_record_outside_enters(changes):
+    X, a, y = table(600)
+    plan, data = model(**changes, settings={"propensity": "constant"}).prepared(X, a, y)
+    inside = X["ward"].isin(["B"] if "where" in changes else list(WARDS)).to_numpy()
+    assert 0 < inside.sum() < 600
+    far = (X * 1).assign(age=np.where(inside, X["age"], 85.0), sex=np.where(inside, X["sex"], "M"))
+    other = model(**changes).prepared(far, np.where(inside, a, "yes"), np.where(inside, y, 149.0))[1]
+    one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
+    for name, numbers in one.items():
+        assert np.array_equal(numbers, same[name]), name
+
+
+def group_records(rng, domain, n=4000):
+    """Records of an exactly linear outcome without any noise, whose slopes differ between the arms."""
+    x, ward = rng.uniform(-1, 1, (n, 2)), rng.integers(0, 3, n)
+    x[:, 0] += 0.3 * ward
+    a = (rng.random(n) < 0.3 + 0.2 * ward + 0.1 * x[:, 0]).astype(int)
+    beta = np.array([[0.5, -0.3], [0.9, 0.1]])
+    y = np.where(a == 1, x @ beta[1] + 1.0 + ward, x @ beta[0]) + 0.7 * ward
+    factors = (ward[:, None] == np.arange(3)).astype(float)
+    records = domain.records(x, a, y, factors)
+    return records, ward, beta
+
+
+def score_of(kind, **changes):
+    nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), "rate")
+    return kind(nuisances, 50.0, 40.0, 100.0, 0.5, missing=True, **changes)
+
+
+def test_the_bias_in_a_group_is_that_of_its_own_rate_exactly():
+    domain = in_groups(Domain(4.0, 20.0, codebook=BOOK), None, "ward")
+    records, ward, beta = group_records(np.random.default_rng(3), domain)
+    n, a = records.n_samples, records.a
+    released = np.array([0.2, 0.4, 0.8, 0.3])
+    sums = [[UNIT * np.sum((a == arm) & (ward == place)) for place in range(3)] for arm in (1, 0)]
+    known = {"center": released, "rate": np.array(sums).ravel()}
+    score = score_of(GroupScore)
+    noise = score.calibrate(n, Budget(1.0), "gamma")
+    found = np.reshape(score.sums(records, known, noise), (3, 3))
+    members = score.given(records, known).members
+    for place, (member, integers) in enumerate(zip(members, found, strict=True)):
+        inside = ward == place
+        rate = a[inside].mean()
+        assert member.nuisances.rate == pytest.approx(rate)
+        assert member.widening == pytest.approx(0.5 / min(rate, 1 - rate))
+        mean, size, _ = noise.means(integers)
+        assert 2 * size == pytest.approx(inside.mean())
+        x = records.covariates[inside]
+        apart = x[a[inside] == 1].mean(axis=0) - x[a[inside] == 0].mean(axis=0)
+        effect = np.mean(1.0 + place + x @ (beta[1] - beta[0]))
+        bias = ((1 - rate) * beta[1] + rate * beta[0] - released[2:]) @ apart
+        assert abs(bias) > 0.002
+        assert 0.5 + member.widening * mean / size == pytest.approx(effect + bias, abs=2e-5)
+        # at the rate of all records it would be another number
+        common = replace(member, nuisances=replace(member.nuisances, rate=a.mean()))
+        part = replace(records, X=records.X[inside], a=a[inside], y=records.y[inside], sampling=None)
+        assert (
+            place == 1 or abs(np.mean(common.score(common.parts(part, known))) - (effect + bias - 0.5)) > 0.01
+        )
+
+
+def test_one_group_of_several_sums_what_it_does_alone():
+    domain = in_groups(Domain(4.0, 20.0, codebook=BOOK), None, "ward")
+    records, ward, _ = group_records(np.random.default_rng(4), domain)
+    n, a = records.n_samples, records.a
+    sums = np.array([[UNIT * np.sum((a == arm) & (ward == place)) for place in range(3)] for arm in (1, 0)])
+    center = {"center": np.array([0.2, 0.4, 0.8, 0.3])}
+    score, alone = score_of(GroupScore), score_of(AverageScore)
+    noise, single = (one.calibrate(n, Budget(1.0), "gamma") for one in (score, alone))
+    assert (noise.step, noise.largest) == (single.step, single.largest)
+    found = np.reshape(score.sums(records, center | {"rate": sums.ravel()}, noise), (3, 3))
+    where = Domain(4.0, 20.0, codebook=replace(BOOK, where={"ward": "B"}))
+    silent = where.records(records.X, a, records.y, (ward == 1).astype(float))
+    same = alone.sums(silent, center | {"rate": sums[:, 1]}, single)
+    assert [int(one) // factor for one, factor in zip(found[1], noise.multipliers, strict=True)] == [
+        one // factor for one, factor in zip(same, single.multipliers, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("wards", [("A", "B"), ("A",)])
+def test_a_group_without_records_has_an_unbounded_effect(wards, tmp_path):
+    X, a, y = table(2000)
+    X["ward"] = np.where(X["ward"] == "A", "A", wards[-1])
+    book = Ledger(tmp_path / "book.sqlite")
+    book.declare("data", Budget(10.0))
+    release = model(by="ward", seed=2).fit(X, a, y).release_
+    assert release.groups[0].interval.low is not None
+    empty = release.groups[2]
+    assert (empty.interval.low, empty.interval.high, empty.joint.low) == (None, None, None)
+    assert (empty.contrast.interval.low, empty.contrast.interval.high) == (None, None)
+    assert math.isfinite(empty.estimate)
+    assert "unbounded" in release.summary()
+    assert EffectRelease.from_json(release.to_json()) == release
+    assert not verify(release).refuted
+    assert "ward: A" in release_page(release)
+    assert len(forest_plot(release).axes[0].collections) >= 1
+    charged = model(by="ward", where={"sex": "F"}, seed=None, ledger=book, dataset="data").fit(X, a, y)
+    assert charged.receipt_.note == "effect (ate by ward, where sex is F) of drug on pressure"
+
+
+def test_nobody_in_any_group():
+    X, a, y = table(500)
+    for changes in ({"by": "ward"}, {"where": {"ward": "B"}}):
+        release = model(**changes).fit(X.assign(ward="nowhere"), a, y).release_
+        assert (release.interval.low, release.interval.high) == (None, None)
+        assert all(one.interval.low is None for one in release.groups)
+
+
+def test_sampling_weights_go_with_groups():
+    weighted = replace(BOOK, sampling_weights=SamplingWeights("w", 2.0))
+    domain = replace(DOMAIN, codebook=weighted)
+    X, a, y = table(20_000)
+    X["w"] = 1.0 + (X["score"] > 5)
+    release = model(domain=domain, by="ward").fit(X, a, y).release_
+    for one in release.groups:
+        assert one.interval.low < WARDS[one.group] < one.interval.high
+    assert not verify(release).refuted
+
+
+def test_records_in_blocks_are_released_alike(tmp_path):
+    pytest.importorskip("pyarrow")
+    X, a, y = table(3000)
+    X.assign(drug=a, pressure=y).to_parquet(tmp_path / "data.parquet")
+    blocks = BlockedDataset.from_parquet(tmp_path / "data.parquet", treatment="drug", outcome="pressure")
+    for changes in ({"by": "ward", "prognostic": ["age"]}, {"where": {"sex": "F"}}):
+        whole, cut = model(**changes).fit(X, a, y), model(**changes).fit(blocks)
+        assert cut.release_ == whole.release_
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"by": "age"}, "by: 'age' has no declared levels"),
+        ({"by": "warp"}, "did you mean|known"),
+        ({"where": {"ward": "D"}}, "where: ward = 'D': must be one of 'A', 'B', 'C'"),
+        ({"where": {"age": "40"}}, "where: 'age' has no declared levels"),
+        ({"by": "ward", "where": {"ward": "A"}}, "by: 'ward' is fixed by where"),
+        ({"by": "ward", "estimand": "att"}, "only 'ate' is released by group"),
+        ({"by": "ward", "settings": {"propensity": "logistic"}}, "by: the propensity is that of every group"),
+        ({"by": "ward", "settings": {"cells": {"age": 2}}}, "by: the propensity is that of every group"),
+        ({"by": "ward", "domain": replace(DOMAIN, codebook=None)}, "need a codebook"),
+    ],
+)
+def test_what_is_refused_is_public_and_before_the_data(changes, told):
+    with pytest.raises(DeclarationError, match=told):
+        model(**changes).check()
+
+
+def test_a_column_of_one_level_makes_no_groups():
+    with pytest.raises(DeclarationError, match="by: 'ward' has one level"):
+        Codebook(levels={"ward": ["A"]}, group="ward")
+
+
+def test_risks_count_all_records():
+    domain = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5)
+    with pytest.raises(DeclarationError, match="where: estimand = 'risks'"):
+        model(domain=domain, estimand="risks", where={"sex": "F"}, residual_scale=0.4).check()
+
+
+def test_a_record_is_in_one_group_whatever_is_handed_in():
+    domain = in_groups(DOMAIN, None, "ward")
+    handed = [[0.3, 1.0, 1.0], [0.0, -1.0, 2.0], [np.nan, 0.0, 0.0], [0.0, 7.0, 0.0]]
+    records = domain.records(np.zeros((4, 7)), [0, 1, 0, 1], np.zeros(4), handed)
+    assert records.group_counts.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 1, 0]]
+    assert records.counts.tolist() == [1, 1, 0, 1]
+    for wrong in (None, np.ones(4), np.ones((4, 2))):
+        with pytest.raises(DeclarationError, match="3 groups"):
+            domain.records(np.zeros((4, 7)), [0, 1, 0, 1], np.zeros(4), wrong)
+    with pytest.raises(DataError, match="shape"):
+        Dataset(np.zeros((4, 1)), np.array([0, 1, 0, 1]), np.zeros(4), ("x",), sampling=np.ones((4, 1, 1)))
+
+
+def test_where_means_the_same_for_a_rule_and_says_what_weights_do_with_the_others():
+    X, a, y = table(400)
+    domain = in_groups(DOMAIN, {"ward": "B"}, None)
+    plan, data = PrivateRule(domain, Budget(8.0), outcome_scale=6.0, seed=1).prepared(X, a, y)
+    other = replace(data, y=np.where(X["ward"] == "B", data.y, 149.0))
+    one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
+    assert all(np.array_equal(numbers, same[name]) for name, numbers in one.items())
+    book = domain.codebook
+    assert "a record with another ward than B does not count" in book.told()
+    assert "a record with another ward than B is a control in the middle of all" in book.told(fixed=True)
+
+
+def test_ranges_are_released_for_groups_as_well():
+    ranges = BOOK.ranges({"age": (20.0, 90.0), "score": None})
+    public = PrivateRanges(0.2, ranges, None, codebook=BOOK)
+    release = model(Budget(8.0), domain=public, by="ward", residual_scale=None).fit(*table()).release_
+    for one in release.groups:
+        assert one.interval.low < WARDS[one.group] < one.interval.high
+    assert not verify(EffectRelease.from_json(release.to_json())).refuted
+
+
+def test_other_levels_and_missing_cells_may_be_groups():
+    book = replace(BOOK, levels={"ward": ["A", "other", ""]}, group="ward")
+    found = book.members(["A", "Q", None, ""], "ward")
+    assert found.astype(int).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]]
+    assert book.groups == ("A", "other", "")
+
+
+def test_the_average_over_groups_has_the_noise_of_all_of_them():
+    """Its interval counts each group's noise; with one group it is nearly that group's own."""
+    score = model(by="ward").plan(6000, 7).score
+    from dp2erm_cvx.release.groups import GroupMean
+
+    half = score.calibration.multipliers
+    sums = tuple(int(part * factor) for part, factor in zip((4e7, 1000 * 2**19, 4e13), half, strict=True))
+    sums = (sums[0], half[1] // 2**20 * (1500 * 2**19), sums[2])
+    one = GroupMean(score.calibration, sums, 0.0, 1.0, "A", 0.5)
+    alone, average = one.interval(0.95), group_average([one], 0.95)
+    assert average.estimate == pytest.approx(alone.estimate)
+    assert average.high - average.low == pytest.approx(alone.high - alone.low, rel=0.03)
+    both = group_average([one, one], 0.95)
+    assert both.estimate == pytest.approx(alone.estimate)
+    assert 0.6 < (both.high - both.low) / (average.high - average.low) < 0.85
+
+
+def test_the_plot_shows_every_group(tmp_path: Path):
+    release = model(by="ward").fit(*table(3000)).release_
+    figure = forest_plot(release, tmp_path / "forest.png")
+    assert (tmp_path / "forest.png").read_bytes().startswith(b"\x89PNG")
+    (ax,) = figure.axes
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert [label.split(" ")[0] for label in labels] == ["A", "B", "C", "all"]
+    drawn = [tuple(np.sort(np.array(part.get_segments()[0])[:, 0])) for part in ax.collections]
+    for one in release.groups:
+        assert any(np.allclose(ends, (one.interval.low, one.interval.high)) for ends in drawn)
+    with pytest.raises(DeclarationError, match="by"):
+        forest_plot(model().fit(*table(500)).release_)
+
+
+def test_the_universe_guesses_how_many_records_count():
+    assert Universe(in_groups(DOMAIN, {"ward": "B"}, None), 900, 7).mass == pytest.approx(1 / 3)
+    known = replace(in_groups(DOMAIN, {"ward": "B"}, None), center={"ward=B": 0.1})
+    assert Universe(known, 900, 7).mass == pytest.approx(0.1)
+    assert Universe(in_groups(DOMAIN, None, "ward"), 900, 7).mass == 1.0

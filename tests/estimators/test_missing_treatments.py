@@ -1,0 +1,193 @@
+"""Records without treatment or outcome do not count: not in the effect, and not in what comes before it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, PrivateRule
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.codebook import Treatment
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.steps import Execution
+
+CODED = Codebook(Treatment("drug", "vasopressor", "none"), "pressure")
+DOMAIN = Domain(
+    covariate_bound=1.5,
+    outcome_bound=60.0,
+    outcome_center=90.0,
+    ranges={"age": (20.0, 90.0), "score": (0.0, 10.0)},
+    codebook=CODED,
+)
+EFFECT = 4.08
+
+
+def table(n=20_000, unknown=0.08, seed=1, confounded=True):
+    """Confounded by the score, or a trial; which treatments are unknown depends on it as well."""
+    rng = np.random.default_rng(seed)
+    age, score = rng.uniform(20, 90, n), rng.uniform(0, 10, n)
+    a = rng.random(n) < (1 / (1 + np.exp(-0.4 * (score - 5))) if confounded else 0.3)
+    y = 70 + 0.2 * age + 2 * score + EFFECT * a + 6 * rng.standard_normal(n)
+    drug = np.where(a, "vasopressor", "none").astype(object)
+    drug[rng.random(n) < unknown * score / 5] = ""
+    return pd.DataFrame({"age": age, "score": score}), drug, y
+
+
+def model(budget=None, domain=DOMAIN, **changes):
+    return PrivateEffect(domain, budget or Budget(1.0), **({"residual_scale": 6.0, "seed": 1} | changes))
+
+
+@pytest.mark.parametrize("settings", [{}, {"propensity": "constant"}, {"propensity": 0.3}])
+def test_eight_percent_of_unknown_treatments_leave_the_effect(settings):
+    X, drug, y = table(confounded="propensity" not in settings)
+    known = int((drug != "").sum())
+    for seed in range(3):
+        release = model(seed=seed, settings=settings).fit(X, drug, y).release_
+        assert release.interval.low < EFFECT < release.interval.high
+        assert release.interval.high - release.interval.low < 3.0
+        assert release.counted == pytest.approx(known, abs=100)
+        assert release.counted != known
+
+
+@pytest.mark.parametrize("estimand", ["att", "overlap"])
+def test_other_effects_leave_them_out(estimand):
+    for seed in range(3):
+        low, high = model(estimand=estimand, seed=seed).fit(*table(unknown=0.3)).interval_
+        assert low < EFFECT < high
+        assert high - low < 3.0
+
+
+@pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
+def test_a_fifth_of_missing_outcomes_leaves_the_effect(estimand):
+    X, drug, y = table()
+    y = np.where(np.random.default_rng(2).random(len(y)) < 0.2, np.nan, y)
+    release = model(estimand=estimand).fit(X, drug, y).release_
+    assert release.interval.low < EFFECT < release.interval.high
+    assert release.estimate == pytest.approx(EFFECT, abs=0.15 * EFFECT)
+    assert "without treatment or outcome do" in " ".join(release.summary().split()) or estimand != "ate"
+
+
+def test_a_declared_outcome_counts_where_it_is_missing():
+    """Of a fifth of the records it makes the effect a fifth smaller, as it says."""
+    X, drug, y = table(unknown=0.0)
+    absent = np.random.default_rng(2).random(len(y)) < 0.2
+    book = replace(CODED, missing={"pressure": 90.0})
+    plain, declared = (
+        model(domain=replace(DOMAIN, codebook=one), budget=Budget(4.0)).prepared(
+            X, drug, np.where(absent, np.nan, y)
+        )[1]
+        for one in (CODED, book)
+    )
+    assert np.array_equal(plain.sampling == 0.0, absent)
+    assert np.all(declared.sampling == 1.0)
+    assert np.array_equal(plain.y, declared.y)
+    assert book.told().endswith("a record without treatment does not count")
+
+
+STEPS = [
+    {},
+    {"propensity": "constant"},
+    {"cells": {"age": 4, "score": 4}},
+    {"first_fit": 0.5},
+    {"rows": "mix"},
+]
+
+
+@pytest.mark.parametrize("settings", STEPS)
+@pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
+def test_nothing_of_such_a_record_enters(settings, estimand):
+    X, drug, y = table(400, unknown=0.2)
+    plan, data = model(estimand=estimand, settings=settings).prepared(X, drug, y)
+    lost = drug == ""
+    other = replace(
+        data,
+        X=np.where(lost[:, None], [80.0, 9.0], data.X),
+        y=np.where(lost, 140.0, data.y),
+        a=np.where(lost, 1 - data.a, data.a),
+    )
+    one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
+    assert one.keys() == same.keys()
+    for name, numbers in one.items():
+        assert np.array_equal(numbers, same[name]), name
+
+
+def test_a_rule_is_fitted_to_the_others():
+    X, drug, y = table(400, unknown=0.2)
+    plan, data = PrivateRule(DOMAIN, Budget(8.0), outcome_scale=6.0, seed=1).prepared(X, drug, y)
+    other = replace(data, y=np.where(drug == "", 140.0, data.y))
+    one, same = (plan.run(part, Execution("newton", 1e-6, 3)).released for part in (data, other))
+    assert all(np.array_equal(numbers, same[name]) for name, numbers in one.items())
+
+
+@pytest.mark.parametrize(
+    ("noise", "settings"), [("gamma", {}), ("gaussian", {"cells": {"age": 4, "score": 4}})]
+)
+def test_that_costs_no_noise_of_the_mean(noise, settings):
+    """Which form is used follows from the declaration: 0 and 1 without a codebook are as they were."""
+    budget = Budget(1.0, 1e-6)
+    changes = {"noise": noise, "settings": settings}
+    plain = model(budget, replace(DOMAIN, codebook=None), **changes).plan(1000, 2).score.calibration
+    coded = model(budget, **changes).plan(1000, 2).score.calibration
+    assert len(plain.multipliers) == 2
+    assert coded.noise is plain.noise is (Noise.GAMMA if noise == "gamma" else Noise.GAUSSIAN)
+    # half the score over half a record
+    assert 2 * coded.scales[0] == pytest.approx(plain.scales[0], rel=1e-5)
+    assert coded.integers.sensitivity == 4 * coded.largest**2
+
+
+def test_where_nothing_is_missing_the_estimate_is_about_the_same():
+    X, drug, y = table(unknown=0.0)
+    coded = model(seed=4).fit(X, drug, y).release_
+    plain = model(domain=replace(DOMAIN, codebook=None), seed=4)
+    other = plain.fit(X, (drug == "vasopressor").astype(int), y).release_
+    assert coded.estimate == pytest.approx(other.estimate, abs=0.3)
+    lengths = [one.interval.high - one.interval.low for one in (coded, other)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=0.1)
+    assert coded.standard_deviation == pytest.approx(other.standard_deviation, rel=0.2)
+    assert other.counted is None
+
+
+@pytest.mark.parametrize("settings", [{}, {"propensity": "constant"}, {"propensity": 0.3}])
+@pytest.mark.parametrize("estimand", ["ate", "att", "overlap"])
+def test_the_release_says_so_and_follows_from_what_it_states(estimand, settings):
+    release = model(estimand=estimand, settings=settings).fit(*table(2000)).release_
+    assert EffectRelease.from_json(release.to_json()) == release
+    assert not verify(release, DOMAIN).refuted
+    told = " ".join(release.summary().split())
+    assert "a record without treatment or outcome does not count" in told
+    if estimand == "ate":
+        assert f"About {release.counted:,.0f} of the 2,000 records count, noise included" in told
+        lied = json.loads(release.to_json()) | {"counted": 2000.0}
+        (refuted,) = verify(EffectRelease.from_json(json.dumps(lied))).refuted
+        assert refuted.startswith("counted: 2000.0 stated, 1")
+
+
+def test_risks_count_one_fixed_record_and_say_so():
+    binary = replace(DOMAIN, outcome_center=0.5, outcome_bound=0.5)
+    X, drug, y = table(2000)
+    release = model(domain=binary, estimand="risks", residual_scale=0.4).fit(X, drug, y > 95).release_
+    assert "a record without treatment is a control in the middle of all" in " ".join(
+        release.summary().split()
+    )
+
+
+def test_what_a_record_counts_is_0_or_1_whatever_is_handed_in():
+    records = DOMAIN.records(np.zeros((4, 2)), [0, 1, 0, 1], np.zeros(4), [0.3, -2.0, np.nan, 7.0])
+    assert records.counts.tolist() == [1.0, 0.0, 0.0, 1.0]
+    plain = replace(DOMAIN, codebook=None)
+    assert plain.records(np.zeros((2, 2)), [0, 1], np.zeros(2), [0.0, 1.0]).sampling is None
+    with pytest.raises(DeclarationError):
+        replace(DOMAIN, codebook=3)
+
+
+def test_gains_of_a_rule_are_of_the_records_that_have_a_treatment():
+    settings = {"value_share": 0.2, "propensity": 0.5}
+    rule = PrivateRule(DOMAIN, Budget(8.0), outcome_scale=6.0, seed=1, settings=settings)
+    release = rule.fit(*table(2000)).release_
+    assert "sides" in [step.step for step in release.steps]
+    assert verify(release).holds

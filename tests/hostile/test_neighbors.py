@@ -1,0 +1,287 @@
+"""Of two tables that differ in one cell, all other records are read alike, and releases state the same."""
+
+from __future__ import annotations
+
+import csv
+import decimal
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dp2erm_cvx.blocked.dask_blocks import frame_blocks
+from dp2erm_cvx.blocked.parquet_blocks import parquet_blocks
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain_file import declared_layout, load_domain
+from dp2erm_cvx.tables import labels, numbers_or_nan, read_frame, read_parquet, read_table
+from tests.command_line import run
+
+pa = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402
+
+INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+TIMES = [pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "Europe/Berlin")]
+TIMES += [pa.duration(unit) for unit in ("s", "ms", "us", "ns")]
+WORDS = ["1", "1.0", " a  b", "\x00", "é"]
+BYTES = [one.encode() for one in WORDS]
+#: A type, five cells, and what stands in place of the third.
+COLUMNS: list[tuple[Any, list[Any], list[Any]]] = [
+    *((kind, [1, 0, 7, 127, 2], [None, 0, 99]) for kind in INTEGERS),
+    (pa.int64(), [2**53 + 1, 2**53 + 3, 0, 10**15, 10**15 - 1], [None, 2**62]),
+    *((kind, [1.0, 0.1, 0.0, 2048.0, -0.0], [None, np.nan, np.inf]) for kind in (pa.float32(), pa.float64())),
+    (pa.float16(), [np.float16(one) for one in (1, 0.1, 0, 2, -0.0)], [None, np.float16("inf")]),
+    (pa.bool_(), [True, False, True, False, True], [None]),
+    *((kind, WORDS, [None, "", "x" * 200_000, "\ufeff"]) for kind in (pa.string(), pa.large_string())),
+    *((kind, BYTES, [None, b"\xff" * 20]) for kind in (pa.string(), pa.binary(), pa.large_binary())),
+    (pa.date32(), [0, 1, -1, 18_000, 40_000], [None, 2**31 - 1, -(2**31), 3_000_000]),
+    *((kind, [0, 1, -1, 10**9, 1_234_567], [None, 2**63 - 1, -(2**63) + 1]) for kind in TIMES),
+    (pa.time32("s"), [0, 1, 5, 86_399, 7], [None, 86_400, -1]),
+    (pa.time64("ns"), [0, 1000, 5000, 86_399_000, 7000], [None, 1, 2**62]),
+    *(
+        (kind, [*map(decimal.Decimal, ("1", "2", "10", "0", "-3"))], [None, decimal.Decimal(9**7)])
+        for kind in (pa.decimal128(10, 2), pa.decimal256(50, 4))
+    ),
+    (pa.null(), [None] * 5, [None]),
+    *((pa.dictionary(pa.int32(), kind), cells, [None]) for kind, cells in (
+        (pa.string(), WORDS), (pa.int64(), [1, 2, 3, 2**53 + 1, 1]), (pa.bool_(), [True, False] * 2 + [True]),
+        (pa.timestamp("ns"), [1, 2, 3, 10**15, 1]),
+    )),
+]  # fmt: skip
+NESTED: list[tuple[Any, list[Any], list[Any]]] = [
+    (pa.list_(pa.int64()), [[1], [2], [3], [4], [5]], [None, [None], [], [1, 2]]),
+    (pa.large_list(pa.string()), [["1"]] * 5, [None, [None], ["é", "\r"]]),
+    (pa.list_(pa.int64(), 1), [[1], [2], [3], [4], [5]], [[None]]),  # not all of Arrow write None
+    (pa.list_(pa.list_(pa.int64())), [[[1]]] * 5, [None, [None], [[None]]]),
+    (pa.struct([("a", pa.int64())]), [{"a": k} for k in range(5)], [None, {"a": None}]),
+    (pa.map_(pa.string(), pa.int64()), [[("a", k)] for k in range(5)], [None, [("a", None)], []]),
+]
+
+
+def arrow(kind: Any, cells: list[Any]) -> Any:
+    """A column of any cells, those that its library would not make among them."""
+    if pa.types.is_dictionary(kind):
+        return pa.array(cells, kind.value_type).dictionary_encode()
+    plain = None
+    if pa.types.is_temporal(kind):
+        plain = pa.int32() if kind.bit_width == 32 else pa.int64()
+    elif kind == pa.string() and isinstance(cells[0], bytes):
+        plain = pa.binary()
+    made = pa.array(cells, plain or kind)
+    return made if plain is None else pa.Array.from_buffers(kind, len(made), made.buffers())
+
+
+def in_file(path: Path, column: Any) -> Any:
+    parquet.write_table(pa.table({"x": column, "y": range(5)}), path)
+    return read_parquet(path).cells("x")
+
+
+def in_blocks(path: Path, column: Any) -> Any:
+    parquet.write_table(pa.table({"x": column, "y": range(5)}), path, row_group_size=2)
+    (table,) = replace(parquet_blocks(path), length=5).tables(range(1), ["x"])
+    return table.cells("x")
+
+
+def in_pandas(path: Path, column: Any) -> Any:
+    return read_frame(pd.DataFrame({"x": pd.Series(column, dtype=pd.ArrowDtype(column.type))})).cells("x")
+
+
+def in_dask(path: Path, column: Any) -> Any:
+    dask = pytest.importorskip("dask.dataframe")
+    categories = pa.types.is_dictionary(column.type)  # Dask makes no example of some of Arrow
+    series = column.to_pandas() if categories else pd.Series(column, dtype=pd.ArrowDtype(column.type))
+    frame = pd.DataFrame({"x": series})
+    made = replace(frame_blocks(dask.from_pandas(frame, npartitions=2)), length=5)
+    (table,) = made.tables(range(1), ["x"])
+    return table.cells("x")
+
+
+def others(cells: Any) -> list[tuple[str, str]]:
+    """What the records besides the third are read as."""
+    told = zip(labels(cells, "x"), map(repr, numbers_or_nan(cells, "x").tolist()), strict=True)
+    return [one for row, one in enumerate(told) if row != 2]
+
+
+@pytest.mark.parametrize("read", [in_file, in_blocks, in_pandas, in_dask])
+@pytest.mark.parametrize(
+    ("kind", "cells", "hostile"), [*COLUMNS, *NESTED], ids=[f"{one[0]}" for one in [*COLUMNS, *NESTED]]
+)
+def test_no_cell_of_a_column_of_arrow_changes_another(
+    tmp_path: Path, read: Callable[..., Any], kind: Any, cells: list[Any], hostile: list[Any]
+) -> None:
+    clean = others(read(tmp_path / "a.parquet", arrow(kind, cells)))
+    for cell in hostile:
+        spoiled = arrow(kind, [*cells[:2], cell, *cells[3:]])
+        assert others(read(tmp_path / "b.parquet", spoiled)) == clean, cell
+    if pa.types.is_nested(kind):
+        assert clean == [("", "nan")] * 4
+
+
+def test_cells_of_several_values_are_missing_one_by_one() -> None:
+    several = ([1], (1,), {1: 2}, {1}, frozenset([1]), np.array([1]), np.array(1.0), bytearray(b"1"),
+               pd.Series([1.0]), range(1), np.zeros(1, dtype="i8,i8")[0], pa.scalar([1]))  # fmt: skip
+    for cell in several:
+        column = pd.Series(["yes", 1.0, None, True], dtype=object)
+        column[2] = None
+        column = pd.Series([*column[:2], cell, column[3]], dtype=object)
+        assert labels(read_frame(pd.DataFrame({"x": column})).cells("x"), "x") == ["yes", "1", "", "1"], cell
+        assert np.isnan(numbers_or_nan(column, "x")).tolist() == [True, False, True, False], cell
+
+
+def test_no_cell_of_a_column_of_pandas_changes_another() -> None:
+    late = pd.Series(pd.to_datetime([0, 1, 2**63 - 1], unit="ns", utc=True)).dt.tz_convert("Europe/Berlin")
+    pairs: list[tuple[pd.Series, pd.Series]] = [
+        # an age out of the bins
+        (pd.Series(pd.cut([1, 50, 20], [0, 30, 99])), pd.Series(pd.cut([1, 50, 200], [0, 30, 99]))),
+        (pd.Series(pd.arrays.IntervalArray.from_breaks([0, 1, 2, 3])),
+         pd.Series([pd.Interval(0, 1), pd.Interval(1, 2), None])),
+        (pd.Series(pd.to_datetime([0, 1, 2], unit="ns", utc=True)).dt.tz_convert("Europe/Berlin"), late),
+        *((pd.Series([1, 0, 1], dtype=kind), pd.Series([1, 0, None], dtype=kind))
+          for kind in ("Int8", "UInt64", "Float32", "boolean", "category", object)),
+        (pd.Series(["1.0", "a", "b"], dtype="string"), pd.Series(["1.0", "a", None], dtype="string")),
+    ]  # fmt: skip
+    for clean, spoiled in pairs:
+        assert labels(clean, "x")[:2] == labels(spoiled, "x")[:2], clean.dtype
+        assert "" not in labels(clean, "x")
+    assert labels(pairs[0][1], "x") == ["(0, 30]", "(30, 99]", ""]
+    assert labels(late, "x")[2] == ""
+
+
+def test_blocks_of_several_types_keep_their_times() -> None:
+    """A partition in which one cell is text stands in a block beside one of times."""
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("dask.dataframe")
+    days = pd.Series(pd.to_datetime(["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"])).astype(
+        "M8[ns]"
+    )
+    parts = [days[:2], days[2:].astype(object)]
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dask.dataframe.from_map(lambda k: pd.DataFrame({"x": parts[k]}), [0, 1], meta={"x": object})
+        (table,) = frame_blocks(frame).tables(range(1), ["x"])
+    assert labels(table.cells("x"), "x") == ["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"]
+
+
+DOMAIN = """\
+outcome_column = "y"
+outcome_bound = 2
+[treatment]
+column = "a"
+treated = "[1]"
+control = "[0]"
+[ranges]
+x = [-1, 1]
+[levels]
+note = ["N", "S"]
+"""
+COMMANDS = {
+    "effect": ["--set", "propensity=logistic"],
+    "rule": [],
+    "fit": ["--program", "ipw_private"],
+}
+#: What noise was added to, and what is computed of it.
+NOISED = {"estimate", "low", "high", "released", "theta", "coefficient", "effect_center", "flipped_share",
+          "own_units", "standard_deviation", "sampling_half_width", "noise_half_width", "bias",
+          "counted", "capped"}  # fmt: skip
+#: Cells of the third record, none of which is a declared level.
+TEXTS = (
+    "a\rb", "\r", "a\r", "\ufeff", "\ufeff\r", '"', 'a"b,', "\x00\x0b\x0c\x1c\x85\u2028\u2029", '\r"\r',
+    "x" * 140_000 + '"', "\x1a", ",,,,", "  ",
+)  # fmt: skip
+BROKEN = ("a\nb", "\n", "\n\ufeff\n", "\r\n\r\n", 'a\n"\n",\n', '"\n' * 99, ("x" * 70_000 + "\n") * 2)
+
+
+def records(note: str, n: int = 24) -> list[list[Any]]:
+    rows = [["NS"[k % 2], k / 12 - 1, f"[{int(k % 3 > 0)}]", k % 5 - 2] for k in range(n)]
+    rows[2][0] = note
+    return [["note", "x", "a", "y"], *rows]
+
+
+def by_csv(rows: Sequence[Sequence[Any]], end: str = "\n") -> bytes:
+    file = io.StringIO()
+    csv.writer(file, lineterminator=end).writerows(rows)
+    return file.getvalue().encode()
+
+
+def by_pandas(rows: Sequence[Sequence[Any]]) -> bytes:
+    return pd.DataFrame(rows[1:], columns=rows[0]).to_csv(index=False).encode()
+
+
+def by_arrow(column: str, cells: Sequence[Any]) -> bytes:
+    rows = records("N")
+    arrays = {name: pa.array([row[k] for row in rows[1:]]) for k, name in enumerate(rows[0])}
+    file = io.BytesIO()
+    parquet.write_table(pa.table(arrays | {column: pa.array(cells)}), file)
+    return file.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("one.toml").write_text(DOMAIN)
+    Path("many.toml").write_text(DOMAIN + "[csv]\nline_breaks = true\n")
+    return tmp_path
+
+
+def released(command: str, content: bytes, domain: str = "one.toml", *more: str) -> Any:
+    data = "data.parquet" if content.startswith(b"PAR1") else "data.csv"
+    Path(data).write_bytes(content)
+    words = [command, data, *COMMANDS[command], "--domain", domain, "--epsilon", "1", "--seed", "1"]
+    result = run(*words, "--json", "--yes", *more)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def public(told: Any) -> Any:
+    if isinstance(told, dict):
+        return {name: public(one) for name, one in told.items() if name not in NOISED}
+    return [public(one) for one in told] if isinstance(told, list) else told
+
+
+@pytest.mark.parametrize("domain", ["one.toml", "many.toml"])
+@pytest.mark.parametrize("write", [by_csv, partial(by_csv, end="\r\n"), by_pandas])
+def test_no_text_of_a_cell_moves_a_record(
+    folder: Path, domain: str, write: Callable[[list[list[Any]]], bytes]
+) -> None:
+    layout, declared = declared_layout(domain), load_domain(domain)
+
+    def read(note: str) -> Dataset:
+        Path("data.csv").write_bytes(write(records(note)))
+        table = read_table("data.csv", layout, ragged=True)
+        return Dataset.coded(declared, table, table.cells("a"), table.cells("y"))
+
+    clean = read("Q")
+    for text in (*TEXTS, *(BROKEN if layout.line_breaks else ())):
+        spoiled = read(text)
+        for name in "Xay":  # of its own record as well: the text is another level that is not declared
+            np.testing.assert_array_equal(getattr(clean, name), getattr(spoiled, name), repr(text[:20]))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_hostile_texts_in_full_fits(folder: Path, command: str) -> None:
+    plain, clean = (released(command, by_pandas(records(note))) for note in "NQ")
+    assert clean != plain
+    for domain, text in (
+        ("one.toml", "a\rb"),
+        ("one.toml", "\ufeff"),
+        ("one.toml", "x" * 140_000 + '"'),
+        ("many.toml", "a\rb\n\n" + "x" * 140_000),
+    ):
+        told = released(command, by_pandas(records(text)), domain)
+        assert told == clean
+        assert public(told) == public(plain)
+
+
+@pytest.mark.parametrize("blocks", ["never", "always"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nested_cells_in_full_fits(folder: Path, command: str, blocks: str) -> None:
+    several = {"a": ([[int(k % 3 > 0)] for k in range(24)], [None]), "note": ([{"u": 1}] * 24, {"u": None})}
+    for column, (cells, hostile) in several.items():
+        tables = (by_arrow(column, one) for one in (cells, [*cells[:2], hostile, *cells[3:]]))
+        clean, spoiled = (released(command, one, "one.toml", "--blocks", blocks) for one in tables)
+        assert clean == spoiled

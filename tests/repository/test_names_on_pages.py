@@ -1,0 +1,81 @@
+"""Attributes of releases and flags of commands that pages name exist, and where the page says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from dp2erm_cvx import EffectRelease, RuleRelease
+from dp2erm_cvx.cli import main
+from dp2erm_cvx.release import Release
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+KINDS = {Release: "PrivateTwoStageERM", EffectRelease: "PrivateEffect", RuleRelease: "PrivateRule"}
+#: A block of code, or what stands in a line between back quotes.
+_CODE = re.compile(r"^```(?:python|sh|pycon)\n(.*?)^```$|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
+#: Flags of ``python -m benchmarks``, which is no command of the package.
+_BENCHMARKS = {"--cluster", "--few", "--most", "--only"}
+
+
+def attributes(kind: type) -> set[str]:
+    return {*dir(kind), *kind.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+def code(text: str) -> Iterator[tuple[str, str]]:
+    """All code of a page, each with what says of which kind of release it is: its line, or the page."""
+    for found in _CODE.finditer(text):
+        block, span = found.groups()
+        line = text[text.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0]
+        yield (block, text) if span is None else (span, line)
+
+
+def missing_attributes(text: str) -> list[str]:
+    """Those of ``release`` that neither all kinds have, nor one that is named beside them."""
+    missing = []
+    for source, context in code(text):
+        for name in re.findall(r"(?<![\w.])release_?\.([a-z]\w*)", source):
+            of = [kind for kind in KINDS if name in attributes(kind)]
+            words = set(re.findall(r"\w+", context))
+            named = any({kind.__name__, KINDS[kind]} & words for kind in of)
+            if name != "json" and len(of) < len(KINDS) and not named:  # release.json is a file
+                missing.append(name)
+    return missing
+
+
+def flags(command: click.Command) -> set[str]:
+    own = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
+    parts = command.commands.values() if isinstance(command, click.Group) else ()
+    return own.union({"--help"}, *map(flags, parts))
+
+
+def missing_flags(text: str) -> list[str]:
+    """Those that the command on their line does not have, or no command where none is named."""
+    missing = []
+    for line in text.replace("\\\n", " ").splitlines():
+        for command, words in re.findall(r"(?:dp2erm ([\w-]+))?((?:(?!dp2erm )[^`])*)", line):
+            known = flags(main.commands.get(command, main)) | _BENCHMARKS
+            missing += set(re.findall(r"(?<![\w-])--[a-z][\w-]*", words)) - known
+    return missing
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_page_names_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert (missing_attributes(text), missing_flags(text)) == ([], [])
+
+
+def test_names_that_do_not_exist_are_missed() -> None:
+    assert missing_attributes("Any release has `release.theta` and `release.guarantee.epsilon`.") == ["theta"]
+    assert missing_attributes("`release_.value` of a `PrivateRule`.") == ["value"]
+    assert missing_attributes("`PrivateTwoStageERM`: `release_.value`.\n`release.nothing`") == ["nothing"]
+    assert missing_attributes("```python\nprint(release.gains)\n```\n") == ["gains"]
+    assert missing_attributes("PrivateRule\n```python\nprint(release.gains)\n```\n") == []
+    assert missing_flags("`dp2erm rule data.csv --value-share 0.2`, `dp2erm fit --value-share 0.2`") == [
+        "--value-share"
+    ]
+    assert missing_flags("`--value-share`, `--nothing`; `dp2erm ledger show --json`") == ["--nothing"]

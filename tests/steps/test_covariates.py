@@ -1,0 +1,331 @@
+"""What is released before a regression: exact movements, maps at any released number, slopes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Codebook, Domain
+from dp2erm_cvx.calibration import Noise
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.plan import EffectStudy, make_plan
+from dp2erm_cvx.sampling import SamplingWeights
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.steps import (
+    Arms,
+    AverageScore,
+    CenterPlan,
+    CovariateLaw,
+    CovariateMean,
+    CovariateMeanPlan,
+    Inputs,
+    LinearNuisances,
+    MeanSquare,
+    OutcomeRows,
+    PropensityPlan,
+    Rows,
+    StepResult,
+    SumsPlan,
+    Term,
+    TreatmentRate,
+)
+from dp2erm_cvx.steps.record_map import RAREST, treated_share
+from dp2erm_cvx.universe import Universe
+
+PAIR = {"u": (-1.0, 1.0), "v": (0.0, 4.0)}
+WARDS = {"ward=N": (-1.0, 1.0), "ward=S": (-1.0, 1.0), "u": (-2.0, 2.0)}
+LEVELS, SURVEY = {"ward": ["N", "S"]}, SamplingWeights("wt", 2.0, mean=1.0)
+BOTH, ONE = (Codebook(levels=one, sampling_weights=SURVEY) for one in (LEVELS, {"ward": ["N"]}))
+DOMAINS = {
+    "box": Domain(math.sqrt(2.0), 1.0, ranges=PAIR),
+    "ball": Domain(0.5, 1.0),
+    "constant": Domain(1.3, 1.0, intercept=0.5),
+    "center": Domain(1.8, 1.0, ranges=PAIR, center={"v": 1.0}),
+    "weights": Domain(1.8, 1.0, ranges=PAIR, center=(0.5, 1.0), codebook=Codebook(sampling_weights=SURVEY)),
+    "levels": Domain(math.sqrt(2.0), 1.0, ranges=WARDS, codebook=Codebook(levels=LEVELS)),
+    "shares": Domain(1.4, 1.0, ranges=WARDS, center={"ward=N": 0.2}, codebook=BOTH),
+    # 0, which a record of weight 0 adds, lies outside of what such a switch scales to
+    "outside": Domain(1.5, 1.0, ranges={"ward=N": (-1.0, 1.0)}, center=(-0.5,), codebook=ONE),
+}
+
+
+def size(domain):
+    return 2 if domain.ranges is None else len(domain.ranges)
+
+
+def grid(domain):
+    """Single records: corners, middles and the ball, either arm, sampling weights of all sizes."""
+    columns = [(-3.0, -0.5, 0.0, 0.5, 3.0)] * 2 if domain.ranges is None else []
+    for name, (low, high) in (domain.ranges or {}).items():
+        columns.append((0.0, 1.0) if "=" in name else (low, (low + high) / 2, high))
+    for x, a in itertools.product(itertools.product(*columns), (0, 1)):
+        if "ward=S" not in (domain.ranges or {}) or x[:2] != (1.0, 1.0):
+            for weight in (0.0, 0.7, 2.0) if domain.weighted else (2.0,):
+                yield domain.records([x], [a], [0.0], [weight] if domain.weighted else None)
+
+
+def planned(kind, domain, noise=Noise.GAMMA):
+    universe, budget = Universe(domain, 50, size(domain)), Budget(1.0, 1e-6)
+    law = CovariateLaw.of(domain, size(domain))
+    if kind == "mean":
+        return CovariateMean(law, 0.7, 0.1)._plan(universe, budget, noise)
+    step = TreatmentRate(0.1, noise) if kind == "rate" else MeanSquare(law, 0.1, noise)
+    return step.plan(universe, budget, {})
+
+
+def movement(plan, noise):
+    """The most that one replacement moves the sums by, over all pairs of the grid."""
+    sums = np.array([plan.exact_sums(one, {}) for one in grid(plan.universe.domain)])
+    apart = np.abs(sums[:, None] - sums[None])
+    return np.max(np.sum(apart, axis=2) if noise is Noise.GAMMA else np.sqrt(np.sum(apart**2.0, axis=2)))
+
+
+@pytest.mark.parametrize("noise", [Noise.GAMMA, Noise.GAUSSIAN])
+@pytest.mark.parametrize("kind", ["rate", "mean", "spread"])
+@pytest.mark.parametrize("name", DOMAINS)
+def test_no_replacement_moves_a_sum_by_more_than_is_claimed(name, kind, noise):
+    plan = planned(kind, DOMAINS[name], noise)
+    claimed, moved = plan.calibration.sensitivity, movement(plan, noise)
+    assert moved <= claimed
+    # attained, so that half of it would be caught
+    assert moved >= 0.9 * claimed
+
+
+def test_a_box_without_zero_would_move_by_more(monkeypatch):
+    """Planted: a record of weight 0 adds 0, which lies outside of such a box."""
+    plan = planned("mean", DOMAINS["outside"])
+    low, high = plan.law.box(plan.universe)
+    assert max(low) <= 0.0 <= min(high)
+    tight = np.array([0.5]), np.array([1.5])
+    monkeypatch.setattr(CovariateLaw, "box", lambda self, universe: tight)
+    broken = planned("mean", DOMAINS["outside"])
+    assert movement(broken, Noise.GAMMA) > broken.calibration.sensitivity
+
+
+def study(domain, n=400, epsilon=4.0, **changes):
+    universe = Universe(domain, n, size(domain))
+    return EffectStudy(universe, Budget(epsilon), **({"residual_scale": 0.3} | changes))
+
+
+ALL = {"mean_share": 0.06, "propensity": "logistic", "center_share": 0.4, "propensity_share": 0.2}
+
+
+def drawn(domain, n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, size(domain)))
+    if domain.ranges is not None:
+        low, high = np.array(domain.range_pairs).T
+        X = low + (high - low) * (X + 1.0) / 2.0
+        for place, name in enumerate(domain.ranges):
+            X[:, place] = rng.integers(0, 2, n) if "=" in name else X[:, place]
+    a = (rng.random(n) < 0.3).astype(np.int64)
+    return X, a, 0.4 * X[:, 0] + 0.3 * a + 0.1 * rng.standard_normal(n), rng.uniform(0, 2, n)
+
+
+def used(plan, records, released):
+    """All that a step computes on, one row per record: before it, after it, and what it counts."""
+    rows, inputs = [], Inputs(Dataset.from_arrays(records.X, records.a, records.y), records)
+    for step in plan.steps:
+        here = inputs.records
+        rows += [here.X, here.a, here.y, here.counts]
+        if isinstance(step, CenterPlan):
+            where = step.map.at(released, here.n_samples)
+            mapped = where.records(here, released)
+            rows += [mapped.X, mapped.y, where.factors(here, released)]
+        elif isinstance(step, PropensityPlan):
+            rows.append(step.map.records(here, released).X)
+        elif not isinstance(step, SumsPlan) or step.name == "score":
+            own = step.score.given(here, released)
+            rows.append(own.score(own.parts(here, released)) / own.widening)
+        else:
+            before = {name: released[name] for name in list(released)[: list(released).index(step.name)]}
+            inputs = step.hand_on(
+                inputs, StepResult(released[step.name]), before | {step.name: released[step.name]}
+            )
+    return rows
+
+
+@cache
+def numbers(name, rate=0.3):
+    """A plan of every step, and one value of all that it releases before the score."""
+    plan = make_plan(study(DOMAINS[name], declared=ALL))
+    n, k, unit = 400, size(DOMAINS[name]), 2.0**20
+    both = [rate * n * unit, (1 - rate) * n * unit] if DOMAINS[name].weighted else [rate * n]
+    found = {"rate": both, "mean": np.full(k, 0.1 * n * unit), "spread": [0.3 * n * unit]}
+    coefficients = {"center": np.linspace(-0.3, 0.4, 2 + k), "propensity": np.linspace(-1.0, 0.5, 1 + k)}
+    return plan, {key: np.array(value, dtype=float) for key, value in (found | coefficients).items()}
+
+
+def alike(name):
+    plan, released = numbers(name)
+    domain, (X, a, y, weights) = plan.study.start.domain, drawn(DOMAINS[name])
+    theirs = [column.copy() for column in (X, a, y, weights)]
+    for column, value in zip(theirs, (1e9, 1 - a[7], -1e9, 0.1), strict=True):
+        column[7] = value
+    one, other = (
+        used(plan, domain.records(*data[:3], data[3] if domain.weighted else None), released)
+        for data in ((X, a, y, weights), theirs)
+    )
+    kept = np.arange(400) != 7
+    return all(np.array_equal(mine[kept], their[kept]) for mine, their in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
+    assert [step.name for step in numbers(name)[0].steps] == [
+        "rate", "mean", "spread", "center", "propensity", "score",
+    ]  # fmt: skip
+    assert alike(name)
+    # planted: the mean of the records in place of the released one
+    honest = CovariateMeanPlan.hand_on
+
+    def leaking(self, inputs, found, released):
+        total = np.array(self.exact_sums(inputs.records, released), dtype=float)
+        return honest(self, inputs, found, released | {"mean": total})
+
+    monkeypatch.setattr(CovariateMeanPlan, "hand_on", leaking)
+    assert not alike(name)
+
+
+HUGE = 1e15
+EXTREME = [
+    {"rate": rate, "mean": mean, "spread": spread}
+    for rate, mean, spread in itertools.product(
+        (-HUGE, 0.0, 1.0, HUGE), (-HUGE, 0.0, HUGE), (-HUGE, 0.0, HUGE)
+    )
+]
+
+
+def outside(name, extreme):
+    """By how much records, factors and scores leave what every step was calibrated for before any release."""
+    plan, released = numbers(name)
+    released = {
+        key: np.full(len(value), extreme[key]) if key in extreme else 1e6 * value
+        for key, value in released.items()
+    }
+    if extreme["rate"] == 1.0 and len(released["rate"]) == 2:
+        released["rate"] = np.array([1.0, -HUGE])
+    domain, data = plan.study.start.domain, drawn(DOMAINS[name])
+    excess = -math.inf
+    records = domain.records(*data[:3], data[3] if domain.weighted else None)
+    inputs = Inputs(Dataset.from_arrays(records.X, records.a, records.y), records)
+    for step in plan.steps:
+        here, universe = inputs.records, step.universe
+        if isinstance(step, CenterPlan):
+            where = step.map.at(released, here.n_samples)
+            factors, here = where.factors(here, released), where.records(here, released)
+            excess = max(excess, np.max(factors) - 1.0, -np.min(factors))
+        elif isinstance(step, PropensityPlan):
+            here = step.map.records(here, released)
+        elif step.name == "score":
+            own = step.score.given(here, released)
+            assert own.widening <= RAREST / 2
+            score = own.score(own.parts(here, released)) / own.widening
+            excess = max(excess, np.max(np.abs(score)) / step.score.bound - 1.0 - 1e-12)
+        else:
+            inputs = step.hand_on(inputs, StepResult(released[step.name]), released)
+        excess = max(excess, np.max(np.linalg.norm(here.X, axis=1)) - universe.domain.covariate_bound)
+        excess = max(excess, np.max(np.abs(here.y)) - universe.domain.outcome_bound)
+        widths = universe.widths
+        excess = max(excess, -math.inf if widths is None else np.max(np.abs(here.X) - np.array(widths)))
+    return excess
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_no_released_number_takes_a_record_out_of_its_universe(name, monkeypatch):
+    assert max(outside(name, extreme) for extreme in EXTREME) <= 0.0
+    # planted: arms by their inverse rates, which no public number bounds at 1
+    monkeypatch.setattr(Arms, "weights", lambda self, rate: (1.0 / (1.0 - rate), 1.0 / rate))
+    assert max(outside(name, extreme) for extreme in EXTREME) > 1.0
+
+
+@pytest.mark.parametrize(
+    "released", [(-5.0,), (0.0,), (1e9,), (math.inf,), (0.0, 0.0), (-3.0, 2.0), (1.0, 0.0)]
+)
+def test_a_released_rate_is_clipped(released):
+    assert 1 / RAREST <= treated_share(np.array(released), 100) <= 1 - 1 / RAREST
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.2, 1 / 3, 0.5, 0.7, 0.98])
+@pytest.mark.parametrize("arms", list(Arms))
+def test_arms_count_at_most_one(arms, rate):
+    weights = arms.weights(rate)
+    assert all(0.0 <= weight <= 1.0 for weight in weights)
+    # matched arms count at most what the other treatment is likely
+    assert max(weights) == (max(rate, 1.0 - rate) if arms is Arms.MATCHED else 1.0)
+
+
+@pytest.mark.parametrize("treated", [60, 100, 220])
+def test_balanced_arms_make_an_effect_that_varies_exact(treated):
+    """Linear outcomes of other slopes in either arm, a constant propensity, no noise and no ridge."""
+    rng = np.random.default_rng(3)
+    n, p = 300, treated / 300
+    a = (np.arange(n) < treated).astype(np.int64)
+    x = rng.normal(size=(n, 2)) * 0.1
+    # arms of one covariance, apart by Delta
+    for arm in (0, 1):
+        own = x[a == arm] - x[a == arm].mean(axis=0)
+        x[a == arm] = own @ np.linalg.inv(np.linalg.cholesky(own.T @ own / len(own))).T * 0.1
+    delta = np.array([0.12, -0.05])
+    x = x + np.outer(a - p, delta)
+    slopes = np.array([[0.5, -1.0], [2.0, 0.7]])
+    y = 0.3 * a + np.sum(x * slopes[a], axis=1)
+    domain = Domain(2.0, 3.0)
+    records = domain.records(x, a, y)
+    truth = 0.3 + float(np.mean(x @ (slopes[1] - slopes[0])))
+
+    def effect(arms):
+        where = OutcomeRows(Rows.COMMON, arms=arms, rate=p).at({}, n)
+        mapped, root = where.records(records, {}), np.sqrt(where.factors(records, {}))
+        theta = np.linalg.lstsq(root[:, None] * mapped.X, root * mapped.y, rcond=None)[0]
+        nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), p)
+        score = AverageScore(nuisances, 20.0, 50.0, 500.0)
+        return theta[2:], score.effect(records, {"center": theta})
+
+    common, found = effect(Arms.BALANCED)
+    assert common == pytest.approx((1 - p) * slopes[1] + p * slopes[0], rel=1e-9)
+    assert found == pytest.approx(truth, abs=1e-9)
+    # planted: records that count alike
+    bias = (1 - 2 * p) * float((slopes[1] - slopes[0]) @ delta)
+    assert effect(Arms.ALIKE)[1] - truth == pytest.approx(bias, abs=1e-9)
+    assert abs(bias) > 0.03
+
+
+@pytest.mark.parametrize(("n", "epsilon", "width"), [(800, 0.5, 1.0), (400, 0.5, 1.0), (800, 0.5, 3.0)])
+def test_slopes_are_what_they_would_be_without_ridge(n, epsilon, width):
+    """Normal covariates, no noise: .2 to .5 of the slopes is gone, and is put back within a few percent."""
+    rng, k = np.random.default_rng(1), 5
+    domain = Domain(math.sqrt(k), 6.0, ranges=[(-3.0 * width, 3.0 * width)] * k)
+    x, a = rng.standard_normal((n, k)), rng.integers(0, 2, n)
+    y = x @ np.array([1.0, -0.5, 0.5, 0.8, 0.3]) + rng.standard_normal(n)
+    chosen = {"propensity": "constant", "center_share": 0.3, "spread_share": 0.3, "mean_share": None}
+    universe = Universe(domain, n, k)
+    plan = make_plan(
+        EffectStudy(universe, Budget(epsilon), residual_scale=1.0, declared=chosen, confounding=0.0)
+    )
+    records = plan.study.start.domain.records(x, a, y)
+    inputs, released = Inputs(Dataset.from_arrays(x, a, y), records), {}
+    for step in plan.steps[:2]:
+        released[step.name] = np.array(step.exact_sums(inputs.records, released), dtype=float)
+        inputs = step.hand_on(inputs, StepResult(released[step.name]), released)
+    step = plan.step("center")
+    where = step.map.at(released, n)
+    mapped, factors = where.records(inputs.records, released), where.factors(inputs.records, released)
+
+    def slopes(gamma):
+        quiet = np.zeros(step.calibration.n_parameters)
+        instance = step.program.instance(mapped, factors, gamma=gamma, noise=quiet)
+        return where.unscaled(solve(instance, tolerance=1e-5).value, k)
+
+    released["center"] = slopes(step.calibration.gamma)
+    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
+    (term,) = nuisances.terms
+    true = slopes(1e-6 * step.calibration.gamma)[2:]
+    left = float(released["center"][2:] @ true / (true @ true))
+    assert 0.5 < left < 0.8
+    again = term.coefficient(k, released)[2:]
+    assert float(again @ true / (true @ true)) == pytest.approx(1.0, abs=0.05)

@@ -1,0 +1,135 @@
+"""Outcomes of two values: their regressions are unbent, exactly, and what ridge and noise do is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.plan import EffectStudy, make_plan
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.steps import LinearNuisances, Rows, Term, TwoValues
+from dp2erm_cvx.universe import Universe
+
+EVENT = Domain(covariate_bound=1.5, outcome_bound=0.5, outcome_center=0.5, binary_outcome=True)
+
+
+@pytest.mark.parametrize("slope", [0.2, 0.45, 1.0])
+@pytest.mark.parametrize("mean", [1e-6, 0.02, 0.1, 0.5, 0.7, 0.999])
+def test_unbending_inverts_the_population_equation(mean, slope):
+    """m minimizes E phi_c(Y - m) for Y ~ Bernoulli(mean): its gradient is 0 there, and U(m) is the mean."""
+
+    def gradient(m):
+        return (1.0 - mean) * (1.0 - math.exp(-m / slope)) - mean * (1.0 - math.exp(-(1.0 - m) / slope))
+
+    m = brentq(gradient, 0.0, 1.0, xtol=1e-16, rtol=1e-15)
+    values = TwoValues(0.0, 1.0, slope)
+    assert float(values.unbent(m)) == pytest.approx(mean, abs=1e-12)
+    assert values.bent(mean) == pytest.approx(m, abs=1e-9)
+    # the same outcome in other units, measured from elsewhere
+    other = TwoValues(-3.0, 6.0, 6.0 * slope)
+    assert float(other.unbent(6.0 * m - 3.0)) == pytest.approx(6.0 * mean - 3.0, abs=1e-11)
+    # curvature and steepness are derivatives
+    h = 1e-5
+    curved = (gradient(m + h) - gradient(m - h)) / (2.0 * h) * slope
+    assert values.curvature(m) == pytest.approx(curved, rel=1e-4)
+    inside = min(max(m, h), 1.0 - h)
+    steep = float(values.unbent(inside + h) - values.unbent(inside - h)) / (2.0 * h)
+    assert values.steepness(inside) == pytest.approx(steep, rel=1e-4)
+
+
+def test_a_rare_event_is_shrunk_by_what_no_budget_removes():
+    """m = s mean with ``s = c (1 - exp(-1/c))`` in the limit: .2, .4 and .63."""
+    for c in (0.2, 0.45, 1.0):
+        values = TwoValues(0.0, 1.0, c)
+        assert values.bent(1e-7) / 1e-7 == pytest.approx(c * -math.expm1(-1.0 / c), rel=1e-2)
+
+
+def test_unbending_removes_the_bend_of_data_without_noise():
+    """Two cells by arm, all counts exact: the released center misses their means, the unbent one does not."""
+    means = {(0, -1.0): 0.05, (0, 1.0): 0.15, (1, -1.0): 0.2, (1, 1.0): 0.6}
+    cells = [
+        (a, x, y, n)
+        for (a, x), p in means.items()
+        for y, n in ((1, round(400 * p)), (0, round(400 * (1 - p))))
+    ]
+    a, x, y = (np.repeat([cell[place] for cell in cells], [cell[3] for cell in cells]) for place in range(3))
+    universe = Universe(EVENT, len(a), 1)
+    study = EffectStudy(universe, Budget(1.0), residual_scale=0.4, estimand="risks", confounding=0.0)
+    plan = make_plan(study)
+    step, slope = plan.step("center"), study.settings.slope
+    where = replace(step.map, rate=0.5)
+    records = EVENT.records(x[:, None], a, y)
+    quiet = np.zeros(step.calibration.n_parameters)
+    mapped, factors = where.records(records, {}), where.factors(records, {})
+    theta = where.unscaled(
+        solve(step.program.instance(mapped, factors, gamma=1e-9, noise=quiet), tolerance=1e-9).value, 1
+    )
+    lines = LinearNuisances((Term(Rows.ARMS, "center"),), 0.5)
+    unbent = replace(lines, two_values=TwoValues(-0.5, 1.0, slope))
+    for (arm, at), mean in means.items():
+        point = np.array([[at]]), np.full(1, float(arm)), {"center": theta}
+        assert 0.5 + float(unbent.outcome(*point)[0]) == pytest.approx(mean, abs=1e-4)
+        assert abs(0.5 + float(lines.outcome(*point)[0]) - mean) > 0.01
+
+
+def test_curvatures_follow_the_released_levels_of_either_arm():
+    plan = make_plan(EffectStudy(Universe(EVENT, 4000, 2), Budget(1.0), estimand="risks", residual_scale=0.3))
+    released = {
+        "rate": np.array([1000]),
+        "spread": np.array([2**21 * 500]),
+        "mean": np.zeros(2),
+        "center": np.array([-0.47, 0.1, 0.1, -0.3, 0.1, 0.1]),
+    }
+    nuisances = plan.score.score.at(plan.score.universe, released).nuisances
+    values, (regression,) = nuisances.two_values, nuisances.regressions
+    assert regression.curvatures == pytest.approx((values.curvature(-0.47), values.curvature(-0.3)))
+    kept, noise = nuisances.shrinkage(0.3)
+    assert kept.shape == noise.shape == (2, 2)
+    # the smaller arm's slopes shrink more, and are stretched on their own
+    assert np.all(kept[1] > 2.0 * kept[0])
+    assert np.allclose(nuisances.terms[-1].stretch, 1.0 / (1.0 - kept.ravel()))
+
+
+def test_an_outcome_of_two_values_is_one_of_its_ends():
+    assert EVENT.net_outcome([0, 1, 0, 1, 1], [0.0, 1.0, 0.3, 7.0, 0.5]).tolist() == [
+        -0.5,
+        0.5,
+        -0.5,
+        0.5,
+        0.0,
+    ]
+    again = Domain.from_dict(EVENT.to_dict())
+    assert again == EVENT
+    assert "binary_outcome" not in replace(EVENT, binary_outcome=False).to_dict()
+    for changes in ({"binary_outcome": 1}, {"treatment_cost": 0.1}):
+        with pytest.raises(DeclarationError, match="binary_outcome"):
+            replace(EVENT, **changes)
+
+
+def test_no_score_of_a_risk_is_cut_at_a_constant_propensity():
+    """All corners of a probability, an outcome and an arm, at rates on either side of one half."""
+    plan = make_plan(EffectStudy(Universe(EVENT, 4000, 1), Budget(1.0), estimand="risks", residual_scale=0.3))
+    score = plan.score.score
+    for rate in (0.03, 0.2, 0.5, 0.9):
+        own = score.scaled(rate, EVENT)
+        for level in (-0.5, 0.0, 0.5):
+            for y in (-0.5, 0.5):
+                for e in (rate, 1.0 - rate):
+                    r = (y - level) / e
+                    found = own.clipped(np.array([level]), np.array([r]))
+                    assert float(found[0]) == pytest.approx(level + r, abs=1e-12)
+        assert own.widening * own.bound == pytest.approx(1.0 / min(rate, 1.0 - rate) - 0.5)
+        assert own.cap >= 1.0 / min(rate, 1.0 - rate)
+
+
+def test_data_of_two_values_may_be_anything():
+    data = Dataset.from_arrays(np.zeros((4, 1)), np.array([0, 1, 0, 1]), np.array([-1e300, 1e300, 0.2, 0.8]))
+    assert set(EVENT.records(data.X, data.a, data.y).y) == {-0.5, 0.5}
