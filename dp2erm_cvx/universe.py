@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
@@ -47,6 +48,11 @@ class Universe:
         found = self.domain.widths(self.n_features)
         constant = (self.domain.intercept,) if self.domain.intercept else ()
         return None if found is None else (*constant, *found)
+
+    def shrunk(self, norm: float) -> Universe:
+        """The universe of covariates that are shrunk radially to this norm, around what scales to 0."""
+        bound = math.hypot(self.domain.intercept, min(norm, self.domain.features_bound))
+        return replace(self, domain=replace(self.domain, covariate_bound=bound))
 
     @property
     def mass(self) -> float:

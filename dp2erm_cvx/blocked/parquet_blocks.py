@@ -49,7 +49,7 @@ class ParquetBlocks(TableBlocks):
         import pyarrow as pa
 
         # files may write one column in several types
-        own = [parts] if len({part.schema for part in parts}) == 1 else [[part] for part in parts]
+        own = [parts] if all(part.schema == parts[0].schema for part in parts) else [[part] for part in parts]
         tables = [pa.Table.from_batches(one) for one in own]
         return self._named(lambda name: joined_cells([_cells(table, name) for table in tables]), row)
 

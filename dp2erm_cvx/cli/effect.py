@@ -68,6 +68,13 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
     "independent. Less makes the interval wider.",
 )
 @click.option(
+    "--heterogeneity",
+    type=Number(),
+    default=0.25,
+    help="Public guess: the standard deviation of effects given covariates, in that of residuals; 0 where "
+    "all effects are equal. More makes the interval wider where fewer than half are treated, or more.",
+)
+@click.option(
     "--effect-center",
     type=Number(),
     help="Public guess of the effect [the released one where all scaled covariates are 0].",
@@ -128,6 +135,7 @@ def effect_command(data: str, **options: Any) -> None:
             curved=names(options["curved"]),
             confounding=options["confounding"],
             collinearity=options["collinearity"],
+            heterogeneity=options["heterogeneity"],
             effect_center=options["effect_center"],
             level=options["level"],
             interval=options["interval"],

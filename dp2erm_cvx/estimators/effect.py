@@ -74,6 +74,9 @@ class PrivateEffect(PrivateEstimator):
     collinearity
         The least variance of a combination of standardized covariates, as a share of that of independent
         ones: a public guess in (0, 1]. A smaller one makes the interval wider.
+    heterogeneity
+        The standard deviation of effects given the covariates, in that of residuals: a public guess, 0 where
+        all effects are equal. The less they vary, the more records of the larger arm count in the slopes.
     level
         Of the interval.
     interval
@@ -127,6 +130,7 @@ class PrivateEffect(PrivateEstimator):
         curved: Sequence[str | int] | None = None,
         confounding: float = 1.0,
         collinearity: float = 1.0,
+        heterogeneity: float = 0.25,
         effect_center: float | None = None,
         level: float = 0.95,
         interval: str = "effect",
@@ -150,6 +154,7 @@ class PrivateEffect(PrivateEstimator):
         self.curved = curved
         self.confounding = confounding
         self.collinearity = collinearity
+        self.heterogeneity = heterogeneity
         self.effect_center = effect_center
         self.level = level
         self.interval = interval
@@ -210,6 +215,7 @@ class PrivateEffect(PrivateEstimator):
             residual_scale=self.residual_scale,
             confounding=self.confounding,
             collinearity=self.collinearity,
+            heterogeneity=self.heterogeneity,
             effect_center=self.effect_center,
             public_center=self._public_center(domain, len(columns)),
             declared=dict(self.settings or {}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -29,8 +29,8 @@ from dp2erm_cvx.plan.pipeline import (
     Pipeline,
     chosen_noise,
     logistic_propensity,
+    reach,
     shares_in_turn,
-    shrunk,
 )
 from dp2erm_cvx.plan.plan import Plan
 from dp2erm_cvx.privacy import Budget
@@ -108,10 +108,11 @@ class EffectStudy(Pipeline[EffectPlan]):
         Public guess of the standard deviation of the outcome given the covariates, in units of the outcome.
         Without one, losses and clips follow the outcome bound, for about twice the noise. Of an event of
         probability q it is ``sqrt(q (1 - q))``: .3 for one in ten.
-    confounding, collinearity
+    confounding, collinearity, heterogeneity
         What predictions of bias and the interval rest on: how far the arms' means lie apart at most, in
-        standard deviations of the combination of covariates in which they differ most; and the least variance
-        of a combination of standardized covariates, as a share of that of independent ones.
+        standard deviations of the combination of covariates in which they differ most; the least variance
+        of a combination of standardized covariates, as a share of that of independent ones; and the standard
+        deviation of effects given the covariates, in that of residuals: 0 where all effects are equal.
     effect_center
         Public guess of the effect, from which the score is measured; None: the released effect where all
         scaled covariates are 0.
@@ -139,6 +140,7 @@ class EffectStudy(Pipeline[EffectPlan]):
     residual_scale: float | None = None
     confounding: float = 1.0
     collinearity: float = 1.0
+    heterogeneity: float = 0.25
     effect_center: float | None = None
     public_center: Term | None = None
     declared: Mapping[str, Any] = field(default_factory=dict)
@@ -160,7 +162,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         public_fraction("numerical_share", self.numerical_share)
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
-        put(self, "confounding", public_number("confounding", self.confounding, at_least=0.0))
+        for name in ("confounding", "heterogeneity"):
+            put(self, name, public_number(name, getattr(self, name), at_least=0.0))
         put(self, "collinearity", public_number("collinearity", self.collinearity, above=0.0))
         if self.collinearity > 1.0:
             raise DeclarationError(f"collinearity = {self.collinearity:g}: must be at most 1")
@@ -175,7 +178,7 @@ class EffectStudy(Pipeline[EffectPlan]):
                 "risk difference",
             )
         if law == "auto" and self.settings.rows is not None:
-            put(self, "noise", chosen_noise(law, self._regressed))
+            put(self, "noise", chosen_noise(law, self._handed(self._placing(self.settings, True))))
         list(self.steps(None))  # what is declared is judged here, not where it is used
 
     @property
@@ -220,27 +223,27 @@ class EffectStudy(Pipeline[EffectPlan]):
             law,
             settings.norm_bound,
             settings.residual_bound,
-            Confounding(0.0) if settings.known is not None else self.assumed,
+            replace(self.assumed, distance=0.0) if settings.known is not None else self.assumed,
             None if values is None else replace(values, slope=settings.slope),
             max(len(universe.domain.groups), 1),
         )
 
     @property
     def assumed(self) -> Confounding:
-        """What is declared of the arms and of collinear covariates."""
-        return Confounding(self.confounding, self.collinearity)
+        """What is declared of the arms, of collinear covariates and of effects that vary."""
+        return Confounding(self.confounding, self.collinearity, self.heterogeneity)
 
     @property
     def predicts_bias(self) -> bool:
         """Whether it is predicted what nuisances leave of the confounding, so that an interval allows for it.
 
-        Common slopes of arms that count otherwise than by default leave more where effects vary.
+        In the overlap population common slopes have to be of records that are matched.
         """
         settings, kind = self.settings, SCORES[self.estimand]
         if settings.rows is None or kind is RiskScores:
             return False
-        by_arm = settings.rows in (Rows.MIX, Rows.ARMS)
-        return settings.known is not None or by_arm or settings.arms is kind.arms
+        exact = kind is not OverlapScore or settings.arms is Arms.MATCHED
+        return settings.known is not None or exact or settings.rows in (Rows.MIX, Rows.ARMS)
 
     @cached_property
     def settings(self) -> EffectSettings:
@@ -306,10 +309,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         steps: list[Any] = []
         if settings.known is None:
             steps.append(TreatmentRate(settings.rate_share, Noise.GAMMA, exact))
-        if settings.mean_share is not None:
-            steps.append(CovariateMean(law, settings.norm_bound, settings.mean_share, self.noise, exact))
-        if settings.spread_share is not None:
-            steps.append(MeanSquare(law, settings.spread_share, Noise.GAMMA, exact))
+        steps += self._placing(settings, exact)
         terms = [] if self.public_center is None else [self.public_center]
         program = self._regression(settings)
         regressions = [(Center, settings.center_share)]
@@ -322,7 +322,7 @@ class EffectStudy(Pipeline[EffectPlan]):
         if own is not None:  # what the outcome regression is weighted by is released before it
             steps.append(self._propensity(steps, settings, numerical_share))
         for kind, share in regressions:
-            mapped = OutcomeRows(rows, tuple(terms), scale, settings.arms, rate, own)
+            mapped = OutcomeRows(rows, tuple(terms), scale, settings.arms, rate, own, settings.noise_ratio)
             common = None, program, sharp, self.noise, None, 0.0, numerical_share
             steps.append(kind(*common, mapped, share, either=True))
             terms.append(Term(rows, kind.name))
@@ -338,11 +338,15 @@ class EffectStudy(Pipeline[EffectPlan]):
     def _propensity(
         self, steps: Sequence[Step], settings: EffectSettings, numerical_share: float | None
     ) -> Propensity:
+        where = self._handed(steps)
+        return logistic_propensity(self, where, settings, numerical_share, either=True)
+
+    def _handed(self, steps: Iterable[Step]) -> Universe:
         """That of the records that these ``steps`` hand on."""
         where = self.start
         for step in steps:
             where = step.hands(where)
-        return logistic_propensity(self, where, settings, numerical_share, either=True)
+        return where
 
     @property
     def start(self) -> Universe:
@@ -350,16 +354,22 @@ class EffectStudy(Pipeline[EffectPlan]):
         settings = self.settings
         if settings.rows is None or settings.mean_share is not None:
             return self.universe
-        return shrunk(self.universe, settings.norm_bound)
+        return self.universe.shrunk(self.reach)
 
     @property
-    def _regressed(self) -> Universe:
-        """That of the records of all regressions: shrunk, and perhaps around a released mean."""
-        settings, universe = self.settings, self.start
-        if settings.mean_share is None:
-            return universe
-        law = CovariateLaw.of(universe.domain, universe.n_features)
-        return CovariateMean(law, settings.norm_bound, settings.mean_share).hands(universe)
+    def reach(self) -> float:
+        """The norm that covariates are shrunk to before their mean square is known."""
+        settings, centered = self.settings, self.settings.mean_share is not None
+        total = self.universe.mass * self.universe.n_samples * self._kept * self.budget.epsilon
+        return reach(self.universe, total, settings.norm_bound, settings.spread_share, centered=centered)
+
+    def _placing(self, settings: EffectSettings, exact: bool) -> Iterator[CovariateMean | MeanSquare]:
+        """The steps by which covariates are centered and scaled."""
+        law, noise = CovariateLaw.of(self.universe.domain, self.universe.n_features), Noise.GAMMA
+        if settings.mean_share is not None:
+            yield CovariateMean(law, self.reach, settings.mean_share, self.noise, exact)
+        if settings.spread_share is not None:
+            yield MeanSquare(law, settings.spread_share, settings.norm_bound, noise, exact)
 
     @property
     def _kept(self) -> float:

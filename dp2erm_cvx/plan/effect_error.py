@@ -44,9 +44,9 @@ OFFSET = 0.5
 class NuisanceError:
     """What the released nuisances add to the error of an effect, in units of the outcome.
 
-    ``bias`` bounds what shrinkage leaves of the confounding, ``noise`` is the standard deviation that privacy
-    noise of the nuisances adds, ``sampling`` the one that the sampling error of the regression adds, over the
-    root of n. ``shift`` is what the estimate is corrected by.
+    ``bias`` bounds what shrinkage and common slopes of arms leave of the confounding, ``noise`` is the
+    standard deviation that privacy noise of the nuisances adds, ``sampling`` the one that the sampling error
+    of the regression adds, over the root of n. ``shift`` is what the estimate is corrected by.
     """
 
     bias: float
@@ -183,8 +183,9 @@ def _arm_errors(
     if distance > 0.0 and values is None:  # no leak was measured where steepness counts more
         by_intercepts = 0.5 * intercept_bias(nuisances, released, residual) * off / distance
     noises = np.sqrt(np.mean(noise**2, axis=1)) * factors * apart
-    counts = [np.array([1.0 - rate, rate]) * one.arms.weights(rate) for one in nuisances.regressions][-1]
-    own = counts * nuisances.regressions[-1].arms.weights(rate)
+    last = nuisances.regressions[-1]
+    counts = np.array([1.0 - rate, rate]) * last.weights(rate)
+    own = counts * last.weights(rate)
     if by_arm:
         rows = zip(weights, residuals, counts, own, strict=True)
         sampling = [weight * one * math.sqrt(square) / count for weight, one, count, square in rows]
@@ -192,10 +193,12 @@ def _arm_errors(
         sampling = [residual * math.sqrt(float(np.sum(own)) / float(np.sum(counts)) ** 2)]
     heavier = math.sqrt(HEAVIER / (n * within)) * apart
     leaks = by_intercepts if by_arm else np.array([float(np.sum(by_intercepts))])
+    wanted = study.kind.wanted(rate if group is None else group[0])
+    varying = last.leaning(rate, wanted) * study.heterogeneity * residual
     rates = by_rate if by_arm else [math.hypot(*by_rate)]
     return tuple(
         NuisanceError(
-            bias=off * float(kept[g]) + abs(float(leaks[g])),
+            bias=off * (float(kept[g]) + varying) + abs(float(leaks[g])),
             noise=math.hypot(float(noises[g]), log_noise * float(kept[g]), rates[g]),
             sampling=heavier * sampling[g],
             shift=-float(leaks[g]),
@@ -235,7 +238,7 @@ def intercept_bias(nuisances: LinearNuisances, released: Mapping[str, Array], de
         if one.rows is Rows.ARMS:
             total += one.gamma * shares * np.abs(shares) * constants / np.maximum(curvature, 1e-12)
         elif one.rows is Rows.COMMON:
-            taking_part = np.array(one.arms.weights(rate)) > 0.0
+            taking_part = one.weights(rate) > 0.0
             total += one.gamma * shares * taking_part * constants / float(np.sum(curvature))
     found: Array = nuisances.declared.distance**2 * total
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dp2erm_cvx.domain import Domain
+from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size
@@ -57,12 +57,13 @@ class EffectSettings:
     rows
         Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`; None in cells, which have no
         use for ``arms``, ``slope``, ``first_fit``, ``norm_bound``, ``radius`` and ``split`` either.
-    arms
+    arms, noise_ratio
         What records count in it, see :class:`~dp2erm_cvx.steps.Arms`.
     slope
         c of the saturating loss of the center, in units of the outcome.
     norm_bound
-        The scaled covariates are shrunk radially to this norm.
+        The scaled covariates are shrunk radially to this norm where they are as large as their law says; to
+        another in proportion where their mean square is released.
     mean_share, spread_share
         Shares of the budget for the mean of the covariates, which is then subtracted, and for their mean
         square, from which shrinkage is predicted; None where they are not released.
@@ -103,6 +104,7 @@ class EffectSettings:
     cap: float
     residual_bound: float
     score_bound: float
+    noise_ratio: float = 0.0
     cells: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -110,6 +112,7 @@ class EffectSettings:
         for name in ("slope", "norm_bound", "radius", "residual_bound", "score_bound"):
             public_size(name, getattr(self, name))
         public_number("cap", self.cap, at_least=2.0)
+        public_number("noise_ratio", self.noise_ratio, at_least=0.0)
         self._check_propensity()
         for name in ("split", "first_fit", *_SHARES):
             if getattr(self, name) is not None or name in (
@@ -219,9 +222,11 @@ def effect_rule(
         tried = (0.0,)
     shares = list(_candidates(left, tried))
     center, propensity = min(shares, key=lambda one: effect_error(request, left, *one))
+    regression = request.regression(center)
     return EffectSettings(
         rows=kind.rows,
-        arms=kind.arms,
+        arms=regression.arms,
+        noise_ratio=regression.noise_ratio,
         slope=slope,
         norm_bound=norm,
         mean_share=MEAN_SHARE if centered else None,
@@ -297,7 +302,7 @@ class Request:
 
     ``kind`` is the score of what is estimated, ``n_samples`` are what all records count together,
     ``deviation``, ``slope`` and ``residual_bound`` are in units of the outcome, ``law`` and ``norm_bound``
-    are of scaled covariates. The effect is that in each of ``groups``.
+    are of scaled covariates. The effect is that in each of ``groups``. Records count by ``arms``.
     """
 
     kind: type[EffectScore]
@@ -312,6 +317,48 @@ class Request:
     confounding: Confounding
     two_values: TwoValues | None = None
     groups: int = 1
+    arms: Arms | None = None
+
+    def regression(self, center: float) -> RidgeFit:
+        """That of the outcome from the share ``center`` of the budget, at the arm weights of least error."""
+        kind, values, curvatures = self.kind, self.two_values, None
+        if values is not None:
+            curvatures = (values.curvature(self.level),) * 2
+        square, epsilon = 1.0 + NORM**2, center * self.epsilon
+        found = RidgeFit(
+            gamma=2.0 * square / (self.n_samples * epsilon),
+            noise=2.0
+            * math.sqrt(square * (len(kind.rows.constants(self.n_features)) + 1))
+            * self.slope
+            / epsilon,
+            n_samples=self.n_samples,
+            slope=self.slope,
+            scale=NORM / self.norm_bound,
+            arms=Arms.ALIKE,
+            rows=kind.rows,
+            curvatures=curvatures,
+        )
+        arms = self.arms or kind.arms
+        if arms is not Arms.BALANCED or kind.rows is not Rows.COMMON:
+            return replace(found, arms=arms)
+        varying = self.confounding.heterogeneity * self.deviation
+        if varying == 0.0:
+            return found
+        noise = found.errors(self.spread, self.deviation, 0.5, self.confounding.within(0.5))[1]
+        return replace(found, arms=arms, noise_ratio=float(noise[0, 0]) / varying)
+
+    @property
+    def spread(self) -> Array:
+        """Of one scaled covariate (1,), as the norm bound leaves it."""
+        factor = self.law.mean_square(1.0, self.norm_bound)
+        return np.full(1, self.norm_bound * math.sqrt(factor / self.n_features))
+
+    @property
+    def level(self) -> float:
+        """Where the regression of an outcome of two values lies, which is guessed from its deviation."""
+        assert self.two_values is not None
+        low, width = self.two_values.low, self.two_values.width
+        return self.two_values.bent(low + width * prevalence(self.deviation / width))
 
 
 def _candidates(left: float, tried: Sequence[float]) -> Iterator[tuple[float, float]]:
@@ -331,26 +378,11 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     """
     kind = request.kind
     n, p, sigma, declared = request.n_samples, request.n_features, request.deviation, request.confounding
-    square, epsilon, values = 1.0 + NORM**2, center * request.epsilon, request.two_values
-    by_arm, curvatures, steepness = kind.rows is Rows.ARMS, None, 1.0
-    if values is not None:
-        level = values.bent(values.low + values.width * prevalence(sigma / values.width))
-        curvatures, steepness = (values.curvature(level),) * 2, values.steepness(level)
-    parameters = len(kind.rows.constants(p))
-    regression = RidgeFit(
-        gamma=2.0 * square / (n * epsilon),
-        noise=2.0 * math.sqrt(square * (parameters + 1)) * request.slope / epsilon,
-        n_samples=n,
-        slope=request.slope,
-        scale=NORM / request.norm_bound,
-        arms=kind.arms,
-        rows=kind.rows,
-        curvatures=curvatures,
-    )
-    factor = request.law.mean_square(1.0, request.norm_bound)
-    spread = request.norm_bound * math.sqrt(factor / p)
+    values, by_arm, spread = request.two_values, kind.rows is Rows.ARMS, float(request.spread[0])
+    steepness = 1.0 if values is None else values.steepness(request.level)
+    regression = request.regression(center)
     parts = np.array([[RATE], [1.0 - RATE]]) if by_arm else np.ones((1, 1))
-    kept, noise = shrinkage([regression], np.full(1, spread), sigma, RATE, declared)
+    kept, noise = shrinkage([regression], request.spread, sigma, RATE, declared)
     away = declared.distance
     if propensity:
         norm, paid = 1.0 + request.norm_bound**2, propensity * request.epsilon
@@ -371,4 +403,5 @@ def effect_error(request: Request, left: float, center: float, propensity: float
     # an interval pays for the noise of the second moment as well, at 2B times that of the mean
     sampling += MARGIN * widest * request.residual_bound / RATE * scale / n
     error = sampling + 2.0 * (1.0 + by_arm) * scale**2 + float(np.sum((parts * noise * away) ** 2))
+    error += (regression.leaning(RATE, kind.wanted(RATE)) * declared.heterogeneity * sigma * away) ** 2
     return error + float(np.sum(parts * np.maximum(LEFT * kept, still) * away * sigma)) ** 2

@@ -72,11 +72,17 @@ class Pipeline(abc.ABC, Generic[P_co]):
         """The plan that these calibrated steps make."""
 
 
-def shrunk(universe: Universe, norm_bound: float) -> Universe:
-    """The universe of covariates that are shrunk radially to this norm, around what scales to 0."""
-    domain = universe.domain
-    bound = math.hypot(domain.intercept, min(norm_bound, domain.features_bound))
-    return replace(universe, domain=replace(domain, covariate_bound=bound))
+def reach(universe: Universe, total: float, norm: float, share: float | None, *, centered: bool) -> float:
+    """The norm that covariates are shrunk to before their mean square is released from a ``share``, if it is.
+
+    Up to three times the ``norm`` of those that are as large as guessed, so that larger ones lose nothing;
+    the noise of the mean square sets the limit. ``total`` is n epsilon, ``centered`` whether a mean is
+    subtracted first.
+    """
+    if share is None:
+        return norm
+    widest = universe.domain.features_bound * (2.0 if centered else 1.0)
+    return max(min(norm * min(max(math.sqrt(share * total / 48.0), 1.0), 3.0), widest), norm)
 
 
 class LogisticSettings(Protocol):

@@ -24,7 +24,6 @@ from dp2erm_cvx.plan.pipeline import (
     chosen_noise,
     logistic_propensity,
     shares_in_turn,
-    shrunk,
 )
 from dp2erm_cvx.plan.rule_plan import RulePlan
 from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
@@ -165,7 +164,7 @@ class RuleStudy(Pipeline[RulePlan]):
     def start(self) -> Universe:
         """That of covariates shrunk to their norm bound, unless their mean is to be subtracted first."""
         return (
-            self.universe if self.settings.mean_share is not None else shrunk(self.universe, self.norm_bound)
+            self.universe if self.settings.mean_share is not None else self.universe.shrunk(self.norm_bound)
         )
 
     def steps(self, numerical_share: float | None) -> Iterator[Step]:
@@ -180,7 +179,7 @@ class RuleStudy(Pipeline[RulePlan]):
         if settings.mean_share is not None:
             steps.append(CovariateMean(self.law, bound, settings.mean_share, self.noise, exact))
         if settings.spread_share is not None:
-            steps.append(MeanSquare(self.law, settings.spread_share, Noise.GAMMA, exact))
+            steps.append(MeanSquare(self.law, settings.spread_share, bound, Noise.GAMMA, exact))
         if settings.center_share is not None:
             program = self._stage("saturating_regression", settings.center_slope)
             rows = OutcomeRows(Rows.POOLED, scale=settings.center_norm / bound)

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
 #: What an interval may be for: the effect, or what the score averages to at the released nuisances.
 TARGETS = ("effect", "score")
-#: The public guesses among the settings of a release.
-_GUESSES = ("residual_scale", "confounding", "collinearity", "effect_center")
+#: What is declared of the population, and all public guesses among the settings of a release.
+ASSUMED = ("confounding", "collinearity", "heterogeneity")
+_GUESSES = ("residual_scale", *ASSUMED, "effect_center")
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,9 @@ def make_effect(
         settings={
             **asdict(study.settings),
             "cells": state_cuts(plan, columns),
-            **dict(zip(_GUESSES, (study.scale, study.confounding, study.collinearity, center), strict=True)),
+            "residual_scale": study.scale,
+            **{name: getattr(study, name) for name in ASSUMED},
+            "effect_center": center,
         },
         domain=universe.domain.to_dict(),
         ranges=ranges,

@@ -140,16 +140,19 @@ def _for_the_effect(release: EffectRelease) -> Iterator[str]:
     yield (
         f"No combination of covariates is taken to lie more than {settings['confounding']:g} standard "
         "deviations apart between the arms (confounding), or to have less than "
-        f"{settings['collinearity']:.3g} times the variance of independent ones (collinearity). Both are "
-        "declared, or at their defaults."
+        f"{settings['collinearity']:.3g} times the variance of independent ones (collinearity)."
     )
+    if settings["rows"] == "common" and settings["arms"] in ("alike", "balanced"):
+        yield (
+            "Effects are taken to vary with covariates by a standard deviation of at most "
+            f"{settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."
+        )
+    yield "All of these are declared, or at their defaults."
     if release.groups:
         yield (
             "All groups share the regression: its slopes are to hold in each, arms are to lie no farther "
             "apart there, and outcomes of a group on average within half a standard deviation of residuals "
-            "from what it predicts. Where the effect varies with covariates, a group whose treated share is "
-            "not that of all keeps a bias: the difference of the shares, times what the effect differs by "
-            "between the group's arms."
+            "from what it predicts."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -30,7 +29,7 @@ from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.quantile_grid import Known, Within
-from dp2erm_cvx.release.effect import EffectRelease, make_effect
+from dp2erm_cvx.release.effect import ASSUMED, EffectRelease, make_effect
 from dp2erm_cvx.release.rebuilt import rebuilt_settings
 from dp2erm_cvx.release.record import BaseRelease, Release
 from dp2erm_cvx.release.rule_release import RuleRelease, make_rule
@@ -138,7 +137,7 @@ def public_center(release: EffectRelease) -> Term:
     mean, spread = plan.step(CovariateMeanPlan.name), plan.step(MeanSquarePlan.name)
     slopes = ~own.constants(k)
     if isinstance(spread, MeanSquarePlan):
-        theta[slopes] /= math.sqrt(spread.kept(released))
+        theta[slopes] *= spread.scale(released)
     if isinstance(mean, CovariateMeanPlan):
         middle = mean.mean(released)[None]
         for arm in (0.0, 1.0) if own is not Rows.POOLED else (0.0,):
@@ -149,7 +148,7 @@ def public_center(release: EffectRelease) -> Term:
 
 def _effect(release: EffectRelease, budget: Budget, common: Mapping[str, Any]) -> EffectStudy:
     settings, universe, ranges = dict(release.settings), _universe(release), None
-    guesses = [settings.pop(name) for name in ("residual_scale", "confounding", "collinearity")]
+    guesses = {name: settings.pop(name) for name in ("residual_scale", *ASSUMED)}
     center = settings.pop("effect_center")
     if release.declared_center is False or release.risks:
         center = None
@@ -158,14 +157,11 @@ def _effect(release: EffectRelease, budget: Budget, common: Mapping[str, Any]) -
     if release.ranges:
         ranges = _ranges(release, universe.domain)
         universe = replace(universe, domain=ranges.domain(universe.n_features))
-    scale, confounding, collinearity = guesses
     return EffectStudy(
         universe,
         budget,
         release.estimand,
-        residual_scale=scale,
-        confounding=confounding,
-        collinearity=collinearity,
+        **guesses,
         effect_center=center,
         public_center=term,
         declared=settings,

@@ -178,7 +178,7 @@ def make_rule(
     spreads, norm, scale = plan.spreads(released), study.norm_bound, 1.0
     mean, square = plan.step(CovariateMeanPlan.name), plan.step(MeanSquarePlan.name)
     if isinstance(square, MeanSquarePlan):
-        scale = 1.0 / math.sqrt(square.kept(released))
+        scale = square.scale(released)
     guesses = (study.scale, list(study.expected), plan.mass)
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):

@@ -211,15 +211,16 @@ class CovariateMeanPlan(SumsPlan):
 class MeanSquare(Step):
     """The mean square of the norm of the covariates over its bound, from a ``share`` of the budget.
 
-    It is the curvature that a regression has in its slopes, so that shrinkage is predicted from it. Where it
-    says that the norm bound is too wide for the ``law`` that was guessed, records are shrunk to a smaller one
-    and scaled up to the bound again: a map of single records at what was released (Theorem 10).
+    It is the curvature that a regression has in its slopes, so that shrinkage is predicted from it. What it
+    says of the size of covariates against the ``law`` that was guessed divides them, and they are shrunk to
+    ``norm``: a map of single records at what was released (Theorem 10).
     """
 
     name: ClassVar[str] = "spread"
 
     law: CovariateLaw
     share: float
+    norm: float
     noise: Noise | str = Noise.GAMMA
     exact: bool = True
 
@@ -227,23 +228,32 @@ class MeanSquare(Step):
         """Pure noise leaves delta to the others."""
         return divide(budget, self.share, self.noise)
 
+    def hands(self, universe: Universe) -> Universe:
+        """Records whose covariates have at most this norm."""
+        return universe.shrunk(self.norm)
+
     def plan(self, universe: Universe, budget: Budget, earlier: Mapping[str, StepPlan]) -> MeanSquarePlan:
         """Calibrate the noise: one record moves the sum by one at most."""
         noise = replace(calibrate_integers(UNIT, budget, self.noise), unit=1.0 / UNIT)
         mean = earlier.get(CovariateMean.name)
         mean = mean if isinstance(mean, CovariateMeanPlan) else None
-        return MeanSquarePlan(universe, noise, None, None, self.exact, self.law, mean)
+        handed = self.hands(universe)
+        return MeanSquarePlan(universe, noise, None, None, self.exact, self.law, mean, handed)
 
 
 @dataclass(frozen=True)
 class MeanSquarePlan(SumsPlan):
-    """The calibrated sum of squares, and the law of covariates that was guessed, around a released mean."""
+    """The calibrated sum of squares, and the law of covariates that was guessed, around a released mean.
+
+    ``handed`` is the universe of the later records.
+    """
 
     name: ClassVar[str] = "spread"
 
     calibration: IntegerNoise
     law: CovariateLaw
     mean: CovariateMeanPlan | None
+    handed: Universe
 
     @property
     def predicted_error(self) -> float:
@@ -256,16 +266,18 @@ class MeanSquarePlan(SumsPlan):
 
     def spreads(self, released: Mapping[str, Array]) -> Array:
         """Root mean squares (k,) of the covariates that are handed on: a function of what was released."""
-        law, factor, shrunk = self._law(released)
-        bound = self.universe.domain.features_bound
-        square = law.mean_square(factor / shrunk, bound) if shrunk < 1.0 else self._share(released)
+        law, squares, scale = self._law(released)
+        bound = self.handed.domain.features_bound
+        square = self._share(released)
+        if scale != 1.0 or bound < self.universe.domain.features_bound:
+            square = law.mean_square(squares * scale**2, bound)
         if self.mean is not None:
-            noise = math.hypot(*law.offsets) / bound
-            square = max(square - noise**2 / shrunk, 0.3 * square)
+            noise = math.hypot(*law.offsets) * scale / bound
+            square = max(square - noise**2, 0.3 * square)
         return np.array(law.spreads) * (bound * math.sqrt(square) / math.hypot(*law.spreads))
 
-    def kept(self, released: Mapping[str, Array]) -> float:
-        """The part of the squared norm bound that is kept; 1 where it is not too wide."""
+    def scale(self, released: Mapping[str, Array]) -> float:
+        """What covariates are multiplied by before they are shrunk: a function of what was released."""
         return self._law(released)[2]
 
     def relative_error(self, released: Mapping[str, Array]) -> float:
@@ -276,27 +288,33 @@ class MeanSquarePlan(SumsPlan):
         return replace(inputs, records=self.mapped(inputs.records, released))
 
     def mapped(self, records: Records, released: Mapping[str, Array]) -> Records:
-        """The records, shrunk to a smaller norm and scaled up again where the bound is too wide."""
-        shrunk, domain = self.kept(released), self.universe.domain
-        if shrunk == 1.0:
+        """The records, scaled and shrunk into the ball of the later universe."""
+        scale, domain = self.scale(released), self.handed.domain
+        if scale == 1.0 and domain == self.universe.domain:
             return records
-        bound = domain.features_bound
-        make = partial(_remade, partial(_tightened, factor=math.sqrt(shrunk), bound=bound), domain)
-        return records.mapped(make, _outcomes, domain, self.universe.n_columns)
+        make = partial(_remade, partial(_scaled, scale=scale, bound=domain.features_bound), domain)
+        return records.mapped(make, _outcomes, domain, self.handed.n_columns)
+
+    @property
+    def _part(self) -> float:
+        """Of the squared norm bound: what is kept where the guessed law is right."""
+        return (self.handed.domain.features_bound / self.universe.domain.features_bound) ** 2
 
     def _share(self, released: Mapping[str, Array]) -> float:
         """The mean square over the squared bound, at least what its noise may be."""
         n = _mass(self.universe, released)
         noise = self.calibration.scale * self.calibration.unit / n
-        return min(max(float(released[self.name][0]) / UNIT / n, 2.0 * noise, 0.02), 1.0)
+        return min(max(float(released[self.name][0]) / UNIT / n, 2.0 * noise, 0.02 * self._part), 1.0)
 
     def _law(self, released: Mapping[str, Array]) -> tuple[CovariateLaw, float, float]:
-        """The law at a released mean, what squares are of it, and the part of the squared bound to keep."""
+        """The law at a released mean, what squares are of it, and what covariates are multiplied by."""
         law = self.law if self.mean is None else self.mean.around(released)
         share, bound = self._share(released), self.universe.domain.features_bound
         noise = math.sqrt(self.predicted_error)
         upper = law.factor(min(share + noise, 0.999), bound)
-        return law, law.factor(share, bound), upper if upper < 0.8 else 1.0
+        # no record reaches farther than the bound
+        scale = math.sqrt(max(1.0 / upper, self._part))
+        return law, law.factor(share, bound), 1.0 if self._part == 1.0 and upper >= 0.8 else scale
 
 
 def _box(universe: Universe) -> tuple[Array, Array]:
@@ -329,8 +347,8 @@ def _outcomes(block: Records) -> Array:
     return block.y
 
 
-def _tightened(rows: Array, factor: float, bound: float) -> Array:
-    return clip_norm(rows, factor * bound) / factor
+def _scaled(rows: Array, scale: float, bound: float) -> Array:
+    return scale * clip_norm(rows, bound / scale)
 
 
 def _centered(rows: Array, mean: Array) -> Array:

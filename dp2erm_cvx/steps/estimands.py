@@ -128,6 +128,10 @@ class TreatedScore(EffectScore):
     price: ClassVar[float] = 8.0 / 7.0
     propensities: ClassVar[tuple[float, ...]] = (0.0,)
 
+    @classmethod
+    def wanted(cls, rate: float) -> float:
+        return 0.0
+
     def capped(self, propensity: Array) -> Array:
         """A propensity (n,) of at most 1 - 1/F: small odds take weight from the hardly ever treated."""
         return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)

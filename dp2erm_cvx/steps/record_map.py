@@ -206,11 +206,14 @@ class Term:
 class Arms(enum.StrEnum):
     """How much a record counts in an outcome regression, by its arm and the rate p of treatment.
 
-    ``ALIKE``: 1. ``BALANCED``: 1 in the smaller arm and the squared odds of it, at most 1, in the larger one:
-    common slopes then tend to ``(1 - p) beta_1 + p beta_0``, those that the bias of an average effect is
-    measured from. ``CONTROLS``: slopes are those of the untreated, and the treated have an intercept alone.
-    ``MATCHED``: ``h (1 - p)/p`` of the treated and ``h p/(1 - p)`` of the untreated, ``h = min(p, 1 - p)``:
-    at a released propensity p of x, errors of both nuisances then multiply in the overlap population.
+    ``ALIKE``: 1. ``BALANCED``: 1 in the smaller arm and, at a ``noise_ratio`` of 0, the squared odds of it in
+    the larger one: common slopes then tend to ``(1 - p) beta_1 + p beta_0``, those that the bias of an
+    average effect is measured from. A larger ratio r, the noise of a slope at equal counts over the spread of
+    effects, trades that for more records: with q the share of the smaller arm all count
+    ``(r^2 + q^2)/(q (1 - q))`` on average, where noise and bias are together least. ``CONTROLS``: slopes are
+    those of the untreated, and the treated have an intercept alone. ``MATCHED``: ``h (1 - p)/p`` of the
+    treated and ``h p/(1 - p)`` of the untreated, ``h = min(p, 1 - p)``: at a released propensity p of x,
+    errors of both nuisances then multiply in the overlap population.
     """
 
     ALIKE = "alike"
@@ -218,7 +221,7 @@ class Arms(enum.StrEnum):
     CONTROLS = "controls"
     MATCHED = "matched"
 
-    def weights(self, rate: Any) -> tuple[Any, Any]:
+    def weights(self, rate: Any, noise_ratio: float = 0.0) -> tuple[Any, Any]:
         """What an untreated and a treated record count in slopes, in [0, 1], at one rate or at many (n,)."""
         if self is Arms.MATCHED:
             other = 1.0 - rate
@@ -228,8 +231,10 @@ class Arms(enum.StrEnum):
             return 1.0, 0.0
         if self is Arms.ALIKE:
             return 1.0, 1.0
-        odds = rate / (1.0 - rate)
-        return np.minimum(odds * odds, 1.0), np.minimum(1.0 / (odds * odds), 1.0)
+        least = min(rate, 1.0 - rate)
+        larger = ((noise_ratio**2 + least**2) / (least * (1.0 - least)) - least) / (1.0 - least)
+        larger = min(max(larger, (least / (1.0 - least)) ** 2), 1.0)
+        return (larger, 1.0) if rate <= 0.5 else (1.0, larger)
 
 
 @dataclass(frozen=True)
@@ -242,8 +247,8 @@ class OutcomeRows(RecordMap):
     Covariates are multiplied by the public ``scale`` first. The norm bound of the rows follows it, and noise
     and shrinkage weigh on intercepts and slopes in the proportion that it declares.
 
-    Records count by ``arms`` and the ``rate`` of treatment: a number, or the step that released it; that of
-    their own where ``log_odds`` is a released propensity on (1, x).
+    Records count by ``arms``, ``noise_ratio`` and the ``rate`` of treatment: a number, or the step that
+    released it; that of their own where ``log_odds`` is a released propensity on (1, x).
     """
 
     rows: Rows
@@ -252,6 +257,7 @@ class OutcomeRows(RecordMap):
     arms: Arms = Arms.ALIKE
     rate: str | float = 0.5
     log_odds: Term | None = None
+    noise_ratio: float = 0.0
 
     @property
     def factored(self) -> bool:
@@ -271,7 +277,7 @@ class OutcomeRows(RecordMap):
             log_odds = self.log_odds.predict(records.covariates, records.a, released)
             rate = cleaned(expit(log_odds) - 0.5, 0.5) + 0.5  # as the score does
         assert not isinstance(rate, str)
-        untreated, treated = self.arms.weights(rate)
+        untreated, treated = self.arms.weights(rate, self.noise_ratio)
         found: Array = np.where(records.a == 1, treated, untreated) * records.counts
         return found
 

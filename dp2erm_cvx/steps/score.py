@@ -172,6 +172,11 @@ class EffectScore(abc.ABC):
     def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
         """The sums where no record has a sampling weight; ``counts`` (n,) in {0, 1}. Private."""
 
+    @classmethod
+    def wanted(cls, rate: float) -> float:
+        """The share that the slopes of the treated should have in common ones, at this rate of treatment."""
+        return 1.0 - rate
+
     @property
     def part(self) -> float:
         """What makes the share of a record at most one half."""

@@ -33,10 +33,13 @@ class Confounding:
     least_share
         lambda: the least variance of a combination of standardized covariates, as a share of that of
         independent ones; 1 for covariates without collinearity.
+    heterogeneity
+        The standard deviation of effects given the covariates, in that of residuals.
     """
 
     distance: float = 1.0
     least_share: float = 1.0
+    heterogeneity: float = 0.25
 
     def within(self, rate: float) -> float:
         """The share of the variance along the difference of the arms that lies within them."""
@@ -97,6 +100,7 @@ class RidgeFit:
     rows: Rows
     mass: float = 1.0
     curvatures: tuple[float, float] | None = None
+    noise_ratio: float = 0.0
 
     @classmethod
     def of(cls, step: CenterPlan) -> RidgeFit:
@@ -105,10 +109,20 @@ class RidgeFit:
         first = 1 if step.map.rows in (Rows.POOLED, Rows.ARMS) else 2
         noise = math.sqrt(float(step.calibration.variances[first]))
         slope = getattr(step.second, "slope", None)
-        n, mass = step.universe.n_samples, step.universe.mass
-        return cls(
-            step.calibration.gamma, noise, n, slope, step.map.scale, step.map.arms, step.map.rows, mass
-        )
+        n, mass, made = step.universe.n_samples, step.universe.mass, step.map
+        gamma, ratio = step.calibration.gamma, made.noise_ratio
+        return cls(gamma, noise, n, slope, made.scale, made.arms, made.rows, mass, noise_ratio=ratio)
+
+    def weights(self, rate: float) -> Array:
+        """What an untreated and a treated record count (2,)."""
+        return np.array(self.arms.weights(rate, self.noise_ratio))
+
+    def leaning(self, rate: float, wanted: float) -> float:
+        """How far the share of the treated in common slopes is from the one that no varying effect biases."""
+        if self.rows is not Rows.COMMON or self.arms is Arms.MATCHED:
+            return 0.0
+        parts = np.array([1.0 - rate, rate]) * self.weights(rate)
+        return abs(float(parts[1] / np.sum(parts)) - wanted)
 
     def bends(self, deviation: float) -> tuple[float, float]:
         """The mean curvature of the loss by arm; at normal residuals of this ``deviation`` if not known."""
@@ -119,7 +133,7 @@ class RidgeFit:
 
     def curvature(self, deviation: float, rate: float) -> Array:
         """What records of either arm (2,) add to the curvature of the mean loss, the untreated first."""
-        parts = np.array([1.0 - rate, rate]) * self.arms.weights(rate)
+        parts = np.array([1.0 - rate, rate]) * self.weights(rate)
         found: Array = self.mass * parts * np.array(self.bends(deviation))
         return found
 

@@ -95,11 +95,11 @@ def test_the_text_says_what_the_interval_is_and_is_not(folder, more):
     assert ("a bias of up to" in text) is not trial
 
 
-@pytest.mark.parametrize("name", ["confounding", "collinearity"])
+@pytest.mark.parametrize("name", ["confounding", "collinearity", "heterogeneity"])
 def test_what_the_interval_rests_on_is_declared(folder, name):
-    """Less confounding, and less collinearity, make a shorter interval for the same effect."""
+    """Less confounding, less collinearity and effects that vary less make a shorter interval."""
     widths = []
-    for value in ("0.2", "1") if name == "confounding" else ("1", "0.3"):
+    for value in ("1", "0.3") if name == "collinearity" else ("0.2", "1"):
         plain = json.loads(
             run(*EFFECT, "--seed", "1", "--epsilon", "20", f"--{name}", value, "--json").stdout
         )

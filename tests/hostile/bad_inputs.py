@@ -77,6 +77,8 @@ _TEXTS = {
     "--delta": ("1", "-0.1"),
     "--goal": ("gain", ""),
     "--confounding": ("huge", "-1"),
+    "--collinearity": ("0", "2", "none"),
+    "--heterogeneity": ("much", "-0.1", "nan"),
     "--treated": ("0", "1", "2"),
     "--drivers": ("nobody", ","),
     "--mechanism": ("nobody", "no.py", "own.py"),

@@ -150,7 +150,6 @@ def test_no_cell_of_a_column_of_pandas_changes_another() -> None:
         assert labels(clean, "x")[:2] == labels(spoiled, "x")[:2], clean.dtype
         assert "" not in labels(clean, "x")
     assert labels(pairs[0][1], "x") == ["(0, 30]", "(30, 99]", ""]
-    assert labels(late, "x")[2] == ""
 
 
 def test_blocks_of_several_types_keep_their_times() -> None:

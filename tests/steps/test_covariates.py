@@ -27,6 +27,7 @@ from dp2erm_cvx.steps import (
     MeanSquare,
     OutcomeRows,
     PropensityPlan,
+    RidgeFit,
     Rows,
     StepResult,
     SumsPlan,
@@ -73,7 +74,7 @@ def planned(kind, domain, noise=Noise.GAMMA):
     law = CovariateLaw.of(domain, size(domain))
     if kind == "mean":
         return CovariateMean(law, 0.7, 0.1)._plan(universe, budget, noise)
-    step = TreatmentRate(0.1, noise) if kind == "rate" else MeanSquare(law, 0.1, noise)
+    step = TreatmentRate(0.1, noise) if kind == "rate" else MeanSquare(law, 0.1, 0.7, noise)
     return step.plan(universe, budget, {})
 
 
@@ -239,7 +240,7 @@ def outside(name, extreme):
 def test_no_released_number_takes_a_record_out_of_its_universe(name, monkeypatch):
     assert max(outside(name, extreme) for extreme in EXTREME) <= 0.0
     # planted: arms by their inverse rates, which no public number bounds at 1
-    monkeypatch.setattr(Arms, "weights", lambda self, rate: (1.0 / (1.0 - rate), 1.0 / rate))
+    monkeypatch.setattr(Arms, "weights", lambda self, rate, ratio: (1.0 / (1.0 - rate), 1.0 / rate))
     assert max(outside(name, extreme) for extreme in EXTREME) > 1.0
 
 
@@ -251,9 +252,10 @@ def test_a_released_rate_is_clipped(released):
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.2, 1 / 3, 0.5, 0.7, 0.98])
+@pytest.mark.parametrize("ratio", [0.0, 0.3, 1e9])
 @pytest.mark.parametrize("arms", list(Arms))
-def test_arms_count_at_most_one(arms, rate):
-    weights = arms.weights(rate)
+def test_arms_count_at_most_one(arms, ratio, rate):
+    weights = arms.weights(rate, ratio)
     assert all(0.0 <= weight <= 1.0 for weight in weights)
     # matched arms count at most what the other treatment is likely
     assert max(weights) == (max(rate, 1.0 - rate) if arms is Arms.MATCHED else 1.0)
@@ -278,8 +280,8 @@ def test_balanced_arms_make_an_effect_that_varies_exact(treated):
     records = domain.records(x, a, y)
     truth = 0.3 + float(np.mean(x @ (slopes[1] - slopes[0])))
 
-    def effect(arms):
-        where = OutcomeRows(Rows.COMMON, arms=arms, rate=p).at({}, n)
+    def effect(arms, ratio=0.0):
+        where = OutcomeRows(Rows.COMMON, arms=arms, rate=p, noise_ratio=ratio).at({}, n)
         mapped, root = where.records(records, {}), np.sqrt(where.factors(records, {}))
         theta = np.linalg.lstsq(root[:, None] * mapped.X, root * mapped.y, rcond=None)[0]
         nuisances = LinearNuisances((Term(Rows.COMMON, "center"),), p)
@@ -293,6 +295,43 @@ def test_balanced_arms_make_an_effect_that_varies_exact(treated):
     bias = (1 - 2 * p) * float((slopes[1] - slopes[0]) @ delta)
     assert effect(Arms.ALIKE)[1] - truth == pytest.approx(bias, abs=1e-9)
     assert abs(bias) > 0.03
+    # in between, by what the interval allows for
+    fit = RidgeFit(1.0, 1.0, n, None, 1.0, Arms.BALANCED, Rows.COMMON, noise_ratio=0.2)
+    leaning = fit.leaning(p, AverageScore.wanted(p))
+    assert 0.0 < leaning < abs(1 - 2 * p)
+    assert effect(Arms.BALANCED, 0.2)[1] - truth == pytest.approx(bias * leaning / abs(1 - 2 * p), abs=1e-9)
+
+
+@pytest.mark.parametrize("ratio", [1e-3, 0.1, 0.4, 3.0])
+@pytest.mark.parametrize("rate", [0.05, 0.2, 0.45, 0.5, 0.7])
+def test_arms_are_weighted_for_the_least_error_of_noise_and_varying_effects(rate, ratio):
+    """No weight of the larger arm, from that which balances to 1, does better than the formula's."""
+    least = min(rate, 1.0 - rate)
+
+    def error(larger):
+        total = least + (1.0 - least) * larger
+        return (ratio / total) ** 2 + (least / total - (1.0 - least)) ** 2
+
+    chosen = min(Arms.BALANCED.weights(rate, ratio))
+    assert max(Arms.BALANCED.weights(rate, ratio)) == 1.0
+    tried = np.linspace((least / (1.0 - least)) ** 2, 1.0, 2001)
+    assert error(chosen) <= np.min(error(tried)) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("n", [100, 2000, 20_000])
+def test_covariates_that_are_larger_than_guessed_keep_their_lengths(n):
+    """Coins that are declared as ranges are three times as large as the guess: most lie beyond its norm."""
+    k, share = 6, {"mean_share": None, "norm_bound": 1.2}
+    domain = Domain(math.sqrt(k), 6.0, ranges=[(0.0, 1.0)] * k)
+    plan = make_plan(EffectStudy(Universe(domain, n, k), Budget(1.0), residual_scale=1.0, declared=share))
+    coins = np.random.default_rng(5).integers(0, 2, (n, k)).astype(float)
+    records = plan.study.start.domain.records(coins, np.zeros(n), np.zeros(n))
+    step = plan.step("spread")
+    released = {"spread": np.array(step.exact_sums(records, {}), dtype=float)}
+    lengths = np.linalg.norm(step.mapped(records, released).covariates, axis=1) / step.scale(released)
+    kept = 1.2 if n == 100 else plan.study.reach  # noise sets the limit
+    assert lengths == pytest.approx(np.full(n, kept), rel=1e-9)
+    assert (kept == pytest.approx(math.sqrt(k))) == (n == 20_000)
 
 
 @pytest.mark.parametrize(("n", "epsilon", "width"), [(800, 0.5, 1.0), (400, 0.5, 1.0), (800, 0.5, 3.0)])

@@ -142,12 +142,14 @@ def rows_of(data):
     return np.column_stack([1 - a, a, 3 * X])
 
 
-def regression(data, theta, calibration, rate, less_by=0.0):
+def regression(data, theta, calibration, rate, ratio, less_by=0.0):
     rows, y = rows_of(data), data[2]
     s = rows @ theta - np.clip(y - less_by, -4.0 if np.any(less_by) else -1.0, 4.0)
     pull, bend = SCALE * np.sign(s) * (1 - np.exp(-np.abs(s) / SCALE)), np.exp(-np.abs(s) / SCALE)
-    odds = rate / (1 - rate)
-    counts = np.where(data[1] == 1, min(odds**-2, 1.0), min(odds**2, 1.0))
+    few = min(rate, 1 - rate)
+    all_count = (ratio**2 + few**2) / (few * (1 - few))
+    larger = np.clip((all_count - few) / (1 - few), (few / (1 - few)) ** 2, 1.0)
+    counts = np.where((data[1] == 1) == (rate < 0.5), 1.0, larger)
     return minimizer(rows, counts * pull, counts * bend, N * calibration.gamma, theta, calibration.scale)
 
 
@@ -188,18 +190,20 @@ def test_the_density_is_that_of_the_formulas():
             # inside of every set the coordinates are what is released; the last integers take none
             u = np.concatenate([[treated, squares], center, refit, lam])
             found = log_ratio(one, other, one.place(u))
-            part = square.kept(integers)
-            shrunk.append(part < 1.0)
+            scale = square.scale(integers)
+            shrunk.append(scale > 1.0)
             stretch = plan.score.score.nuisances.given(integers | {"center": center}, N).stretch
             theta = (center + refit) * np.array([1.0, 1.0, stretch.item()])
             right, sums = [], []
             for X, a, y in pair:
                 norms = np.rint(UNIT * X[:, 0] ** 2).sum()
-                data = np.clip(X, -math.sqrt(part), math.sqrt(part)) / math.sqrt(part), a, y
-                rate = treated / N
+                data = np.clip(scale * X, -1.0, 1.0), a, y
+                rate, ratio = treated / N, plan.study.settings.noise_ratio
                 right.append(
-                    regression(data, center, plan.step("center").calibration, rate)
-                    + regression(data, refit, plan.step("refit").calibration, rate, rows_of(data) @ center)
+                    regression(data, center, plan.step("center").calibration, rate, ratio)
+                    + regression(
+                        data, refit, plan.step("refit").calibration, rate, ratio, rows_of(data) @ center
+                    )
                     + logistic(data, lam, plan.step("propensity").calibration)
                     - abs(treated - a.sum()) / plan.step("rate").calibration.scale
                     - abs(squares - norms) / square.calibration.scale
