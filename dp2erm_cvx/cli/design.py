@@ -38,7 +38,7 @@ _guess_options = apply(
     click.option(
         "--effect-spread",
         type=Number(),
-        help="Its standard deviation over covariates [.25 of the scale; rule: .5].",
+        help="Its standard deviation over covariates [.25 of what lines leave; rule: .5 of all].",
     ),
     click.option(
         "--outcome-scale", type=Number(), help="Standard deviation of the outcome [a third of its bound]."

@@ -8,6 +8,7 @@ from typing import Any
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
+from dp2erm_cvx.steps import Confounding
 from dp2erm_cvx.tuning.designs.guess import rounded
 from dp2erm_cvx.tuning.designs.question import DesignQuestion
 
@@ -113,12 +114,15 @@ def _effect(
         prognostic=prognostic,
         residual_scale=scale,
         confounding=confounding,
+        heterogeneity=question.heterogeneity,
         settings=dict(settings),
         noise=noise,
     )
     words = [*([] if question.estimand == "ate" else ["--estimand", question.estimand])]
     words += [] if prognostic is None else ["--prognostic", ",".join(prognostic)]
     words += [] if confounding == 1.0 else ["--confounding", str(confounding)]
+    varying = question.heterogeneity
+    words += [] if varying == Confounding.heterogeneity else ["--heterogeneity", str(varying)]
     words += ["--residual-scale", str(scale), *_told(settings, noise)]
     return Candidate(_named(question, name, noise, prognostic), model, "effect", tuple(words))
 

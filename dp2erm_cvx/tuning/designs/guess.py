@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -23,7 +24,8 @@ class Guess:
         Average effect of the treatment, in units of the outcome, before its cost. None: half of
         ``outcome_scale``; for a rule the cost, so that nobody knows in advance whom to treat.
     effect_spread
-        Its standard deviation over covariates. None: a quarter of ``outcome_scale``; half for a rule.
+        Its standard deviation over covariates. None: a quarter of what a line leaves of the outcome; half
+        of ``outcome_scale`` for a rule.
     outcome_scale
         Standard deviation of the outcome without treatment, in its units. None: a third of its bound.
     explained, curved
@@ -85,8 +87,12 @@ class Guess:
         if effect is None:
             effect = domain.treatment_cost + (0.0 if rule else rounded(0.5 * scale))
         if spread is None:
-            spread = rounded((0.5 if rule else 0.25) * scale)
+            spread = rounded(0.5 * scale if rule else 0.25 * self.left(scale, binary=binary))
         return replace(self, effect=effect, effect_spread=spread, outcome_scale=scale, binary=binary)
+
+    def left(self, scale: float, *, binary: bool) -> float:
+        """What a line leaves of an outcome of this standard deviation."""
+        return scale if binary else rounded(scale * math.sqrt(1.0 - self.explained * (1.0 - self.curved)))
 
     def stated(self, filled: Guess) -> list[tuple[str, Any, bool]]:
         """Name and value of every part of the ``filled`` guess, and whether it is stated here."""

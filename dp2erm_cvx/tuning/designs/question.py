@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import whole_number
+from dp2erm_cvx.steps import Confounding
 from dp2erm_cvx.tuning.designs.guess import Guess, rounded
 from dp2erm_cvx.tuning.designs.world import driver_columns
 from dp2erm_cvx.universe import Universe
@@ -93,7 +93,10 @@ class DesignQuestion:
     @property
     def residual_scale(self) -> float:
         """What a line leaves of it."""
-        guess = self.filled
-        if guess.binary:
-            return self.outcome_scale
-        return rounded(self.outcome_scale * math.sqrt(1.0 - guess.explained * (1.0 - guess.curved)))
+        return self.filled.left(self.outcome_scale, binary=self.filled.binary)
+
+    @property
+    def heterogeneity(self) -> float:
+        """What is declared of effects that vary: at least the default, which the guess may round."""
+        found = rounded((self.filled.effect_spread or 0.0) / self.residual_scale)
+        return found if found > 1.05 * Confounding.heterogeneity else Confounding.heterogeneity

@@ -1,6 +1,5 @@
 """Exact densities of a composed effect release: center, refit, propensity and score, with flips."""
 
-import math
 from dataclasses import fields, replace
 
 import numpy as np

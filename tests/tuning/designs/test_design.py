@@ -104,7 +104,7 @@ def test_two_outcomes_are_two():
 def test_what_is_not_stated_is_filled_in_and_told():
     guess = Guess(effect=2.0)
     filled = guess.filled(LINE, "effect")
-    assert (filled.effect, filled.outcome_scale, filled.effect_spread) == (2.0, 2.0, 0.5)
+    assert (filled.effect, filled.outcome_scale, filled.effect_spread) == (2.0, 2.0, 0.38)
     stated = {name: stated for name, _, stated in guess.stated(filled)}
     assert [name for name in stated if stated[name]] == ["effect"]
     costly = replace(LINE, treatment_cost=1.5)
