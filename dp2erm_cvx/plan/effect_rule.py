@@ -44,6 +44,8 @@ FEW = 800.0
 #: What an interval adds to the second moment of a score for its noise, in bounds times scales of the mean: at
 #: a level of .95 it is exceeded once in 400.
 MARGIN = 2.0 * math.log(200.0)
+#: What the error of a logistic propensity is multiplied by: first order flatters it where arms lie far apart.
+OPTIMISM = 1.5
 #: The rate of the smaller arm that shares are chosen for.
 RATE = 1.0 / 3.0
 
@@ -388,9 +390,8 @@ def effect_error(request: Request, left: float, center: float, propensity: float
         norm, paid = 1.0 + request.norm_bound**2, propensity * request.epsilon
         ridge = norm / (0.3 * n * paid)
         curvature = VARIANCE * spread**2 + ridge
-        away = math.hypot(
-            ridge / curvature * away, math.sqrt(p * norm * (p + 2)) / (0.65 * paid) * spread / (n * curvature)
-        )
+        log_noise = math.sqrt(p * norm * (p + 2)) / (0.65 * paid) * spread / (n * curvature)
+        away = OPTIMISM * math.hypot(ridge / curvature * away, log_noise)
     # ``reach`` is that at a rate of one half for scores that divide by it
     widest = kind.reach[bool(propensity)] / kind.reach[0]
     scale = 2.0 * widest * kind.price * request.residual_bound / RATE
