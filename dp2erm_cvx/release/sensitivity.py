@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Of a difference of means in standard deviations, as a log risk ratio (VanderWeele and Ding 2017).
 _LOG_RATIO = 0.91
+#: Standard deviations that no arms lie apart.
+FAR = 10.0
 
 
 def e_value(ratio: float) -> float:
@@ -71,9 +73,10 @@ def sensitivity(release: EffectRelease) -> Iterator[str]:
         yield _number_needed(release)
     tipping = tipping_point(release)
     if tipping is not None:
+        apart = f"{tipping:.3g}" if tipping < FAR else f"more than {FAR:g}"
         yield (
-            f"Tipping point: the interval reaches 0 where the arms lie {tipping:.3g} standard deviations "
-            f"apart (confounding; {float(release.settings['confounding']):g} is declared or the default)."
+            f"Tipping point: the interval reaches 0 where the arms lie {apart} standard deviations apart "
+            f"(confounding; {float(release.settings['confounding']):g} is declared or the default)."
         )
 
 
