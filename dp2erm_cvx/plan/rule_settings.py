@@ -166,6 +166,8 @@ def rule_of_use(
     worth = both and universe.domain.sampling is None
     total *= universe.n_features + 1
     _, norm_bound, mean = covariate_rule(universe, total, MEAN_NOISE, worth=worth)
+    if universe.domain.ranges is None:  # a declared norm is that of the records, and no corner of a box
+        norm_bound = universe.domain.features_bound
     return RuleSettings(
         center_share=(0.3 if both else 0.4) if centered else None,
         propensity="logistic" if both else None,
