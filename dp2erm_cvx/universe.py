@@ -51,7 +51,9 @@ class Universe:
 
     def shrunk(self, norm: float) -> Universe:
         """The universe of covariates that are shrunk radially to this norm, around what scales to 0."""
-        bound = math.hypot(self.domain.intercept, min(norm, self.domain.features_bound))
+        if norm >= self.domain.features_bound * (1.0 - 1e-12):
+            return self
+        bound = math.hypot(self.domain.intercept, norm)
         return replace(self, domain=replace(self.domain, covariate_bound=bound))
 
     @property

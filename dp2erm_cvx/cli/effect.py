@@ -72,7 +72,7 @@ dp2erm effect trial.csv --treatment a --outcome y --domain domain.toml \\
     type=Number(),
     default=0.25,
     help="Public guess: the standard deviation of effects given covariates, in that of residuals; 0 where "
-    "all effects are equal. More makes the interval wider where fewer than half are treated, or more.",
+    "all effects are equal. More makes the interval wider unless half are treated.",
 )
 @click.option(
     "--effect-center",

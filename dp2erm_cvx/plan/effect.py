@@ -112,7 +112,8 @@ class EffectStudy(Pipeline[EffectPlan]):
         What predictions of bias and the interval rest on: how far the arms' means lie apart at most, in
         standard deviations of the combination of covariates in which they differ most; the least variance
         of a combination of standardized covariates, as a share of that of independent ones; and the standard
-        deviation of effects given the covariates, in that of residuals: 0 where all effects are equal.
+        deviation of effects given the covariates, in that of residuals: 0 where all effects are equal. Not
+        used where the propensity is public.
     effect_center
         Public guess of the effect, from which the score is measured; None: the released effect where all
         scaled covariates are 0.
@@ -162,11 +163,11 @@ class EffectStudy(Pipeline[EffectPlan]):
         public_fraction("numerical_share", self.numerical_share)
         if self.residual_scale is not None:
             put(self, "residual_scale", public_size("residual_scale", self.residual_scale))
-        for name in ("confounding", "heterogeneity"):
+        public_number("collinearity", self.collinearity, above=0.0)
+        for name, most in (("confounding", 100.0), ("collinearity", 1.0), ("heterogeneity", 100.0)):
             put(self, name, public_number(name, getattr(self, name), at_least=0.0))
-        put(self, "collinearity", public_number("collinearity", self.collinearity, above=0.0))
-        if self.collinearity > 1.0:
-            raise DeclarationError(f"collinearity = {self.collinearity:g}: must be at most 1")
+            if getattr(self, name) > most:
+                raise DeclarationError(f"{name} = {getattr(self, name):g}: must be at most {most:g}")
         if self.public_center is not None:
             if self.ranges is not None:
                 raise DeclarationError("public_center: needs declared ranges, whose units it would be in")
@@ -223,7 +224,7 @@ class EffectStudy(Pipeline[EffectPlan]):
             law,
             settings.norm_bound,
             settings.residual_bound,
-            replace(self.assumed, distance=0.0) if settings.known is not None else self.assumed,
+            Confounding(0.0) if settings.known is not None else self.assumed,
             None if values is None else replace(values, slope=settings.slope),
             max(len(universe.domain.groups), 1),
         )
@@ -235,15 +236,13 @@ class EffectStudy(Pipeline[EffectPlan]):
 
     @property
     def predicts_bias(self) -> bool:
-        """Whether it is predicted what nuisances leave of the confounding, so that an interval allows for it.
-
-        In the overlap population common slopes have to be of records that are matched.
-        """
+        """Whether it is predicted what nuisances leave of the confounding: an interval then allows for it."""
         settings, kind = self.settings, SCORES[self.estimand]
         if settings.rows is None or kind is RiskScores:
             return False
         exact = kind is not OverlapScore or settings.arms is Arms.MATCHED
-        return settings.known is not None or exact or settings.rows in (Rows.MIX, Rows.ARMS)
+        by_arm = settings.rows in (Rows.MIX, Rows.ARMS)
+        return settings.known is not None or by_arm or (exact and settings.rows is not Rows.POOLED)
 
     @cached_property
     def settings(self) -> EffectSettings:

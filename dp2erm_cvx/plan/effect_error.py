@@ -199,7 +199,7 @@ def _arm_errors(
     return tuple(
         NuisanceError(
             bias=off * (float(kept[g]) + varying) + abs(float(leaks[g])),
-            noise=math.hypot(float(noises[g]), log_noise * float(kept[g]), rates[g]),
+            noise=math.hypot(float(noises[g]), log_noise * (float(kept[g]) + varying), rates[g]),
             sampling=heavier * sampling[g],
             shift=-float(leaks[g]),
         )

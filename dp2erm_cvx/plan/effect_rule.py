@@ -60,12 +60,12 @@ class EffectSettings:
         Of the outcome regression (center), see :class:`~dp2erm_cvx.steps.Rows`; None in cells, which have no
         use for ``arms``, ``slope``, ``first_fit``, ``norm_bound``, ``radius`` and ``split`` either.
     arms, noise_ratio
-        What records count in it, see :class:`~dp2erm_cvx.steps.Arms`.
+        What records count in it, see :class:`~dp2erm_cvx.steps.Arms`. The ratio is that of the rule's shares.
     slope
         c of the saturating loss of the center, in units of the outcome.
     norm_bound
-        The scaled covariates are shrunk radially to this norm where they are as large as their law says; to
-        another in proportion where their mean square is released.
+        The scaled covariates are shrunk radially to this norm, once their released mean square has brought
+        them to the size that their law guesses.
     mean_share, spread_share
         Shares of the budget for the mean of the covariates, which is then subtracted, and for their mean
         square, from which shrinkage is predicted; None where they are not released.
@@ -304,7 +304,7 @@ class Request:
 
     ``kind`` is the score of what is estimated, ``n_samples`` are what all records count together,
     ``deviation``, ``slope`` and ``residual_bound`` are in units of the outcome, ``law`` and ``norm_bound``
-    are of scaled covariates. The effect is that in each of ``groups``. Records count by ``arms``.
+    are of scaled covariates. The effect is that in each of ``groups``.
     """
 
     kind: type[EffectScore]
@@ -319,7 +319,6 @@ class Request:
     confounding: Confounding
     two_values: TwoValues | None = None
     groups: int = 1
-    arms: Arms | None = None
 
     def regression(self, center: float) -> RidgeFit:
         """That of the outcome from the share ``center`` of the budget, at the arm weights of least error."""
@@ -340,14 +339,13 @@ class Request:
             rows=kind.rows,
             curvatures=curvatures,
         )
-        arms = self.arms or kind.arms
-        if arms is not Arms.BALANCED or kind.rows is not Rows.COMMON:
-            return replace(found, arms=arms)
+        if kind.arms is not Arms.BALANCED or kind.rows is not Rows.COMMON:
+            return replace(found, arms=kind.arms)
         varying = self.confounding.heterogeneity * self.deviation
         if varying == 0.0:
             return found
         noise = found.errors(self.spread, self.deviation, 0.5, self.confounding.within(0.5))[1]
-        return replace(found, arms=arms, noise_ratio=float(noise[0, 0]) / varying)
+        return replace(found, arms=kind.arms, noise_ratio=min(float(noise[0, 0]) / varying, 1.0))
 
     @property
     def spread(self) -> Array:

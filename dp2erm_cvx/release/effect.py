@@ -275,6 +275,13 @@ def _check(release: EffectRelease) -> None:
     _check_steps(release)
     if release.n_samples < 2 or not release.columns:
         raise DeclarationError("release JSON: n_samples and columns: at least 2 records and 1 covariate")
+    _check_settings(release)
+
+
+def _check_settings(release: EffectRelease) -> None:
+    unstated = sorted(set(_GUESSES) - release.settings.keys())
+    if unstated:
+        raise DeclarationError(f"release JSON: settings: no {unstated[0]}: the file is of another version")
     numbers = {name: value for name, value in release.settings.items() if name not in _GUESSES}
     try:
         Domain.from_dict(release.domain)

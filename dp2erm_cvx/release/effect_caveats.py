@@ -142,7 +142,8 @@ def _for_the_effect(release: EffectRelease) -> Iterator[str]:
         "deviations apart between the arms (confounding), or to have less than "
         f"{settings['collinearity']:.3g} times the variance of independent ones (collinearity)."
     )
-    if settings["rows"] == "common" and settings["arms"] in ("alike", "balanced"):
+    exact = {"att": "controls"}.get(release.estimand, "matched")  # for effects that vary, whatever they do
+    if settings["rows"] == "common" and settings["arms"] != exact:
         yield (
             "Effects are taken to vary with covariates by a standard deviation of at most "
             f"{settings['heterogeneity']:.3g} of that of residuals (heterogeneity)."

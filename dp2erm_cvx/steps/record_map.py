@@ -231,7 +231,7 @@ class Arms(enum.StrEnum):
             return 1.0, 0.0
         if self is Arms.ALIKE:
             return 1.0, 1.0
-        least = min(rate, 1.0 - rate)
+        least, noise_ratio = min(rate, 1.0 - rate), min(noise_ratio, 1.0)  # from .36 on all count alike
         larger = ((noise_ratio**2 + least**2) / (least * (1.0 - least)) - least) / (1.0 - least)
         larger = min(max(larger, (least / (1.0 - least)) ** 2), 1.0)
         return (larger, 1.0) if rate <= 0.5 else (1.0, larger)

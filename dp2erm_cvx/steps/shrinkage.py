@@ -119,7 +119,7 @@ class RidgeFit:
 
     def leaning(self, rate: float, wanted: float) -> float:
         """How far the share of the treated in common slopes is from the one that no varying effect biases."""
-        if self.rows is not Rows.COMMON or self.arms is Arms.MATCHED:
+        if self.rows is not Rows.COMMON:
             return 0.0
         parts = np.array([1.0 - rate, rate]) * self.weights(rate)
         return abs(float(parts[1] / np.sum(parts)) - wanted)

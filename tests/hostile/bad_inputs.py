@@ -78,7 +78,7 @@ _TEXTS = {
     "--goal": ("gain", ""),
     "--confounding": ("huge", "-1"),
     "--collinearity": ("0", "2", "none"),
-    "--heterogeneity": ("much", "-0.1", "nan"),
+    "--heterogeneity": ("much", "-0.1", "nan", "1e200"),
     "--treated": ("0", "1", "2"),
     "--drivers": ("nobody", ","),
     "--mechanism": ("nobody", "no.py", "own.py"),

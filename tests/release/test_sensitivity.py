@@ -12,6 +12,7 @@ from dp2erm_cvx import Budget, Domain, PrivateEffect
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.release.effect import EffectInterval, EffectRelease, Ratio
 from dp2erm_cvx.release.sensitivity import (
+    FAR,
     e_value,
     nearer_limit,
     needed_to_treat,
@@ -78,7 +79,10 @@ def test_what_is_said_of_risks(risks):
     assert f"E-value of the risk ratio: {e_value(ratio.estimate):.3g}" in text
     assert f"nearer limit {e_value(ratio.interval.low):.3g}" in text
     assert f"{1 / risks.interval.high:.3g} to {1 / risks.interval.low:.3g}" in text
-    assert f"{tipping_point(risks):.3g} standard deviations" in text
+    assert tipping_point(risks) > FAR
+    assert "more than 10 standard deviations apart" in text
+    near = replace(risks, interval=replace(risks.interval, bias=0.5 * risks.interval.low))
+    assert f"{tipping_point(near):.3g} standard deviations apart" in told(near)
     assert " ".join(text.split()) in " ".join(risks.summary(200).split())
     wide = replace(risks, interval=replace(risks.interval, low=-0.1), ratios=())
     assert "no finite one" in told(wide)

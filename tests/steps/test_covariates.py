@@ -32,6 +32,7 @@ from dp2erm_cvx.steps import (
     StepResult,
     SumsPlan,
     Term,
+    TreatedScore,
     TreatmentRate,
 )
 from dp2erm_cvx.steps.record_map import RAREST, treated_share
@@ -151,9 +152,9 @@ def used(plan, records, released):
 
 
 @cache
-def numbers(name, rate=0.3):
+def numbers(name, rate=0.3, epsilon=4.0):
     """A plan of every step, and one value of all that it releases before the score."""
-    plan = make_plan(study(DOMAINS[name], declared=ALL))
+    plan = make_plan(study(DOMAINS[name], epsilon=epsilon, declared=ALL))
     n, k, unit = 400, size(DOMAINS[name]), 2.0**20
     both = [rate * n * unit, (1 - rate) * n * unit] if DOMAINS[name].weighted else [rate * n]
     found = {"rate": both, "mean": np.full(k, 0.1 * n * unit), "spread": [0.3 * n * unit]}
@@ -161,8 +162,8 @@ def numbers(name, rate=0.3):
     return plan, {key: np.array(value, dtype=float) for key, value in (found | coefficients).items()}
 
 
-def alike(name):
-    plan, released = numbers(name)
+def alike(name, epsilon=4.0):
+    plan, released = numbers(name, epsilon=epsilon)
     domain, (X, a, y, weights) = plan.study.start.domain, drawn(DOMAINS[name])
     theirs = [column.copy() for column in (X, a, y, weights)]
     for column, value in zip(theirs, (1e9, 1 - a[7], -1e9, 0.1), strict=True):
@@ -181,6 +182,7 @@ def test_a_neighbor_has_the_same_other_records_in_every_step(name, monkeypatch):
         "rate", "mean", "spread", "center", "propensity", "score",
     ]  # fmt: skip
     assert alike(name)
+    assert alike(name, 200.0)
     # planted: the mean of the records in place of the released one
     honest = CovariateMeanPlan.hand_on
 
@@ -201,9 +203,9 @@ EXTREME = [
 ]
 
 
-def outside(name, extreme):
+def outside(name, extreme, epsilon=4.0):
     """By how much records, factors and scores leave what every step was calibrated for before any release."""
-    plan, released = numbers(name)
+    plan, released = numbers(name, epsilon=epsilon)
     released = {
         key: np.full(len(value), extreme[key]) if key in extreme else 1e6 * value
         for key, value in released.items()
@@ -239,6 +241,9 @@ def outside(name, extreme):
 @pytest.mark.parametrize("name", DOMAINS)
 def test_no_released_number_takes_a_record_out_of_its_universe(name, monkeypatch):
     assert max(outside(name, extreme) for extreme in EXTREME) <= 0.0
+    # of that many records covariates are shrunk to a wider norm first
+    assert max(outside(name, extreme, 200.0) for extreme in EXTREME) <= 0.0
+    assert numbers(name, epsilon=200.0)[0].study.reach >= numbers(name)[0].study.reach
     # planted: arms by their inverse rates, which no public number bounds at 1
     monkeypatch.setattr(Arms, "weights", lambda self, rate, ratio: (1.0 / (1.0 - rate), 1.0 / rate))
     assert max(outside(name, extreme) for extreme in EXTREME) > 1.0
@@ -300,6 +305,22 @@ def test_balanced_arms_make_an_effect_that_varies_exact(treated):
     leaning = fit.leaning(p, AverageScore.wanted(p))
     assert 0.0 < leaning < abs(1 - 2 * p)
     assert effect(Arms.BALANCED, 0.2)[1] - truth == pytest.approx(bias * leaning / abs(1 - 2 * p), abs=1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.4, 0.7])
+def test_what_common_slopes_lean_to(rate):
+    """Of the treated share in the slopes: what an effect of all, and one of the treated, should not have."""
+
+    def leaning(arms, score):
+        return RidgeFit(1.0, 1.0, 50, None, 1.0, arms, Rows.COMMON).leaning(rate, score.wanted(rate))
+
+    assert leaning(Arms.BALANCED, AverageScore) == pytest.approx(0.0, abs=1e-12)
+    assert leaning(Arms.MATCHED, AverageScore) == pytest.approx(0.0, abs=1e-12)
+    assert leaning(Arms.ALIKE, AverageScore) == pytest.approx(abs(1.0 - 2.0 * rate))
+    assert leaning(Arms.CONTROLS, AverageScore) == pytest.approx(1.0 - rate)
+    assert leaning(Arms.CONTROLS, TreatedScore) == 0.0
+    assert leaning(Arms.ALIKE, TreatedScore) == pytest.approx(rate)
+    assert leaning(Arms.MATCHED, TreatedScore) == pytest.approx(1.0 - rate)
 
 
 @pytest.mark.parametrize("ratio", [1e-3, 0.1, 0.4, 3.0])
