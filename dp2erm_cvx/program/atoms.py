@@ -1,0 +1,285 @@
+"""Atoms: convex functions of one number, with the few facts that everything about a loss follows from."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.program.declaration import Declaration
+from dp2erm_cvx.public import public_size
+
+
+class Atom(abc.ABC):
+    """A convex function of one number u; all methods work elementwise on arrays.
+
+    Attributes
+    ----------
+    ends : limits of the slope far to the left and far to the right
+    concordance : c with ``|phi'''| <= c phi''``; ``inf`` where the curvature jumps
+    absolute, relative : a computed slope is off by ``absolute + relative |slope|`` units of roundoff
+    flat : a computed curvature is off by ``flat + 8 phi''`` units of roundoff
+    """
+
+    ends: tuple[float, float]
+    concordance: float
+    absolute: ClassVar[float] = 0.0
+    relative: ClassVar[float] = 4.0
+    flat: ClassVar[float] = 0.0
+
+    @abc.abstractmethod
+    def value(self, u: Array) -> Array:
+        """phi(u)."""
+
+    @abc.abstractmethod
+    def slope(self, u: Array) -> Array:
+        """phi'(u), a monotone function."""
+
+    @abc.abstractmethod
+    def curvature(self, u: Array) -> Array:
+        """phi''(u)."""
+
+    @abc.abstractmethod
+    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Least and largest curvature over every cell ``[low, high]``."""
+
+    def largest_near(self, u: Array, distance: Array) -> Array:
+        """Bound on the curvature within ``distance`` of u."""
+        return self.curvatures(u - distance, u + distance)[1]
+
+    def at(self, u: Array) -> tuple[Array, Array, Array]:
+        """Value, slope and curvature, which may share exponentials."""
+        return self.value(u), self.slope(u), self.curvature(u)
+
+    @abc.abstractmethod
+    def declared(self, u: Any) -> Any:
+        """The function of a CVXPY expression."""
+
+    def epigraph(self, u: Any) -> Declaration:
+        """What solvers are given in its place, with variables of its own where it needs them."""
+        return Declaration(self.declared(u), {})
+
+
+@dataclass(frozen=True)
+class Line(Atom):
+    """u itself."""
+
+    ends = (1.0, 1.0)
+    concordance = 0.0
+    relative = 0.0
+
+    def value(self, u: Array) -> Array:
+        return u
+
+    def slope(self, u: Array) -> Array:
+        return np.ones_like(u)
+
+    def curvature(self, u: Array) -> Array:
+        return np.zeros_like(u)
+
+    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return np.zeros_like(low), np.zeros_like(low)
+
+    def declared(self, u: Any) -> Any:
+        return u
+
+
+@dataclass(frozen=True)
+class Square(Atom):
+    """u^2."""
+
+    ends = (-math.inf, math.inf)
+    concordance = 0.0
+    relative = 0.0
+
+    def value(self, u: Array) -> Array:
+        return u * u
+
+    def slope(self, u: Array) -> Array:
+        return 2.0 * u
+
+    def curvature(self, u: Array) -> Array:
+        return np.full_like(u, 2.0)
+
+    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return np.full_like(low, 2.0), np.full_like(low, 2.0)
+
+    def declared(self, u: Any) -> Any:
+        return cp.square(u)
+
+
+@dataclass(frozen=True)
+class Exponential(Atom):
+    """exp(u)."""
+
+    ends = (0.0, math.inf)
+    concordance = 1.0
+
+    def value(self, u: Array) -> Array:
+        with np.errstate(over="ignore"):
+            grown: Array = np.exp(u)
+        return grown
+
+    def slope(self, u: Array) -> Array:
+        return self.value(u)
+
+    def curvature(self, u: Array) -> Array:
+        return self.value(u)
+
+    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return self.value(low), self.value(high)
+
+    def declared(self, u: Any) -> Any:
+        return cp.exp(u)
+
+
+@dataclass(frozen=True)
+class Logistic(Atom):
+    """log(1 + exp(u))."""
+
+    ends = (0.0, 1.0)
+    concordance = 1.0
+    # through tanh the error of a slope is absolute
+    absolute = 2.0
+    relative = 0.0
+    flat = 8.0
+
+    def value(self, u: Array) -> Array:
+        return np.log1p(np.exp(-np.abs(u))) + np.maximum(u, 0.0)
+
+    def slope(self, u: Array) -> Array:
+        # scipy's expit costs several times as much per element
+        half: Array = 0.5 * np.tanh(0.5 * u)
+        return 0.5 + half
+
+    def curvature(self, u: Array) -> Array:
+        p = self.slope(u)
+        return p * (1 - p)
+
+    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return _falling(self.curvature, low, high)
+
+    def largest_near(self, u: Array, distance: Array) -> Array:
+        return np.broadcast_to(0.25, np.shape(u))
+
+    def at(self, u: Array) -> tuple[Array, Array, Array]:
+        tilt = np.exp(-np.abs(u))
+        rare = tilt / (1 + tilt)  # the probability of the less likely sign
+        value = np.log1p(tilt) + np.maximum(u, 0.0)
+        return value, np.where(u < 0, rare, 1 - rare), rare * (1 - rare)
+
+    def declared(self, u: Any) -> Any:
+        return cp.logistic(u)
+
+
+@dataclass(frozen=True)
+class Huber(Atom):
+    """``u^2`` up to ``threshold``, ``2 threshold |u| - threshold^2`` beyond (Huber 1964)."""
+
+    threshold: float = 1.0
+    concordance = math.inf
+    relative = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threshold", public_size("threshold", self.threshold))
+
+    @property
+    def ends(self) -> tuple[float, float]:  # type: ignore[override]
+        """Twice the threshold on either side."""
+        return -2 * self.threshold, 2 * self.threshold
+
+    def value(self, u: Array) -> Array:
+        inner: Array = np.clip(u, -self.threshold, self.threshold)
+        value: Array = inner * (2 * u - inner)
+        return value
+
+    def slope(self, u: Array) -> Array:
+        slope: Array = 2 * np.clip(u, -self.threshold, self.threshold)
+        return slope
+
+    def curvature(self, u: Array) -> Array:
+        return 2.0 * (np.abs(u) <= self.threshold).astype(np.float64)
+
+    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
+        k = self.threshold
+        inside = (low > -k) & (high < k)
+        touched = (low <= k) & (high >= -k)
+        return 2.0 * inside.astype(np.float64), 2.0 * touched.astype(np.float64)
+
+    def declared(self, u: Any) -> Any:
+        return cp.huber(u, self.threshold)
+
+
+@dataclass(frozen=True)
+class Saturating(Atom):
+    """``S |u| + S^2 (exp(-|u| / S) - 1)``: no loss of the same slope needs less of a ridge (Theorem 15).
+
+    Parameters
+    ----------
+    full_slope
+        S, the largest ``|phi'|``, in units of the margin: beyond a few S a residual pulls no more than there.
+
+    Raises DeclarationError unless S is a positive size.
+    """
+
+    full_slope: float
+    # expm1 to within 4 units in the last place, and what the quotient and the product round
+    relative = 10.0
+    flat = 16.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "full_slope", public_size("full_slope", self.full_slope))
+
+    @property
+    def concordance(self) -> float:  # type: ignore[override]
+        """1/S."""
+        return 1.0 / self.full_slope
+
+    @property
+    def ends(self) -> tuple[float, float]:  # type: ignore[override]
+        """S on either side."""
+        return -self.full_slope, self.full_slope
+
+    def value(self, u: Array) -> Array:
+        t, S = np.abs(u) / self.full_slope, self.full_slope
+        value: Array = S * (S * (t + np.expm1(-t)))
+        return value
+
+    def slope(self, u: Array) -> Array:
+        return np.copysign(self.full_slope * -np.expm1(-np.abs(u) / self.full_slope), u)
+
+    def curvature(self, u: Array) -> Array:
+        curvature: Array = np.exp(-np.abs(u) / self.full_slope)
+        return curvature
+
+    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return _falling(self.curvature, low, high)
+
+    def at(self, u: Array) -> tuple[Array, Array, Array]:
+        S, t = self.full_slope, np.abs(u) / self.full_slope
+        fallen = np.expm1(-t)
+        return S * (S * (t + fallen)), np.copysign(S * -fallen, u), 1.0 + fallen
+
+    def declared(self, u: Any) -> Any:
+        """Its value; solvers are given :meth:`epigraph`, which follows the rules of CVXPY."""
+        S = self.full_slope
+        return S * cp.abs(u) + S**2 * (cp.exp(-cp.abs(u) / S) - 1)
+
+    def epigraph(self, u: Any) -> Declaration:
+        """``S^2 min (v + exp(-v) - 1)`` over ``v >= |u| / S``, where it increases with v."""
+        v, sizes = cp.Variable(u.shape, name="levels"), cp.abs(u) / self.full_slope
+        phi = self.full_slope**2 * (v + cp.exp(-v) - 1)
+        return Declaration(phi, {"levels": v}, {"levels": sizes <= v}, {"levels": sizes})
+
+
+def _falling(even: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+    """Least and largest of an even function that falls in ``|u|``, over cells."""
+    far = np.maximum(np.abs(low), np.abs(high))
+    near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+    return even(far), even(near)

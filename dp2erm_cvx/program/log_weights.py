@@ -1,0 +1,246 @@
+"""Weights as functions of a margin: ``f = exp(h(s))``, h any expression of atoms; no convexity is needed."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from dp2erm_cvx import stability
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.certified_radius import CLOSED_FORM
+from dp2erm_cvx.model.sums import UNIT, dot_error
+from dp2erm_cvx.program.atoms import Atom, Logistic
+
+#: Cells of a range; a monotone piece needs one.
+_CELLS = 512
+#: Beyond this margin no exponential is asked for.
+_FARTHEST = 700.0
+
+
+class Enclosure(NamedTuple):
+    """Intervals of the value and of the slope of a function, one per cell of its argument."""
+
+    low: Array
+    high: Array
+    down: Array
+    up: Array
+
+    @property
+    def steepest(self) -> Array:
+        """Largest absolute slope on every cell."""
+        return np.maximum(np.abs(self.down), np.abs(self.up))
+
+
+class Operation(enum.Enum):
+    """Node of the tree of a log weight."""
+
+    MARGIN = enum.auto()
+    CONSTANT = enum.auto()
+    SUM = enum.auto()
+    MULTIPLE = enum.auto()
+    MINIMUM = enum.auto()
+    LOG = enum.auto()
+    ATOM = enum.auto()
+
+
+@dataclass(frozen=True)
+class LogWeight:
+    """``h(s)`` as a tree: the margin, constants, sums, multiples, minima, logarithms and atoms of such.
+
+    ``number`` is that of a constant or a multiple, ``atom`` that of an atom.
+    """
+
+    operation: Operation = Operation.MARGIN
+    parts: tuple[LogWeight, ...] = ()
+    number: float = 1.0
+    atom: Atom | None = None
+
+    def times(self, factor: float) -> LogWeight:
+        """A multiple of the function."""
+        return LogWeight(Operation.MULTIPLE, (self,), factor)
+
+    def plus(self, *terms: LogWeight) -> LogWeight:
+        """The sum with other functions."""
+        return LogWeight(Operation.SUM, (self, *terms))
+
+    def at_most(self, *terms: LogWeight) -> LogWeight:
+        """The minimum with other functions."""
+        return LogWeight(Operation.MINIMUM, (self, *terms))
+
+    def of_atom(self, atom: Atom) -> LogWeight:
+        """An atom of the function."""
+        return LogWeight(Operation.ATOM, (self,), atom=atom)
+
+    def log(self, s: Array) -> Array:
+        """Log f at margins (n,), within 16 units of roundoff of :meth:`magnitude`."""
+        inner = [part.log(s) for part in self.parts]
+        match self.operation:
+            case Operation.MARGIN:
+                return s
+            case Operation.CONSTANT:
+                return np.full_like(s, self.number)
+            case Operation.SUM:
+                return reduce(np.add, inner)
+            case Operation.MULTIPLE:
+                return -inner[0] if self.number == -1.0 else self.number * inner[0]
+            case Operation.MINIMUM:
+                return reduce(np.minimum, inner)
+            case Operation.LOG:
+                return np.log(inner[0])
+        assert self.atom is not None
+        return self.atom.value(inner[0])
+
+    def magnitude(self, s: Array) -> Array:
+        """Sum (n,) of the sizes of all that is added up on the way to log f, 1 at least."""
+        inner = [part.magnitude(s) for part in self.parts]
+        own = 1.0 + np.abs(self.log(s))
+        match self.operation:
+            case Operation.SUM:
+                return own + reduce(np.add, inner)
+            case Operation.MULTIPLE:
+                return own + abs(self.number) * inner[0]
+            case Operation.MINIMUM:
+                return own + reduce(np.maximum, inner)
+            case Operation.LOG:
+                return own + inner[0] / self.parts[0].log(s)
+            case Operation.ATOM:
+                assert self.atom is not None
+                return own + np.abs(self.atom.slope(self.parts[0].log(s))) * inner[0]
+        return own
+
+    def enclose(self, low: Array, high: Array) -> Enclosure:
+        """Intervals of value and slope on every cell ``[low, high]``; at a kink both slopes count."""
+        inner = [part.enclose(low, high) for part in self.parts]
+        zero = np.zeros_like(low)
+        match self.operation:
+            case Operation.MARGIN:
+                return Enclosure(low, high, zero + 1.0, zero + 1.0)
+            case Operation.CONSTANT:
+                return Enclosure(zero + self.number, zero + self.number, zero, zero)
+            case Operation.SUM:
+                return Enclosure(*(reduce(np.add, column) for column in zip(*inner, strict=True)))
+            case Operation.MULTIPLE:
+                k, y = self.number, inner[0]
+                if k >= 0:
+                    return Enclosure(k * y.low, k * y.high, k * y.down, k * y.up)
+                return Enclosure(k * y.high, k * y.low, k * y.up, k * y.down)
+            case Operation.MINIMUM:
+                return reduce(_smaller, inner)
+            case Operation.LOG:
+                y = inner[0]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    return Enclosure(np.log(y.low), np.log(y.high), *_product(1 / y.high, 1 / y.low, y))
+        assert self.atom is not None
+        return _of_atom(self.atom, inner[0])
+
+    @property
+    def lipschitz(self) -> float:
+        """Largest ``|h'|`` over all margins; ``inf`` where there is none."""
+        everywhere = np.array([np.inf])
+        with np.errstate(invalid="ignore", over="ignore"):
+            steep = float(self.enclose(-everywhere, everywhere).steepest[0])
+        return math.inf if math.isnan(steep) else steep
+
+    def range(self, low: float, high: float) -> tuple[float, float]:
+        """Bounds of h over ``[low, high]``: exact where it is monotone."""
+        edges = np.linspace(low, high, _CELLS + 1)
+        left, right = edges[:-1], edges[1:]
+        with np.errstate(over="ignore", invalid="ignore"):
+            found, ends = self.enclose(left, right), self.log(edges)
+        monotone = (found.down >= 0) | (found.up <= 0)
+        least = np.where(monotone, np.minimum(ends[:-1], ends[1:]), found.low)
+        largest = np.where(monotone, np.maximum(ends[:-1], ends[1:]), found.high)
+        return float(np.min(least)), float(np.max(largest))
+
+    def of(self, tilt: Array, total: Array) -> Array:
+        """F itself in place of ``total = 1 + tilt``, ``tilt = exp(-s)``: batches share both with the loss."""
+        if self == INVERSE_PROPENSITY:
+            return total
+        if self == OVERLAP:
+            return np.divide(tilt, total, out=total)
+        if self.operation is Operation.MINIMUM and self == trimmed(limit := math.exp(self.parts[1].number)):
+            return np.minimum(total, limit, out=total)
+        return np.exp(self.log(-np.log(tilt)), out=total)
+
+    def log_range(self, reach: float) -> float:
+        """Length of an interval that log f lies in over ``|s| <= reach``, which may be infinite."""
+        if not reach <= _FARTHEST:
+            return self._range_far(reach)
+        low, high = self.range(-reach, reach)
+        return high - low
+
+    def largest_log(self, reach: float) -> float:
+        """Bound on ``|log f|`` over ``|s| <= reach``."""
+        if not reach <= _FARTHEST:
+            return math.inf
+        return max(map(abs, self.range(-reach, reach)))
+
+    def largest_weight(self, n: int, reach: float) -> float:
+        """The largest of n weights of sum n whose margins are within ``reach``."""
+        return stability.largest_weight(n, self.log_range(reach))
+
+    def _range_far(self, reach: float) -> float:
+        everywhere = np.array([min(reach, 1e300)])
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self.enclose(-everywhere, everywhere)
+        length = float(found.high[0] - found.low[0])
+        return math.inf if math.isnan(length) else length
+
+
+#: ``log(1 + exp(-s))``: one over the probability sigma(s) of the observed arm.
+INVERSE_PROPENSITY = LogWeight().times(-1.0).of_atom(Logistic())
+#: ``log sigma(-s)``: the probability of the other arm (Li, Morgan & Zaslavsky 2018).
+OVERLAP = LogWeight().of_atom(Logistic()).times(-1.0)
+
+
+def trimmed(trim: float) -> LogWeight:
+    """``log min(1 + exp(-s), trim)``: inverse propensities with a public cap."""
+    if math.isinf(trim):
+        return INVERSE_PROPENSITY
+    return INVERSE_PROPENSITY.at_most(LogWeight(Operation.CONSTANT, number=math.log(trim)))
+
+
+def weights_given_coefficient(weight: LogWeight, dimension: int, row_bound: float, norm: float) -> float:
+    """Bound on ``||w_hat - w||_1 / n`` given the coefficient v, ``||v|| <= norm``.
+
+    At margins of rows of norm at most ``row_bound``; only the margins and the last steps round.
+    """
+    reach = row_bound * norm
+    evaluated = 16 * UNIT * (2 + weight.largest_log(reach))
+    moved = dot_error(dimension) * reach
+    return steepest(weight, reach + moved) * moved + max(CLOSED_FORM, evaluated)
+
+
+def steepest(weight: LogWeight, reach: float) -> float:
+    """Largest ``|h'|`` over ``|s| <= reach``."""
+    if not reach <= _FARTHEST:
+        return weight.lipschitz
+    edges = np.linspace(-reach, reach, _CELLS + 1)
+    return min(weight.lipschitz, float(np.max(weight.enclose(edges[:-1], edges[1:]).steepest)))
+
+
+def _smaller(x: Enclosure, y: Enclosure) -> Enclosure:
+    first, second = x.high <= y.low, y.high <= x.low
+    down = np.where(first, x.down, np.where(second, y.down, np.minimum(x.down, y.down)))
+    up = np.where(first, x.up, np.where(second, y.up, np.maximum(x.up, y.up)))
+    return Enclosure(np.minimum(x.low, y.low), np.minimum(x.high, y.high), down, up)
+
+
+def _product(low: Array, high: Array, y: Enclosure) -> tuple[Array, Array]:
+    """Interval of an outer slope in ``[low, high]`` times the inner one."""
+    with np.errstate(invalid="ignore"):
+        products = np.stack([low * y.down, low * y.up, high * y.down, high * y.up])
+    return products.min(axis=0), products.max(axis=0)
+
+
+def _of_atom(atom: Atom, y: Enclosure) -> Enclosure:
+    at_low, at_high = atom.value(y.low), atom.value(y.high)
+    down, up = atom.slope(y.low), atom.slope(y.high)
+    turning = (down < 0) & (up > 0)  # convex: its least value is inside, where all atoms here have 0
+    least = np.where(turning, atom.value(np.zeros_like(y.low)), np.minimum(at_low, at_high))
+    return Enclosure(least, np.maximum(at_low, at_high), *_product(down, up, y))
