@@ -15,12 +15,13 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import (
     Domain,
-    InversePropensity,
+    LogWeight,
     SeparableConstants,
     SeparableFirstStage,
     StabilityBound,
     Universe,
     public_number,
+    trimmed,
 )
 
 
@@ -54,8 +55,8 @@ class IPWLogistic(SeparableFirstStage):
         object.__setattr__(self, "trim", public_number("trim", self.trim, above=1, infinite=True))
 
     @property
-    def log_weight(self) -> InversePropensity:
-        return InversePropensity(self.trim)
+    def log_weight(self) -> LogWeight:
+        return trimmed(self.trim)
 
     def constants(self, domain: Domain) -> SeparableConstants:
         M = domain.covariate_bound

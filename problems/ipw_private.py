@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import Domain, InversePropensity, PrivateSeparable, public_number
+from dp2erm_cvx.program import Domain, LogWeight, PrivateSeparable, public_number, trimmed
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class PrivateLogistic(PrivateSeparable):
         object.__setattr__(self, "trim", public_number("trim", self.trim, above=1, infinite=True))
 
     @property
-    def log_weight(self) -> InversePropensity:
-        return InversePropensity(self.trim)
+    def log_weight(self) -> LogWeight:
+        return trimmed(self.trim)
 
     def gradient_diameter(self, domain: Domain) -> float:
         M = domain.covariate_bound

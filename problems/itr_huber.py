@@ -14,11 +14,13 @@ from typing import Self
 import numpy as np
 
 from dp2erm_cvx.program import (
+    Curve,
     Domain,
-    HuberLoss,
+    Huber,
     LinearStage,
     LossConstants,
     MarginRows,
+    Part,
     Records,
     RowBounds,
     Universe,
@@ -62,8 +64,8 @@ class HuberRule(LinearStage, WeightedMarginLoss):
         return replace(super().resolve(domain), threshold=k)
 
     @property
-    def loss(self) -> HuberLoss:
-        return HuberLoss(resolved("threshold", self.threshold))
+    def loss(self) -> Curve:
+        return Curve((Part(1.0, Huber(resolved("threshold", self.threshold))),))
 
     def rows(self, records: Records) -> MarginRows:
         z = 2.0 * (2 * records.a - 1) * records.y

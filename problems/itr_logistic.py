@@ -8,7 +8,6 @@ recommending against a treatment that did well (or for one that did badly). <x, 
 effect: its sign is the recommendation. The gradient is bounded whatever Theta is.
 """
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,17 +16,18 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.program import (
+    LOGISTIC,
     ConvexSet,
     Domain,
     L2Ball,
     LinearStage,
-    LogisticLoss,
     LossConstants,
     MarginRows,
     Records,
     RowBounds,
     Universe,
     WeightedMarginLoss,
+    saturation_of,
 )
 
 
@@ -43,7 +43,7 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
     citation = "Zhao et al. (2012); Chen et al. (2017)"
     theorem = "Theorems 1 and 2: zeta_c = M M' max cos(t) / (1 + exp(-M |theta| sin(t))), trace M' M^2 / 4"
     defaults = MappingProxyType({**LinearStage.defaults, "theta_set": "l2 ball of radius 4/M"})
-    loss = LogisticLoss()
+    loss = LOGISTIC
 
     def default_set(self, domain: Domain) -> ConvexSet:
         return L2Ball(4.0 / domain.covariate_bound)
@@ -61,7 +61,7 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
         domain = universe.domain
         p, M, size = self.size(universe)
         y = domain.outcome_bound
-        saturation = dataclasses.replace(self.loss.saturation(M), slope=y, curvature=y / 4, ball=M * size)
+        saturation = saturation_of(self.loss, M, factor=y, ball=M * size)
         # gradients are -|y| sigma(-<z, theta>) z: those of a logistic loss, 0 among them, times numbers in
         # [0, M']; a distance is convex in these numbers, so its largest value is at their ends
         return LossConstants(
@@ -75,5 +75,5 @@ class LogisticRule(LinearStage, WeightedMarginLoss):
             gradient_bound=y * M,
             saturation=saturation,
             is_margin=True,
-            box=self.box(universe, saturation.steepest_slope),
+            box=self.box(universe, y * self.loss.largest_slope(M * size)),
         )

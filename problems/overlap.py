@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.program import (
+    OVERLAP,
     Domain,
-    Overlap,
     SeparableConstants,
     SeparableFirstStage,
 )
@@ -34,7 +34,7 @@ class OverlapWeights(SeparableFirstStage):
     formula = "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2, |lam| <= R;  w_i ~ 1/(1+exp(z_i'lam))"
     citation = "Li, Morgan & Zaslavsky (2018)"
     theorem = "Theorem 3: D_psi = D_h, H = M r"
-    log_weight = Overlap()
+    log_weight = OVERLAP
 
     def constants(self, domain: Domain) -> SeparableConstants:
         M = domain.covariate_bound

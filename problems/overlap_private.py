@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import Domain, Overlap, PrivateSeparable
+from dp2erm_cvx.program import OVERLAP, Domain, PrivateSeparable
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PrivateOverlap(PrivateSeparable):
     )
     defaults = MappingProxyType({"ridge": "M^2/100", "radius": "2/M"})
     citation = "Li, Morgan & Zaslavsky (2018); Chaudhuri, Monteleoni & Sarwate (2011)"
-    log_weight = Overlap()
+    log_weight = OVERLAP
 
     def gradient_diameter(self, domain: Domain) -> float:
         M = domain.covariate_bound

@@ -15,7 +15,6 @@ from dp2erm_cvx.conformance.loss_constants import (
     turning_gradient,
     undeclared_curvature,
 )
-from dp2erm_cvx.conformance.margins import wrong_loss, wrong_margin
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
@@ -28,8 +27,8 @@ from dp2erm_cvx.program import (
     Program,
     SecondStage,
     SeparableFirstStage,
-    WeightedMarginLoss,
 )
+from dp2erm_cvx.program.log_weights import Operation
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import smooth_of
@@ -88,7 +87,7 @@ def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> 
     if isinstance(program, SecondStage | PrivateFirstStage):
         found = loss_constants(program, domain, evaluations, seed)
         if isinstance(program, PrivateSeparable):
-            return _joined(found, _margins(program, domain, program.ball(domain), evaluations, seed))
+            return _joined(found, _row_sizes(program, domain, evaluations, seed))
         return found
     if isinstance(program, SeparableFirstStage):
         return _separable(program, domain, evaluations, seed)
@@ -120,21 +119,26 @@ def _refuted(report: Report) -> str:
 def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
     """What is wrong apart from the sizes of constants."""
     if isinstance(program, SeparableFirstStage):
-        radius = program.constants(domain).radius
-        return wrong_margin(program, domain, radius) or _beyond_radius(program)
+        return _wrong_rows(program) or _beyond_radius(program)
     if isinstance(program, PrivateSeparable) and (
-        wrong := wrong_margin(program, domain, program.ball(domain)) or _larger_set(program, domain)
+        wrong := _wrong_rows(program) or _larger_set(program, domain)
     ):
         return wrong
-    if isinstance(program, WeightedMarginLoss):
-        bounds, p = program.row_bounds(samples.check_universe(domain)), subject.n_parameters(domain)
-        reach = bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p)
-        if wrong := wrong_loss(program.loss, min(reach, 30.0)):
-            return wrong
     if isinstance(program, SecondStage | PrivateFirstStage):
         return undeclared_curvature(program, domain, subject.seed) or turning_gradient(
             program, domain, subject.seed
         )
+    return ""
+
+
+def _wrong_rows(program: MarginFirstStage) -> str:
+    records = samples.standard_records()
+    Z, U = program.rows(records), program.weight_rows(records)
+    known = program.n_rows(samples.check_universe(records.domain))
+    if known is not None and Z.shape[1] != known:
+        return f"rows have {Z.shape[1]} entries, n_rows says {known}"
+    if U is not None and U.shape != Z.shape:
+        return f"weight_rows have the shape {U.shape}, rows {Z.shape}"
     return ""
 
 
@@ -179,14 +183,12 @@ def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, s
     found = check_separable(
         region,
         ball(k, declared.radius),
-        SeparableScheme(
-            grad_psi, log_weight, clipped=math.isfinite(getattr(program.log_weight, "trim", math.inf))
-        ),
+        SeparableScheme(grad_psi, log_weight, clipped=program.log_weight.operation is Operation.MINIMUM),
         {name: bound for name, bound in vars(declared).items() if name != "radius"},
         evaluations=evaluations,
         seed=seed,
     )
-    return _joined(found, _margins(program, domain, declared.radius, evaluations, seed))
+    return _joined(found, _row_sizes(program, domain, evaluations, seed))
 
 
 def _rows(program: MarginFirstStage, domain: Domain) -> tuple[_Row, Callable[[Array], Array]]:
@@ -207,27 +209,14 @@ def _rows(program: MarginFirstStage, domain: Domain) -> tuple[_Row, Callable[[Ar
     return row, weight_row
 
 
-def _margins(program: MarginFirstStage, domain: Domain, radius: float, evaluations: int, seed: int) -> Report:
-    """What certificates and the public bound on the numerical error divide by."""
+def _row_sizes(program: MarginFirstStage, domain: Domain, evaluations: int, seed: int) -> Report:
+    """Bounds on rows, which every derived constant starts from."""
     row, weight_row = _rows(program, domain)
     region = record_domain(samples.N_FEATURES, domain.features_bound)
     search = Search(evaluations, seed)
-    reach = max(program.row_bound(domain), program.weight_row_bound(domain)) * radius
-    margins = ball(1, reach if 0.0 < reach < 50.0 else 50.0)
-
-    def steepness(s: Array, t: Array) -> float:
-        far, change = float(abs(s[0] - t[0])), program.log_weight.log(s) - program.log_weight.log(t)
-        return float(abs(change[0])) / far if far > 1e-6 else 0.0
-
-    search.add("lipschitz", program.log_weight.lipschitz, steepness, (margins, margins), 1e-6)
     search.add("row_bound", program.row_bound(domain), lambda d: norm(row(d)[0]), (region,))
     search.add("weight_row_bound", program.weight_row_bound(domain), lambda d: norm(weight_row(d)), (region,))
     search.add("linear_bound", program.linear_bound(domain), lambda d: norm(row(d)[1]), (region,))
-    for fact, declared_size, derivative in (
-        ("largest_slope", program.loss.largest_slope(reach), program.loss.slope),
-        ("largest_curvature", program.loss.largest_curvature(reach), program.loss.curvature),
-    ):
-        search.add(fact, declared_size, lambda s, of=derivative: float(abs(of(s)[0])), (margins,))
     return search.report()
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 
 import numpy as np
 
-from dp2erm_cvx.conformance.margins import overflow
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors, standard_records
 from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.program import FirstStage, Kind, WeightedMarginLoss
+from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 
@@ -101,8 +102,23 @@ def _overflow(subject: Subject) -> str:
     domain = check_domain()
     program = subject.program.resolve(domain)
     if isinstance(program, MarginFirstStage):
-        return overflow(program.loss, program.row_bound(domain) * program.ball(domain))
+        return _unbounded(program.loss, program.row_bound(domain) * program.ball(domain))
     if isinstance(program, WeightedMarginLoss):
         bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
-        return overflow(program.loss, bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p))
+        return _unbounded(program.loss, bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p))
     return ""
+
+
+def _unbounded(loss: Curve, reach: float) -> str:
+    """Reports a loss without a finite slope and curvature over ``|s| <= reach``."""
+    bounds = loss.largest_slope(reach), loss.largest_curvature(reach)
+    if all(math.isfinite(bound) for bound in bounds):
+        return ""
+    if math.isinf(reach):
+        return (
+            "the loss overflows without a ball: its slope or curvature is unbounded over all coefficients. "
+            "State ball(domain), a radius that no minimizer exceeds, or declare a radius"
+        )
+    return (
+        f"the loss overflows within the ball: at margins up to {reach:.3g} its slope or curvature is {bounds}"
+    )

@@ -3,15 +3,16 @@
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import LossConstants, StabilityBound
+from dp2erm_cvx.program.atoms import Huber
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
+from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part, saturation_of
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, PrivateFirstStage, resolved
 from dp2erm_cvx.program.kernels import BalanceKernel, Gaussian, Kernel
+from dp2erm_cvx.program.log_weights import OVERLAP, LogWeight, trimmed
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.losses.linear_rule import LinearStage
-from dp2erm_cvx.program.losses.margin_loss import HuberLoss, LogisticLoss, MarginLoss
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.losses.margin_weight import InversePropensity, MarginWeight, Overlap
 from dp2erm_cvx.program.losses.weighted_least_squares import WeightedLeastSquares
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
@@ -26,6 +27,8 @@ from dp2erm_cvx.stability import SeparableConstants
 from dp2erm_cvx.universe import Universe
 
 __all__ = [
+    "LOGISTIC",
+    "OVERLAP",
     "ArmKernelStage",
     "Array",
     "BalanceFunctions",
@@ -33,27 +36,25 @@ __all__ = [
     "Box",
     "ClosedFormWeights",
     "ConvexSet",
+    "Curve",
     "Declaration",
     "DirectFirstStage",
     "Domain",
     "FirstStage",
     "Gaussian",
-    "HuberLoss",
+    "Huber",
     "Instance",
-    "InversePropensity",
     "Kernel",
     "Kind",
     "L1Ball",
     "L2Ball",
     "Leaves",
     "LinearStage",
-    "LogisticLoss",
+    "LogWeight",
     "LossConstants",
-    "MarginLoss",
     "MarginRows",
-    "MarginWeight",
     "Moments",
-    "Overlap",
+    "Part",
     "PooledKernelStage",
     "PrivateFirstStage",
     "PrivateSeparable",
@@ -76,4 +77,6 @@ __all__ = [
     "public_number",
     "public_size",
     "resolved",
+    "saturation_of",
+    "trimmed",
 ]

@@ -15,8 +15,12 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program.atoms import Atom, Exponential, Line, Logistic, Square
+from dp2erm_cvx.program.atoms import Atom, Exponential, Line, Logistic, Saturating, Square
 from dp2erm_cvx.program.declaration import Declaration
+from dp2erm_cvx.saturation import CurvatureShape, Saturation
+
+#: Margins beyond which only the limits of a loss are asked for.
+_FARTHEST = 700.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +146,6 @@ class Curve:
             raise ValueError("a loss has at least one part")
         return terms
 
-    def slope_error(self, s: Array, error: Array) -> Array:
-        """Bound on the error of a computed slope where the margin is wrong by at most ``error`` (n,)."""
-        return self.at(s, error).slope_error
-
     def least_curvature(self, s: Array, distance: Array) -> Array:
         """Lower bound on phi'' within ``distance`` (n,) of the margins."""
         lowest: Array = self.curvatures(s - distance, s + distance)[0] * (1 - 1e-9)
@@ -172,6 +172,26 @@ class Curve:
                 own += part.atom.relative * Curve((Part(1.0, part.atom),)).largest_slope(reach)
             units += abs(part.coefficient * part.scale) * own
         return units
+
+    def pull(self, margin_bound: float) -> float:
+        """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged sum."""
+        reach = min(margin_bound, _FARTHEST)
+        edge = np.concatenate([[0.0], np.geomspace(1e-3, 1.0, 4000)]) * reach
+        edge = np.concatenate([-edge[:0:-1], edge])
+        low, high = edge[:-1], edge[1:]
+        with np.errstate(over="ignore"):
+            first, last = self.slope(low), self.slope(high)
+            largest = np.max([-low * first, -low * last, -high * first, -high * last])
+        if margin_bound > reach and not (self.ends[0] <= 0.0 <= self.ends[1]):
+            return math.inf  # the loss falls without end
+        if margin_bound > reach:
+            # beyond twice r a convex phi has -s phi'(s) <= 2 (phi(r) - inf phi)
+            far = np.array([-1e300, -reach / 2, reach / 2, 1e300])
+            with np.errstate(over="ignore", invalid="ignore"):
+                ends = self.value(far)
+            falls = float(max(ends[1] - ends[0], ends[2] - ends[3], 0.0))
+            largest = max(largest, 2.0 * falls) if math.isfinite(falls) else math.nan
+        return math.inf if math.isnan(largest) else float(max(largest, 0.0)) * (1 + 1e-9)
 
     def descent(self, tilt: Array, total: Array, out: Array) -> Array:
         """``-phi'(s)`` from ``tilt = exp(-s)`` and ``total = 1 + tilt``, which batches share with the weight.
@@ -213,6 +233,17 @@ LOGISTIC = Curve((Part(1.0, Logistic(), -1.0),))
 EXPONENTIAL = Curve((Part(1.0, Exponential(), -1.0),))
 #: ``s^2``.
 SQUARE = Curve((Part(1.0, Square()),))
+
+
+def saturation_of(
+    curve: Curve, row_norm: float, *, factor: float = 1.0, ball: float = math.inf
+) -> Saturation | None:
+    """What Theorem 15 needs of a loss at rows of this norm; None where curvature need not fall."""
+    if curve == LOGISTIC:
+        return Saturation(factor, 0.25 * factor, row_norm, CurvatureShape.LOGISTIC, ball)
+    if len(curve.parts) == 1 and isinstance(curve.parts[0].atom, Saturating):
+        return Saturation(curve.ends[1], 1.0, row_norm, CurvatureShape.LINEAR)
+    return None
 
 
 def _times(factor: float, values: Array) -> Array:

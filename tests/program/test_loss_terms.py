@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp2erm_cvx.program.losses.margin_loss import LogisticLoss
-from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
+from dp2erm_cvx.program.atoms import Saturating
+from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 
 SLOPE = 0.7
 
@@ -23,7 +23,7 @@ def extremal(s):
 @pytest.mark.parametrize("error", [0.0, 1e-12, 1e-3])
 @pytest.mark.parametrize(
     ("loss", "exact"),
-    [(LogisticLoss(), logistic), (ExtremalLoss(SLOPE), extremal)],
+    [(LOGISTIC, logistic), (Curve((Part(1.0, Saturating(SLOPE)),)), extremal)],
 )
 def test_errors_are_covered(loss, exact, error):
     rng = np.random.default_rng(0)

@@ -5,12 +5,15 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp2erm_cvx.conformance.margins import wrong_loss
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.losses.margin_loss import LogisticLoss
-from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
+from dp2erm_cvx.program.atoms import Saturating
+from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part, saturation_of
 
 SLOPES = (1e-3, 0.7, 1.0, 40.0)
+
+
+def saturating(S):
+    return Curve((Part(1.0, Saturating(S)),))
 
 
 def margins(S):
@@ -27,7 +30,7 @@ def exact(S, s):
 
 @pytest.mark.parametrize("S", SLOPES)
 def test_values_and_errors(S):
-    loss = ExtremalLoss(S)
+    loss = saturating(S)
     s = margins(S)
     with mpmath.workdps(40):
         value, slope, curvature = (np.array([exact(S, one)[k] for one in s]) for k in range(3))
@@ -38,17 +41,17 @@ def test_values_and_errors(S):
                 # where the loss is, and where it is taken to be
                 off = [mpmath.mpf(one) + sign * mpmath.mpf(error[0]) for one in s]
                 moved = np.array([exact(S, one) for one in off])
-                assert np.all(np.abs(moved[:, 1] - loss.slope(s)) <= loss.slope_error(s, error))
-                assert np.all(np.abs(moved[:, 2] - loss.curvature(s)) <= loss.curvature_error(s, error))
+                assert np.all(np.abs(moved[:, 1] - loss.slope(s)) <= loss.at(s, error).slope_error)
+                assert np.all(np.abs(moved[:, 2] - loss.curvature(s)) <= loss.at(s, error).curvature_error)
                 assert np.all(loss.least_curvature(s, error) <= moved[:, 2])
         rounded = np.abs(slope - loss.slope(s)).astype(float)
-        assert np.all(rounded <= loss.units * 2.0**-53 * S)
+        assert np.all(rounded <= loss.rounding_units(np.inf) * 2.0**-53)
         assert np.all(np.abs(curvature - loss.curvature(s)) <= 1e-12 * curvature + 1e-300)
 
 
 def test_the_shape_of_the_curvature_is_attained():
-    loss = ExtremalLoss(0.7)
-    stated = loss.saturation(3.0)
+    loss = saturating(0.7)
+    stated = saturation_of(loss, 3.0)
     assert (stated.slope, stated.curvature, stated.row_norm) == (0.7, 1.0, 3.0)
     s = margins(0.7)
     u = np.abs(loss.slope(s)) / stated.slope
@@ -57,27 +60,21 @@ def test_the_shape_of_the_curvature_is_attained():
 
 
 def test_the_logistic_loss_saturates_too():
-    stated = LogisticLoss().saturation(2.0)
+    stated = saturation_of(LOGISTIC, 2.0)
     s = np.linspace(-40, 40, 801)
-    u = np.abs(LogisticLoss().slope(s)) / stated.slope
-    np.testing.assert_allclose(LogisticLoss().curvature(s), stated.curvature * 4 * u * (1 - u), atol=1e-15)
-
-
-@pytest.mark.parametrize("reach", [1e-3, 1.0, 8.0, 30.0])
-@pytest.mark.parametrize("S", SLOPES)
-def test_no_certificate_is_misled(S, reach):
-    assert wrong_loss(ExtremalLoss(S), reach) == ""
+    u = np.abs(LOGISTIC.slope(s)) / stated.slope
+    np.testing.assert_allclose(LOGISTIC.curvature(s), stated.curvature * 4 * u * (1 - u), atol=1e-15)
 
 
 def test_bounds_over_a_reach():
-    loss = ExtremalLoss(2.0)
+    loss = saturating(2.0)
     assert loss.largest_slope(np.inf) == 2.0
     assert float(loss.slope(np.array([0.5]))[0]) <= loss.largest_slope(0.5) <= 0.5
     assert loss.largest_curvature(np.inf) == 1.0
 
 
 def test_the_declaration_has_the_value_of_the_loss_at_its_minimum():
-    loss = ExtremalLoss(0.6)
+    loss = saturating(0.6)
     s = np.array([-30.0, -1.0, 0.0, 1e-3, 0.5, 7.0])
     np.testing.assert_allclose(loss.declared(cp.Constant(s)).value, loss.value(s), rtol=1e-9, atol=1e-12)
     declared = loss.epigraph(cp.Constant(s))
@@ -92,4 +89,4 @@ def test_the_declaration_has_the_value_of_the_loss_at_its_minimum():
 def test_a_slope_has_to_be_a_size():
     for wrong in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(DeclarationError, match="full_slope"):
-            ExtremalLoss(wrong)
+            saturating(wrong)

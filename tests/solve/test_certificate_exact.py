@@ -15,10 +15,10 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.program import (
+    LOGISTIC,
     ClosedFormWeights,
     Gaussian,
     Instance,
-    LogisticLoss,
     Moments,
     PrivateFirstStage,
     PublicSample,
@@ -210,7 +210,7 @@ def test_no_computed_hessian_is_farther_off_than_it_says():
     for _ in range(30):
         Z = np.column_stack([rng.uniform(1, 2, 20), rng.normal(size=20)])
         v = np.array([rng.uniform(0, 35), rng.normal()])
-        model = MarginModel(MarginRows(Z), LogisticLoss(), 0.0, Penalty())
+        model = MarginModel(MarginRows(Z), LOGISTIC, 0.0, Penalty())
         slopes = [1 / (1 + mp.exp(-mp.fdot(zip(z, exact.to_mp(v), strict=True)))) for z in exact.to_mp(Z)]
         true = exact._second_moment(exact.to_mp(Z), [s * (1 - s) for s in slopes], mp.mpf(0))
         computed = model.hessian(v)

@@ -6,9 +6,10 @@ from scipy.optimize import brentq
 
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.program.atoms import Saturating
+from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
 from dp2erm_cvx.solve.newton import minimize_by_newton
 
 
@@ -17,7 +18,7 @@ def saturating(rows, offset, multipliers, ridge, slope):
     rows, offset, multipliers = (np.array(values, dtype=float) for values in (rows, offset, multipliers))
     return MarginModel(
         MarginRows(rows[:, None], offset),
-        ExtremalLoss(slope),
+        Curve((Part(1.0, Saturating(slope)),)),
         ridge,
         Penalty(L2Ball(1000.0)),
         multipliers=multipliers,

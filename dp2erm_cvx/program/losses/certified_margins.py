@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
-from dp2erm_cvx.program.losses.margin_loss import MarginLoss
-from dp2erm_cvx.program.losses.margin_weight import MarginWeight, weights_given_coefficient
+from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.program.log_weights import LogWeight, steepest, weights_given_coefficient
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
 _NEAR = 0.01
@@ -38,7 +38,7 @@ class MarginSum:
 
     n_samples: int
     n_parameters: int
-    loss: MarginLoss
+    loss: Curve
     rows: RowBounds
     feasible: ConvexSet
     ridge: float
@@ -67,11 +67,11 @@ class MarginSum:
         steep = n * Z * slope + self.linear
         minimizer = set_norm = self.feasible.norm_bound(self.n_parameters)
         if self.ridge > 0:
-            pulled = math.sqrt(self.loss.pull * n / self.ridge) + self.linear / self.ridge
+            pulled = math.sqrt(self.loss.pull(self.margin) * n / self.ridge) + self.linear / self.ridge
             minimizer = min(steep / self.ridge, math.inf if offset else pulled, set_norm)
-        steps = self.loss.units + (4 if self.weighted else 2)
+        steps = self.loss.rounding_units(self.margin) + (4 if self.weighted else 2) * slope
         error = dot_error(self.n_parameters) + (UNIT if offset else 0.0)
-        rounded = steps * UNIT * slope + sum_error(self.n_samples) * slope + 2 * UNIT * curvature * offset
+        rounded = steps * UNIT + sum_error(self.n_samples) * slope + 2 * UNIT * curvature * offset
         return Sizes(
             strong_convexity=self.ridge,
             smoothness=n * curvature * Z**2 + self.ridge,
@@ -88,11 +88,11 @@ class MarginSum:
         sizes = self.sizes()
         return None if sizes is None else radius_at_floor(sizes)
 
-    def weights(self, weight: MarginWeight, row_bound: float) -> float | None:
+    def weights(self, weight: LogWeight, row_bound: float) -> float | None:
         """Bound on ``||w_hat - w||_1 / n`` of weights at the margins of other rows of at most this norm."""
         sizes, radius = self.sizes(), self.radius()
         if sizes is None or radius is None:
             return None
         norm = sizes.minimizer_norm + radius
         at_point = weights_given_coefficient(weight, self.n_parameters, row_bound, norm)
-        return weight.lipschitz * row_bound * radius + at_point
+        return steepest(weight, row_bound * norm) * row_bound * radius + at_point

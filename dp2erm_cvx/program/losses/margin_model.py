@@ -23,9 +23,9 @@ from dp2erm_cvx.model.sums import (
     product_error,
     sum_error,
 )
-from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.losses.margin_rows import MarginRows, some_rows, whole_rows
-from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 
 R = TypeVar("R")
 
@@ -54,13 +54,13 @@ class MarginModel(Composite):
     def __init__(
         self,
         rows: MarginRows | Blocks[MarginRows],
-        loss: MarginLoss,
+        loss: Curve,
         ridge: float,
         penalty: Penalty,
         *,
         multipliers: Array | None = None,
         linear: Array | None = None,
-        weight: MarginWeight | None = None,
+        weight: LogWeight | None = None,
     ) -> None:
         self.blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
         self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
@@ -161,8 +161,9 @@ class MarginModel(Composite):
         if local is not None:
             kappa = min(kappa, max(self.blocks.map(partial(_largest, local=local))))
         product = dot_error(self.dimension) * self._weight_spread * float(np.linalg.norm(v))
-        kappa = self.weight.lipschitz * (kappa + product)
-        kappa += 16 * UNIT * (1.0 + float(np.max(np.abs(self._logs(v)), initial=0.0)))
+        ask = partial(_steepness, weight=self.weight, v=v, reach=kappa + product)
+        steep, size = np.max(np.array(self.blocks.map(ask)), axis=0)
+        kappa = float(steep) * (kappa + product) + 16 * UNIT * float(size)
         return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
 
     def output_scale(self, v: Array) -> float:
@@ -231,7 +232,7 @@ def _moments(
     norms: Array,
     multipliers: Array | None = None,
     *,
-    loss: MarginLoss,
+    loss: Curve,
     v: Array,
     errors: _Errors,
     curved: bool,
@@ -269,7 +270,7 @@ def _least(
     norms: Array,
     multipliers: Array | None = None,
     *,
-    loss: MarginLoss,
+    loss: Curve,
     v: Array,
     distance: float,
     errors: _Errors,
@@ -280,8 +281,21 @@ def _least(
     return rows.gram(steep), float(steep @ norms**2)
 
 
-def _log_weights(rows: MarginRows, *, weight: MarginWeight, v: Array) -> Array:
-    return weight.log(rows.products(v) if rows.weight_rows is None else rows.weight_rows @ v)
+def _steepness(rows: MarginRows, *, weight: LogWeight, v: Array, reach: float) -> tuple[float, float]:
+    """Largest ``|h'|`` within reach of the margins of weights, and the largest size of what h adds up."""
+    s = _weight_margins(rows, v)
+    steep = weight.lipschitz
+    if not steep <= 1.0:
+        steep = min(steep, float(np.max(weight.enclose(s - reach, s + reach).steepest, initial=0.0)))
+    return steep, float(np.max(weight.magnitude(s), initial=1.0))
+
+
+def _weight_margins(rows: MarginRows, v: Array) -> Array:
+    return rows.products(v) if rows.weight_rows is None else rows.weight_rows @ v
+
+
+def _log_weights(rows: MarginRows, *, weight: LogWeight, v: Array) -> Array:
+    return weight.log(_weight_margins(rows, v))
 
 
 def _largest(rows: MarginRows, *, local: LocalError) -> float:

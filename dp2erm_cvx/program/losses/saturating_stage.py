@@ -13,12 +13,13 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.images import ImageRecords
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
 from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.program.atoms import Saturating
+from dp2erm_cvx.program.curves import Curve, Part, saturation_of
 from dp2erm_cvx.program.first_stage import resolved
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.losses.image_rows import rows_of
 from dp2erm_cvx.program.losses.linear_rule import LinearStage, squared_gradient_radius
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.losses.saturating_loss import ExtremalLoss
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.universe import Universe
@@ -67,8 +68,8 @@ class SaturatingStage(LinearStage, WeightedMarginLoss):
         return dataclasses.replace(super().resolve(domain), slope=S)
 
     @property
-    def loss(self) -> ExtremalLoss:
-        return ExtremalLoss(resolved("slope", self.slope))
+    def loss(self) -> Curve:
+        return Curve((Part(1.0, Saturating(resolved("slope", self.slope))),))
 
     def rows(self, records: Records) -> MarginRows:
         offset = self.response(records)
@@ -94,9 +95,9 @@ class SaturatingStage(LinearStage, WeightedMarginLoss):
             strong_convexity=self.regularizer.strong_convexity,
             theta_bound=size if math.isfinite(size) else None,
             # phi(z) <= S |z| at theta = 0 bounds gamma/2 ||theta||^2
-            outcome_bound=math.sqrt(loss.full_slope * z),
+            outcome_bound=math.sqrt(loss.ends[1] * z),
             gradient_bound=M * slope,
-            saturation=loss.saturation(M),
+            saturation=saturation_of(loss, M),
             is_margin=True,
             box=self.box(universe, slope),
         )

@@ -15,9 +15,9 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.certified_radius import checked_perturbation, radius_at_floor
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.regularizer import ElasticNet
+from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
-from dp2erm_cvx.program.losses.margin_loss import MarginLoss
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
@@ -53,7 +53,7 @@ class WeightedMarginLoss(PenalizedSecondStage):
 
     @property
     @abc.abstractmethod
-    def loss(self) -> MarginLoss:
+    def loss(self) -> Curve:
         """Phi of a resolved program."""
 
     @abc.abstractmethod

@@ -17,14 +17,14 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
+from dp2erm_cvx.program.curves import LOGISTIC, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, public_radius, public_ridge, resolved
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
 from dp2erm_cvx.program.losses.image_rows import rows_of
-from dp2erm_cvx.program.losses.margin_loss import LogisticLoss, MarginLoss
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 from dp2erm_cvx.program.stage import Instance, model_of
 from dp2erm_cvx.universe import Universe
 
@@ -46,7 +46,7 @@ class MarginFirstStage(FirstStage):
     #: The default ridge over the squared norm bound of the rows.
     default_ridge: ClassVar[float] = 0.1
     #: Phi.
-    loss: ClassVar[MarginLoss] = LogisticLoss()
+    loss: ClassVar[Curve] = LOGISTIC
 
     ridge: float | None = None
     radius: float | None = None
@@ -57,7 +57,7 @@ class MarginFirstStage(FirstStage):
 
     @property
     @abc.abstractmethod
-    def log_weight(self) -> MarginWeight:
+    def log_weight(self) -> LogWeight:
         """Log f; a class attribute where no setting enters it."""
 
     def rows(self, records: Records) -> Array:

@@ -16,11 +16,11 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.certified_radius import checked_perturbation
 from dp2erm_cvx.privacy import LossConstants, RowBox, StabilityBound
+from dp2erm_cvx.program.curves import saturation_of
 from dp2erm_cvx.program.declaration import Value
 from dp2erm_cvx.program.first_stage import PrivateFirstStage
-from dp2erm_cvx.program.losses.margin_loss import LogisticLoss
+from dp2erm_cvx.program.log_weights import weights_given_coefficient
 from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.losses.margin_weight import weights_given_coefficient
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
 from dp2erm_cvx.stability import SeparableConstants, separable
@@ -167,10 +167,7 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
         else:
             length = (pull + math.sqrt(pull**2 + 2 * self.mu * at_zero)) / self.mu
         slope, widths = self.loss.largest_slope(bound * ball), self.row_widths(universe)
-        saturation = None if pull else self.loss.saturation(bound)
-        if saturation is not None and isinstance(self.loss, LogisticLoss):
-            saturation = dataclasses.replace(saturation, ball=bound * ball)
-        steepest = slope if saturation is None else saturation.steepest_slope
+        saturation = None if pull else saturation_of(self.loss, bound, ball=bound * ball)
         return LossConstants(
             n_parameters=self._size(universe),
             gradient_radius=self.gradient_diameter(universe.domain) / 2,
@@ -181,7 +178,7 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
             gradient_bound=None if pull else bound * slope,
             saturation=saturation,
             is_margin=not pull,
-            box=None if pull or widths is None else RowBox(widths, steepest),
+            box=None if pull or widths is None else RowBox(widths, slope),
         )
 
     def bound(self, universe: Universe) -> StabilityBound:

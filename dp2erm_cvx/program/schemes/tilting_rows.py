@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
-from dp2erm_cvx.program.losses.margin_loss import ExponentialLoss, MarginLoss
-from dp2erm_cvx.program.losses.margin_weight import InversePropensity
+from dp2erm_cvx.program.curves import EXPONENTIAL, Curve
+from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY
 from dp2erm_cvx.universe import Universe
 
 #: The largest margin that a radius may allow for: the loss there is exp(12).
@@ -38,8 +38,8 @@ class TiltingRows:
     balance: Moments | BalanceFunctions = Moments()
     constant: float | None = None
 
-    loss: ClassVar[MarginLoss] = ExponentialLoss()
-    log_weight = InversePropensity()
+    loss: ClassVar[Curve] = EXPONENTIAL
+    log_weight = INVERSE_PROPENSITY
 
     def __post_init__(self) -> None:
         checked_balance(self.balance)

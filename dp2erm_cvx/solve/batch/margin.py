@@ -8,10 +8,10 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT, dot_error
-from dp2erm_cvx.program.losses.margin_loss import MarginLoss
+from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.losses.margin_weight import MarginWeight
 from dp2erm_cvx.program.stage import ReplacedRows
 from dp2erm_cvx.solve.batch.rows import Index, Members, Room, RowBatch, Terms, clipped, dot, norms
 
@@ -22,8 +22,8 @@ _STEP = 1e-4
 class Descents(Terms):
     """Slopes of a margin loss, and what weights are proportional to."""
 
-    loss: MarginLoss
-    weight: MarginWeight
+    loss: Curve
+    weight: LogWeight
 
     def rows(self, block: MarginRows) -> Array:
         """As they are."""
@@ -53,7 +53,7 @@ class MarginBatch(RowBatch):
 
     model: MarginModel
 
-    def __init__(self, model: MarginModel, weight: MarginWeight, point: Array) -> None:
+    def __init__(self, model: MarginModel, weight: LogWeight, point: Array) -> None:
         super().__init__(model, model.blocks, Descents(model.loss, weight), point)
         self.loss, self.weight = model.loss, weight
         self.base_gradient: Array = model.gradient(point) - model.linear
