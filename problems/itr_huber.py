@@ -17,8 +17,6 @@ from dp2erm_cvx.program import (
     Curve,
     Domain,
     Huber,
-    LinearStage,
-    LossConstants,
     MarginRows,
     Part,
     Records,
@@ -28,11 +26,10 @@ from dp2erm_cvx.program import (
     public_size,
     resolved,
 )
-from dp2erm_cvx.program.losses.linear_rule import squared_gradient_radius
 
 
 @dataclass(frozen=True)
-class HuberRule(LinearStage, WeightedMarginLoss):
+class HuberRule(WeightedMarginLoss):
     """The rule of ``itr`` with less pull from outliers, and less noise where the threshold is small.
 
     Theta defaults to the l2 ball of radius M'/M, over which no predicted effect exceeds M'.
@@ -52,7 +49,7 @@ class HuberRule(LinearStage, WeightedMarginLoss):
     cone = "QP (SOCP over an l2 ball)"
     citation = "Huber (1964); Xiao, Zhang & Lu (2019)"
     theorem = "Theorems 1 and 2: zeta_c = min(2 M k, that of the squared loss), trace 2 M^2"
-    defaults = MappingProxyType({**LinearStage.defaults, "threshold": "M'"})
+    defaults = MappingProxyType({**WeightedMarginLoss.defaults, "threshold": "M'"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,24 +69,5 @@ class HuberRule(LinearStage, WeightedMarginLoss):
         return MarginRows(self.covariates(records.domain, records.X), z, np.ones(len(z)))
 
     def row_bounds(self, universe: Universe) -> RowBounds:
-        return RowBounds(self.size(universe)[1], 2 * universe.domain.outcome_bound, 1.0)
-
-    def loss_constants(self, universe: Universe) -> LossConstants:
-        domain = universe.domain
-        p, M, size = self.size(universe)
-        k = domain.outcome_bound if self.threshold is None else self.threshold
-        # gradients are 2 clip(r) x, each one of the squared loss at a response between z and <x, theta>
-        squared = squared_gradient_radius(2 * M**2 * size, 2 * M * max(2 * domain.outcome_bound, M * size))
-        slope = 2 * min(k, 2 * domain.outcome_bound + M * size)
-        return LossConstants(
-            n_parameters=p,
-            gradient_radius=min(squared, 2 * M * k),
-            hessian_trace=2 * M**2,
-            strong_convexity=self.regularizer.strong_convexity,
-            theta_bound=size if np.isfinite(size) else None,
-            # H(z) <= z^2 at theta = 0, so that gamma/2 ||theta||^2 <= 4 M'^2
-            outcome_bound=2 * domain.outcome_bound,
-            gradient_bound=M * slope,
-            is_margin=True,
-            box=self.box(universe, slope),
-        )
+        z = 2 * universe.domain.outcome_bound
+        return RowBounds(self.row_norm(universe.domain), (-z, z))

@@ -105,7 +105,7 @@ def _overflow(subject: Subject) -> str:
         return _unbounded(program.loss, program.row_bound(domain) * program.ball(domain))
     if isinstance(program, WeightedMarginLoss):
         bounds, p = program.row_bounds(check_universe(domain)), subject.n_parameters(domain)
-        return _unbounded(program.loss, bounds.offset + bounds.norm * program.feasible(domain).norm_bound(p))
+        return _unbounded(program.loss, bounds.reach(program.feasible(domain).norm_bound(p)))
     return ""
 
 

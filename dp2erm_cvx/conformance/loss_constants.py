@@ -128,8 +128,8 @@ def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, floa
         bounds = program.row_bounds(samples.check_universe(domain))
         rows = remembered(lambda record: program.rows(samples.one_record(domain, record)))
         yield "row_bounds norm", bounds.norm, lambda d: norm(rows(d).Z)
-        yield "row_bounds offset", bounds.offset, lambda d: norm(rows(d).offsets)
-        yield "row_bounds factor", bounds.factor, lambda d: norm(rows(d).times(None))
+        yield "row_bounds offset", max(map(abs, bounds.offset)), lambda d: norm(rows(d).offsets)
+        yield "row_bounds factor", bounds.factor[1], lambda d: norm(rows(d).times(None))
     if isinstance(program, WeightedLeastSquares):
         declared = program.loss_constants(samples.check_universe(domain))
         design = remembered(lambda record: program.design(samples.one_record(domain, record)))

@@ -217,6 +217,30 @@ class Huber(Atom):
 
 
 @dataclass(frozen=True)
+class SquaredHinge(Atom):
+    """``max(u, 0)^2``."""
+
+    ends = (0.0, math.inf)
+    concordance = math.inf
+    relative = 0.0
+
+    def value(self, u: Array) -> Array:
+        return np.square(np.maximum(u, 0.0))
+
+    def slope(self, u: Array) -> Array:
+        return 2.0 * np.maximum(u, 0.0)
+
+    def curvature(self, u: Array) -> Array:
+        return 2.0 * (u > 0).astype(np.float64)
+
+    def curvatures(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return 2.0 * (low > 0).astype(np.float64), 2.0 * (high >= 0).astype(np.float64)
+
+    def declared(self, u: Any) -> Any:
+        return cp.square(cp.pos(u))
+
+
+@dataclass(frozen=True)
 class Saturating(Atom):
     """``S |u| + S^2 (exp(-|u| / S) - 1)``: no loss of the same slope needs less of a ridge (Theorem 15).
 

@@ -173,6 +173,22 @@ class Curve:
             units += abs(part.coefficient * part.scale) * own
         return units
 
+    def least_value(self, margin_bound: float) -> float:
+        """Lower bound of phi over ``|s| <= margin_bound``, -inf where it falls without end."""
+        reach = min(margin_bound, _FARTHEST)
+        s = np.concatenate(
+            [-np.geomspace(reach, 1e-6 * reach, 2000), np.geomspace(1e-6 * reach, reach, 2000)]
+        )
+        with np.errstate(over="ignore"):
+            values, slopes = self.value(s), self.slope(s)
+        place = int(np.argmin(values))
+        # convex: between neighbors it lies above the tangents there
+        near = slice(max(place - 1, 0), place + 2)
+        gap = float(np.max(np.abs(slopes[near]))) * float(np.ptp(s[near]))
+        if margin_bound > reach and not self.ends[0] <= 0.0 <= self.ends[1]:
+            return -math.inf
+        return float(values[place]) - gap
+
     def pull(self, margin_bound: float) -> float:
         """Bound on ``-s phi'(s)`` over ``|s| <= margin_bound``: it bounds the minimizer of a ridged sum."""
         reach = min(margin_bound, _FARTHEST)

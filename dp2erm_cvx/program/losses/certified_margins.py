@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
@@ -17,11 +20,31 @@ _NEAR = 0.01
 
 @dataclass(frozen=True)
 class RowBounds:
-    """Bounds on the norm of z, on ``|o|`` and on c over the domain."""
+    """Bound on the norm of z, and intervals of the numbers o, c and t over the domain."""
 
     norm: float
-    offset: float = 0.0
-    factor: float = 1.0
+    offset: tuple[float, float] = (0.0, 0.0)
+    factor: tuple[float, float] = (1.0, 1.0)
+    tilt: tuple[float, float] = (0.0, 0.0)
+
+    def reach(self, size: float) -> float:
+        """Bound on ``|<z, theta> - o|`` over ``||theta|| <= size``."""
+        # 0 * inf: where all rows are 0 every margin is
+        return max(map(abs, self.offset)) + (self.norm * size if self.norm else 0.0)
+
+    def largest_multiple(self, curve: Curve, size: float) -> float:
+        """Bound on ``|c phi'(s) + t|`` over ``||theta|| <= size``: gradients are such multiples of rows."""
+        far = self.norm * size if self.norm else 0.0
+        ends = np.array([-far - self.offset[1], far - self.offset[0]])
+        low, high = curve.slope(ends) if math.isfinite(far) else curve.ends
+        low, high = (min(c * low for c in self.factor), max(c * high for c in self.factor))
+        return max(abs(low + self.tilt[0]), abs(high + self.tilt[1])) * (1 + 1e-12)
+
+    def loss_at_zero(self, curve: Curve) -> float:
+        """Root of the largest ``c (phi(-o) - inf phi)``: where the choice of a split starts from."""
+        ends = -np.array(self.offset)
+        falls = curve.value(ends) - curve.least_value(self.reach(math.inf))
+        return math.sqrt(max(self.factor[1] * float(np.max(falls)), 1e-300))
 
 
 @dataclass(frozen=True)
@@ -48,9 +71,7 @@ class MarginSum:
     @property
     def margin(self) -> float:
         """Bound on ``|s|`` over the set."""
-        # 0 * inf: where all rows are 0 every margin is
-        far = self.rows.norm * self.feasible.norm_bound(self.n_parameters) if self.rows.norm else 0.0
-        return self.rows.offset + far
+        return self.rows.reach(self.feasible.norm_bound(self.n_parameters))
 
     def sizes(self) -> Sizes | None:
         """Its :class:`~dp2erm_cvx.model.certified_radius.Sizes`; None where one is infinite.
@@ -59,15 +80,16 @@ class MarginSum:
         linear) / ridge``. Without offsets ``ridge ||t||^2 <= sum -s_i phi'(s_i) + linear ||t||`` as well,
         hence ``||t|| <= (n pull / ridge)^(1/2) + linear / ridge``.
         """
-        n, Z, offset = self.n_samples * self.rows.factor, self.rows.norm, self.rows.offset
+        n, Z, offset = self.n_samples * self.rows.factor[1], self.rows.norm, max(map(abs, self.rows.offset))
         slope, curvature = self.loss.largest_slope(self.margin), self.loss.largest_curvature(self.margin)
         near = self.loss.largest_curvature(self.margin + _NEAR)
         if not (math.isfinite(slope) and math.isfinite(near)):
             return None
-        steep = n * Z * slope + self.linear
+        linear = self.linear + self.n_samples * Z * max(map(abs, self.rows.tilt))
+        steep = n * Z * slope + linear
         minimizer = set_norm = self.feasible.norm_bound(self.n_parameters)
         if self.ridge > 0:
-            pulled = math.sqrt(self.loss.pull(self.margin) * n / self.ridge) + self.linear / self.ridge
+            pulled = math.sqrt(self.loss.pull(self.margin) * n / self.ridge) + linear / self.ridge
             minimizer = min(steep / self.ridge, math.inf if offset else pulled, set_norm)
         steps = self.loss.rounding_units(self.margin) + (4 if self.weighted else 2) * slope
         error = dot_error(self.n_parameters) + (UNIT if offset else 0.0)
@@ -76,7 +98,7 @@ class MarginSum:
             strong_convexity=self.ridge,
             smoothness=n * curvature * Z**2 + self.ridge,
             slope=steep,
-            rounding=n * Z * rounded + 4 * UNIT * self.linear,
+            rounding=n * Z * rounded + 4 * UNIT * linear,
             rounding_growth=near * error * n * Z**2 + 4 * UNIT * self.ridge,
             minimizer_norm=minimizer,
             set_norm=set_norm,
@@ -96,3 +118,50 @@ class MarginSum:
         norm = sizes.minimizer_norm + radius
         at_point = weights_given_coefficient(weight, self.n_parameters, row_bound, norm)
         return steepest(weight, row_bound * norm) * row_bound * radius + at_point
+
+
+def gradient_diameter(curve: Curve, rows: RowBounds, radius: float) -> float:
+    """Diameter of ``{(c phi'(<z, v> - o) + t) z}`` over records, at the worst v (Lemma A), rounded up."""
+    Z, T, A = rows.norm, 2048, 64
+    anywhere = 2 * Z * rows.largest_multiple(curve, radius)
+    if not math.isfinite(radius):
+        return anywhere
+    t, angle = np.linspace(-math.pi / 2, math.pi / 2, T + 1), np.linspace(0.0, math.pi, 2 * A + 1)
+    first, last = t[:-1], t[1:]
+    edges, best = np.linspace(0.0, radius, 9), 0.0
+    low, high = edges[:-1], edges[1:]
+
+    def widths(low: Array, high: Array) -> Array:
+        found = []
+        for p, q in zip(low, high, strict=True):
+            m0, m1 = Z * np.sin(first), Z * np.sin(last)
+            corners = np.stack([p * m0, p * m1, q * m0, q * m1])
+            slopes = (
+                curve.slope(corners.min(0) - rows.offset[1]),
+                curve.slope(corners.max(0) - rows.offset[0]),
+            )
+            c0, c1 = rows.factor
+            y0 = np.minimum(c0 * slopes[0], c1 * slopes[0]) + rows.tilt[0]
+            y1 = np.maximum(c0 * slopes[1], c1 * slopes[1]) + rows.tilt[1]
+            H = np.zeros(len(angle))
+            for y in (y0, y1):
+                for sign in (1.0, -1.0):
+                    k = np.sign(y) * sign > 0
+                    if not k.any():
+                        continue
+                    u, v = angle[:, None] + sign * first[k], angle[:, None] + sign * last[k]
+                    top = (np.minimum(u, v) <= math.pi / 2) & (np.maximum(u, v) >= math.pi / 2)
+                    s = np.where(top, 1.0, np.maximum(np.sin(u), np.sin(v)))
+                    H = np.maximum(H, np.max(np.abs(y[k]) * s, axis=1))
+            found.append(Z * np.max(H + H[::-1]) / math.cos(math.pi / (4 * A)))
+        return np.array(found)
+
+    for _ in range(14):
+        up, attained = widths(low, high), widths(high, high)
+        best = max(best, float(attained.max()))
+        if up.max() <= best * (1 + 2e-4):
+            break
+        keep = up > best
+        middle = (low[keep] + high[keep]) / 2
+        low, high = np.concatenate([low[keep], middle]), np.concatenate([middle, high[keep]])
+    return min(anywhere, max(float(up.max()), best))

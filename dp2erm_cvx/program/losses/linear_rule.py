@@ -84,9 +84,12 @@ class LinearStage(PenalizedSecondStage):
         """(p, M, largest ``||theta||``): length and norm bound of the rows, and what Theta allows."""
         domain = universe.domain
         p = len(self.columns(domain, universe.n_features)) + (1 if domain.intercept else 0)
+        return p, self.row_norm(domain), self.feasible(domain).norm_bound(p)
+
+    def row_norm(self, domain: Domain) -> float:
+        """Bound on the norm of the rows of the design."""
         bound = domain.features_bound if self.features_bound is None else self.features_bound
-        M = min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
-        return p, M, self.feasible(domain).norm_bound(p)
+        return min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
 
     def box(self, universe: Universe, slope: float) -> RowBox | None:
         """That of the rows; None without one. Gradients are at most ``slope`` times a row."""

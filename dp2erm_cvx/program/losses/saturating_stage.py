@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import math
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Self
@@ -12,13 +11,11 @@ from typing import ClassVar, Self
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.images import ImageRecords
 from dp2erm_cvx.model.sets import ConvexSet, WholeSpace
-from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program.atoms import Saturating
-from dp2erm_cvx.program.curves import Curve, Part, saturation_of
+from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.first_stage import resolved
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.losses.image_rows import rows_of
-from dp2erm_cvx.program.losses.linear_rule import LinearStage, squared_gradient_radius
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
 from dp2erm_cvx.public import public_size
@@ -26,7 +23,7 @@ from dp2erm_cvx.universe import Universe
 
 
 @dataclass(frozen=True)
-class SaturatingStage(LinearStage, WeightedMarginLoss):
+class SaturatingStage(WeightedMarginLoss):
     """``phi(<x, theta> - z)`` by the extremal loss, z the :meth:`response` of a record, over R^p by default.
 
     Parameters
@@ -43,7 +40,7 @@ class SaturatingStage(LinearStage, WeightedMarginLoss):
         "Theorem 15: slope S, curvature 1 - |phi'|/S; Theorems 1 and 2: zeta_c <= M S, trace M^2"
     )
     defaults = MappingProxyType(
-        {**LinearStage.defaults, "theta_set": "R^p", "slope": "half of the bound on z"}
+        {**WeightedMarginLoss.defaults, "theta_set": "R^p", "slope": "half of the bound on z"}
     )
     default_kind = WholeSpace()
 
@@ -78,26 +75,5 @@ class SaturatingStage(LinearStage, WeightedMarginLoss):
         return MarginRows(self.covariates(records.domain, records.X), offset)
 
     def row_bounds(self, universe: Universe) -> RowBounds:
-        return RowBounds(self.size(universe)[1], self.response_bound(universe.domain), 1.0)
-
-    def loss_constants(self, universe: Universe) -> LossConstants:
         z = self.response_bound(universe.domain)
-        p, M, size = self.size(universe)
-        loss = self.resolve(universe.domain).loss
-        # gradients are phi'(<x, theta> - z) x, and |phi'(s)| <= |s|: each is one of half the squared loss at
-        # a response between z and <x, theta>
-        slope = loss.largest_slope(z + M * size)
-        squared = squared_gradient_radius(2 * M**2 * size, 2 * M * max(z, M * size)) / 2
-        return LossConstants(
-            n_parameters=p,
-            gradient_radius=min(squared, M * slope),
-            hessian_trace=M**2,
-            strong_convexity=self.regularizer.strong_convexity,
-            theta_bound=size if math.isfinite(size) else None,
-            # phi(z) <= S |z| at theta = 0 bounds gamma/2 ||theta||^2
-            outcome_bound=math.sqrt(loss.ends[1] * z),
-            gradient_bound=M * slope,
-            saturation=saturation_of(loss, M),
-            is_margin=True,
-            box=self.box(universe, slope),
-        )
+        return RowBounds(self.row_norm(universe.domain), (-z, z))

@@ -15,12 +15,14 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.certified_radius import checked_perturbation, radius_at_floor
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.regularizer import ElasticNet
-from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
+from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.program.curves import Curve, saturation_of
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
+from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds, gradient_diameter
+from dp2erm_cvx.program.losses.linear_rule import LinearStage
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.universe import Universe
 
@@ -30,10 +32,10 @@ STEEPEST = 1e6
 
 
 @dataclass(frozen=True)
-class WeightedMarginLoss(PenalizedSecondStage):
+class WeightedMarginLoss(LinearStage):
     """Weighted convex losses of a margin.
 
-    minimize    sum_i w_i c_i phi(s_i) + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
+    minimize    sum_i w_i (c_i phi(s_i) + t_i s_i) + <noise, theta> + curvature/2 ||theta||^2 + n R(theta)
     subject to  s_i = <z_i, theta> - o_i,  theta in Theta,
 
     n times the objective of equation weighted_convex_opt_DP. The margins are variables of their own because a
@@ -60,9 +62,36 @@ class WeightedMarginLoss(PenalizedSecondStage):
     def rows(self, records: Records) -> MarginRows:
         """z, o and c of every record."""
 
+    def tilts(self, records: Records) -> Array | None:
+        """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""
+        return None
+
     @abc.abstractmethod
     def row_bounds(self, universe: Universe) -> RowBounds:
-        """Bounds on z, o and c."""
+        """Bounds on z, o, c and t."""
+
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A)."""
+        program, bounds = self.resolve(universe.domain), self.row_bounds(universe)
+        curve, p = program.loss, self.size(universe)[0]
+        size = program.feasible(universe.domain).norm_bound(p)
+        reach = bounds.reach(size)
+        tilt = max(map(abs, bounds.tilt))
+        slope = bounds.largest_multiple(curve, size)
+        return LossConstants(
+            n_parameters=p,
+            gradient_radius=0.5 * gradient_diameter(curve, bounds, size),
+            hessian_trace=bounds.factor[1] * curve.largest_curvature(reach) * bounds.norm**2,
+            strong_convexity=program.regularizer.strong_convexity,
+            theta_bound=size if math.isfinite(size) else None,
+            outcome_bound=bounds.loss_at_zero(curve),
+            gradient_bound=bounds.norm * slope,
+            saturation=None
+            if tilt
+            else saturation_of(curve, bounds.norm, factor=bounds.factor[1], ball=bounds.norm * size),
+            is_margin=True,
+            box=self.box(universe, slope),
+        )
 
     def instance(
         self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
@@ -73,22 +102,35 @@ class WeightedMarginLoss(PenalizedSecondStage):
         assert isinstance(self.regularizer, ElasticNet)
         domain = records.domain
         ridge, theta_set = records.n_samples * (gamma + self.regularizer.l2), self.feasible(domain)
+        linear = self._linear(records, weights, noise)
         model = MarginModel(
             records.rows(self.rows),
             self.loss,
             ridge,
             Penalty(theta_set, records.n_samples * self.regularizer.l1),
             multipliers=weights,
-            linear=noise,
+            linear=linear,
         )
 
         def data() -> dict[str, Value]:
             n, p = model.Z.shape
-            b = np.zeros(p) if noise is None else noise
+            b = np.zeros(p) if linear is None else linear
             leaves = {"Z": model.Z, "offset": model.whole.offsets, "multipliers": model.multipliers}
             return {**leaves, **self.penalty_data(domain, n, gamma, b)}
 
         return Instance(self, data, model, ridge)
+
+    def _linear(self, records: Records, weights: Array, noise: Array | None) -> Array | None:
+        """Noise, and the sum of ``w_i t_i z_i``."""
+        pulls = records.rows(self._pulls).map(_weighted_sum, weights)
+        sums = [part for part in pulls if part is not None]
+        if not sums:
+            return noise
+        return rounded_sum(sums if noise is None else [*sums, (noise, np.zeros_like(noise))])
+
+    def _pulls(self, records: Records) -> Array | None:
+        tilts = self.tilts(records)
+        return None if tilts is None else tilts[:, None] * self.rows(records).Z
 
     def certified_radius(self, universe: Universe, gamma: float, noise_bound: float) -> float | None:
         """The radius where Newton's method stops (``radius_at_floor``); weights may add up to less than n.
@@ -136,3 +178,7 @@ class WeightedMarginLoss(PenalizedSecondStage):
             margins | phi.constraints | constraints,
             phi.auxiliary,
         )
+
+
+def _weighted_sum(rows: Array | None, weights: Array) -> tuple[Array, Array] | None:
+    return None if rows is None else compensated_sum(weights[:, None] * rows)

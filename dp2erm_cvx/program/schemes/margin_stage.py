@@ -45,8 +45,6 @@ class MarginFirstStage(FirstStage):
     cone: ClassVar[str] = "exponential, second-order"
     #: The default ridge over the squared norm bound of the rows.
     default_ridge: ClassVar[float] = 0.1
-    #: Phi.
-    loss: ClassVar[Curve] = LOGISTIC
 
     ridge: float | None = None
     radius: float | None = None
@@ -54,6 +52,11 @@ class MarginFirstStage(FirstStage):
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", public_ridge(self.ridge))
         object.__setattr__(self, "radius", None if self.radius is None else public_radius(self.radius))
+
+    @property
+    def loss(self) -> Curve:
+        """Phi."""
+        return LOGISTIC
 
     @property
     @abc.abstractmethod

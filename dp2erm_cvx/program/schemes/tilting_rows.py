@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +37,16 @@ class TiltingRows:
     balance: Moments | BalanceFunctions = Moments()
     constant: float | None = None
 
-    loss: ClassVar[Curve] = EXPONENTIAL
     log_weight = INVERSE_PROPENSITY
 
     def __post_init__(self) -> None:
         checked_balance(self.balance)
         object.__setattr__(self, "constant", public_constant(self.constant))
+
+    @property
+    def loss(self) -> Curve:
+        """exp(-s)."""
+        return EXPONENTIAL
 
     def bounds(self, domain: Domain) -> tuple[float, float]:
         """(G_x, c_0): norm bound of the balance functions and value of the constant."""

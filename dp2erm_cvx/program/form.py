@@ -1,0 +1,409 @@
+"""Reads a CVXPY problem: sums over records of curves of affine margins, a ridge, an l1 term, a set.
+
+What is not read is refused in one line that names the expression and the remedy. A reading is believed only
+after values and gradients of what was read have been compared with CVXPY's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.program.atoms import Atom, Exponential, Huber, Line, Logistic, Square, SquaredHinge
+from dp2erm_cvx.program.curves import Curve, Part
+from dp2erm_cvx.program.log_weights import LogWeight, Operation
+from dp2erm_cvx.program.printing import shown
+from dp2erm_cvx.program.rows import Ball, Datum, Interval
+
+_KNOWN = "logistic, exp, square, huber and square(pos(.)) of an affine margin"
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """``sum_i c_i phi(<z_i, v> + o_i) + t_i <z_i, v>``: rows z, curve phi, multiples of numbers o and t."""
+
+    rows: Datum
+    curve: Curve
+    offset: tuple[float, Datum] | None = None
+    factor: Datum | None = None
+    tilt: tuple[float, Datum] | None = None
+
+    def near(self, other: Term) -> bool:
+        """Whether another term has the same curve and tilt, to within rounding."""
+        pairs = zip(self.curve.parts, other.curve.parts, strict=False)
+        return len(self.curve.parts) == len(other.curve.parts) and all(
+            a.atom == b.atom
+            and np.allclose((a.coefficient, a.scale, a.shift), (b.coefficient, b.scale, b.shift), rtol=1e-12)
+            for a, b in pairs
+        )
+
+    def interval(self, which: str) -> tuple[float, float]:
+        """Public interval of ``offset``, ``factor`` or ``tilt``."""
+        part = self.factor and (1.0, self.factor) if which == "factor" else getattr(self, which)
+        if part is None:
+            return (1.0, 1.0) if which == "factor" else (0.0, 0.0)
+        assert isinstance(part[1].within, Interval)
+        ends = part[0] * part[1].within.low, part[0] * part[1].within.high
+        return min(ends), max(ends)
+
+    def numbers(self, which: str, records: Records) -> Array | None:
+        """Numbers (n,) of ``offset``, ``factor`` or ``tilt`` of records; None without."""
+        part = self.factor and (1.0, self.factor) if which == "factor" else getattr(self, which)
+        return None if part is None else part[0] * part[1].of(records)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A sum over records: its one margin term, ``ridge/2 ||v||^2``, ``l1 ||v||_1`` and the set of v.
+
+    ``is_mean`` says that the declared objective is a mean over records, not a sum.
+    """
+
+    term: Term
+    ridge: float
+    l1: float
+    feasible: ConvexSet
+    is_mean: bool = False
+
+    def scaled(self, factor: float) -> Form:
+        """The form of a multiple of the objective."""
+        tilt = self.term.tilt and (factor * self.term.tilt[0], self.term.tilt[1])
+        term = replace(self.term, curve=self.term.curve.scaled(factor), tilt=tilt)
+        return replace(self, term=term, ridge=factor * self.ridge, l1=factor * self.l1)
+
+
+def read(problem: cp.Problem, v: cp.Variable) -> Form:
+    """Form of a declared problem in v (p,). Raises DeclarationError naming what is not read, and why."""
+    if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
+        raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
+    objective = problem.objective.args[0]
+    refuse_nonconvex(objective, *problem.constraints)
+    for leaf in problem.parameters():
+        if not isinstance(leaf, Datum):
+            raise DeclarationError(
+                f"parameter {leaf.name()} has no public set: take it from records (rows(), numbers()), or "
+                "make it a setting"
+            )
+    terms: list[Term] = []
+    ridge = l1 = 0.0
+    for c, node in _split(objective):
+        name = _name(node)
+        if not node.variables():
+            continue
+        if name == "quad_over_lin" and node.args[0] is v:
+            ridge += 2 * c / _number(node.args[1])
+        elif name == "norm1" and node.args[0] is v:
+            l1 += c
+        else:
+            terms += _summed(c, node, v)
+    found = _tilted(terms)
+    if len(found) != 1:
+        raise DeclarationError(
+            f"{shown(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
+            f"record; here are {len(found)}"
+        )
+    return Form(found[0], ridge, l1, _set(problem.constraints, v))
+
+
+def refuse_nonconvex(*expressions: Any) -> None:
+    """Raise DeclarationError naming the first expression or constraint that is not convex by DCP."""
+    for node in expressions:
+        if node.is_dcp():
+            continue
+        while inner := [part for part in node.args if not part.is_dcp()]:
+            node = inner[0]
+        remedy = (
+            "log(1 + exp(s)) is logistic(s)"
+            if _name(node) == "log"
+            else "write it with convex atoms of CVXPY"
+        )
+        raise DeclarationError(f"not convex by DCP: {shown(node)}; {remedy}")
+
+
+def curve_of(e: Any, s: cp.Variable) -> Curve:
+    """Curve of a convex CVXPY expression of the scalar variable s. Raises DeclarationError."""
+    refuse_nonconvex(e)
+    if not e.is_convex():
+        raise DeclarationError(f"not convex by DCP: {shown(e)}; a loss of a margin must be convex")
+    parts = []
+    for c, node in _split(e):
+        if not node.variables():
+            continue  # a constant moves no minimizer
+        atom, inner = (Line(), node) if node.is_affine() else _atom(node)
+        scale, shift = _line(inner, s)
+        parts.append(Part(c, atom, scale, shift))
+    curve = Curve(tuple(parts))
+    _refuse_misread(e, s, lambda x: (curve.value(x), curve.slope(x)), shifted=True)
+    return curve
+
+
+def log_weight_of(e: Any, s: cp.Variable) -> LogWeight:
+    """Log weight of a CVXPY expression of the scalar variable s, convex or not. Raises DeclarationError."""
+    weight = _log_weight(e, s)
+    _refuse_misread(e, s, lambda x: (weight.log(x), None), shifted=False)
+    return weight
+
+
+def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
+    if e is s:
+        return LogWeight()
+    if e.is_constant():
+        return LogWeight(Operation.CONSTANT, number=_number(e))
+    name = _name(e)
+    if name == "Promote":
+        return _log_weight(e.args[0], s)
+    if name == "AddExpression":
+        first, *more = (_log_weight(part, s) for part in e.args)
+        return first.plus(*more)
+    if name == "NegExpression":
+        return _log_weight(e.args[0], s).times(-1.0)
+    if (k := _multiple(e)) is not None:
+        return _log_weight(e.args[1 - k], s).times(_number(e.args[k]))
+    if name == "DivExpression" and _scalar(e.args[1]):
+        return _log_weight(e.args[0], s).times(1 / _number(e.args[1]))
+    if name in ("minimum", "maximum"):
+        sign = 1.0 if name == "minimum" else -1.0
+        parts = [_log_weight(part, s) for part in e.args]
+        if sign > 0:
+            return parts[0].at_most(*parts[1:])
+        flipped = [part.times(-1.0) for part in parts]
+        return flipped[0].at_most(*flipped[1:]).times(-1.0)
+    if name == "log":
+        return LogWeight(Operation.LOG, (_log_weight(e.args[0], s),))
+    atom, inner = _atom(e)
+    return _log_weight(inner, s).of_atom(atom)
+
+
+def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[Term]:
+    """Terms of ``c node``, a sum over records: sum(losses), c @ losses, sum_squares(residuals)."""
+    name = _name(node)
+    if name == "Sum" and node.axis is None:
+        yield from _losses(c, node.args[0], v, None)
+    elif name == "MulExpression" and _is_numbers(node.args[0]):
+        yield from _losses(c, node.args[1], v, node.args[0])
+    elif name == "MulExpression" and _equal_entries(node.args[0]) and node.args[1].ndim == 1:
+        yield from _losses(c * _number(node.args[0]), node.args[1], v, None)
+    elif name == "quad_over_lin" and _scalar(node.args[1]):
+        yield from _losses(c / _number(node.args[1]), cp.square(node.args[0]), v, None)
+    else:
+        raise DeclarationError(
+            f"{shown(node)}: no sum over records, no ridge and no l1 norm of {v.name()}. Declare weights "
+            "with @scheme: a certificate of their own, V <= 2n, or a stated bound"
+        )
+
+
+def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[Term]:
+    """Terms of a vector with one entry per record."""
+    if e.ndim != 1:
+        raise DeclarationError(f"{shown(e)} has the shape {e.shape}: a sum over records adds one number each")
+    for k, node in _split(e, c):
+        if _name(node) == "multiply" and _is_numbers(node.args[0]) and factor is None:
+            yield from _losses(k, node.args[1], v, node.args[0])
+            continue
+        if not node.variables():
+            continue
+        affine = node.is_affine()
+        atom, inner = (Line(), node) if affine else _atom(node)
+        scale, rows, numbers, shift = _margin(inner, v)
+        if affine:  # numbers beside a margin move no minimizer
+            yield Term(rows, Curve((Part(k, atom, scale),)), None, factor)
+            continue
+        offset = None if numbers is None else (numbers[0] / scale, numbers[1])
+        yield Term(rows, Curve((Part(k, atom, scale, shift),)), offset, factor)
+
+
+def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] | None, float]:
+    """(a, rows, (k, numbers), b) of an affine expression ``a rows @ v + k numbers + b``."""
+    scale, shift = 0.0, 0.0
+    rows: Datum | None = None
+    offset: tuple[float, Datum] | None = None
+    for c, node in _split(e):
+        if _name(node) == "MulExpression" and node.args[1] is v:
+            ((k, leaf),) = _split(node.args[0])
+            if not isinstance(leaf, Datum) or not isinstance(leaf.within, Ball) or rows not in (None, leaf):
+                raise DeclarationError(
+                    f"{shown(node)}: one margin has one set of rows; make them with records.rows(...)"
+                )
+            scale, rows = scale + c * k, leaf
+        elif _is_numbers(node) and offset is None:
+            offset = c, node
+        elif node.is_constant() and _scalar(node):
+            shift += c * _number(node)
+        else:
+            raise DeclarationError(
+                f"{shown(node)}: a margin is rows @ {v.name()} plus one number per record; make a product "
+                "with records.rows(...) or records.numbers(...)"
+            )
+    if rows is None or scale == 0.0:
+        raise DeclarationError(f"{shown(e)}: no rows of records multiply {v.name()}")
+    return scale, rows, offset, shift
+
+
+def _tilted(terms: list[Term]) -> list[Term]:
+    """Terms of one margin added up; a line joins the term of its rows, as a tilt where it has a factor."""
+    by_margin: dict[tuple[Any, ...], Term] = {}
+    for term in terms:
+        offset = term.offset and (term.offset[0], term.offset[1].id)
+        key = (term.rows.id, term.factor and term.factor.id, "line" if term.curve.is_line else offset)
+        known = by_margin.get(key)
+        by_margin[key] = term if known is None else replace(known, curve=known.curve.plus(term.curve))
+    bent = [term for term in by_margin.values() if not term.curve.is_line]
+    lines = [term for term in by_margin.values() if term.curve.is_line]
+    for line in lines:
+        slope = sum(part.coefficient * part.scale for part in line.curve.parts)
+        place = next((i for i, term in enumerate(bent) if term.rows is line.rows), None)
+        if place is not None and (term := bent[place]).factor is line.factor:
+            bent[place] = replace(term, curve=term.curve.plus(line.curve))
+        elif place is not None and line.factor is not None and bent[place].tilt is None:
+            bent[place] = replace(bent[place], tilt=(slope, line.factor))
+        else:
+            bent.append(line)
+    return bent
+
+
+def _set(constraints: list[Any], v: cp.Variable) -> ConvexSet:
+    """Set of v: a ball, an l1 ball or a box around 0, which holds 0."""
+    sizes: dict[str, float] = {}
+    for constraint in constraints:
+        small, large = constraint.args if len(constraint.args) == 2 else (None, None)
+        if type(constraint).__name__ == "Inequality" and large is not None and _scalar(large):
+            kind = _kind_of_set(small, v)
+            if kind:
+                size = _number(large)
+                if not size >= 0:
+                    raise DeclarationError(
+                        f"{shown(constraint)}: 0 is outside of the set, which the theorems need"
+                    )
+                sizes[kind] = min(size, sizes.get(kind, math.inf))
+                continue
+        raise DeclarationError(
+            f"{shown(constraint)}: no set that is read; norm({v.name()}) <= r, norm1({v.name()}) <= r or "
+            f"abs({v.name()}) <= r, with r a public number"
+        )
+    if len(sizes) > 1:
+        raise DeclarationError("one set of the coefficient is read: a ball, an l1 ball or a box")
+    kinds: dict[str, Callable[[float], ConvexSet]] = {"ball": L2Ball, "l1": L1Ball, "box": Box}
+    found = [kinds[kind](size) for kind, size in sizes.items() if math.isfinite(size)]
+    return found[0] if found else WholeSpace()
+
+
+def _kind_of_set(e: Any, v: cp.Variable) -> str:
+    name = _name(e)
+    if not getattr(e, "args", None) or e.args[0] is not v:
+        return ""
+    if name in ("Pnorm", "PnormApprox", "norm2") and float(getattr(e, "p", 2)) == 2:
+        return "ball"
+    return {"norm1": "l1", "norm_inf": "box", "abs": "box"}.get(name, "")
+
+
+def _atom(node: Any) -> tuple[Atom, Any]:
+    """Atom of a node, and the expression that it is taken of."""
+    name, inner = _name(node), node.args[0]
+    if len(node.args) == 1:
+        if name == "huber" and _scalar(node.M):
+            return Huber(_number(node.M)), inner
+        if name in ("power", "Power", "PowerApprox") and float(getattr(node.p, "value", node.p)) == 2:
+            if _name(inner) == "maximum" and _is_zero(inner.args[1]):
+                return SquaredHinge(), inner.args[0]
+            return Square(), inner
+        if name == "logistic":
+            return Logistic(), inner
+        if name == "exp":
+            return Exponential(), inner
+    raise DeclarationError(f"{shown(node)}: no curve is known for it; read are {_KNOWN}")
+
+
+def _is_zero(e: Any) -> bool:
+    return e.is_constant() and not e.parameters() and not np.any(e.value)
+
+
+def _split(e: Any, c: float = 1.0) -> Iterator[tuple[float, Any]]:
+    """(coefficient, term) of the sums, signs and public multiples at the top of a tree."""
+    name = _name(e)
+    if name == "AddExpression":
+        for part in e.args:
+            yield from _split(part, c)
+    elif name == "NegExpression":
+        yield from _split(e.args[0], -c)
+    elif name == "Promote":
+        yield from _split(e.args[0], c)
+    elif name == "DivExpression" and _scalar(e.args[1]):
+        yield from _split(e.args[0], c / _number(e.args[1]))
+    elif (k := _multiple(e)) is not None:
+        yield from _split(e.args[1 - k], c * _number(e.args[k]))
+    else:
+        yield c, e
+
+
+def _multiple(e: Any) -> int | None:
+    """Which argument is one public number that multiplies the other; a matrix never is."""
+    if _name(e) not in ("multiply", "MulExpression"):
+        return None
+    return next((k for k in (0, 1) if _scalar(e.args[k])), None)
+
+
+def _scalar(e: Any) -> bool:
+    """Whether an expression is one public number: settings are numbers, data are parameters."""
+    if e.variables() or e.parameters():
+        return False
+    return e.size == 1 or _name(e) == "Promote"
+
+
+def _equal_entries(e: Any) -> bool:
+    """Whether an expression is a public vector of equal entries: its product with losses is their sum."""
+    return e.is_constant() and not e.parameters() and e.ndim == 1 and bool(np.ptp(e.value) == 0)
+
+
+def _number(e: Any) -> float:
+    return float(np.ravel(e.value)[0])
+
+
+def _line(e: Any, s: cp.Variable) -> tuple[float, float]:
+    """(a, b) of an affine expression ``a s + b`` of one scalar variable."""
+    a = b = 0.0
+    for c, node in _split(e):
+        if node is s:
+            a += c
+        elif node.is_constant() and _scalar(node):
+            b += c * _number(node)
+        else:
+            raise DeclarationError(f"{shown(node)} is no affine function of the margin")
+    return a, b
+
+
+def _is_numbers(e: Any) -> bool:
+    return isinstance(e, Datum) and isinstance(e.within, Interval)
+
+
+def _name(e: Any) -> str:
+    return type(e).__name__
+
+
+def _refuse_misread(e: Any, s: cp.Variable, own: Any, *, shifted: bool) -> None:
+    """Refuse a reading with other values or slopes than CVXPY's; a loss may be off by a constant."""
+    points = np.array([-3.1, -1.3, -0.4, 0.0, 0.2, 0.9, 1.7, 4.3])
+    values, slopes = own(points)
+    theirs, their_slopes = [], []
+    for point in points:
+        s.value = point
+        theirs.append(float(e.value))
+        gradient = e.grad.get(s)
+        their_slopes.append(math.nan if gradient is None else float(gradient.sum()))
+    s.value = None
+    off = values - np.array(theirs)
+    if shifted:
+        off = off - off[0]
+    wrong = np.max(np.abs(off)) > 1e-9 * (1 + np.max(np.abs(values)))
+    if slopes is not None:
+        known = np.isfinite(their_slopes)
+        wrong |= bool(np.any(np.abs(slopes - their_slopes)[known] > 1e-9 * (1 + np.abs(slopes[known]))))
+    if wrong:
+        raise DeclarationError(f"{shown(e)} was read as something with other values: please report it")

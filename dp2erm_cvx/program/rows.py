@@ -1,0 +1,199 @@
+"""Data of a declaration: rows and numbers of single records, each in a public set that is enforced.
+
+A declared program sees its data as CVXPY parameters. Each of them knows the public set that holds the row
+or number of every record, so that whatever sets noise follows from the declaration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
+from dp2erm_cvx.errors import DataError, DeclarationError, known_names
+from dp2erm_cvx.public import public_number, public_size
+
+#: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.
+RecordMap = Callable[[Records], Array]
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Rows z with ``||z|| <= radius``. Raises DeclarationError unless the radius is a positive size."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", public_size("radius", self.radius))
+
+    def project(self, rows: Array) -> Array:
+        """Rows (n, k) shrunk into the set, each by itself."""
+        return clip_norm(rows, self.radius)
+
+    def __str__(self) -> str:
+        return f"||z|| <= {self.radius:.4g}"
+
+
+@dataclass(frozen=True)
+class ByArm(Ball):
+    """Rows ``e_a (x) g`` of two arms, ``g = (constant, covariates)`` with ``||g|| <= radius``."""
+
+    constant: float = 0.0
+
+    def __str__(self) -> str:
+        return f"e_a (x) g, ||g|| <= {self.radius:.4g}"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers in ``[low, high]``. Raises DeclarationError unless both are numbers in this order."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        low = public_number("low", self.low)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", public_number("high", self.high, at_least=low))
+
+    def project(self, numbers: Array) -> Array:
+        """Numbers (n,) clipped into the set."""
+        return np.clip(numbers, self.low, self.high)
+
+    def __str__(self) -> str:
+        return f"in [{self.low:.4g}, {self.high:.4g}]"
+
+
+class Datum(cp.Parameter):  # type: ignore[misc]
+    """Parameter with one row or number per record, made by ``make`` and projected into the set ``within``."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], within: Ball | Interval, make: RecordMap) -> None:
+        super().__init__(shape, name=name, nonneg=isinstance(within, Interval) and within.low >= 0)
+        self.within, self.make = within, make
+
+    def of(self, records: Records) -> Array:
+        """Rows (n, k) or numbers (n,) of records."""
+        return self.within.project(self.make(records))
+
+
+@dataclass
+class DeclaredRecords:
+    """What a declaration sees of the records: public numbers, and data with their public sets.
+
+    Attributes
+    ----------
+    n : number of records
+    M : bound on the norm of the covariates, the intercept counted
+    outcome_bound : bound on the size of the centered outcome
+    own : names of the data that are made by maps of the author's own
+
+    ``x`` covariates, ``signed`` ``(2a - 1) x``, ``y`` the centered outcome, ``response`` ``2 (2a - 1) y`` and
+    ``treatment`` a are attributes as well. Raises DeclarationError for another one.
+    """
+
+    domain: Domain
+    n: int
+    n_columns: int
+    covariates: Callable[[Domain, Array], Array] = lambda domain, X: X
+    bound: float | None = None
+    own: tuple[str, ...] = ()
+    _data: dict[str, Datum] = field(default_factory=dict)
+
+    @property
+    def M(self) -> float:
+        """Bound on the norm of the covariates."""
+        return self.domain.covariate_bound if self.bound is None else self.bound
+
+    @property
+    def outcome_bound(self) -> float:
+        """Bound on the size of the centered outcome."""
+        return self.domain.outcome_bound
+
+    def __getattr__(self, name: str) -> Datum:
+        if name not in _LIBRARY:
+            known = (*_LIBRARY, "by_arm", "rows", "numbers", "n", "M", "outcome_bound")
+            raise DeclarationError(f"records have no {name!r}; {known_names(name, known)}")
+        sign, has_rows, make = _LIBRARY[name]
+        if has_rows:
+            return self._datum(name, Ball(self.M), self._rows(sign), self.n_columns)
+        reach = sign * self.outcome_bound if sign else 1.0
+        return self._datum(name, Interval(-reach if sign else 0.0, reach), make)
+
+    def by_arm(self, constant: float | None = None) -> Datum:
+        """Rows ``e_a (x) (constant, covariates)``; the constant defaults to the bound of the covariates."""
+        bound, intercept = self.domain.features_bound, bool(self.domain.intercept)
+        value = bound if constant is None else public_size("constant", constant, zero=True)
+
+        def make(records: Records) -> Array:
+            g = np.column_stack([np.full(records.n_samples, value), records.covariates])
+            inside = records.a[:, None]
+            return np.hstack([(1 - inside) * g, inside * g])
+
+        within = ByArm(math.hypot(bound, value) * (1 + 1e-12), value)
+        return self._datum("by_arm", within, make, 2 * (1 + self.n_columns - intercept))
+
+    def rows(self, name: str, make: Callable[..., Any], within: Ball, width: int | None = None) -> Datum:
+        """Rows of an author's own, ``make(x, a, y)`` of one record: x (p,), a in {0, 1}, y centered.
+
+        They are shrunk into ``within``, so that its bound need not be believed. A record for which ``make``
+        fails has a row of zeros. ``width`` is that of a row, by default that of x.
+        """
+        self.own = (*self.own, name)
+        columns = self.n_columns if width is None else width
+        return self._datum(name, within, _by_record(name, make, width), columns)
+
+    def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
+        """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
+        self.own = (*self.own, name)
+        return self._datum(name, Interval(low, high), _by_record(name, make, 0))
+
+    def _rows(self, sign: float) -> RecordMap:
+        def make(records: Records) -> Array:
+            x = self.covariates(records.domain, records.X)
+            return x if not sign else (2 * records.a - 1)[:, None] * x
+
+        return make
+
+    def _datum(self, name: str, within: Ball | Interval, make: RecordMap, k: int | None = None) -> Datum:
+        if name not in self._data:
+            self._data[name] = Datum(name, (self.n,) if k is None else (self.n, k), within, make)
+        elif self._data[name].within != within:
+            raise DeclarationError(f"records: two data are called {name!r}; choose another name for one")
+        return self._data[name]
+
+
+#: Name: sign or multiple of the outcome, whether it has rows, and what makes numbers.
+_LIBRARY: Mapping[str, tuple[float, bool, RecordMap]] = {
+    "x": (0.0, True, lambda records: records.X),
+    "signed": (1.0, True, lambda records: records.X),
+    "y": (1.0, False, lambda records: records.y),
+    "response": (2.0, False, lambda records: 2.0 * (2 * records.a - 1) * records.y),
+    "treatment": (0.0, False, lambda records: records.a.astype(np.float64)),
+}
+
+
+def _by_record(name: str, make: Callable[..., Any], width: int | None) -> RecordMap:
+    """A map that sees one record at a time; 0 for the width of a number, None for that of the covariates."""
+
+    def of(x: Array, a: int, y: float, k: int) -> Array:
+        try:
+            values = np.asarray(make(x.copy(), a, y), dtype=np.float64).ravel()
+        except Exception:
+            return np.zeros(k)
+        return np.nan_to_num(values) if len(values) == k else np.zeros(k)
+
+    def made(records: Records) -> Array:
+        k = records.X.shape[1] if width is None else width or 1
+        table = list(zip(records.X, map(int, records.a), map(float, records.y), strict=True))
+        rows = np.array([of(*record, k) for record in table]).reshape(len(table), k)
+        again = np.array([of(*record, k) for record in table[::-1]]).reshape(rows.shape)[::-1]
+        if not np.array_equal(rows, again):
+            raise DataError(f"{name!r} gives one record two different values: it must depend on it alone")
+        return rows if width != 0 else rows[:, 0]
+
+    return made
