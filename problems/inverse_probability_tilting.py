@@ -16,8 +16,9 @@ from types import MappingProxyType
 from typing import Self
 
 from dp2erm_cvx import stability
-from dp2erm_cvx.program import Domain, SeparableConstants, SeparableFirstStage
+from dp2erm_cvx.program import Domain, SeparableFirstStage
 from dp2erm_cvx.program.schemes.tilting_rows import TiltingRows
+from dp2erm_cvx.stability import Beside
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,9 @@ class InverseProbabilityTilting(TiltingRows, SeparableFirstStage):
         r = min(self.radius, math.sqrt(2.0) * G / self.mu * (1 + 1e-12)) if self.mu > 0 else self.radius
         return self.within_reach(domain, r)
 
-    def constants(self, domain: Domain) -> SeparableConstants:
+    def beside(self, domain: Domain) -> Beside:
         G, r = self.row_bound(domain), self.ball(domain)
-        return SeparableConstants(
-            gradient_diameter=stability.tilting_gradient_diameter(G, self.bounds(domain)[0], r),
-            log_weight_diameter=stability.tilting_log_weight_diameter(G, r),
-            log_weight_range=G * r,
-            radius=r,
+        return Beside(
+            stability.tilting_gradient_diameter(G, self.bounds(domain)[0], r) / G,
+            stability.tilting_log_weight_diameter(G, r) / G,
         )

@@ -8,15 +8,13 @@ then w_i = n f_i / sum_j f_j with f_i = min(1 + exp(-<z_i, lam>), trim): equatio
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.program import (
-    Domain,
     LogWeight,
-    SeparableConstants,
     SeparableFirstStage,
     StabilityBound,
     Universe,
@@ -58,16 +56,12 @@ class IPWLogistic(SeparableFirstStage):
     def log_weight(self) -> LogWeight:
         return trimmed(self.trim)
 
-    def constants(self, domain: Domain) -> SeparableConstants:
-        M = domain.covariate_bound
-        r = stability.logistic_radius(M, self.mu, self.radius)
-        # loss and log weight have the gradients -sigma(-s) z, and no trim brings them nearer to 0 than 0
-        diameter = M * stability.gradient_diameter(M * r)
-        return SeparableConstants(diameter, diameter, self.log_weight.log_range(M * r), r)
-
     def bound(self, universe: Universe) -> StabilityBound:
         M = universe.domain.covariate_bound
-        return stability.ipw_logistic(universe.n_samples, M, self.mu, radius=self.radius, trim=self.trim)
+        own = stability.ipw_logistic(universe.n_samples, M, self.mu, radius=self.radius, trim=self.trim)
+        derived = super().bound(universe)
+        w_max = min(own.w_max, derived.w_max)
+        return replace(min(own, derived, key=lambda bound: bound.V), w_max=w_max)
 
     def printed_bound(self, universe: Universe) -> StabilityBound:
         if math.isfinite(self.trim):

@@ -11,8 +11,7 @@ normalization only, so the second stage needs no more than a bound on the larges
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dp2erm_cvx import stability
-from dp2erm_cvx.program import Domain, LogWeight, PrivateSeparable, public_number, trimmed
+from dp2erm_cvx.program import LogWeight, PrivateSeparable, public_number, trimmed
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,3 @@ class PrivateLogistic(PrivateSeparable):
     @property
     def log_weight(self) -> LogWeight:
         return trimmed(self.trim)
-
-    def gradient_diameter(self, domain: Domain) -> float:
-        M = domain.covariate_bound
-        return M * stability.gradient_diameter(min(M * self.ball(domain), 1e300))

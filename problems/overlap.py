@@ -1,44 +1,20 @@
-"""Overlap weights from a regularized logistic regression.
+"""Overlap weights from a regularized logistic regression, and their variant with a private coefficient."""
 
-minimize    sum_i log(1 + exp(-<z_i, lam>)) + n ridge/2 ||lam||^2,   z_i = (2 a_i - 1) x_i
-subject to  ||lam||_2 <= radius
+from typing import Any
 
-then w_i = n f_i / sum_j f_j with f_i = 1 / (1 + exp(<z_i, lam>)), the fitted probability of the *other* arm:
-bounded however poor the overlap, and of least asymptotic variance among balancing weights where residual
-variances are equal. They target the population in which either treatment is likely.
-"""
+import cvxpy as cp
 
-import math
-from dataclasses import dataclass
-
-from dp2erm_cvx import stability
-from dp2erm_cvx.program import (
-    OVERLAP,
-    Domain,
-    SeparableConstants,
-    SeparableFirstStage,
-)
+from dp2erm_cvx.program import private, separable
 
 
-@dataclass(frozen=True)
-class OverlapWeights(SeparableFirstStage):
-    """For arms that overlap little: the effect where either treatment is likely.
+@separable(ridge="M**2 / 10")
+def overlap(s: Any) -> Any:
+    """Overlap weights (Li, Morgan & Zaslavsky 2018): the fitted probability of the other arm.
 
-    Parameters
-    ----------
-    ridge
-        Of the propensity coefficient; default M^2/10.
+    They are bounded however poor the overlap, and of least asymptotic variance among balancing weights where
+    residual variances are equal. Their effect is that where either treatment is likely.
     """
+    return cp.logistic(-s), -cp.logistic(s)
 
-    name = "overlap"
-    formula = "lam = argmin sum log(1+exp(-z_i'lam)) + n mu/2 |lam|^2, |lam| <= R;  w_i ~ 1/(1+exp(z_i'lam))"
-    citation = "Li, Morgan & Zaslavsky (2018)"
-    theorem = "Theorem 3: D_psi = D_h, H = M r"
-    log_weight = OVERLAP
 
-    def constants(self, domain: Domain) -> SeparableConstants:
-        M = domain.covariate_bound
-        r = stability.logistic_radius(M, self.mu, self.radius)
-        # the loss has gradients -sigma(-s) z, the log weight -sigma(s) z: one set, because z may be -z
-        diameter = M * stability.gradient_diameter(M * r)
-        return SeparableConstants(diameter, diameter, M * r if M * r < 700 else math.inf, r)
+overlap_private = private(overlap, ridge="M**2 / 100", radius="2 / M")

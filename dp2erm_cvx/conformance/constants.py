@@ -28,18 +28,15 @@ from dp2erm_cvx.program import (
     SecondStage,
     SeparableFirstStage,
 )
-from dp2erm_cvx.program.log_weights import Operation
+from dp2erm_cvx.program.scheme import Declared
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import smooth_of
-from dp2erm_cvx.solve import solve
 from dp2erm_cvx.stability import (
     Report,
     Search,
-    SeparableScheme,
     ball,
     check_kernel,
-    check_separable,
     record_domain,
 )
 
@@ -61,7 +58,7 @@ def constants(subject: Subject) -> Judgment:
     except CalibrationError as error:
         return noted(str(error))
     if report is None:
-        return passed("none that are the program's own: its theorem derives them from the domain")
+        return passed("derived from the declaration and the domain: nothing to check")
     if wrong := _refuted(report):
         return failed(wrong)
     if wrong := _at_another_scale(subject):
@@ -85,12 +82,14 @@ def _at_another_scale(subject: Subject) -> str:
 
 def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> Report | None:
     if isinstance(program, SecondStage | PrivateFirstStage):
+        if isinstance(program, Declared):
+            return None
         found = loss_constants(program, domain, evaluations, seed)
         if isinstance(program, PrivateSeparable):
             return _joined(found, _row_sizes(program, domain, evaluations, seed))
         return found
     if isinstance(program, SeparableFirstStage):
-        return _separable(program, domain, evaluations, seed)
+        return None if isinstance(program, Declared) else _row_sizes(program, domain, evaluations, seed)
     if isinstance(program, KernelFirstStage):
         return _kernel_constants(program.kernel, domain.features_bound, evaluations, seed)
     assert isinstance(program, FirstStage)
@@ -119,7 +118,7 @@ def _refuted(report: Report) -> str:
 def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
     """What is wrong apart from the sizes of constants."""
     if isinstance(program, SeparableFirstStage):
-        return _wrong_rows(program) or _beyond_radius(program)
+        return _wrong_rows(program)
     if isinstance(program, PrivateSeparable) and (
         wrong := _wrong_rows(program) or _larger_set(program, domain)
     ):
@@ -153,42 +152,6 @@ def _larger_set(program: PrivateSeparable, domain: Domain) -> str:
         if far > ball * (1 + 1e-9):
             return f"weights are bounded within {ball:.4g}, a coefficient may be {far:.4g} long"
     return ""
-
-
-def _beyond_radius(program: SeparableFirstStage) -> str:
-    """A fitted coefficient beyond the declared radius."""
-    pairs = samples.neighbors(10, 25, seed=1)
-    for records in [*samples.edge_records().values(), *(one for pair in pairs for one in pair)]:
-        found = solve(program.instance(records), solver="newton", throw=False)
-        length, declared = norm(found.point), program.constants(records.domain).radius
-        if length - found.certificate.radius > declared * (1 + 1e-9):
-            return f"radius is declared {declared:.4g}, a coefficient is {length:.4g} long"
-    return ""
-
-
-def _separable(program: SeparableFirstStage, domain: Domain, evaluations: int, seed: int) -> Report:
-    """Of a resolved program, over all records of the domain and coefficients within the declared radius."""
-    declared = program.constants(domain)
-    row, weight_row = _rows(program, domain)
-
-    def grad_psi(lam: Array, record: Array) -> Array:
-        z, linear = row(record)
-        return float(program.loss.slope(np.array([z @ lam]))[0]) * z + linear
-
-    def log_weight(lam: Array, record: Array) -> float:
-        return float(program.log_weight.log(np.array([weight_row(record) @ lam]))[0])
-
-    region = record_domain(samples.N_FEATURES, domain.features_bound)
-    k = len(row(np.zeros(samples.N_FEATURES + 1))[0])
-    found = check_separable(
-        region,
-        ball(k, declared.radius),
-        SeparableScheme(grad_psi, log_weight, clipped=program.log_weight.operation is Operation.MINIMUM),
-        {name: bound for name, bound in vars(declared).items() if name != "radius"},
-        evaluations=evaluations,
-        seed=seed,
-    )
-    return _joined(found, _row_sizes(program, domain, evaluations, seed))
 
 
 def _rows(program: MarginFirstStage, domain: Domain) -> tuple[_Row, Callable[[Array], Array]]:

@@ -5,16 +5,18 @@ from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import LossConstants, StabilityBound
 from dp2erm_cvx.program.atoms import Huber
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part, saturation_of
+from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, PrivateFirstStage, resolved
 from dp2erm_cvx.program.kernels import BalanceKernel, Gaussian, Kernel
-from dp2erm_cvx.program.log_weights import OVERLAP, LogWeight, trimmed
+from dp2erm_cvx.program.log_weights import LogWeight, trimmed
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.losses.linear_rule import LinearStage
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.weighted_least_squares import WeightedLeastSquares
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
+from dp2erm_cvx.program.rows import Ball
+from dp2erm_cvx.program.scheme import private, second_stage, separable
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.schemes.entropy import RidgedEntropyFirstStage
 from dp2erm_cvx.program.schemes.kernel_balancing import ArmKernelStage, PooledKernelStage
@@ -23,16 +25,15 @@ from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, Separab
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.stage import Instance, Kind, Program
 from dp2erm_cvx.public import public_number, public_size
-from dp2erm_cvx.stability import SeparableConstants
 from dp2erm_cvx.universe import Universe
 
 __all__ = [
     "LOGISTIC",
-    "OVERLAP",
     "ArmKernelStage",
     "Array",
     "BalanceFunctions",
     "BalanceKernel",
+    "Ball",
     "Box",
     "ClosedFormWeights",
     "ConvexSet",
@@ -64,7 +65,6 @@ __all__ = [
     "RidgedEntropyFirstStage",
     "RowBounds",
     "SecondStage",
-    "SeparableConstants",
     "SeparableFirstStage",
     "StabilityBound",
     "Universe",
@@ -73,10 +73,12 @@ __all__ = [
     "WeightedMarginLoss",
     "WholeSpace",
     "checked_balance",
+    "private",
     "public_constant",
     "public_number",
     "public_size",
     "resolved",
-    "saturation_of",
+    "second_stage",
+    "separable",
     "trimmed",
 ]

@@ -24,6 +24,7 @@ class Atom(abc.ABC):
     ends : limits of the slope far to the left and far to the right
     concordance : c with ``|phi'''| <= c phi''``; ``inf`` where the curvature jumps
     absolute, relative : a computed slope is off by ``absolute + relative |slope|`` units of roundoff
+    kinks : arguments at which the curvature jumps; ``bend`` is the concordance between them
     flat : a computed curvature is off by ``flat + 8 phi''`` units of roundoff
     """
 
@@ -32,6 +33,16 @@ class Atom(abc.ABC):
     absolute: ClassVar[float] = 0.0
     relative: ClassVar[float] = 4.0
     flat: ClassVar[float] = 0.0
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Arguments at which the curvature jumps."""
+        return ()
+
+    @property
+    def bend(self) -> float:
+        """Ratio c with ``|phi'''| <= c phi''`` between kinks."""
+        return 0.0 if self.kinks else self.concordance
 
     @abc.abstractmethod
     def value(self, u: Array) -> Array:
@@ -190,6 +201,11 @@ class Huber(Atom):
         object.__setattr__(self, "threshold", public_size("threshold", self.threshold))
 
     @property
+    def kinks(self) -> tuple[float, ...]:
+        """The threshold on either side."""
+        return -self.threshold, self.threshold
+
+    @property
     def ends(self) -> tuple[float, float]:  # type: ignore[override]
         """Twice the threshold on either side."""
         return -2 * self.threshold, 2 * self.threshold
@@ -223,6 +239,7 @@ class SquaredHinge(Atom):
     ends = (0.0, math.inf)
     concordance = math.inf
     relative = 0.0
+    kinks = (0.0,)
 
     def value(self, u: Array) -> Array:
         return np.square(np.maximum(u, 0.0))

@@ -104,6 +104,16 @@ class Curve:
         return max((abs(part.scale) * part.atom.concordance for part in self.parts), default=0.0)
 
     @property
+    def bend(self) -> float:
+        """Ratio c with ``|phi'''| <= c phi''`` between the kinks."""
+        return max((abs(part.scale) * part.atom.bend for part in self.parts), default=0.0)
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Margins at which the curvature jumps."""
+        return tuple((u - part.shift) / part.scale for part in self.parts for u in part.atom.kinks)
+
+    @property
     def ends(self) -> tuple[float, float]:
         """Limits of the slope far to the left and far to the right."""
         left = right = 0.0

@@ -146,6 +146,11 @@ class LogWeight:
             steep = float(self.enclose(-everywhere, everywhere).steepest[0])
         return math.inf if math.isnan(steep) else steep
 
+    @property
+    def is_clipped(self) -> bool:
+        """Whether it has kinks, at which differences of its gradients count from 0."""
+        return self.operation is Operation.MINIMUM or any(part.is_clipped for part in self.parts)
+
     def range(self, low: float, high: float) -> tuple[float, float]:
         """Bounds of h over ``[low, high]``: exact where it is monotone."""
         edges = np.linspace(low, high, _CELLS + 1)

@@ -154,9 +154,6 @@ class SeparableProgram(_Margin, SeparableFirstStage):
     ridge: float | None = None
     radius: float | None = None  # type: ignore[assignment]
 
-    def constants(self, domain: Domain) -> Any:
-        raise NotImplementedError
-
     def private(self, share: float = 0.3) -> PrivateProgram:
         """The scheme at these settings with a private coefficient (Theorem 9)."""
         return _private_class(type(self))(**{name: getattr(self, name) for name in self.stated}, share=share)
@@ -167,9 +164,6 @@ class PrivateProgram(_Margin, PrivateSeparable):
     """Weights that are a declared function of one margin, at a private minimizer of a declared loss of it."""
 
     defaults = MappingProxyType({})
-
-    def gradient_diameter(self, domain: Domain) -> float:
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,14 @@ from dp2erm_cvx.stability.paper_entropy import paper_entropy_balancing
 from dp2erm_cvx.stability.paper_ipw import paper_ipw_logistic, paper_known_coefficient, paper_randomized_trial
 from dp2erm_cvx.stability.paper_kernel import paper_kernel_balancing
 from dp2erm_cvx.stability.search import Finding, Region, Report, Search, ball, record_domain
-from dp2erm_cvx.stability.separable import SeparableConstants, coefficient_radius, separable
+from dp2erm_cvx.stability.separable import (
+    Beside,
+    Movement,
+    SeparableConstants,
+    coefficient_radius,
+    margin_movement,
+    separable,
+)
 from dp2erm_cvx.stability.tilt import largest_weight, tilt_lemma
 from dp2erm_cvx.stability.tilting import tilting_gradient_diameter, tilting_log_weight_diameter
 from dp2erm_cvx.stability.universal import (
@@ -37,9 +44,11 @@ from dp2erm_cvx.stability.universal import (
 )
 
 __all__ = [
+    "Beside",
     "EntropyConstants",
     "Finding",
     "KernelConstants",
+    "Movement",
     "Region",
     "Report",
     "Search",
@@ -64,6 +73,7 @@ __all__ = [
     "known_coefficient",
     "largest_weight",
     "logistic_radius",
+    "margin_movement",
     "overlap_constant",
     "overlap_weight",
     "own_factors",

@@ -1,20 +1,40 @@
-"""Weights that are proportional to exp(h) at the minimizer of a separable regularized loss (Theorem 3)."""
+"""Weights that are proportional to ``exp(h)`` at the minimizer of a separable loss (Theorems 3, 22, 23).
+
+The coefficient minimizes over ``||v|| <= radius`` the mean of ``phi(<z_i, v>)`` plus ``ridge/2 ||v||^2``, and
+``w_i`` is proportional to ``f(<z_i, v>)``, f = exp(h), with sum n: one normalization over all records, read
+at the margin that the loss bends. Everything follows from phi, h and a bound on the rows.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import positive_ridge, sample_size
 from dp2erm_cvx.stability.one_sided import outward
+from dp2erm_cvx.stability.suprema import (
+    Array,
+    ScalarLoss,
+    ScalarWeight,
+    gradient_diameter,
+    log_weight_diameter,
+    minimizer_norm,
+    pull,
+)
 from dp2erm_cvx.stability.tilt import EXACT, coupled_variation, largest_weight, stated_bound
 
-Array = NDArray[np.float64]
+_CELLS, _NORMS, _TILTS = 1500, 96, 120
+_MASSES, _MULTIPLIERS = 200, 120
+_MOVES = 4000
+_OUTWARD = 1.0 + 1e-10
+#: Margins beyond which exponentials leave floating point.
+_FARTHEST = 600.0
 
 
 def coefficient_radius(ridge: float, gradient_at_zero: float, radius: float = math.inf) -> float:
@@ -24,8 +44,8 @@ def coefficient_radius(ridge: float, gradient_at_zero: float, radius: float = ma
     DeclarationError, and CalibrationError for ``ridge = 0``.
     """
     ball = public_number("radius", radius, above=0.0, infinite=True)
-    pull = public_number("gradient_at_zero", gradient_at_zero, at_least=0.0)
-    return min(ball, outward(pull / positive_ridge(ridge)))
+    size = public_number("gradient_at_zero", gradient_at_zero, at_least=0.0)
+    return min(ball, outward(size / positive_ridge(ridge)))
 
 
 @dataclass(frozen=True)
@@ -76,3 +96,236 @@ def separable(n: int, ridge: float, constants: SeparableConstants) -> StabilityB
             EXACT,
         ),
     )
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Linear term ``<c_i, v>`` of a record beside its loss: c has g in the other arm where z = e_a (x) g.
+
+    Both rows have the norm bound of z and the same g, so that their margins obey ``s^2 + t^2 <= (||z||
+    ||v||)^2``. ``gradient_diameter`` and ``log_weight_diameter`` are those of such rows, of norm 1.
+    """
+
+    gradient_diameter: float
+    log_weight_diameter: float
+
+
+@dataclass(frozen=True)
+class Movement:
+    """Numbers of Theorems 3, 22 and 23 that bound the movement of weights, for rows of norm 1.
+
+    Attributes
+    ----------
+    reach : bound on every margin of a minimizer
+    gradient_diameter, log_weight_diameter : D and D_h
+    log_weight_range : H
+    largest : bound on a weight (Theorem 23)
+    least_mean : lower bound on the mean of f over any n - 1 records of a minimizer (Theorem 23)
+    variance : C of Theorem 22, ``inf`` where a weight moves and the loss is flat
+    """
+
+    reach: float
+    gradient_diameter: float
+    log_weight_diameter: float
+    log_weight_range: float
+    largest: float
+    least_mean: float
+    variance: float
+    bound: StabilityBound
+
+
+@lru_cache(maxsize=512)
+def margin_movement(
+    n: int,
+    ridge: float,
+    row_norm: float,
+    loss: ScalarLoss,
+    weight: ScalarWeight,
+    *,
+    radius: float = math.inf,
+    clipped: bool = False,
+    beside: Beside | None = None,
+) -> Movement:
+    """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
+
+    Parameters
+    ----------
+    n
+        Number of records, at least 2.
+    ridge
+        Strong convexity of the mean objective, above 0, in squared units of the rows.
+    row_norm
+        Bound on ``||z||`` over the domain, above 0.
+    loss, weight
+        Phi and h.
+    radius
+        Norm ball of the coefficient (``inf``: none), in inverse units of the rows.
+    clipped
+        Whether h has kinks at which a change of two gradients counts as one from 0.
+    beside
+        Linear term of every record beside its loss; None for 0.
+
+    Raises DeclarationError for an invalid number and CalibrationError for ``ridge = 0``.
+    """
+    n = sample_size(n)
+    norm = public_number("row_norm", row_norm, above=0.0)
+    ball = public_number("radius", radius, above=0.0, infinite=True) * norm
+    mu = min(positive_ridge(ridge) / norm / norm, 1e280)
+    linear = 0.0 if beside is None else 1.0
+    reach = minimizer_norm(loss, mu, ball, linear)
+    if beside is None:
+        D, D_h = gradient_diameter(loss, reach), log_weight_diameter(weight, reach, clipped=clipped)
+    else:
+        D, D_h = beside.gradient_diameter, beside.log_weight_diameter
+    if reach > _FARTHEST:
+        H = 2.0 * weight.lipschitz * reach
+    else:
+        low, high = weight.range(-reach, reach)
+        H = high - low
+    w_crude = largest_weight(n, H)
+    end = min(D / n / mu, 2.0 * reach)
+    by_range = 2.0 * math.tanh(min(D_h * end, 2.0 * H) / 4.0)
+    V = coupled_variation(n, w_crude, by_range)
+    largest, mean, C, theorem = w_crude, 0.0, math.inf, "Theorem 3 (separable schemes)"
+    if reach <= _FARTHEST:
+        scheme = _Scheme(n, mu, reach, loss, weight, beside is not None)
+        largest, mean = scheme.largest_and_mean()
+        largest = min(largest, w_crude)
+        g, inverse, steep = scheme.variances()
+        C, G = _variance_constant(g, inverse)
+        law = _law_change(n, mu, end, (D, D_h, H), (C, G / mean if mean > 0 else math.inf), steep)
+        sharper = coupled_variation(n, largest, min(law, by_range))
+        if sharper < V:
+            V, theorem = sharper, "Theorems 22 and 23 (separable schemes)"
+    assumptions = (
+        f"gradients of the loss in a set of diameter {D * norm:g}, of log weights in one of {D_h * norm:g}",
+        f"margins at most {reach:g}, log weights in an interval of length {H:g}",
+        EXACT,
+    )
+    bound = stated_bound(n, V, largest, theorem, assumptions)
+    return Movement(reach, D, D_h, H, largest, mean, C, bound)
+
+
+@dataclass(frozen=True)
+class _Scheme:
+    """Rows of norm 1: phi, f, the ridge and the bound on margins."""
+
+    n: int
+    mu: float
+    reach: float
+    loss: ScalarLoss
+    weight: ScalarWeight
+    beside: bool
+
+    def cells(self) -> tuple[Array, Array]:
+        """Cells of margins that end at 0."""
+        half = np.linspace(0.0, self.reach, _CELLS // 2 + 1)
+        edges = np.concatenate([-half[:0:-1], half])
+        return edges[:-1], edges[1:]
+
+    def weights(self, low: Array, high: Array) -> tuple[Array, Array, Array]:
+        """Least and largest f, and the largest ``|h'|``, on cells."""
+        down, up, falls, rises = self.weight.enclose(low, high)
+        return np.exp(down) / _OUTWARD, np.exp(up) * _OUTWARD, np.maximum(np.abs(falls), np.abs(rises))
+
+    def variances(self) -> tuple[Array, Array, float]:
+        """``g = f h'^2 / phi''`` and 1/f on cells, and the largest ``|h'|``."""
+        low, high = self.cells()
+        least, largest, steep = self.weights(low, high)
+        bend = self.loss.curvatures(low, high)[0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            g = np.where(steep == 0.0, 0.0, largest * steep**2 / np.maximum(bend, 0.0))
+        return g * _OUTWARD, _OUTWARD / least, float(np.max(steep))
+
+    def largest_and_mean(self) -> tuple[float, float]:
+        """Theorem 23: the largest weight, and the least mean of f over n - 1 records.
+
+        Norms of the minimizer are cut into cells; those that may attain the largest weight are cut again.
+        """
+        low, high = self.cells()
+        f = self.weights(low, high)
+        near = np.maximum(np.maximum(low, -high), 0.0)
+        order = np.argsort(near, kind="stable")
+        table = (near[order], pull(self.loss, low, high)[order], f[0][order], f[1][order])
+        edges = np.linspace(0.0, self.reach, _NORMS + 1)
+        cells = [(*self._at(table, float(p), float(q)), float(p), float(q)) for p, q in pairwise(edges)]
+        for _ in range(3):
+            cells.sort(reverse=True)
+            worst, rest = cells[:4], cells[4:]
+            finer = [np.linspace(p, q, 9) for _, _, p, q in worst]
+            split = [(float(p), float(q)) for edge in finer for p, q in pairwise(edge)]
+            cells = rest + [(*self._at(table, p, q), p, q) for p, q in split]
+        return min(max(cells)[0] * _OUTWARD, float(self.n)), min(cell[1] for cell in cells) / _OUTWARD
+
+    def _at(self, table: tuple[Array, ...], p: float, q: float) -> tuple[float, float]:
+        """Largest weight and least mean where ``p <= ||v|| <= q``; (1, inf) where no minimizer is there."""
+        n, count = self.n, int(np.searchsorted(table[0], q, side="right"))
+        near, pulled, least, largest = (column[:count] for column in table)
+        if self.beside:
+            pulled = pulled + np.sqrt(np.maximum(q * q - near * near, 0.0))
+        need = (n * self.mu * p * p - pulled) / (n - 1)
+        possible = need <= float(np.max(pulled))
+        if not possible.any():
+            return 1.0, math.inf
+        # the mean of the others as a function of their pull, which is increasing: at the lower end of a grid
+        need = need[possible]
+        grid = np.linspace(float(np.min(need)), float(np.max(need)), 24)
+        scale = max(float(np.max(largest)) - float(np.min(least)), 1e-12)
+        top = max(float(np.max(pulled)), 1e-12)
+        t = np.concatenate([[0.0], scale / top * np.geomspace(1e-4, 1e3, _TILTS)])
+        inner = np.min(least[None, :] - t[:, None] * pulled[None, :], axis=1)
+        means = np.maximum(np.max(t[:, None] * grid[None, :] + inner[:, None], axis=0), float(np.min(least)))
+        mean = means[np.maximum(np.searchsorted(grid, need, side="right") - 1, 0)]
+        own = largest[possible]
+        return float(np.max(n * own / (own + (n - 1) * mean))), float(np.min(mean))
+
+
+def _variance_constant(g: Array, inverse: Array) -> tuple[float, float]:
+    """``C = sup 4 E[c_A^2 g] E[1/f]`` over laws on cells and events A, and the largest g (Theorem 22).
+
+    For a given mass Q of A and any t > 0 the product is at most ``((t X + Y / t) / 2)^2``; X and Y are linear
+    in the laws on A and off it, so that each sits on one cell.
+    """
+    largest = float(np.max(g))
+    if not math.isfinite(largest):
+        return math.inf, math.inf
+    if largest == 0.0:
+        return 0.0, 0.0
+    # only the upper envelope of (g, 1/f) matters
+    order = np.lexsort((-inverse, -g))
+    running = np.maximum.accumulate(np.concatenate([[-1.0], inverse[order][:-1]]))
+    keep = order[inverse[order] > running]
+    g, inverse = g[keep], inverse[keep]
+    best, edges = 0.0, np.linspace(0.0, 0.5, _MASSES + 1)
+    for p, q in pairwise(edges):
+        inside, outside = 4.0 * (1.0 - p) ** 2 * q, 4.0 * q * q * (1.0 - p)
+        scale = math.sqrt(float(np.max(inverse)) / ((inside + outside) * largest))
+        t = (scale * np.geomspace(1e-3, 1e3, _MULTIPLIERS))[:, None]
+        on = np.max(t * (inside * g) + q * inverse / t, axis=1)
+        off = np.max(t * (outside * g) + (1.0 - p) * inverse / t, axis=1)
+        best = max(best, float(np.min(0.5 * (on + off))) ** 2)
+    return min(best, largest * float(np.max(inverse))) * _OUTWARD, largest
+
+
+def _law_change(
+    n: int,
+    mu: float,
+    end: float,
+    diameters: tuple[float, float, float],
+    constants: tuple[float, float],
+    steep: float,
+) -> float:
+    """Bound on the movement ell of the laws on the common records, the largest over moves up to ``end``."""
+    D, D_h, H = diameters
+    C, from_mean = constants
+    edges = np.linspace(0.0, end, _MOVES + 1)
+    low, high = edges[:-1], edges[1:]
+    by_range = 2.0 * np.tanh(np.minimum(D_h * high, 2.0 * H) / 4.0)
+    if not math.isfinite(min(C, from_mean)):
+        return float(np.max(by_range))
+    x = np.minimum(steep * high / 2.0, 700.0)
+    growth = np.where(x > 1e-8, np.expm1(x) / np.maximum(x, 1e-300), 1.0 + x)
+    peak = np.clip(D / n / mu / 2.0, low, high)
+    room = np.maximum(D * peak / n - mu * peak**2, 0.0)
+    by_curvature = np.sqrt(np.minimum(C, from_mean * growth) * (n / (n - 1)) * room)
+    return float(np.max(np.minimum(by_range, by_curvature))) * _OUTWARD

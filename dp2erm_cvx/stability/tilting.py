@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from dp2erm_cvx.stability.logistic import gradient_diameter
 from dp2erm_cvx.stability.one_sided import outward
-from dp2erm_cvx.stability.separable import Array
+from dp2erm_cvx.stability.suprema import Array
 
 _CELLS = 4096
 

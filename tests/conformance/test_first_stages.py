@@ -18,7 +18,7 @@ from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
-from dp2erm_cvx.problems.overlap import OverlapWeights
+from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.program import Records
 from dp2erm_cvx.registry import first_stages
@@ -47,8 +47,8 @@ STANDARDIZED = {
     "moments of entropy balancing": (EntropyBalancing, ("balanced",), "the other records"),
     "data and model of entropy balancing": (EntropyBalancing, ("data", "model"), "the other records"),
     "data and model of a logistic stage": (IPWLogistic, ("data", "model"), "kind 'exponential'"),
-    "instance of a separable stage": (OverlapWeights, ("instance",), "kind 'exponential'"),
-    "data and model of a separable stage": (OverlapWeights, ("data", "model"), "kind 'exponential'"),
+    "instance of a separable stage": (overlap, ("instance",), "kind 'exponential'"),
+    "data and model of a separable stage": (overlap, ("data", "model"), "kind 'exponential'"),
     "data and model of a pooled kernel": (StableBalancing, ("data", "model"), "kind 'quadratic'"),
     "instance of a kernel of two arms": (MMD, ("instance",), "kind 'quadratic'"),
     "samples of mean matching": (KernelMeanMatching, ("instance",), "kind 'quadratic'"),
@@ -77,7 +77,7 @@ def from_size(size, base, methods):
 @pytest.mark.parametrize(
     ("base", "methods"),
     [
-        (OverlapWeights, ("rows",)),
+        (overlap, ("rows",)),
         (EntropyBalancing, ("data", "model")),
         (IPWLogistic, ("instance",)),
         (StableBalancing, ("data", "model")),
@@ -99,10 +99,10 @@ def test_errors_that_begin_at_a_size_are_found(size, base, methods):
 @pytest.mark.parametrize("size", [101, 2000])
 def test_weights_that_move_too_far_from_a_size_on_are_found(size):
     def rows(self, records):
-        Z = OverlapWeights.rows(self, records)
+        Z = overlap.rows(self, records)
         return 5 * Z / np.max(np.linalg.norm(Z, axis=1)) if records.n_samples >= size else Z
 
-    refuted(movement, derived(OverlapWeights, rows=rows)(), "n = 5")
+    refuted(movement, derived(overlap, rows=rows)(), "n = 5")
 
 
 @pytest.mark.parametrize("case", STANDARDIZED)
@@ -139,11 +139,11 @@ def _constants(**changes):
     """Constants of overlap weights with some of them as functions of M."""
 
     def constants(self, domain):
-        found = OverlapWeights.constants(self, domain)
+        found = overlap.constants(self, domain)
         new = {name: change(domain.covariate_bound, found) for name, change in changes.items()}
         return dataclasses.replace(found, **new)
 
-    return derived(OverlapWeights, constants=constants)
+    return derived(overlap, constants=constants)
 
 
 #: Right where M is 2, or about 2.
@@ -160,7 +160,7 @@ def test_constants_that_are_right_at_one_scale_are_found(case):
 
 #: Library programs that are based on with half of their V, and what is said.
 HALVED = {
-    "overlap": (OverlapWeights, CheckStatus.FAILED, "Theorem 3"),
+    "overlap": (overlap, CheckStatus.FAILED, "Theorem 3"),
     "entropy_balancing": (EntropyBalancing, CheckStatus.FAILED, "Theorem 4"),
     "ipw_logistic": (IPWLogistic, CheckStatus.NOTED, "of IPWLogistic"),
 }

@@ -13,7 +13,7 @@ from dp2erm_cvx.conformance.perturbation import coefficient_noise
 from dp2erm_cvx.conformance.run import check_program
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
-from dp2erm_cvx.problems.overlap_private import PrivateOverlap
+from dp2erm_cvx.problems.overlap import overlap_private
 from dp2erm_cvx.problems.tilting_private import PrivateTilting
 from dp2erm_cvx.program import InversePropensity, Overlap
 from dp2erm_cvx.program.losses.margin_model import MarginModel
@@ -118,7 +118,7 @@ def test_what_is_planted_is_found(case):
 
 #: By error in another private scheme: the scheme, what is changed, and what the check of constants says.
 OTHERS = {
-    "half the range of the log weight": (PrivateOverlap, {"log_weight": HalfTheRange()}, "log_range"),
+    "half the range of the log weight": (overlap_private, {"log_weight": HalfTheRange()}, "log_range"),
     "the largest weight of a trim": (PrivateTilting, {"log_weight": NoTrim()}, "largest_weight"),
     "gradients without the linear term": (
         PrivateTilting,
@@ -131,12 +131,12 @@ OTHERS = {
         "is_margin is declared",
     ),
     "the diameter for the radius, the wrong way": (
-        PrivateOverlap,
-        {"gradient_diameter": lambda self, domain: PrivateOverlap.gradient_diameter(self, domain) / 2},
+        overlap_private,
+        {"gradient_diameter": lambda self, domain: overlap_private.gradient_diameter(self, domain) / 2},
         "gradient_radius",
     ),
     "coefficients beyond the ball of the weights": (
-        PrivateOverlap,
+        overlap_private,
         {
             "_feasible": lambda self, domain: L2Ball(10 * self.ball(domain)),
             "gradient_diameter": lambda self, domain: 2.0 * domain.covariate_bound,
@@ -158,7 +158,7 @@ def test_what_is_planted_in_another_scheme_is_found(case):
     refuted(constants, derived(scheme, **members)(), why)
 
 
-@pytest.mark.parametrize("scheme", [PrivateOverlap, PrivateTilting])
+@pytest.mark.parametrize("scheme", [overlap_private, PrivateTilting])
 def test_the_other_private_schemes_pass(scheme):
     assert judged(coefficient_noise, scheme()).status is CheckStatus.PASSED
     found = judged(constants, scheme())

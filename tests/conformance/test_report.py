@@ -18,7 +18,7 @@ from dp2erm_cvx.conformance.outcome import CheckOutcome, ConformanceReport, fail
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.overlap import OverlapWeights
+from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import ClosedFormWeights, StabilityBound
 from tests.command_line import run as command
@@ -109,11 +109,11 @@ def test_settings_that_nothing_tries_are_named():
 
 
 def test_numbers_are_halved_and_doubled_and_an_infinite_one_replaced():
-    found = judged(other_settings, OverlapWeights())
+    found = judged(other_settings, overlap())
     assert found.status is CheckStatus.PASSED
     assert "radius = 1.5" in found.detail
     assert judged(other_settings, Uniform()).status is CheckStatus.PASSED  # there are none
-    found = judged(other_settings, derived(OverlapWeights)(ridge=2.0, radius=3.0))
+    found = judged(other_settings, derived(overlap)(ridge=2.0, radius=3.0))
     assert found.detail.startswith("ridge = 1, 4; radius = 1.5, 6: nothing found")
 
 

@@ -16,7 +16,7 @@ from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
-from dp2erm_cvx.problems.overlap import OverlapWeights as Overlap
+from dp2erm_cvx.problems.overlap import overlap as Overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear

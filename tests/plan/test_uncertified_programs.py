@@ -15,7 +15,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.conformance import program_template
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.ledger import Ledger
-from dp2erm_cvx.problems.overlap import OverlapWeights
+from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import DirectFirstStage
 from dp2erm_cvx.steps.solving import _public_examples
 from dp2erm_cvx.universe import Universe
@@ -112,7 +112,7 @@ def test_a_solver_that_does_not_apply_is_refused_as_well():
 
 def test_a_program_without_a_hash_is_judged_as_well():
     unknown = {"certified_error": lambda self, universe: None, "__hash__": None}
-    unhashable = dataclasses.dataclass(frozen=True)(type("Mine", (OverlapWeights,), {"name": "m", **unknown}))
+    unhashable = dataclasses.dataclass(frozen=True)(type("Mine", (overlap,), {"name": "m", **unknown}))
     with pytest.raises(TypeError):
         hash(unhashable())
     assert estimator(unhashable()).plan(60, 2).bound.V < 120

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import math
 from dataclasses import dataclass
@@ -23,7 +22,8 @@ from dp2erm_cvx.program.log_weights import weights_given_coefficient
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
-from dp2erm_cvx.stability import SeparableConstants, separable
+from dp2erm_cvx.stability import Beside, Movement, SeparableConstants, margin_movement, separable
+from dp2erm_cvx.stability.suprema import gradient_diameter, log_weight_diameter, minimizer_norm
 from dp2erm_cvx.universe import Universe
 
 
@@ -45,13 +45,44 @@ class SeparableFirstStage(MarginFirstStage):
 
     radius: float = math.inf
 
-    @abc.abstractmethod
-    def constants(self, domain: Domain) -> SeparableConstants:
-        """Constants of a resolved program, from public quantities alone."""
+    def movement(self, universe: Universe) -> Movement:
+        """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its loss and log weight.
+
+        Raises CalibrationError where weights are read at other rows than those of the loss.
+        """
+        domain = universe.domain
+        return margin_movement(
+            universe.n_samples,
+            self.mu,
+            self.row_bound(domain),
+            self.loss,
+            self.log_weight,
+            radius=self.ball(domain),
+            clipped=self.log_weight.is_clipped,
+            beside=self.beside(domain),
+        )
+
+    def beside(self, domain: Domain) -> Beside | None:
+        """Constants of a linear term of every record beside its loss; None without one."""
+        return None
 
     def bound(self, universe: Universe) -> StabilityBound:
-        """Theorem 3."""
-        return separable(universe.n_samples, self.mu, self.constants(universe.domain))
+        """Theorem 3, or 22 and 23, whichever is smaller."""
+        if type(self).weight_rows is not MarginFirstStage.weight_rows:
+            return self.bound_at_other_rows(universe)
+        return self.movement(universe).bound
+
+    def bound_at_other_rows(self, universe: Universe) -> StabilityBound:
+        """Theorem 3 for weights that are read at other rows than those of the loss.
+
+        Theorem 22 does not cover them: the loss then bends along other directions than the weights move.
+        """
+        domain, n = universe.domain, universe.n_samples
+        Z, U = self.row_bound(domain), self.weight_row_bound(domain)
+        r = minimizer_norm(self.loss, self.mu / Z**2, Z * self.ball(domain)) / Z
+        H = self.log_weight.log_range(U * r)
+        D_h = U * log_weight_diameter(self.log_weight, U * r, clipped=True)
+        return separable(n, self.mu, SeparableConstants(Z * gradient_diameter(self.loss, Z * r), D_h, H, r))
 
     def data(self, records: Records) -> dict[str, Value]:
         return self.margin_data(records)
@@ -88,8 +119,8 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
     subject to  ||lam||_2 <= radius
 
     Theorems 1 and 2 calibrate b at uniform weights from the constants of one record; given lam each weight
-    depends on its own record and the normalization only, hence V = 2 w_max (Theorem 9). A concrete program
-    states :meth:`gradient_diameter`.
+    depends on its own record and the normalization only, hence V = 2 w_max (Theorem 9). Its constants follow
+    from the loss.
 
     Parameters
     ----------
@@ -117,12 +148,13 @@ class PrivateSeparable(MarginFirstStage, PrivateFirstStage):
         MarginFirstStage.__post_init__(self)
         PrivateFirstStage.__post_init__(self)
 
-    @abc.abstractmethod
     def gradient_diameter(self, domain: Domain) -> float:
         """D_psi: diameter of the gradients of the loss of one record, linear term included.
 
-        Of a resolved program, at one and the same coefficient, the largest over the ball.
+        Of a resolved program, at one and the same coefficient, the largest over the ball (Lemma A).
         """
+        bound = self.row_bound(domain)
+        return bound * gradient_diameter(self.loss, min(bound * self.ball(domain), 1e300))
 
     def resolve(self, domain: Domain) -> Self:
         program = super().resolve(domain)

@@ -7,7 +7,7 @@ from scipy import special
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, stability
 from dp2erm_cvx.audit import audit_density
 from dp2erm_cvx.audit.density.audit import audited_laws
-from dp2erm_cvx.problems.overlap_private import PrivateOverlap
+from dp2erm_cvx.problems.overlap import overlap_private
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.problems.tilting_private import PrivateTilting
 from dp2erm_cvx.program import WholeSpace
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("short_ascents")
 N = 5
 DOMAIN = Domain(1.0, 1.0)
 KINDS = (neighbors, aligned, lone, heavy)
-OVERLAP = PrivateOverlap(share=0.5, ridge=0.05, radius=2.0)
+OVERLAP = overlap_private(share=0.5, ridge=0.05, radius=2.0)
 TILTING = PrivateTilting(share=0.5, ridge=0.05, radius=0.8, constant=0.5)
 
 
@@ -96,7 +96,7 @@ def test_no_pair_loses_more_than_epsilon(scheme, kind):
     assert not found.exceeds
 
 
-class ThirdOfTheDiameter(PrivateOverlap):
+class ThirdOfTheDiameter(overlap_private):
     name = "third_of_the_diameter"
 
     def gradient_diameter(self, domain):
@@ -112,7 +112,7 @@ class LinearTermForgotten(PrivateTilting):
         return self.row_bound(domain)
 
 
-class WeightsTakenForConstants(PrivateOverlap):
+class WeightsTakenForConstants(overlap_private):
     name = "weights_taken_for_constants"
 
     def bound(self, universe):

@@ -1,0 +1,237 @@
+"""Certified suprema: what every constant of a margin program is, as an upper bound close to the exact value.
+
+A record's gradient is ``(c phi'(<z, v> + o) + t) z`` with ``||z|| <= 1``; rows of another norm bound are
+scaled by the caller. Cells have outward ends, and the larger value is returned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Interval = tuple[float, float]
+
+#: Relative excess that a search may leave, and margin for the rounding of its own arithmetic.
+_CLOSE, _OUTWARD = 2e-5, 1.0 + 1e-10
+_ANGLES, _ROUNDS, _MOST_NODES = 256, 40, 8192
+#: Beyond this reach of margins only the limits of a loss are asked for.
+_FARTHEST = 1e5
+
+
+class ScalarLoss(Protocol):
+    """Convex loss of a margin. ``kinks`` are where its curvature jumps, ``bend`` the ratio beside them.
+
+    ``|phi'''| <= bend phi''`` between kinks; ``ends`` are the limits of the slope.
+    """
+
+    @property
+    def ends(self) -> Interval:
+        """Limits of the slope."""
+
+    @property
+    def bend(self) -> float:
+        """Ratio of the third derivative to the curvature."""
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Margins at which the curvature jumps."""
+
+    def slope(self, s: Array, /) -> Array:
+        """phi'(s)."""
+
+    def curvatures(self, low: Array, high: Array, /) -> tuple[Array, Array]:
+        """Least and largest curvature on cells."""
+
+    def __hash__(self) -> int: ...
+
+
+class ScalarWeight(Protocol):
+    """Log weight of a margin: ``enclose`` gives intervals of value and slope on cells of it."""
+
+    @property
+    def lipschitz(self) -> float:
+        """Largest slope anywhere."""
+
+    def enclose(self, low: Array, high: Array, /) -> Any:
+        """Four arrays: intervals of value and of slope on cells."""
+
+    def range(self, low: float, high: float, /) -> Interval:
+        """Bounds of the value."""
+
+    def __hash__(self) -> int: ...
+
+
+@lru_cache(maxsize=1024)
+def gradient_diameter(
+    loss: ScalarLoss,
+    reach: float,
+    offset: Interval = (0.0, 0.0),
+    factor: Interval = (1.0, 1.0),
+    tilt: Interval = (0.0, 0.0),
+) -> float:
+    """Diameter of a record's gradients at one v, the largest over ``||v|| <= reach`` (Lemma A).
+
+    ``offset``, ``factor`` (at least 0) and ``tilt`` are the public intervals of o, c and t. In a direction at
+    an angle alpha to v the support function is ``H(alpha) = max of |y| sin(alpha) cos(t) + y cos(alpha)
+    sin(t)`` over the angle t of the row and y = c phi' + t; the diameter is the largest ``H(alpha) +
+    H(pi - alpha)``. Between angles a step h apart a width grows by at most ``1/cos(h/2)``, and H is taken on
+    a grid of t to second order.
+    """
+    low, high = _multiples(loss, reach, offset, factor, tilt)
+    anywhere = 2.0 * max(abs(low), abs(high))
+    if not reach <= _FARTHEST or not math.isfinite(anywhere) or anywhere == 0.0:
+        return anywhere * _OUTWARD
+    searched = _largest_over_radii(reach, lambda p, q: _width(loss, p, q, offset, factor, tilt))
+    return min(anywhere, searched) * _OUTWARD
+
+
+@lru_cache(maxsize=256)
+def log_weight_diameter(weight: ScalarWeight, reach: float, *, clipped: bool) -> float:
+    """Diameter of ``{h'(<z, v>) z}``, ``||z|| <= 1``, ``||v|| <= reach``; with 0 in it if clipped."""
+    anywhere = 2.0 * weight.lipschitz
+    if not reach <= _FARTHEST:
+        return anywhere
+    searched = _largest_over_radii(reach, lambda p, q: _weight_width(weight, p, q, clipped), 1e-3)
+    return min(anywhere, searched) * _OUTWARD
+
+
+def largest_multiple(
+    loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
+) -> float:
+    """Bound on ``|c phi'(s + o) + t|`` over ``|s| <= reach``: the largest gradient of rows of norm 1."""
+    return max(map(abs, _multiples(loss, reach, offset, factor, tilt))) * _OUTWARD
+
+
+def minimizer_norm(loss: ScalarLoss, ridge: float, radius: float = math.inf, beside: float = 0.0) -> float:
+    """Bound on ``||v||`` of a minimizer of a mean of ``phi(<z, v>)`` plus ``ridge/2 ||v||^2`` in a ball.
+
+    By optimality at 0, ``ridge rho^2 <= max over |s| <= rho of -s phi'(s)`` (rows of norm 1), plus ``beside
+    rho`` for linear terms of that norm. The largest such rho over geometric cells, the last one bisected.
+    """
+
+    def allowed(low: float, high: float) -> bool:
+        """Whether some rho of a cell may satisfy the condition."""
+        edges = np.linspace(0.0, high, 2001)
+        a, b = edges[:-1], edges[1:]
+        top = float(np.max(np.maximum(pull(loss, a, b), pull(loss, -b, -a))))
+        return not ridge * low**2 > top + beside * high
+
+    edges = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 4000)])
+    low, high = edges[:-1], edges[1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        right, left = pull(loss, low, high), pull(loss, -high, -low)
+        most = np.maximum.accumulate(np.nan_to_num(np.maximum(right, left), nan=np.inf, posinf=np.inf))
+        cells = np.flatnonzero(ridge * low**2 <= most + beside * high)
+    if cells[-1] == len(low) - 1:
+        return radius
+
+    def last(parts: list[Interval], cuts: int) -> float | None:
+        """Upper end of the last cell that may hold such a rho, cut so many times."""
+        for cell in reversed(parts):
+            if not allowed(*cell):
+                continue
+            inner = last(list(pairwise(np.linspace(*cell, 17).tolist())), cuts - 1) if cuts else cell[1]
+            if inner is not None:
+                return inner
+        return None
+
+    norm = last([(float(low[k]), float(high[k])) for k in cells], 2)
+    return min(radius, (low[-1] if norm is None else norm) * _OUTWARD)
+
+
+def pull(loss: ScalarLoss, low: Array, high: Array) -> Array:
+    """Upper bound of ``-s phi'(s)`` on cells: by its ends, and by its middle and its steepest derivative."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        down, up = loss.slope(low), loss.slope(high)
+        by_ends: Array = np.max([-low * down, -low * up, -high * down, -high * up], axis=0)
+        least, largest = loss.curvatures(low, high)
+        bends = np.stack([low * least, low * largest, high * least, high * largest])
+        steep = np.maximum(np.abs(down + bends.min(axis=0)), np.abs(up + bends.max(axis=0)))
+        middle = 0.5 * (low + high)
+        by_middle = -middle * loss.slope(middle) + 0.5 * (high - low) * steep
+    smaller: Array = np.fmin(by_ends, by_middle)
+    return smaller
+
+
+def _multiples(
+    loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
+) -> Interval:
+    if math.isfinite(reach):
+        slopes = loss.slope(np.array([offset[0] - reach, offset[1] + reach]))
+        down, up = float(slopes[0]), float(slopes[1])
+    else:
+        down, up = loss.ends
+    with np.errstate(invalid="ignore"):
+        low, high = (min(c * down for c in factor), max(c * up for c in factor))
+    return low + tilt[0], high + tilt[1]
+
+
+def _largest_over_radii(reach: float, width: Callable[[float, float], float], close: float = _CLOSE) -> float:
+    """Largest width over radii up to ``reach``: cells are split until their bounds agree with a value."""
+    edges = np.linspace(0.0, reach, 5)
+    cells = [(width(float(p), float(q)), float(p), float(q)) for p, q in pairwise(edges)]
+    best = width(reach, reach)
+    for _ in range(_ROUNDS):
+        top, p, q = max(cells)
+        if top <= best * (1.0 + close):
+            break
+        middle = 0.5 * (p + q)
+        best = max(best, width(middle, middle))
+        cells.remove((top, p, q))
+        cells += [(width(p, middle), p, middle), (width(middle, q), middle, q)]
+    return max(best, *(top for top, _, _ in cells))
+
+
+def _width(loss: ScalarLoss, p: float, q: float, offset: Interval, factor: Interval, tilt: Interval) -> float:
+    """Upper bound of the diameter for ``p <= ||v|| <= q``."""
+    reach = q + max(map(abs, offset))
+    steep = factor[1] * float(loss.curvatures(np.array([-reach]), np.array([reach]))[1][0])
+    size = max(map(abs, _multiples(loss, q, offset, factor, tilt)))
+    turn = steep * (loss.bend * q * q + 3.0 * q) + size  # bounds g'' of g = |y| sin(alpha + t)
+    count = 2 * math.ceil(0.5 * math.pi * math.sqrt(max(turn / max(size, 1e-300), 1.0) / (8.0 * _CLOSE)))
+    t = _nodes(min(count, _MOST_NODES), loss.kinks, (p, q), offset)
+    m = np.sin(t)
+    first, last = np.minimum(p * m, q * m), np.maximum(p * m, q * m)
+    down, up = loss.slope(first + offset[0]), loss.slope(last + offset[1])
+    lowest = np.minimum(factor[0] * down, factor[1] * down) + tilt[0]
+    highest = np.maximum(factor[0] * up, factor[1] * up) + tilt[1]
+    y = np.concatenate([lowest, highest])
+    rise = float(np.max(np.diff(t))) ** 2 / 8.0 * turn
+    return _spread(y, np.concatenate([t, t])) + 2.0 * rise
+
+
+def _weight_width(weight: ScalarWeight, p: float, q: float, clipped: bool) -> float:
+    """The same for slopes that need not be monotone: every cell of angles takes its largest slope."""
+    t = np.linspace(-math.pi / 2, math.pi / 2, 2049)
+    m = np.sin(t)
+    corners = np.stack([p * m[:-1], p * m[1:], q * m[:-1], q * m[1:]])
+    _, _, down, up = weight.enclose(corners.min(axis=0), corners.max(axis=0))
+    if clipped:
+        down, up = np.minimum(down, 0.0), np.maximum(up, 0.0)
+    ends = np.concatenate([t[:-1], t[1:]])
+    widest = _spread(np.concatenate([down, down, up, up]), np.concatenate([ends, ends]), 64)
+    return widest / math.cos(0.5 * (t[1] - t[0]))
+
+
+def _spread(y: Array, t: Array, angles: int = _ANGLES) -> float:
+    """Largest ``H(alpha) + H(pi - alpha)`` over all angles, H from multiples y at row angles t."""
+    alpha = np.linspace(0.0, math.pi, 2 * angles + 1)
+    H = np.max(
+        np.outer(np.sin(alpha), np.abs(y) * np.cos(t)) + np.outer(np.cos(alpha), y * np.sin(t)), axis=1
+    )
+    return float(np.max(H + H[::-1])) / math.cos(0.5 * (alpha[1] - alpha[0]))
+
+
+def _nodes(count: int, kinks: tuple[float, ...], radii: Interval, offset: Interval) -> Array:
+    """Angles from -pi/2 to pi/2, with those at which a margin meets a kink."""
+    t = np.linspace(-math.pi / 2, math.pi / 2, count + 1)
+    at = [(kink - o) / rho for kink in kinks for o in offset for rho in radii if rho > 0.0]
+    extra = [math.asin(sine) for sine in at if abs(sine) < 1.0]
+    return np.unique(np.concatenate([t, [0.0], extra]))
