@@ -8,21 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dp2erm_cvx.cli.options import json_option
+from dp2erm_cvx.cli.options import Number, json_option
 from dp2erm_cvx.cli.screen import console, print_json, progress
 
 if TYPE_CHECKING:
     from dp2erm_cvx.program import Program
 
 
-@click.command("programs", short_help="Registered programs, their settings and theorems.")
+@click.command("programs", short_help="Registered programs, or what is derived from one.")
+@click.argument("chosen", metavar="[FILE.py|NAME]", required=False)
+@click.option("--n", "n_samples", type=Number(), default=400, help="Number of records.")
+@click.option("--covariates", type=Number(), default=5, help="Number of covariates.")
+@click.option("--covariate-bound", type=Number(), default=1.0, help="Norm bound M of the covariates.")
+@click.option("--outcome-bound", type=Number(), default=1.0, help="Bound M' on the outcome.")
 @json_option
-def programs_command(as_json: bool) -> None:
-    """List every registered program: formula, cone, settings, theorem in force."""
+def programs_command(chosen: str | None, as_json: bool, **public: Any) -> None:
+    """List every registered program, or describe those of a file: form, constants, theorem, V at n.
+
+    Of a FILE.py or a NAME: what it minimizes, what is derived from the declaration, the theorem in force,
+    V at n, and what remains assumed. Everything follows from public numbers.
+    """
     from rich.table import Table
 
     from dp2erm_cvx import registry
 
+    if chosen is not None:
+        _describe(chosen, as_json, **public)
+        return
     with progress("collecting programs"):
         listed = [program_facts(cls) for cls in registry.programs().values()]
     if as_json:
@@ -51,6 +63,30 @@ def programs_command(as_json: bool) -> None:
         "m_c: mean of kernel features in arm c, mu: ridge, R: radius, F: trim, b: noise"
     )
     screen.print("Settings with defaults: dp2erm fit ... --program NAME --set SETTING=VALUE")
+
+
+def _describe(
+    name: str, as_json: bool, *, n_samples: int, covariates: int, covariate_bound: float, outcome_bound: float
+) -> None:
+    from rich.table import Table
+
+    from dp2erm_cvx.conformance import load_program
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.program.describe import describe
+    from dp2erm_cvx.universe import Universe
+
+    universe = Universe(Domain(covariate_bound, outcome_bound), n_samples, covariates)
+    described = {cls.name: describe(cls(), universe) for cls in load_program(name)}
+    if as_json:
+        print_json({name: [list(row) for row in rows] for name, rows in described.items()})
+        return
+    screen = console()
+    for title, rows in described.items():
+        screen.print(title, style="bold")
+        table = Table.grid(padding=(0, 2))
+        for label, text in rows:
+            table.add_row(f"  {label}", text)
+        screen.print(table)
 
 
 def program_facts(cls: type[Program]) -> dict[str, Any]:

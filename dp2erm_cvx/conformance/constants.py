@@ -82,14 +82,14 @@ def _at_another_scale(subject: Subject) -> str:
 
 def _searched(program: Program, domain: Domain, evaluations: int, seed: int) -> Report | None:
     if isinstance(program, SecondStage | PrivateFirstStage):
-        if isinstance(program, Declared):
+        if _is_derived(program):
             return None
         found = loss_constants(program, domain, evaluations, seed)
         if isinstance(program, PrivateSeparable):
             return _joined(found, _row_sizes(program, domain, evaluations, seed))
         return found
     if isinstance(program, SeparableFirstStage):
-        return None if isinstance(program, Declared) else _row_sizes(program, domain, evaluations, seed)
+        return None if _is_derived(program) else _row_sizes(program, domain, evaluations, seed)
     if isinstance(program, KernelFirstStage):
         return _kernel_constants(program.kernel, domain.features_bound, evaluations, seed)
     assert isinstance(program, FirstStage)
@@ -128,6 +128,10 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
             program, domain, subject.seed
         )
     return ""
+
+
+def _is_derived(program: Program) -> bool:
+    return isinstance(program, Declared) and program.own_data() is not None
 
 
 def _wrong_rows(program: MarginFirstStage) -> str:

@@ -29,7 +29,7 @@ def statement(subject: Subject) -> Judgment:
         return failed(f"state {', '.join(missing)} as class attributes")
     if not all(isinstance(getattr(cls, fact), str) for fact in _FACTS):
         return failed(f"{', '.join(_FACTS)} must be text")
-    if not any("minimize" in text for text in _docstrings(cls)):
+    if subject.program.own_data() is None and not any("minimize" in text for text in _docstrings(cls)):
         return failed("the docstring of neither the file nor the class says what is minimized")
     if not cls.__doc__:
         return failed("the class has no docstring")

@@ -113,6 +113,14 @@ class Declared:
         """Bound on the norm of the covariates."""
         return domain.covariate_bound
 
+    def own_data(self) -> tuple[str, ...] | None:
+        """Names of data that maps of the author's own make; None for a class that changes a declaration."""
+        return self.mapped_data() if "function" in vars(type(self)) else None
+
+    def mapped_data(self) -> tuple[str, ...]:
+        """Names of data that maps of the author's own make, one record at a time."""
+        return ()
+
     def own_settings(self) -> tuple[tuple[str, float], ...]:
         """Settings that the function itself asks for, as numbers. Raises ProgramError where one is open."""
         wanted = inspect.signature(type(self).function).parameters
@@ -209,6 +217,9 @@ class LossProgram(Declared, WeightedMarginLoss):
         """What was read of the declared problem, of a program without open settings."""
         return _read_loss(self, domain)[1]
 
+    def mapped_data(self) -> tuple[str, ...]:
+        return _read_loss(self.resolved_numbers(_STANDARD), _STANDARD)[0].own
+
     def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records as the function sees them, the variable theta (p,), and the problem that it returns."""
         records = DeclaredRecords(domain, n, p, self.covariates, self.row_norm(domain))
@@ -247,10 +258,6 @@ class LossProgram(Declared, WeightedMarginLoss):
             raise DeclarationError(
                 f"{self.name}: {shown(objective)} was read as something with other values: please report it"
             )
-
-    def assumed(self, domain: Domain) -> tuple[str, ...]:
-        """Names of data that maps of the author's own make, one record at a time."""
-        return _read_loss(self.resolved_numbers(domain), domain)[0].own
 
 
 _STANDARD = Domain(1.0, 1.0)

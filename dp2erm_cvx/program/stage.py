@@ -27,7 +27,7 @@ class Kind(enum.StrEnum):
 
     #: Each weight is a function of its own record, normalized once: V = 2 w_max.
     CLOSED_FORM = "closed form"
-    #: Weights are a function of a coefficient with a ridge: Theorem 3 or 4.
+    #: Weights are a function of a coefficient with a ridge: Theorems 3, 22 and 23, or 4.
     EXPONENTIAL = "exponential"
     #: The weights themselves minimize a strongly convex quadratic over a fixed set: Theorem 5, 6 or a
     #: stated one.
@@ -42,7 +42,7 @@ class Kind(enum.StrEnum):
         """In words, what bounds the movement of weights of this kind."""
         return {
             Kind.CLOSED_FORM: "weights fixed up to normalization: V = 2 w_max",
-            Kind.EXPONENTIAL: "a parametric program with a ridge: Theorem 3 or 4",
+            Kind.EXPONENTIAL: "a parametric program with a ridge: Theorems 3, 22 and 23, or 4",
             Kind.QUADRATIC: "strongly convex on a fixed set: Theorem 5, 6 or a stated one",
             Kind.PRIVATE: "a private coefficient: Theorem 9",
             Kind.DIRECT: "no theorem, or hard constraints that depend on the data: universal corollary only",
@@ -101,6 +101,10 @@ class Program(abc.ABC):
     def takes_blocks(self, universe: Universe) -> bool:
         """Whether the resolved program can be fitted to records that are never in memory together."""
         return self.by_blocks
+
+    def own_data(self) -> tuple[str, ...] | None:
+        """Names of data that maps of an author's own make; None where more than these is its word."""
+        return () if type(self).__module__.startswith("dp2erm_cvx.") else None
 
     def settings(self) -> dict[str, Any]:
         """Hyper-parameters as plain JSON types; all of them are public."""

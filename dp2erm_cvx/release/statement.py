@@ -88,11 +88,11 @@ def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     if plan.study.universe.domain.sampling is not None:
         found.append(OWN_RECORD)
     for program in plan.programs:
-        home = type(program).__module__
-        if not home.startswith("dp2erm_cvx."):
-            found.append(
-                f"the bounds, constants and certificates of {home}.{type(program).__name__} are its author's"
-            )
+        home, own = f"{type(program).__module__}.{type(program).__name__}", program.own_data()
+        if own is None:
+            found.append(f"the bounds, constants and certificates of {home} are its author's")
+        elif own:
+            found.append(f"{', '.join(own)} of {home}: each record's value is made of that record alone")
     if not certifies:
         found.append(_UNKNOWN_SOLVER)
     if by_gap:

@@ -91,8 +91,8 @@ def claims_of(program: FirstStage, universe: Universe) -> tuple[tuple[Claim, ...
 
 
 def is_authored(program: FirstStage) -> bool:
-    """Whether the program is not of this package: what it states is its author's word."""
-    return not type(program).__module__.startswith("dp2erm_cvx.")
+    """Whether what the program states is its author's word: neither this package's nor derived."""
+    return program.own_data() is None
 
 
 def claims_from(name: str, bound: StabilityBound) -> list[Claim]:
