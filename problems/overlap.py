@@ -4,10 +4,10 @@ from typing import Any
 
 import cvxpy as cp
 
-from dp2erm_cvx.program import private, separable
+from dp2erm_cvx.program import private, scheme
 
 
-@separable(ridge="M**2 / 10")
+@scheme.separable(ridge="M**2 / 10")
 def overlap(s: Any) -> Any:
     """Overlap weights (Li, Morgan & Zaslavsky 2018): the fitted probability of the other arm.
 

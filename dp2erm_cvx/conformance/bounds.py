@@ -20,7 +20,7 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, PrivateFirstStage
-from dp2erm_cvx.program.scheme import Declared
+from dp2erm_cvx.program.declared import Declared
 from dp2erm_cvx.universe import Universe
 
 _SIZES = (8, 40, 400, 10_000)

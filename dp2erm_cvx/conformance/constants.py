@@ -28,7 +28,7 @@ from dp2erm_cvx.program import (
     SecondStage,
     SeparableFirstStage,
 )
-from dp2erm_cvx.program.scheme import Declared
+from dp2erm_cvx.program.declared import Declared
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import smooth_of

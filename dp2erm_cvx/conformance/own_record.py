@@ -20,6 +20,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, Kind, SecondStage
+from dp2erm_cvx.program.declared import WeightsProgram
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
@@ -109,8 +110,8 @@ def _one(records: Records, i: int) -> Records:
 
 def _shared_terms(program: FirstStage, subject: Subject) -> Iterator[tuple[str, str]]:
     """What was compared between datasets, and what is wrong about it, if anything."""
-    if program.kind is Kind.DIRECT:
-        return
+    if program.kind is Kind.DIRECT or isinstance(program, WeightsProgram):
+        return  # any weights are covered, or data are made one record at a time
     for same_arms in (True,) if _needs_arms(program) else (True, False):
         for square in _all_squares(subject, same_arms):
             try:

@@ -7,6 +7,7 @@ from dp2erm_cvx.program.atoms import Huber
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.declared import Bound, private
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, PrivateFirstStage, resolved
 from dp2erm_cvx.program.kernels import BalanceKernel, Gaussian, Kernel
 from dp2erm_cvx.program.log_weights import LogWeight, trimmed
@@ -16,7 +17,7 @@ from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.weighted_least_squares import WeightedLeastSquares
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
 from dp2erm_cvx.program.rows import Ball
-from dp2erm_cvx.program.scheme import private, second_stage, separable
+from dp2erm_cvx.program.scheme import scheme, second_stage
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.schemes.entropy import RidgedEntropyFirstStage
 from dp2erm_cvx.program.schemes.kernel_balancing import ArmKernelStage, PooledKernelStage
@@ -34,6 +35,7 @@ __all__ = [
     "BalanceFunctions",
     "BalanceKernel",
     "Ball",
+    "Bound",
     "Box",
     "ClosedFormWeights",
     "ConvexSet",
@@ -78,7 +80,7 @@ __all__ = [
     "public_number",
     "public_size",
     "resolved",
+    "scheme",
     "second_stage",
-    "separable",
     "trimmed",
 ]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 
 from dp2erm_cvx.errors import CalibrationError
+from dp2erm_cvx.program.declared import Declared, LossProgram, WeightsProgram
 from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
-from dp2erm_cvx.program.scheme import Declared, LossProgram
 from dp2erm_cvx.program.schemes.separable_stage import SeparableFirstStage
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.stage import Program
@@ -43,7 +43,11 @@ def _rows(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         yield "theorem", f"none: {error}"
     own = program.own_data()
     if own is None:
-        yield "assumed", "bounds and constants, as their author states them"
+        stated = isinstance(program, WeightsProgram)
+        yield (
+            "assumed",
+            "V as its author states it" if stated else "bounds and constants, as their author states",
+        )
     else:
         yield "assumed", f"{', '.join(own)} is made record by record" if own else "nothing"
 

@@ -86,12 +86,7 @@ def read(problem: cp.Problem, v: cp.Variable) -> Form:
         raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
     objective = problem.objective.args[0]
     refuse_nonconvex(objective, *problem.constraints)
-    for leaf in problem.parameters():
-        if not isinstance(leaf, Datum):
-            raise DeclarationError(
-                f"parameter {leaf.name()} has no public set: take it from records (rows(), numbers()), or "
-                "make it a setting"
-            )
+    _refuse_foreign(problem)
     terms: list[Term] = []
     ridge = l1 = 0.0
     for c, node in _split(objective):
@@ -126,6 +121,36 @@ def refuse_nonconvex(*expressions: Any) -> None:
             else "write it with convex atoms of CVXPY"
         )
         raise DeclarationError(f"not convex by DCP: {shown(node)}; {remedy}")
+
+
+def strong_convexity(problem: cp.Problem, w: cp.Variable) -> float:
+    """Largest m known such that the objective less ``m/2 ||w||^2`` is convex, for a problem in weights w.
+
+    Squares of the weights themselves count, less constants. Raises DeclarationError where there are none,
+    where the problem is not convex, and where its constraints hold data.
+    """
+    if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
+        raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
+    objective = problem.objective.args[0]
+    refuse_nonconvex(objective, *problem.constraints)
+    for constraint in problem.constraints:
+        if constraint.parameters():
+            raise DeclarationError(
+                f"{shown(constraint)} depends on the data, where no theorem holds: make it a penalty"
+            )
+    _refuse_foreign(problem)
+    total = 0.0
+    for c, node in _split(objective):
+        if _name(node) == "quad_over_lin" and _scalar(node.args[1]) and not node.args[0].parameters():
+            scale = [k for k, part in _split(node.args[0]) if part is w]
+            rest = [part for _, part in _split(node.args[0]) if part is not w and part.variables()]
+            if not rest:
+                total += 2 * c * sum(scale) ** 2 / _number(node.args[1])
+    if not total > 0.0:
+        raise DeclarationError(
+            f"{shown(objective)}: no strong convexity in the weights is known; add c * sum_squares(w - 1)"
+        )
+    return total
 
 
 def curve_of(e: Any, s: cp.Variable) -> Curve:
@@ -180,6 +205,15 @@ def _log_weight(e: Any, s: cp.Variable) -> LogWeight:
         return LogWeight(Operation.LOG, (_log_weight(e.args[0], s),))
     atom, inner = _atom(e)
     return _log_weight(inner, s).of_atom(atom)
+
+
+def _refuse_foreign(problem: cp.Problem) -> None:
+    for leaf in problem.parameters():
+        if not isinstance(leaf, Datum):
+            raise DeclarationError(
+                f"parameter {leaf.name()} has no public set: take it from records (rows(), numbers()), or "
+                "make it a setting"
+            )
 
 
 def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[Term]:

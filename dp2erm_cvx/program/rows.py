@@ -6,7 +6,9 @@ or number of every record, so that whatever sets noise follows from the declarat
 
 from __future__ import annotations
 
+import ast
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +22,8 @@ from dp2erm_cvx.public import public_number, public_size
 
 #: Rows (n, k) or numbers (n,), each made of one record: of covariates with the intercept, and the records.
 RecordMap = Callable[[Records], Array]
+#: A number, or a formula of the public numbers M and outcome_bound.
+Setting = float | str
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ class DeclaredRecords:
     M : bound on the norm of the covariates, the intercept counted
     outcome_bound : bound on the size of the centered outcome
     own : names of the data that are made by maps of the author's own
+    leaf : what stands for the data where a problem is made for solvers; None where it is read
 
     ``x`` covariates, ``signed`` ``(2a - 1) x``, ``y`` the centered outcome, ``response`` ``2 (2a - 1) y`` and
     ``treatment`` a are attributes as well. Raises DeclarationError for another one.
@@ -102,16 +107,19 @@ class DeclaredRecords:
     covariates: Callable[[Domain, Array], Array] = lambda domain, X: X
     bound: float | None = None
     own: tuple[str, ...] = ()
+    leaf: Callable[..., Any] | None = None
     _data: dict[str, Datum] = field(default_factory=dict)
 
     @property
     def M(self) -> float:
         """Bound on the norm of the covariates."""
+        self._refuse_solver("M")
         return self.domain.covariate_bound if self.bound is None else self.bound
 
     @property
     def outcome_bound(self) -> float:
         """Bound on the size of the centered outcome."""
+        self._refuse_solver("outcome_bound")
         return self.domain.outcome_bound
 
     def __getattr__(self, name: str) -> Datum:
@@ -120,8 +128,9 @@ class DeclaredRecords:
             raise DeclarationError(f"records have no {name!r}; {known_names(name, known)}")
         sign, has_rows, make = _LIBRARY[name]
         if has_rows:
-            return self._datum(name, Ball(self.M), self._rows(sign), self.n_columns)
-        reach = sign * self.outcome_bound if sign else 1.0
+            bound = self.domain.covariate_bound if self.bound is None else self.bound
+            return self._datum(name, Ball(bound), self._rows(sign), self.n_columns)
+        reach = sign * self.domain.outcome_bound if sign else 1.0
         return self._datum(name, Interval(-reach if sign else 0.0, reach), make)
 
     def by_arm(self, constant: float | None = None) -> Datum:
@@ -152,6 +161,13 @@ class DeclaredRecords:
         self.own = (*self.own, name)
         return self._datum(name, Interval(low, high), _by_record(name, make, 0))
 
+    def _refuse_solver(self, name: str) -> None:
+        if self.leaf is not None:
+            raise DeclarationError(
+                f"records.{name} is no part of a problem in the weights: make it a setting of the decorator, "
+                f'such as size="{name}"'
+            )
+
     def _rows(self, sign: float) -> RecordMap:
         def make(records: Records) -> Array:
             x = self.covariates(records.domain, records.X)
@@ -160,6 +176,8 @@ class DeclaredRecords:
         return make
 
     def _datum(self, name: str, within: Ball | Interval, make: RecordMap, k: int | None = None) -> Datum:
+        if self.leaf is not None:  # a problem for solvers: its parameters are the data themselves
+            return self.leaf(name, nonneg=isinstance(within, Interval) and within.low >= 0)  # type: ignore[no-any-return]
         if name not in self._data:
             self._data[name] = Datum(name, (self.n,) if k is None else (self.n, k), within, make)
         elif self._data[name].within != within:
@@ -197,3 +215,33 @@ def _by_record(name: str, make: Callable[..., Any], width: int | None) -> Record
         return rows if width != 0 else rows[:, 0]
 
     return made
+
+
+_OPERATORS: dict[type, Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+def evaluated(name: str, formula: Setting, domain: Domain, M: float) -> float:
+    """Number of a setting: itself, or its formula in M and outcome_bound. Raises DeclarationError."""
+    if not isinstance(formula, str):
+        return formula
+    known = {"M": M, "outcome_bound": domain.outcome_bound}
+
+    def value(node: ast.expr) -> float:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return float(node.value)
+        if isinstance(node, ast.Name) and node.id in known:
+            return known[node.id]
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
+        raise DeclarationError(f"{name} = {formula!r}: a formula has numbers, M, outcome_bound, + - * / **")
+
+    try:
+        return value(ast.parse(formula, mode="eval").body)
+    except SyntaxError:
+        raise DeclarationError(f"{name} = {formula!r}: is no formula") from None

@@ -6,57 +6,55 @@ number, or a formula of the public numbers M and outcome_bound such as ``"M**2 /
 
 from __future__ import annotations
 
-import ast
-import dataclasses
-import inspect
 import math
-import operator
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Any
 
-import cvxpy as cp
-import numpy as np
+from dp2erm_cvx.program.declared import LossProgram, SeparableProgram, WeightsProgram, class_of
+from dp2erm_cvx.program.rows import Setting
 
-from dp2erm_cvx.domain import Array, Domain, Records
-from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.model.regularizer import ElasticNet
-from dp2erm_cvx.model.sets import ConvexSet
-from dp2erm_cvx.program.curves import Curve
-from dp2erm_cvx.program.form import Form, curve_of, log_weight_of, read
-from dp2erm_cvx.program.log_weights import LogWeight
-from dp2erm_cvx.program.losses.certified_margins import RowBounds
-from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
-from dp2erm_cvx.program.printing import shown
-from dp2erm_cvx.program.rows import Ball, DeclaredRecords
-from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, SeparableFirstStage
-from dp2erm_cvx.public import public_number
-from dp2erm_cvx.universe import Universe
-
-Setting = float | str
 _Function = Callable[..., Any]
 
 
-def separable(
-    *, ridge: Setting, radius: Setting = math.inf, **settings: Setting
-) -> Callable[[_Function], Any]:
-    """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin s.
+class _Scheme:
+    """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins."""
 
-    The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``, with the rows
-    ``z_i = (2 a_i - 1) x_i``; then ``w_i`` is proportional to ``exp(log weight)`` at the same margin, with
-    sum n. The loss is convex, the log weight any expression. Stability, certificates and noise are derived
-    (Theorems 3, 22 and 23).
+    def __call__(self, **settings: Setting) -> Callable[[_Function], Any]:
+        """Decorator of ``function(w, records, **settings) -> cp.Problem`` in the weights w (n,).
 
-    Raises DeclarationError, in one line, for whatever is not read or has no bound.
-    """
+        The library adds ``w >= 0`` and ``sum(w) = n``. The objective holds ``c * sum_squares(w - 1)`` or the
+        like, which keeps the weights unique; constraints are public. V is 2n, or what the author states:
+        ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a :class:`Bound`.
 
-    def decorate(function: _Function) -> Any:
-        return _class_of(function, SeparableProgram, {"ridge": ridge, "radius": radius}, settings)
+        Raises DeclarationError, in one line, for whatever is not read.
+        """
 
-    return decorate
+        def decorate(function: _Function) -> Any:
+            return class_of(function, WeightsProgram, {}, settings)
+
+        return decorate
+
+    @staticmethod
+    def separable(
+        *, ridge: Setting, radius: Setting = math.inf, **settings: Setting
+    ) -> Callable[[_Function], Any]:
+        """Decorator of ``function(s, **settings) -> (loss, log weight)``, expressions of one scalar margin s.
+
+        The program minimizes ``sum_i loss(<z_i, v>) + n ridge/2 ||v||^2`` over ``||v|| <= radius``, with the
+        rows ``z_i = (2 a_i - 1) x_i``; then ``w_i`` is proportional to ``exp(log weight)`` at the same
+        margin, with sum n. The loss is convex, the log weight any expression. Stability, certificates and
+        noise are derived (Theorems 3, 22 and 23).
+
+        Raises DeclarationError, in one line, for whatever is not read or has no bound.
+        """
+
+        def decorate(function: _Function) -> Any:
+            return class_of(function, SeparableProgram, {"ridge": ridge, "radius": radius}, settings)
+
+        return decorate
+
+
+scheme = _Scheme()
 
 
 def second_stage(**settings: Setting) -> Callable[[_Function], Any]:
@@ -71,323 +69,6 @@ def second_stage(**settings: Setting) -> Callable[[_Function], Any]:
     """
 
     def decorate(function: _Function) -> Any:
-        return _class_of(function, LossProgram, {}, settings)
+        return class_of(function, LossProgram, {}, settings)
 
     return decorate
-
-
-def private(
-    program: type[SeparableProgram], *, ridge: Setting, radius: Setting, share: float = 0.3
-) -> type[PrivateProgram]:
-    """Variant of a separable scheme whose coefficient is private itself (Theorem 9), as a class.
-
-    ``ridge`` and ``radius`` are its defaults, ``share`` that of the budget which buys the coefficient. Its
-    name is that of the scheme with ``_private`` behind it.
-    """
-    own = {name: default for name, default in program.stated.items() if name not in ("ridge", "radius")}
-    cls = _class_of(program.function, PrivateProgram, {"ridge": ridge, "radius": radius, "share": share}, own)
-    cls.name = f"{program.name}_private"
-    cls.__name__ = cls.__qualname__ = cls.name
-    return cls  # type: ignore[no-any-return]
-
-
-class Declared:
-    """Declaration by a function: its settings, and what is read of it. A mixin of the programs below."""
-
-    function: ClassVar[_Function]
-    #: Defaults of the settings: numbers, or formulas of M and outcome_bound.
-    stated: ClassVar[Mapping[str, Setting]]
-    cone: ClassVar[str] = "exponential, second-order"
-
-    def resolved_numbers(self, domain: Domain) -> Self:
-        """The program with the number of every formula in place of it."""
-        numbers = {
-            name: _evaluated(name, default, domain, self.row_norm(domain))
-            for name, default in self.stated.items()
-            if getattr(self, name) is None
-        }
-        program: Any = self
-        return dataclasses.replace(program, **numbers) if numbers else self
-
-    def row_norm(self, domain: Domain) -> float:
-        """Bound on the norm of the covariates."""
-        return domain.covariate_bound
-
-    def own_data(self) -> tuple[str, ...] | None:
-        """Names of data that maps of the author's own make; None for a class that changes a declaration."""
-        return self.mapped_data() if "function" in vars(type(self)) else None
-
-    def mapped_data(self) -> tuple[str, ...]:
-        """Names of data that maps of the author's own make, one record at a time."""
-        return ()
-
-    def own_settings(self) -> tuple[tuple[str, float], ...]:
-        """Settings that the function itself asks for, as numbers. Raises ProgramError where one is open."""
-        wanted = inspect.signature(type(self).function).parameters
-        known = {name: getattr(self, name) for name in self.stated if name in wanted}
-        if missing := [name for name, value in known.items() if value is None]:
-            raise ProgramError(f"{missing[0]} is left to the domain: call resolve(domain) first")
-        return tuple(known.items())
-
-
-class _Margin(Declared):
-    @property
-    def loss(self) -> Curve:
-        """Phi."""
-        return _separable_parts(type(self).function, self.own_settings())[0]
-
-    @property
-    def log_weight(self) -> LogWeight:
-        """Log f."""
-        return _separable_parts(type(self).function, self.own_settings())[1]
-
-    def resolve(self, domain: Domain) -> Self:
-        return self.resolved_numbers(domain)
-
-    def declared_formula(self) -> str:
-        """The program in one line."""
-        _, loss, weight = _expressions(type(self).function, self.own_settings())
-        return (
-            f"v = argmin sum {shown(loss)} + n mu/2 |v|^2, |v| <= R, s = (2a - 1) <x, v>;  "
-            f"w_i ~ exp({shown(weight)})"
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class SeparableProgram(_Margin, SeparableFirstStage):
-    """Weights that are a declared function of one margin, at the minimizer of a declared loss of it."""
-
-    theorem = "Theorems 3, 22 and 23, derived from the declaration"
-    defaults = MappingProxyType({})
-    ridge: float | None = None
-    radius: float | None = None  # type: ignore[assignment]
-
-    def private(self, share: float = 0.3) -> PrivateProgram:
-        """The scheme at these settings with a private coefficient (Theorem 9)."""
-        return _private_class(type(self))(**{name: getattr(self, name) for name in self.stated}, share=share)
-
-
-@dataclasses.dataclass(frozen=True)
-class PrivateProgram(_Margin, PrivateSeparable):
-    """Weights that are a declared function of one margin, at a private minimizer of a declared loss of it."""
-
-    defaults = MappingProxyType({})
-
-
-@dataclasses.dataclass(frozen=True)
-class LossProgram(Declared, WeightedMarginLoss):
-    """Weighted minimization of a declared loss of one margin per record, linear in the covariates."""
-
-    theorem = "Theorems 1, 2 and 15 to 19, derived from the declaration"
-
-    def default_set(self, domain: Domain) -> ConvexSet:
-        return self.resolved_numbers(domain).form(domain).feasible
-
-    def resolve(self, domain: Domain) -> Self:
-        program = self.resolved_numbers(domain)
-        form = program.form(domain)
-        if form.term.curve != program.loss:
-            raise DeclarationError(f"{self.name}: make what its loss takes from records.M a setting")
-        if program.regularizer == ElasticNet():
-            program = dataclasses.replace(program, regularizer=ElasticNet(form.l1, form.ridge))
-        return dataclasses.replace(program, theta_set=program.theta_set or form.feasible)
-
-    @property
-    def loss(self) -> Curve:
-        """Phi."""
-        return self.resolved_numbers(_STANDARD).form(_STANDARD).term.curve
-
-    def rows(self, records: Records) -> MarginRows:
-        term = self.form(records.domain).term
-        offset, factor = (term.numbers(which, records) for which in ("offset", "factor"))
-        return MarginRows(term.rows.of(records), None if offset is None else -offset, factor)
-
-    def tilts(self, records: Records) -> Array | None:
-        return self.form(records.domain).term.numbers("tilt", records)
-
-    def row_bounds(self, universe: Universe) -> RowBounds:
-        term = self.resolved_numbers(universe.domain).form(universe.domain).term
-        assert isinstance(term.rows.within, Ball)
-        low, high = term.interval("offset")
-        return RowBounds(
-            term.rows.within.radius, (-high, -low), term.interval("factor"), term.interval("tilt")
-        )
-
-    def form(self, domain: Domain) -> Form:
-        """What was read of the declared problem, of a program without open settings."""
-        return _read_loss(self, domain)[1]
-
-    def mapped_data(self) -> tuple[str, ...]:
-        return _read_loss(self.resolved_numbers(_STANDARD), _STANDARD)[0].own
-
-    def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
-        """Records as the function sees them, the variable theta (p,), and the problem that it returns."""
-        records = DeclaredRecords(domain, n, p, self.covariates, self.row_norm(domain))
-        theta = cp.Variable(p, name="theta")
-        return records, theta, _called(type(self).function, theta, records, **dict(self.own_settings()))
-
-    def declared_formula(self) -> str:
-        """The program in one line."""
-        _, _, problem = self.declared_problem(_STANDARD, 5, 3)
-        text = shown(problem.objective.args[0])
-        return f"theta = argmin {text} with weights w_i + n gamma/2 |theta|^2 + b'theta"
-
-    def refuse_misread(self) -> None:
-        """Compare the model with CVXPY's own values and gradients. Raises DeclarationError."""
-        program, n = self.resolve(_STANDARD), 7
-        s = np.arange(n)
-        X = np.sin(np.outer(s + 1.0, [1.0, 2.0, 3.0]))
-        records = _STANDARD.records(X, s % 2, np.cos(2.0 * s))
-        model = program.instance(records, np.ones(n), gamma=0.0).model
-        assert model is not None
-        _, theta, problem = program.declared_problem(_STANDARD, n, 3)
-        for datum in problem.parameters():
-            datum.value = datum.of(records)
-        objective, own, theirs = problem.objective.args[0], [], []
-        scale = n if program.form(_STANDARD).is_mean else 1.0
-        for point in 0.3 * np.array([[1.0, 0.2, -0.4], [-0.3, 0.7, 0.5], [0.1, -0.9, 0.6]]):
-            theta.value = v = model.penalty.set.project(point)
-            penalty = model.penalty.l1 * np.array([np.sum(np.abs(v)), *np.sign(v)])
-            own.append(np.array([model.value(v), *model.gradient(v)]) + penalty)
-            theirs.append(scale * np.array([objective.value, *objective.grad[theta].toarray().ravel()]))
-        for values in (own, theirs):  # a constant moves no minimizer
-            first = values[0][0]
-            for row in values:
-                row[0] -= first
-        if not np.allclose(own, theirs, rtol=0, atol=1e-9 * (1 + np.max(np.abs(theirs)))):
-            raise DeclarationError(
-                f"{self.name}: {shown(objective)} was read as something with other values: please report it"
-            )
-
-
-_STANDARD = Domain(1.0, 1.0)
-
-
-@lru_cache(maxsize=256)
-def _separable_parts(function: _Function, settings: tuple[tuple[str, float], ...]) -> tuple[Curve, LogWeight]:
-    s, loss, weight = _expressions(function, settings)
-    curve = curve_of(loss, s)
-    if curve.is_line:
-        raise DeclarationError(f"{shown(loss)} has no curvature: nothing keeps the coefficient stable")
-    return curve, log_weight_of(weight, s)
-
-
-def _expressions(function: _Function, settings: tuple[tuple[str, float], ...]) -> tuple[Any, Any, Any]:
-    """The margin s, the loss and the log weight of a separable scheme."""
-    s = cp.Variable(name="s")
-    returned = _called(function, s, **dict(settings))
-    if not isinstance(returned, tuple) or len(returned) != 2:
-        raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
-    loss, weight = (cp.Constant(part) if np.isscalar(part) else part for part in returned)
-    return s, loss, weight
-
-
-@lru_cache(maxsize=256)
-def _read_loss(program: LossProgram, domain: Domain) -> tuple[DeclaredRecords, Form]:
-    """The records as the function sees them, and what is read of its problem, per record.
-
-    It is read at two numbers of records: a loss may be declared as a sum or as a mean, its penalties with it.
-    """
-    forms = []
-    for n in (5, 8):
-        records, theta, problem = program.declared_problem(domain, n, 3)
-        forms.append((n, read(problem, theta)))
-    (few, first), (many, last) = forms
-    penalties = np.array([[first.ridge, first.l1], [last.ridge, last.l1]])
-    if first.term.near(last.term) and np.allclose(penalties[0] / few, penalties[1] / many, rtol=1e-12):
-        form = replace(last, ridge=last.ridge / many, l1=last.l1 / many)
-    elif np.allclose(penalties[0], penalties[1], rtol=1e-12) and first.scaled(few).term.near(
-        last.scaled(many).term
-    ):
-        form = replace(last.scaled(many), ridge=last.ridge, l1=last.l1, is_mean=True)
-    else:
-        raise DeclarationError(
-            f"{program.name}: a sum over records goes with records.n * R(theta), a mean with R(theta)"
-        )
-    return records, form
-
-
-def _called(function: _Function, *arguments: Any, **settings: float) -> Any:
-    """What the author's function returns. Raises DeclarationError with its error in one line."""
-    try:
-        return function(*arguments, **settings)
-    except DeclarationError:
-        raise
-    except Exception as error:
-        text = " ".join(str(error).split())
-        raise DeclarationError(f"{function.__name__}: {type(error).__name__}: {text}") from None
-
-
-def _class_of(
-    function: _Function, base: type[Any], settings: Mapping[str, Setting], own: Mapping[str, Setting]
-) -> Any:
-    """Program class of a declaration; it is read once, so that a wrong one is refused where it stands."""
-    name, stated = function.__name__, {**settings, **own}
-    wanted = list(inspect.signature(function).parameters)[1 if issubclass(base, _Margin) else 2 :]
-    if unknown := [k for k in (*own, *wanted) if k not in stated or (k in own and k not in wanted)]:
-        raise DeclarationError(
-            f"{name}: {unknown[0]!r} must be a keyword of the decorator and an argument of the function"
-        )
-    numbers = {k: v for k, v in stated.items() if k != "share"}
-    doc = inspect.getdoc(function) or ""
-    if not doc:
-        raise DeclarationError(f"{name}: a declaration has a docstring, which says what it is")
-    formulas = {k: v.replace("**", "^").replace("*", "") for k, v in numbers.items() if isinstance(v, str)}
-    fields = [
-        (k, float | None, None if isinstance(v, str) else public_number(k, v, infinite=True))
-        for k, v in stated.items()
-    ]
-    namespace = {
-        "name": name,
-        "function": staticmethod(function),
-        "stated": MappingProxyType(numbers),
-        "defaults": MappingProxyType({**base.defaults, **formulas}),
-        "citation": doc.splitlines()[0],
-        "__doc__": doc,
-        "__module__": function.__module__,
-        "__qualname__": function.__qualname__,
-    }
-    cls: Any = dataclasses.make_dataclass(name, fields, bases=(base,), namespace=namespace, frozen=True)
-    cls.__module__ = function.__module__
-    program: Any = cls()
-    cls.formula = program.resolve(_STANDARD).declared_formula()
-    if isinstance(program, LossProgram):
-        program.resolve(_STANDARD).refuse_misread()
-    else:
-        _separable_parts(function, program.resolve(_STANDARD).own_settings())
-    return cls
-
-
-@lru_cache(maxsize=64)
-def _private_class(program: type[SeparableProgram]) -> type[PrivateProgram]:
-    return private(program, ridge=0.01, radius=2.0)
-
-
-_OPERATORS: dict[type, Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
-
-
-def _evaluated(name: str, formula: Setting, domain: Domain, M: float) -> float:
-    """Number of a setting: itself, or its formula in M and outcome_bound."""
-    if not isinstance(formula, str):
-        return formula
-    known = {"M": M, "outcome_bound": domain.outcome_bound}
-
-    def value(node: ast.expr) -> float:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return float(node.value)
-        if isinstance(node, ast.Name) and node.id in known:
-            return known[node.id]
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
-        raise DeclarationError(f"{name} = {formula!r}: a formula has numbers, M, outcome_bound, + - * / **")
-
-    try:
-        return value(ast.parse(formula, mode="eval").body)
-    except SyntaxError:
-        raise DeclarationError(f"{name} = {formula!r}: is no formula") from None

@@ -39,6 +39,7 @@ from dp2erm_cvx.stability.universal import (
     overlap_weight,
     own_factors,
     randomized_trial,
+    stated_movement,
     uniform_weights,
     universal_corollary,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "randomized_trial",
     "record_domain",
     "separable",
+    "stated_movement",
     "tilt_lemma",
     "tilting_gradient_diameter",
     "tilting_log_weight_diameter",

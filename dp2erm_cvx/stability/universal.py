@@ -151,6 +151,18 @@ def given_coefficient(n: int, w_max: float) -> StabilityBound:
     return stated_bound(sample_size(n), 2.0 * w_max, w_max, _THEOREM, assumptions)
 
 
+def stated_movement(n: int, l2: float, w_max: float) -> StabilityBound:
+    """Bound by a movement that an author states: ``||w - w'||_2 <= l2`` and no weight above ``w_max``.
+
+    V is at most ``sqrt(n) l2 + 2 w_max``, by Cauchy-Schwarz. Raises DeclarationError.
+    """
+    n = sample_size(n)
+    moved = public_number("l2", l2, at_least=0.0)
+    cap = min(public_number("w_max", w_max, at_least=1.0), float(n))
+    assumptions = ("the movement of the weights is as its author states it",)
+    return stated_bound(n, math.sqrt(n) * moved + 2.0 * cap, cap, "a stated bound", assumptions)
+
+
 def overlap_weight(n: int, margin: float, trim: float) -> float:
     """Largest weight proportional to ``min(1 + exp(-s), trim)``, ``|s| <= margin``, weights of sum n."""
     low = 1.0 + math.exp(-margin)
