@@ -48,9 +48,12 @@ def check(name, settings, M):
     """What a search says about each declared constant."""
     domain = Domain(M, 1.0)
     program = first_stages()[name](**settings).resolve(domain)
-    constants = program.constants(domain)
-    declared = {constant: getattr(constants, constant) for constant in CONSTANTS}
-    width = program.n_rows(Universe(domain, 100, 2))
+    universe, norm = Universe(domain, 100, 2), program.row_bound(domain)
+    derived = program.movement(universe)
+    # of rows of norm 1
+    declared = {constant: getattr(derived, constant) * norm for constant in CONSTANTS[:2]}
+    declared["log_weight_range"] = derived.log_weight_range
+    width = program.n_rows(universe)
 
     @remembered
     def terms(d):
@@ -67,7 +70,7 @@ def check(name, settings, M):
 
     return stability.check_separable(
         stability.record_domain(2, M),
-        stability.ball(width, constants.radius),
+        stability.ball(width, derived.reach / norm),
         stability.SeparableScheme(gradient, log_weight),
         declared,
         evaluations=500,

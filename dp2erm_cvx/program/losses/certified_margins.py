@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.certified_radius import Sizes, radius_at_floor
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.log_weights import LogWeight, steepest, weights_given_coefficient
+from dp2erm_cvx.stability.suprema import gradient_diameter, largest_multiple
 
 #: The most that rounding moves a margin, at whose curvature the error of a slope is taken.
 _NEAR = 0.01
@@ -32,13 +32,12 @@ class RowBounds:
         # 0 * inf: where all rows are 0 every margin is
         return max(map(abs, self.offset)) + (self.norm * size if self.norm else 0.0)
 
-    def largest_multiple(self, curve: Curve, size: float) -> float:
-        """Bound on ``|c phi'(s) + t|`` over ``||theta|| <= size``: gradients are such multiples of rows."""
-        far = self.norm * size if self.norm else 0.0
-        ends = np.array([-far - self.offset[1], far - self.offset[0]])
-        low, high = curve.slope(ends) if math.isfinite(far) else curve.ends
-        low, high = (min(c * low for c in self.factor), max(c * high for c in self.factor))
-        return max(abs(low + self.tilt[0]), abs(high + self.tilt[1])) * (1 + 1e-12)
+    def constants(self, curve: Curve, size: float) -> tuple[float, float]:
+        """Half the diameter of a record's gradients over ``||theta|| <= size``, and the largest of them."""
+        reach = self.norm * size if self.norm else 0.0
+        numbers = (-self.offset[1], -self.offset[0]), self.factor, self.tilt
+        radius = 0.5 * gradient_diameter(curve, reach, *numbers)
+        return self.norm * radius, self.norm * largest_multiple(curve, reach, *numbers)
 
     def loss_at_zero(self, curve: Curve) -> float:
         """Root of the largest ``c (phi(-o) - inf phi)``: where the choice of a split starts from."""
@@ -118,50 +117,3 @@ class MarginSum:
         norm = sizes.minimizer_norm + radius
         at_point = weights_given_coefficient(weight, self.n_parameters, row_bound, norm)
         return steepest(weight, row_bound * norm) * row_bound * radius + at_point
-
-
-def gradient_diameter(curve: Curve, rows: RowBounds, radius: float) -> float:
-    """Diameter of ``{(c phi'(<z, v> - o) + t) z}`` over records, at the worst v (Lemma A), rounded up."""
-    Z, T, A = rows.norm, 2048, 64
-    anywhere = 2 * Z * rows.largest_multiple(curve, radius)
-    if not math.isfinite(radius):
-        return anywhere
-    t, angle = np.linspace(-math.pi / 2, math.pi / 2, T + 1), np.linspace(0.0, math.pi, 2 * A + 1)
-    first, last = t[:-1], t[1:]
-    edges, best = np.linspace(0.0, radius, 9), 0.0
-    low, high = edges[:-1], edges[1:]
-
-    def widths(low: Array, high: Array) -> Array:
-        found = []
-        for p, q in zip(low, high, strict=True):
-            m0, m1 = Z * np.sin(first), Z * np.sin(last)
-            corners = np.stack([p * m0, p * m1, q * m0, q * m1])
-            slopes = (
-                curve.slope(corners.min(0) - rows.offset[1]),
-                curve.slope(corners.max(0) - rows.offset[0]),
-            )
-            c0, c1 = rows.factor
-            y0 = np.minimum(c0 * slopes[0], c1 * slopes[0]) + rows.tilt[0]
-            y1 = np.maximum(c0 * slopes[1], c1 * slopes[1]) + rows.tilt[1]
-            H = np.zeros(len(angle))
-            for y in (y0, y1):
-                for sign in (1.0, -1.0):
-                    k = np.sign(y) * sign > 0
-                    if not k.any():
-                        continue
-                    u, v = angle[:, None] + sign * first[k], angle[:, None] + sign * last[k]
-                    top = (np.minimum(u, v) <= math.pi / 2) & (np.maximum(u, v) >= math.pi / 2)
-                    s = np.where(top, 1.0, np.maximum(np.sin(u), np.sin(v)))
-                    H = np.maximum(H, np.max(np.abs(y[k]) * s, axis=1))
-            found.append(Z * np.max(H + H[::-1]) / math.cos(math.pi / (4 * A)))
-        return np.array(found)
-
-    for _ in range(14):
-        up, attained = widths(low, high), widths(high, high)
-        best = max(best, float(attained.max()))
-        if up.max() <= best * (1 + 2e-4):
-            break
-        keep = up > best
-        middle = (low[keep] + high[keep]) / 2
-        low, high = np.concatenate([low[keep], middle]), np.concatenate([middle, high[keep]])
-    return min(anywhere, max(float(up.max()), best))

@@ -19,7 +19,7 @@ from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program.curves import Curve, saturation_of
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds, gradient_diameter
+from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
 from dp2erm_cvx.program.losses.linear_rule import LinearStage
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
@@ -77,20 +77,20 @@ class WeightedMarginLoss(LinearStage):
         size = program.feasible(universe.domain).norm_bound(p)
         reach = bounds.reach(size)
         tilt = max(map(abs, bounds.tilt))
-        slope = bounds.largest_multiple(curve, size)
+        radius, largest = bounds.constants(curve, size)
         return LossConstants(
             n_parameters=p,
-            gradient_radius=0.5 * gradient_diameter(curve, bounds, size),
+            gradient_radius=radius,
             hessian_trace=bounds.factor[1] * curve.largest_curvature(reach) * bounds.norm**2,
             strong_convexity=program.regularizer.strong_convexity,
             theta_bound=size if math.isfinite(size) else None,
             outcome_bound=bounds.loss_at_zero(curve),
-            gradient_bound=bounds.norm * slope,
+            gradient_bound=largest,
             saturation=None
             if tilt
             else saturation_of(curve, bounds.norm, factor=bounds.factor[1], ball=bounds.norm * size),
             is_margin=True,
-            box=self.box(universe, slope),
+            box=self.box(universe, largest / bounds.norm),
         )
 
     def instance(

@@ -1,0 +1,312 @@
+"""Schemes and losses of the literature as short files: read, fitted, certified; wrong ones refused."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from pathlib import Path
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program import Ball, Bound, FirstStage, scheme, second_stage
+from dp2erm_cvx.program.describe import describe
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
+from tests.plugins.beta_weights import beta_weights
+from tests.plugins.bounded_influence import bounded_influence
+from tests.plugins.expectile import expectile
+from tests.plugins.hinge_rule import hinge_rule
+from tests.plugins.matching import matching
+from tests.plugins.penalized_balance import penalized_balance
+from tests.plugins.pinball import pinball
+from tests.plugins.poisson import poisson
+from tests.plugins.robust import robust
+from tests.plugins.tailored import tailored
+from tests.plugins.trimmed_ipw import trimmed_ipw
+
+FIRST = [matching, tailored, trimmed_ipw, beta_weights, penalized_balance, robust]
+SECOND = [pinball, poisson, expectile, hinge_rule, bounded_influence]
+DOMAIN = Domain(1.5, 1.0, intercept=0.5)
+N, P = 60, 3
+
+
+def records(seed=0, n=N):
+    rng = np.random.default_rng(seed)
+    return DOMAIN.records(rng.normal(size=(n, P)), rng.integers(0, 2, n), rng.uniform(-1, 1, n))
+
+
+def names(programs):
+    return [program.name for program in programs]
+
+
+@pytest.mark.parametrize("program", [*FIRST, *SECOND], ids=names([*FIRST, *SECOND]))
+def test_a_file_is_short_and_holds_no_constant(program):
+    text = Path(inspect.getfile(program.function)).read_text(encoding="utf-8")
+    assert text.count("\n") <= 25
+    assert "Theorem" not in text
+    assert "def loss_constants" not in text
+
+
+@pytest.mark.parametrize("program", FIRST, ids=names(FIRST))
+def test_solvers_agree_within_their_certificates(program):
+    bound = program().instance(records())
+    reference = solve(bound, solver="clarabel")
+    others = ["scs"] if bound.model is None else ["scs", "newton"]
+    for name in others:
+        found = solve(bound, solver=name)
+        apart = float(np.sum(np.abs(found.value - reference.value)))
+        assert apart <= found.certificate.output_radius + reference.certificate.output_radius
+    assert np.sum(reference.value) == pytest.approx(N)
+
+
+@pytest.mark.filterwarnings("ignore:You are solving a parameterized problem")
+@pytest.mark.parametrize("program", SECOND, ids=names(SECOND))
+def test_theta_is_that_of_the_problem_as_it_is_declared(program):
+    """CVXPY minimizes the function's own problem, with weights, gamma and noise written into its sum."""
+    data, gamma = records(), 0.3
+    resolved = program().resolve(DOMAIN)
+    noise = np.array([0.5, -1.0, 2.0, 0.3])
+    weights = np.linspace(0.5, 1.5, N)
+    found = solve(resolved.instance(data, weights, gamma=gamma, noise=noise))
+    declared, theta, problem = resolved.declared_problem(DOMAIN, N, P + 1)
+    for datum in problem.parameters():
+        datum.value = datum.of(data)
+    objective, penalty = problem.objective.args[0], 0.0
+    if type(objective).__name__ == "AddExpression":  # a sum of losses and a penalty
+        objective, penalty = objective.args
+    losses = objective.args[0]
+    whole = (
+        cp.sum(cp.multiply(weights, losses)) + penalty + N * gamma / 2 * cp.sum_squares(theta) + noise @ theta
+    )
+    cp.Problem(cp.Minimize(whole), problem.constraints).solve(solver="CLARABEL")
+    np.testing.assert_allclose(found.value, theta.value, atol=2e-5)
+    assert declared.n == N
+
+
+@pytest.mark.parametrize("program", FIRST, ids=names(FIRST))
+def test_weights_move_by_no_more_than_their_bound(program):
+    universe = Universe(DOMAIN, 40, P)
+    bound = program().stability(universe)
+    rng, worst = np.random.default_rng(1), 0.0
+    for seed in range(4):
+        data = records(seed, 40)
+        other = data.replaced(
+            0, np.array([0.5, *(rng.choice([-1.0, 1.0], P) * 1.4 / math.sqrt(P))]), 1 - data.a[0]
+        )
+        one, two = (solve(program().instance(each)) for each in (data, other))
+        worst = max(worst, float(np.sum(np.abs(one.value - two.value)) + 2 * min(one.value[0], two.value[0])))
+        assert max(one.value.max(), two.value.max()) <= bound.w_max * (1 + 1e-6)
+    assert 0.02 * bound.V < worst <= bound.V
+
+
+@pytest.mark.parametrize("program", SECOND, ids=names(SECOND))
+def test_gradients_stay_within_the_derived_constants(program):
+    resolved = program().resolve(DOMAIN)
+    constants = resolved.loss_constants(Universe(DOMAIN, N, P))
+    size = constants.theta_bound or 3.0
+    rng, data = np.random.default_rng(2), records(3, 400)
+    terms = resolved.rows(data)
+    tilt = resolved.tilts(data)
+    for _ in range(30):
+        theta = rng.normal(size=P + 1)
+        theta *= size * rng.uniform() / np.linalg.norm(theta)
+        multiple = terms.times(None) * resolved.loss.slope(terms.margins(theta)) + (
+            0.0 if tilt is None else tilt
+        )
+        gradients = multiple[:, None] * terms.Z
+        squared = np.sum(gradients**2, axis=1)
+        apart = np.sqrt(np.max(squared[:, None] + squared[None, :] - 2 * gradients @ gradients.T))
+        assert apart <= 2 * constants.gradient_radius
+        assert np.sqrt(np.max(squared)) <= constants.gradient_bound
+
+
+@pytest.mark.parametrize("second", SECOND, ids=names(SECOND))
+@pytest.mark.parametrize("first", [tailored, robust], ids=names([tailored, robust]))
+def test_a_release_rests_on_no_word_of_the_author_but_a_stated_bound(first, second):
+    data = records(n=200)
+    raw = data.covariates
+    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), first(), second(), seed=1).fit(
+        raw, data.a, data.y
+    )
+    assumed = "; ".join(model.release_.guarantee.assumptions)
+    assert ("are its author's" in assumed) == (first is robust)
+    own = second().own_data()
+    assert own is not None
+    assert all(name in assumed for name in own)
+
+
+@pytest.mark.parametrize("program", [*FIRST, *SECOND], ids=names([*FIRST, *SECOND]))
+def test_what_is_derived_is_on_one_screen(program):
+    rows = dict(describe(program(), Universe(DOMAIN, 400, P)))
+    assert rows["minimize"] == program.formula
+    assert "Promote" not in rows["minimize"]
+    if issubclass(program, FirstStage):
+        assert "at n = 400" in rows["V"]
+    stated = getattr(program, "stated_bound", None) is not None
+    own = program().own_data()
+    assert rows["assumed"] == (
+        "V as its author states it"
+        if stated
+        else f"{', '.join(own)} is made record by record"
+        if own
+        else "nothing"
+    )
+
+
+def test_a_private_variant_is_one_call():
+    program = matching().private(share=0.4)
+    assert program.name == "matching_private"
+    assert program.share == 0.4
+    bound = program.stability(Universe(Domain(1.0, 1.0), 500, 3))
+    assert bound.V == pytest.approx(2 * bound.w_max)
+
+
+def of_margin(loss, weight=lambda s: -s, **settings):
+    def made(s):
+        """A scheme."""
+        return loss(s), weight(s)
+
+    return lambda: scheme.separable(**{"ridge": 1.0, **settings})(made)
+
+
+def of_theta(objective, sets=lambda theta, records: [cp.norm(theta) <= 1]):
+    def made(theta, records):
+        """A loss."""
+        return cp.Problem(cp.Minimize(objective(theta, records)), sets(theta, records))
+
+    return lambda: second_stage()(made)
+
+
+def of_weights(objective, sets=lambda w, records: []):
+    def made(w, records):
+        """Weights."""
+        return cp.Problem(cp.Minimize(objective(w, records)), sets(w, records))
+
+    return lambda: scheme()(made)
+
+
+def residual(theta, records):
+    return records.y - records.x @ theta
+
+
+#: What is declared, and what the refusal says.
+WRONG = {
+    "concave": (of_margin(lambda s: -cp.exp(s)), "not convex by DCP: -exp(s)"),
+    "no DCP": (of_margin(lambda s: cp.log(1 + cp.exp(-s))), "log(1 + exp(s)) is logistic(s)"),
+    "no curve": (of_margin(cp.abs), "abs(s): no curve is known"),
+    "a flat loss": (of_margin(lambda s: -s), "no curvature"),
+    "no ridge": (of_margin(cp.logistic, ridge=-1.0), "ridge = -1.0"),
+    "no formula": (of_margin(cp.logistic, ridge="M +"), "is no formula"),
+    "a weight without a slope": (of_margin(cp.logistic, cp.sqrt), "no curve is known"),
+    "a strange parameter": (
+        of_theta(lambda theta, r: cp.sum(cp.square(cp.Parameter(r.n, name="q") - r.x @ theta))),
+        "parameter q has no public set",
+    ),
+    "a product in a margin": (
+        of_theta(lambda theta, r: cp.sum(cp.logistic(cp.multiply(r.y, r.x @ theta)))),
+        "one number per record",
+    ),
+    "a matrix of ones": (
+        of_theta(lambda theta, r: cp.sum(cp.square(np.ones((r.n, r.n)) @ (r.x @ theta)))),
+        "one number per record",
+    ),
+    "a norm of all residuals": (
+        of_theta(lambda theta, r: cp.norm(residual(theta, r))),
+        "no sum over records",
+    ),
+    "a set without 0": (
+        of_theta(
+            lambda theta, r: cp.sum_squares(residual(theta, r)), lambda theta, r: [cp.norm(theta - 2) <= 1]
+        ),
+        "no set that is read",
+    ),
+    "a set of data": (
+        of_theta(
+            lambda theta, r: cp.sum_squares(residual(theta, r)),
+            lambda theta, r: [cp.norm(theta) <= cp.sum(r.y)],
+        ),
+        "no set that is read",
+    ),
+    "unknown records": (of_theta(lambda theta, r: cp.sum_squares(r.z - r.x @ theta)), "records have no 'z'"),
+    "a ridge that n does not multiply": (
+        of_theta(lambda theta, r: cp.sum_squares(residual(theta, r)) + cp.sum_squares(theta)),
+        "records.n * R(theta)",
+    ),
+    "two losses of two margins": (
+        of_theta(lambda theta, r: cp.sum_squares(residual(theta, r)) + cp.sum(cp.logistic(r.signed @ theta))),
+        "here are 2",
+    ),
+    "weights without convexity": (of_weights(lambda w, r: cp.norm(r.signed.T @ w)), "no strong convexity"),
+    "weights in a set of data": (
+        of_weights(lambda w, r: cp.sum_squares(w), lambda w, r: [r.signed.T @ w == 0]),
+        "depends on the data",
+    ),
+    "rows of another width": (
+        of_theta(lambda theta, r: cp.sum_squares(r.y - r.by_arm() @ theta)),
+        "ValueError",
+    ),
+    "a setting that nobody declares": (
+        lambda: scheme.separable(ridge=1.0, power=2.0)(of_margin),
+        "must be a keyword of the decorator",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_declaration_is_refused_in_one_line(case):
+    declare, why = WRONG[case]
+    with pytest.raises(DeclarationError) as caught:
+        declare()
+    assert why in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_stated_bound_is_what_its_author_returns():
+    @scheme(cap=2.0)
+    def even(w, records, cap):
+        """Weights near 1."""
+        return cp.Problem(cp.Minimize(cp.sum_squares(w - 1)), [w <= cap])
+
+    universe = Universe(Domain(1.0, 1.0), 100, 2)
+    assert even().stability(universe).V == 200
+
+    @even.bound
+    def _(n, cap):
+        return Bound.from_l2(0.1 * cap, w_max=cap)
+
+    assert even().stability(universe).V == pytest.approx(10 * 0.2 + 4.0, rel=1e-6)
+
+
+def test_rows_of_an_author_are_shrunk_into_their_set_and_made_alone():
+    seen = []
+
+    @second_stage()
+    def doubled(theta, records):
+        """Rows twice as long as declared."""
+        rows = records.rows("twice", lambda x, a, y: (seen.append(len(np.shape(x))), 2 * x)[1], Ball(1.0))
+        return cp.Problem(cp.Minimize(cp.sum(cp.logistic(rows @ theta))), [cp.norm(theta) <= 1])
+
+    Z = doubled().resolve(DOMAIN).rows(records()).Z
+    assert np.max(np.linalg.norm(Z, axis=1)) <= 1.0
+    assert set(seen) == {1}
+
+
+@pytest.mark.parametrize("fault", ["sign", "threshold", "offset"])
+def test_a_misread_loss_is_caught_by_cvxpy(fault, monkeypatch):
+    from dp2erm_cvx.program import form
+    from dp2erm_cvx.program.atoms import Huber
+
+    if fault == "threshold":
+        monkeypatch.setattr(form, "Huber", lambda k: Huber(1.1 * k))
+    elif fault == "sign":
+        right = form._margin
+        monkeypatch.setattr(form, "_margin", lambda e, v: (-right(e, v)[0], *right(e, v)[1:]))
+    else:
+        right = form._margin
+        monkeypatch.setattr(form, "_margin", lambda e, v: (*right(e, v)[:2], None, right(e, v)[3]))
+    with pytest.raises(DeclarationError, match="was read as something with other values"):
+        of_theta(lambda theta, r: cp.sum(cp.huber(residual(theta, r) + 0.3, 0.4)))()

@@ -1,0 +1,162 @@
+"""Certified suprema against closed forms, brute force and planted errors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from dp2erm_cvx.program.atoms import Exponential, Huber, Logistic, Saturating, SquaredHinge
+from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
+from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation, trimmed
+from dp2erm_cvx.stability import gradient_diameter as logistic_diameter
+from dp2erm_cvx.stability import logistic_radius, suprema
+from dp2erm_cvx.stability.suprema import gradient_diameter, largest_multiple, minimizer_norm
+
+HUBER = Curve((Part(1.0, Huber(0.8)),))
+BOUNDED = Curve((Part(1.0, Saturating(0.7)),))
+HINGE = Curve((Part(1.0, SquaredHinge(), -1.0, 1.0),))
+POISSON = Curve((Part(1.0, Exponential()),))
+PINBALL = Curve((Part(0.5, Logistic(), -2.0), Part(0.2, Logistic(), 2.0)))
+
+
+def squared_radius(reach, response):
+    """Half the diameter of ``{2 (<x, v> - z) x}`` in closed form: the extreme gradients trace a limacon."""
+    A, B = 2 * reach, 2 * response
+    cosine = 2 * A / (B + math.hypot(B, math.sqrt(8) * A))
+    return math.sqrt(1 - cosine**2) * (A * cosine + B)
+
+
+@pytest.mark.parametrize("reach", [0.1, 1.0, 2.7, 9.0, 40.0])
+def test_the_logistic_diameter_is_that_of_its_closed_form(reach):
+    exact = logistic_diameter(reach)
+    assert exact * (1 - 1e-9) <= gradient_diameter(LOGISTIC, reach) <= exact * (1 + 1e-4)
+
+
+@pytest.mark.parametrize(("reach", "response"), [(1.0, 2.0), (0.3, 2.0), (5.0, 1.0), (2.0, 0.5)])
+def test_the_diameter_of_least_squares_is_that_of_its_closed_form(reach, response):
+    exact = 2 * squared_radius(reach, response)
+    found = gradient_diameter(SQUARE, reach, (-response, response))
+    assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-4)
+
+
+CASES = {
+    "Huber": (HUBER, 1.0, (-2.0, 2.0), (1.0, 1.0), (0.0, 0.0)),
+    "a small Huber": (Curve((Part(1.0, Huber(3.0)),)), 1.0, (-1.0, 1.0), (1.0, 1.0), (0.0, 0.0)),
+    "bounded influence": (BOUNDED, 2.0, (-1.0, 1.0), (1.0, 1.0), (0.0, 0.0)),
+    "squared hinge": (HINGE, 1.5, (0.0, 0.0), (0.5, 2.0), (0.0, 0.0)),
+    "Poisson": (POISSON, 1.0, (0.0, 0.0), (1.0, 1.0), (-4.0, 0.0)),
+    "pinball": (PINBALL, 2.0, (-1.0, 1.0), (0.0, 3.0), (-0.2, 0.4)),
+    "one-sided offset": (LOGISTIC, 2.0, (0.5, 1.5), (1.0, 1.0), (0.0, 0.0)),
+}
+
+
+def gradients(case, v, rng, size):
+    """Gradients (size, 2) of random records at v, with rows of norm 1 and numbers at their ends."""
+    curve, _, offset, factor, tilt = CASES[case]
+    angle = rng.uniform(0, 2 * np.pi, size)
+    rows = np.column_stack([np.cos(angle), np.sin(angle)])
+    o, c, t = (rng.choice(ends, size) for ends in (offset, factor, tilt))
+    return (c * curve.slope(rows @ v + o) + t)[:, None] * rows
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_diameter_is_attained_and_never_exceeded(case):
+    curve, reach, *numbers = CASES[case]
+    bound, rng, best, longest = gradient_diameter(curve, reach, *numbers), np.random.default_rng(3), 0.0, 0.0
+    for length in reach * np.sqrt(np.linspace(0.02, 1.0, 60)):
+        found = gradients(case, np.array([length, 0.0]), rng, 600)
+        squared = np.sum(found**2, axis=1)
+        apart = squared[:, None] + squared[None, :] - 2 * found @ found.T
+        best = max(best, math.sqrt(max(float(np.max(apart)), 0.0)))
+        longest = max(longest, math.sqrt(float(np.max(squared))))
+    assert 0.97 * bound <= best <= bound
+    assert 0.97 * largest_multiple(curve, reach, *numbers) <= longest
+    assert longest <= largest_multiple(curve, reach, *numbers)
+
+
+def test_a_grid_in_place_of_cells_is_caught(monkeypatch):
+    """At a few radii alone, with nothing for what lies between them, the diameter is too small."""
+    exact = 2 * squared_radius(1.0, 2.0)
+
+    def on_a_grid(reach, width, close=0.0):
+        return max(width(radius, radius) for radius in np.linspace(0.0, reach, 9)[:-1])
+
+    monkeypatch.setattr(suprema, "_largest_over_radii", on_a_grid)
+    gradient_diameter.cache_clear()
+    assert gradient_diameter(SQUARE, 1.0, (-2.0, 2.0)) < exact
+    gradient_diameter.cache_clear()
+
+
+def test_without_a_ball_the_limits_of_the_slope_bound_the_diameter():
+    assert gradient_diameter(BOUNDED, math.inf, (-5.0, 5.0)) == pytest.approx(1.4, rel=1e-9)
+    assert math.isinf(gradient_diameter(SQUARE, math.inf))
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 0.01, 0.1, 1.0, 10.0])
+def test_norms_of_minimizers_are_those_of_their_closed_form(ridge):
+    exact = logistic_radius(1.0, ridge)
+    assert exact * (1 - 1e-9) <= minimizer_norm(LOGISTIC, ridge) <= exact * (1 + 1e-4)
+    assert minimizer_norm(LOGISTIC, ridge, 0.01) == min(0.01, minimizer_norm(LOGISTIC, ridge))
+
+
+def test_a_loss_that_pulls_without_end_has_no_norm():
+    falling = Curve(
+        (Part(1.0, Logistic(), -1.0), Part(-1.0, SQUARE.parts[0].atom))
+    )  # not convex: a bad curve
+    assert minimizer_norm(falling, 0.1, 7.0) == 7.0
+
+
+WEIGHTS = {
+    "overlap": (OVERLAP, lambda s: -np.logaddexp(0, s)),
+    "ipw": (INVERSE_PROPENSITY, lambda s: np.logaddexp(0, -s)),
+    "trimmed": (trimmed(3.0), lambda s: np.minimum(np.logaddexp(0, -s), np.log(3.0))),
+    "matching": (
+        LogWeight().times(-1.0).at_most(LogWeight(Operation.CONSTANT, number=0.0)),
+        lambda s: np.minimum(-s, 0.0),
+    ),
+    "bell": (LogWeight().of_atom(SQUARE.parts[0].atom).times(-0.5), lambda s: -s * s / 2),
+    "log of a sum": (
+        LogWeight(
+            Operation.LOG,
+            (LogWeight().of_atom(Exponential()).plus(LogWeight(Operation.CONSTANT, number=0.5)),),
+        ),
+        lambda s: np.log(np.exp(s) + 0.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_enclosures_hold_values_and_slopes(name):
+    weight, exact = WEIGHTS[name]
+    rng = np.random.default_rng(0)
+    low = rng.uniform(-4, 4, 300)
+    high = low + rng.uniform(1e-6, 1.0, 300)
+    found = weight.enclose(low, high)
+    for share in np.linspace(0, 1, 9):
+        s = low + share * (high - low)
+        value, step = exact(s), 1e-6
+        slope = (exact(s + step) - exact(s - step)) / (2 * step)
+        assert np.all(found.low - 1e-12 <= value)
+        assert np.all(value <= found.high + 1e-12)
+        inside = (s - step > low) & (s + step < high)
+        assert np.all((found.down - 1e-6 <= slope)[inside])
+        assert np.all((slope <= found.up + 1e-6)[inside])
+    s = np.linspace(-3, 3, 2001)
+    ends = weight.range(-3.0, 3.0)
+    assert ends[0] == pytest.approx(np.min(exact(s)), abs=1e-2)
+    assert ends[1] == pytest.approx(np.max(exact(s)), abs=1e-2)
+    assert ends[0] <= np.min(exact(s)) + 1e-12
+    assert np.max(exact(s)) <= ends[1] + 1e-12
+
+
+def test_the_diameter_of_log_weights_is_that_of_the_logistic_loss():
+    for weight in (OVERLAP, INVERSE_PROPENSITY):
+        found = suprema.log_weight_diameter(weight, 2.0, clipped=False)
+        assert logistic_diameter(2.0) <= found <= 1.003 * logistic_diameter(2.0)
+    m = np.linspace(-1, 1, 2001)
+    y = expit(-2 * m) * (np.logaddexp(0, -2 * m) <= np.log(3.0))
+    clipped = suprema.log_weight_diameter(trimmed(3.0), 2.0, clipped=True)
+    assert clipped >= 2 * np.max(y * np.sqrt(1 - m * m))
