@@ -166,7 +166,7 @@ PLANTED = {
         constants,
         "is declared",
     ),
-    "half the bound of rows": (LogisticRule, {"row_bounds": half_row_bounds}, constants, "row_bounds norm"),
+    "half the bound of rows": (LogisticRule, {"row_bounds": half_row_bounds}, constants, "declared"),
     "half the bound of the response": (
         ArmMeans,
         {"loss_constants": restated(ArmMeans, "loss_constants", response_bound=lambda z: z / 2)},

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.conformance import TEMPLATES, CheckStatus, program_template, standard_records
-from dp2erm_cvx.conformance.constants import constants
 from dp2erm_cvx.conformance.solutions import balance
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve import solve
+from dp2erm_cvx.universe import Universe
 from tests.conformance.own_file import changed, outcomes_of, program_of, reports_of
 from tests.conformance.planted import LEAST
 
@@ -27,28 +27,26 @@ def test_templates_conform_as_they_are(kind, tmp_path):
 
 def test_weights_of_the_wrong_sign_are_noted(tmp_path):
     for new, status in (
-        ("np.maximum(0.0, -s)", CheckStatus.PASSED),
-        ("np.maximum(0.0, s)", CheckStatus.NOTED),
+        ("cp.maximum(-s, 0)", CheckStatus.PASSED),
+        ("cp.maximum(s, 0)", CheckStatus.NOTED),
     ):
-        cls = program_of(tmp_path / "mine.py", changed("exponential", ("np.maximum(0.0, -s)", new)))
-        assert [found.status for found in outcomes_of(balance, cls)] == [status, status]
+        text = program_template("mine", "exponential").replace("cp.maximum(-s, 0)", new)
+        cls = program_of(tmp_path / "mine.py", text)
+        assert [found.status for found in outcomes_of(balance, cls)] == [status]
 
 
-_ODDS = """
-
-    def weight_rows(self, records):
+_ODDS = """    def weight_rows(self, records):
         return (1 - records.a)[:, None] * records.X
 
-    def constants("""
+    def row_bound(self"""
 
 
 def test_weights_that_depend_on_the_arm_are_expressible(tmp_path):
     """Odds weights for the effect on the treated: 1 for them, the odds exp(x'lam) for the controls."""
     text = changed(
         "exponential",
-        ("np.maximum(0.0, -s)", "s"),
-        ("log_weight_range=M * r", "log_weight_range=2 * M * r"),
-        ("\n    def constants(", _ODDS[1:]),
+        ("log_weight = POSITIVE_PART", "log_weight = LogWeight()"),
+        ("    def row_bound(self", _ODDS),
     )
     for report in reports_of(tmp_path / "mine.py", text, LEAST):
         assert report.passed, str(report)
@@ -59,7 +57,4 @@ def test_weights_that_depend_on_the_arm_are_expressible(tmp_path):
     w, score = solution.value, records.X @ solution.point
     odds = np.where(records.a == 1, 1.0, np.exp(score))
     np.testing.assert_allclose(w, 200 * odds / odds.sum(), rtol=1e-9)
-    # half the range of the weights, whose rows are another set than those of the loss
-    halved = text.replace("log_weight_range=2 * M * r", "log_weight_range=M * r")
-    found = outcomes_of(constants, program_of(tmp_path / "mine.py", halved))
-    assert any(one.status is CheckStatus.FAILED for one in found)
+    assert "Theorem 3" in cls(ridge=0.05).stability(Universe(records.domain, 200, records.n_features)).theorem

@@ -1,4 +1,4 @@
-"""Of thirty wrong programs at least 27 are flagged by a whole run of the checks."""
+"""All but three of the wrong programs are flagged by a whole run of the checks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def flagged(case: str, folder: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_at_least_27_of_thirty_are_flagged(tmp_path: Path) -> None:
-    assert len(DEPENDENT) == len(OTHERS) == 15
-    # missed are ties of covariates, which no pair of the search makes, and a bound on the loss at theta = 0
+def test_all_but_three_are_flagged(tmp_path: Path) -> None:
+    assert len(DEPENDENT) + len(OTHERS) >= 20
+    # missed are ties of covariates, which no pair of the search makes
     missed = []
     for number, case in enumerate([*DEPENDENT, *OTHERS]):
         (tmp_path / str(number)).mkdir()
@@ -34,5 +34,5 @@ def test_at_least_27_of_thirty_are_flagged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", FEW)
-def test_some_of_the_thirty(case: str, tmp_path: Path) -> None:
+def test_some_of_them(case: str, tmp_path: Path) -> None:
     assert flagged(case, tmp_path)

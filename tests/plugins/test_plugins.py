@@ -129,9 +129,7 @@ def test_gradients_stay_within_the_derived_constants(program):
 def test_a_release_rests_on_no_word_of_the_author_but_a_stated_bound(first, second):
     data = records(n=200)
     raw = data.covariates
-    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), first(), second(), seed=1).fit(
-        raw, data.a, data.y
-    )
+    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), first(), second(), seed=1).fit(raw, data.a, data.y)
     assumed = "; ".join(model.release_.guarantee.assumptions)
     assert ("are its author's" in assumed) == (first is robust)
     own = second().own_data()
