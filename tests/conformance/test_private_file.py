@@ -1,7 +1,4 @@
-"""The private overlap scheme that the tutorial writes as a file of its own: examined, then audited."""
-
-import re
-from pathlib import Path
+"""The private overlap scheme as a declaration in a file of its own: examined, then audited."""
 
 import numpy as np
 import pytest
@@ -14,15 +11,28 @@ from dp2erm_cvx.program import WholeSpace
 from tests.audit.pairs import heavy, lone
 from tests.command_line import run
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "add_a_scheme.md"
+SOURCE = '''"""Overlap weights and their private variant."""
+
+import cvxpy as cp
+
+from dp2erm_cvx.program import private, scheme
+
+
+@scheme.separable(ridge="M**2 / 10")
+def my_overlap(s):
+    """Overlap weights (Li, Morgan & Zaslavsky 2018)."""
+    return cp.logistic(-s), -cp.logistic(s)
+
+
+my_overlap_private = private(my_overlap, ridge="M**2 / 100", radius="2 / M")
+del my_overlap
+'''
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    block = r"^```python\n(# private_overlap\.py\n.*?)^```$"
-    found = re.search(block, PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     file = tmp_path_factory.mktemp("own") / "private_overlap.py"
-    file.write_text(found[1], encoding="utf-8")
+    file.write_text(SOURCE, encoding="utf-8")
     return file
 
 
