@@ -356,7 +356,7 @@ def test_findings_name_tests_that_exist():
 
 
 def test_statements_of_the_paper_name_functions_that_exist():
-    for name in re.findall(r"`(?:stability\.)?(paper_\w+|general_principle)`", page("paper.md")):
+    for name in re.findall(r"`(?:stability\.)?(paper_\w+)`", page("paper.md")):
         assert callable(getattr(stability, name, None)), name
 
 
