@@ -15,7 +15,7 @@ from dp2erm_cvx.program import FirstStage, Gaussian, Moments
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import certify, solve
-from dp2erm_cvx.solve.batch import NeighborSolutions, Replacements, paths, solve_neighbors
+from dp2erm_cvx.solve.batch import NeighborSolutions, Replacements, neighbors, solve_neighbors
 from tests.every_program import edge_records
 from tests.helpers import make_records
 
@@ -100,7 +100,7 @@ def test_radii_are_those_of_the_single_judge_up_to_a_factor(case: tuple[str, dic
     records = make_records(90, 3)
     chosen, made = replacements(records, 20, seed=4), program(*case)
     instance = made.instance(records)
-    path = paths.fast_path(made.instance(records), records, solve(instance).point)
+    path = neighbors.fast_path(made.instance(records), records, solve(instance).point)
     assert path is not None
     fast = path.solve(chosen, 1e-13)
     for k in range(len(chosen)):
@@ -115,8 +115,8 @@ def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str,
 
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program(*case)
-    path = paths.fast_path(made.instance(records), records, solve(made.instance(records)).point)
-    assert isinstance(path, paths.RowPath)
+    path = neighbors.fast_path(made.instance(records), records, solve(made.instance(records)).point)
+    assert isinstance(path, neighbors.RowPath)
     batch = path.batch
     members = path.members(chosen)
     exact = path.solve(chosen, 1e-12)

@@ -109,24 +109,3 @@ def test_invalid_settings_are_refused_and_nothing_is_read_of_nothing() -> None:
         Neighborhood(made, make_records(30, 3)).read(chosen, Moved(np.ones(30)))
     none = Replacements(records, chosen.index[:0], chosen.X[:0], chosen.a[:0])
     assert list(Neighborhood(made, records).read(none, Moved(np.ones(30)))) == []
-
-
-@pytest.mark.parametrize("case", [FAST[0], FAST[4], FAST[6], FAST[16]], ids=named)
-def test_third_derivatives_of_a_sample_leave_less_to_do(
-    case: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = make_records(2000, 3)
-    chosen, made = replacements(records, 20), program(*case)
-    found = []
-    for sample in (2000, 1000):  # in the first case none is taken
-        monkeypatch.setattr("dp2erm_cvx.solve.batch.rows.SAMPLE", sample)
-        monkeypatch.setattr("dp2erm_cvx.solve.batch.newton._MAX_SWEEPS", 24)
-        (read,) = Neighborhood(made, records).read(chosen, Moved(np.ones(2000)))
-        assert not np.any(read.by_single)
-        monkeypatch.setattr("dp2erm_cvx.solve.batch.newton._MAX_SWEEPS", 1)
-        path = Neighborhood(made, records)._path
-        assert path is not None
-        found.append((read, np.median(path.solve(chosen, 1e-10).radius)))
-    (plain, far), (bent, near) = found
-    assert np.all(np.abs(bent.sums - plain.sums)[:, 0] <= bent.radius + plain.radius)
-    assert near < 0.3 * far
