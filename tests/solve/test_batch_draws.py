@@ -11,8 +11,7 @@ import pytest
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import Box, Instance, L1Ball, WholeSpace
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.registry import programs

@@ -11,7 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Penalty
-from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, row_products, sum_error
 from dp2erm_cvx.program.schemes.kernel_model import SimplexQuadratic
 

@@ -12,7 +12,7 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage, projected

@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, sum_error
 from dp2erm_cvx.program.kernels import ENTRY_ERROR
 

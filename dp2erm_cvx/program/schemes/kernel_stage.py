@@ -16,7 +16,7 @@ from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.certified_radius import kernel_weights_error
-from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import column_sums, row_products
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, resolved

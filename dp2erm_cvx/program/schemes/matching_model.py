@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, sum_error
 from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel

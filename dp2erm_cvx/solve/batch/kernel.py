@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, product_error
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
