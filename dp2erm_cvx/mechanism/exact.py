@@ -8,14 +8,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import Calibration, Noise
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism.floating import random_source
+from dp2erm_cvx.mechanism.floating import Source, random_source
 from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
@@ -102,14 +102,6 @@ def rounded_gaussians(scale: float, size: int) -> tuple[int, ...]:
     return _rounded(scale, [LazyUniform(source) for _ in range(2 * ((size + 1) // 2))])[:size]
 
 
-class BitSource(Protocol):
-    """Where the bits come from: ``random.SystemRandom``, or ``random.Random`` to repeat a draw."""
-
-    def getrandbits(self, k: int, /) -> int:
-        """Return k independent fair bits as an integer in [0, 2^k)."""
-        ...
-
-
 class LazyUniform:
     """The number whose binary digits are the bits of ``source``, known to its first ``length`` digits.
 
@@ -117,7 +109,7 @@ class LazyUniform:
     reading. It lies in ``[prefix, prefix + 1] / 2^length``.
     """
 
-    def __init__(self, source: BitSource) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
         self.prefix = 0
         self.length = 0

@@ -231,7 +231,7 @@ class HardBalanceModel(Composite):
     def __init__(self, B: Array, target: Array, tolerance: Array) -> None:
         self.B, self.target, self.tolerance = B, target, tolerance
         self.n, self.dimension = len(B), int(B.shape[1])
-        self.penalty = WeightedL1(price=self.n * tolerance)
+        self.penalty = _WeightedL1(price=self.n * tolerance)
         self.row_norms: Array = np.linalg.norm(B, axis=1)
         self.largest = float(np.linalg.norm(B, 2)) * (1 + 1e-9)
         self.smoothness = self.largest**2 * (1 + 1e-9) + 1e-300
@@ -282,7 +282,7 @@ class HardBalanceModel(Composite):
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedL1(Penalty):
+class _WeightedL1(Penalty):
     """``h(v) = sum_k price_k |v_k|``."""
 
     price: Array = field(default_factory=lambda: np.zeros(0))

@@ -56,13 +56,16 @@ class Kernel(Written, abc.ABC):
 
 
 @dataclass(frozen=True)
-class BandwidthKernel(Kernel):
+class _BandwidthKernel(Kernel):
     """A kernel of a bandwidth with K(x, x) = 1, hence C = 1."""
 
     bandwidth: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
+        bandwidth = public_number("bandwidth", self.bandwidth, at_least=1e-100)
+        if bandwidth > 1e100:
+            raise DeclarationError(f"bandwidth = {self.bandwidth!r}: must be at most 1e100")
+        object.__setattr__(self, "bandwidth", bandwidth)
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -72,7 +75,7 @@ class BandwidthKernel(Kernel):
 
 
 @dataclass(frozen=True)
-class Gaussian(BandwidthKernel):
+class Gaussian(_BandwidthKernel):
     """``exp(-||x - x'||^2 / (2 bandwidth^2))``; C = 1."""
 
     word = "gaussian"
@@ -83,7 +86,7 @@ class Gaussian(BandwidthKernel):
 
 
 @dataclass(frozen=True)
-class Laplace(BandwidthKernel):
+class Laplace(_BandwidthKernel):
     """``exp(-||x - x'||_2 / bandwidth)``; C = 1."""
 
     word = "laplace"
@@ -120,7 +123,7 @@ class Linear(Kernel):
 
 
 @dataclass(frozen=True)
-class RandomFourier(BandwidthKernel):
+class RandomFourier(_BandwidthKernel):
     """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies omega_k ~ N(0, I / bandwidth^2).
 
     Its mean over seeds is the Gaussian kernel of the same bandwidth (Rahimi & Recht 2007), but it is a kernel
@@ -233,14 +236,6 @@ def checked_kernel(kernel: Kernel) -> None:
     """Raise DeclarationError for a kernel of another type, whose bound would be taken on trust."""
     if type(kernel) not in (Gaussian, Laplace, Linear, RandomFourier):
         raise DeclarationError(f"kernel = {kernel!r}: must be Gaussian, Laplace, Linear or RandomFourier")
-
-
-def public_bandwidth(value: float) -> float:
-    """A bandwidth between 1e-100 and 1e100. Raises DeclarationError."""
-    number = public_number("bandwidth", value, at_least=1e-100)
-    if number > 1e100:
-        raise DeclarationError(f"bandwidth = {value!r}: must be at most 1e100")
-    return number
 
 
 def factor(gram: Array) -> Array:

@@ -9,7 +9,7 @@ import pytest
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements, solve_neighbors
+from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements
 from dp2erm_cvx.solve.batch.rows import RowBatch, Terms
 from tests.helpers import make_records
 from tests.solve.test_batch_neighbors import FAST, SLOW, joined, named, program, replacements
@@ -41,7 +41,7 @@ def test_readings_are_those_of_the_held_weights(
     records = make_records(90, 3)
     chosen, made, reading = replacements(records, 30), program(*case), Moved(np.ones(90))
     (found,) = Neighborhood(made, records).read(chosen, reading)
-    held = joined(solve_neighbors(made, records, chosen))
+    held = joined(Neighborhood(made, records).solve(chosen))
     weights, both = reading.kept(30), found.radius + held.radius
     assert np.all(found.certified)
     assert not np.any(found.by_single)
@@ -60,7 +60,7 @@ def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> N
         made, few = program(name, settings), chosen if name == FAST[0][0] else chosen.take(0, 5)
         found = list(Neighborhood(made, records).read(few, Moved(np.ones(40))))
         assert [part.first for part in found] == ([0, 128] if len(few) == 150 else [0])
-        held = joined(solve_neighbors(made, records, few))
+        held = joined(Neighborhood(made, records).solve(few))
         assert np.all(np.concatenate([part.certified for part in found]))
         sums = np.concatenate([part.sums[:, 0] for part in found])
         radius = np.concatenate([part.radius for part in found]) + held.radius

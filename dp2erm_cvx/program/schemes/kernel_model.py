@@ -20,7 +20,7 @@ from dp2erm_cvx.model.sums import UNIT, blocked_rmatvec, product_error, row_prod
 from dp2erm_cvx.program.kernels import ENTRY_ERROR, Kernel
 
 
-class SimplexQuadratic(Composite):
+class _SimplexQuadratic(Composite):
     """What quadratics with a ridge over a product of simplices share; the weights are ``scale * v``."""
 
     self_concordance = 0.0
@@ -44,7 +44,7 @@ class SimplexQuadratic(Composite):
         return float(self.n)
 
 
-class KernelModel(SimplexQuadratic):
+class KernelModel(_SimplexQuadratic):
     """f(v) = <v, Q v> - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
     ``Q`` (n, n) positive semidefinite, ``c`` (n,). The start is uniform within each group. ``entry_error`` is
@@ -95,7 +95,7 @@ class KernelModel(SimplexQuadratic):
         return float(np.linalg.norm(terms)) + entries * float(np.linalg.norm(size))
 
 
-class FactoredKernelModel(SimplexQuadratic):
+class FactoredKernelModel(_SimplexQuadratic):
     """f(v) = ||G'v||^2 - 2 <c, v> + ridge ||v||^2 over a product of simplices; weights ``scale * v``.
 
     ``rows`` G (n, k) may come in blocks, ``c = share F (F'1)``, with rows of F as long as those of G. An

@@ -234,7 +234,7 @@ class ArmKernelStage(KernelFirstStage):
         return Declaration(self.imbalance(leaf, v), {"doubled_weights": v}, constraints)
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return projected(instance, values["doubled_weights"])
+        return _projected(instance, values["doubled_weights"])
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class PooledKernelStage(KernelFirstStage):
         return Declaration(self.imbalance(leaf, w), {"weights": w}, {"total": cp.sum(w) == n})
 
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return projected(instance, values["weights"])
+        return _projected(instance, values["weights"])
 
 
 def refuse_gram(n_samples: int) -> None:
@@ -280,7 +280,7 @@ def refuse_gram(n_samples: int) -> None:
         )
 
 
-def projected(instance: Instance, weights: Array) -> Array:
+def _projected(instance: Instance, weights: Array) -> Array:
     """A solver's weights on the feasible set: it meets the totals only approximately."""
     return smooth_of(instance).penalty.set.project(weights)
 

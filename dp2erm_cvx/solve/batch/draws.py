@@ -66,7 +66,7 @@ def solve_draws(instance: Instance, noises: ArrayLike, *, tolerance: float = TOL
     drawn = np.array(noises, dtype=np.float64, ndmin=2)
     if drawn.ndim != 2 or drawn.shape[1] != model.dimension or not np.all(np.isfinite(drawn)):
         raise DeclarationError(f"noises: must be finite and have {model.dimension} columns")
-    gram = Gram(model)
+    gram = _Gram(model)
     parts = [_fast(model, gram, drawn[k : k + _TILE]) for k in range(0, max(len(drawn), 1), _TILE)]
     thetas, radius, iterations = (np.concatenate(found) for found in zip(*parts, strict=True))
     scale = np.sqrt(np.sum(thetas * thetas, axis=1))
@@ -81,7 +81,7 @@ def solve_draws(instance: Instance, noises: ArrayLike, *, tolerance: float = TOL
     return DrawSolutions(thetas, radius, certified, iterations, by_single)
 
 
-def _fast(model: LeastSquaresModel, gram: Gram, noises: Array) -> tuple[Array, Array, Index]:
+def _fast(model: LeastSquaresModel, gram: _Gram, noises: Array) -> tuple[Array, Array, Index]:
     m, chosen, l1 = len(noises), model.penalty.set, model.penalty.l1
     steps, price, pressure = np.ones(m, dtype=np.int64), np.full(m, l1), np.zeros(m)
     bound, l1_radius = np.inf, np.inf
@@ -90,12 +90,12 @@ def _fast(model: LeastSquaresModel, gram: Gram, noises: Array) -> tuple[Array, A
     if type(chosen) is WholeSpace and l1 == 0:
         thetas = gram.solve(-(gram.linear + noises))
     elif type(chosen) is L2Ball and l1 == 0:
-        thetas, pressure = solve_in_ball(gram, noises, chosen.radius)
+        thetas, pressure = _in_ball(gram, noises, chosen.radius)
     elif type(chosen) in (WholeSpace, Box, L1Ball):
         bound = chosen.bound if isinstance(chosen, Box) else np.inf
         l1_radius = chosen.radius if isinstance(chosen, L1Ball) else np.inf
-        found = solve_supported(gram, noises, l1, bound=bound, l1_radius=l1_radius)
-        thetas, price, steps = np.clip(found.points, -bound, bound), found.price, found.steps
+        thetas, price, steps = _on_supports(gram, noises, l1, bound=bound, l1_radius=l1_radius)
+        thetas = np.clip(thetas, -bound, bound)
     else:
         return np.zeros_like(noises), np.full(m, np.inf), steps
     radius = _radius(gram, thetas, noises, price, pressure, bound)
@@ -109,7 +109,7 @@ def _fast(model: LeastSquaresModel, gram: Gram, noises: Array) -> tuple[Array, A
     return thetas, np.where((steps > 0) & np.isfinite(radius), radius, np.inf), steps
 
 
-def _radius(gram: Gram, theta: Array, noises: Array, price: Array, pressure: Array, bound: float) -> Array:
+def _radius(gram: _Gram, theta: Array, noises: Array, price: Array, pressure: Array, bound: float) -> Array:
     """Norm of the least subgradient, plus rounding, over the curvature: as ``certify``, for (m, p) points."""
     slope = gram.gradient(theta, noises) + pressure[:, None] * theta
     cost = price[:, None]
@@ -139,7 +139,7 @@ def _single(
     return found.value, found.certificate.output_radius, found.certified, found.stats.iterations
 
 
-class Gram:
+class _Gram:
     """``f(theta) = theta' H theta / 2 + <linear + noise, theta>`` with one factorization for all noises.
 
     ``slope_error`` and ``offset_error`` bound the error of a computed gradient as
@@ -175,7 +175,7 @@ class Gram:
         return gradient
 
 
-def solve_in_ball(gram: Gram, noises: Array, radius: float) -> tuple[Array, Array]:
+def _in_ball(gram: _Gram, noises: Array, radius: float) -> tuple[Array, Array]:
     """Points (m, p) and multipliers (m,) of ``min f`` over ``||theta|| <= radius``.
 
     ``theta = -(H + nu I)^-1 (linear + noise)`` with the nu >= 0 for which the norm is the radius. Newton's
@@ -200,17 +200,12 @@ def solve_in_ball(gram: Gram, noises: Array, radius: float) -> tuple[Array, Arra
     return theta * scale[:, None], multiplier
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Supported:
-    """Points (m, p), the price of the l1 norm at each of them (m,), and steps taken (m,)."""
-
-    points: Array
-    price: Array
-    steps: Index
-
-
-def solve_supported(gram: Gram, noises: Array, l1: float, *, bound: float, l1_radius: float) -> Supported:
+def _on_supports(
+    gram: _Gram, noises: Array, l1: float, *, bound: float, l1_radius: float
+) -> tuple[Array, Array, Index]:
     """Minimize ``f + l1 ||theta||_1`` over ``|theta_k| <= bound`` and ``||theta||_1 <= l1_radius``.
+
+    Returns points (m, p), the price of the l1 norm at each of them (m,), and steps taken (m,).
 
     Only one of the two bounds may be finite. A coordinate is 0, at the bound, or free with a sign; the free
     ones then solve a linear system, in which the price of the l1 norm is one more unknown where the ball
@@ -237,11 +232,11 @@ def solve_supported(gram: Gram, noises: Array, l1: float, *, bound: float, l1_ra
         live = live[~settled]
         if not len(live):
             break
-    return Supported(theta, price, steps)
+    return theta, price, steps
 
 
 def _on_states(
-    gram: Gram, noises: Array, state: Array, price: Array, l1: float, bound: float, l1_radius: float
+    gram: _Gram, noises: Array, state: Array, price: Array, l1: float, bound: float, l1_radius: float
 ) -> tuple[Array, Array]:
     free = np.abs(state) == 1
     sign = np.where(free, state, 0.0)

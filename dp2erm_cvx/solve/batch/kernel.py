@@ -13,7 +13,7 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, product_error
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
-from dp2erm_cvx.solve.batch.replacements import FastPath, FastSolutions, Index, Mask, Replacements
+from dp2erm_cvx.solve.batch.replacements import FastSolutions, Index, Mask, Replacements
 from dp2erm_cvx.solve.batch.rows import dot
 
 _MAX_STEPS = 20
@@ -23,10 +23,10 @@ _MAX_EXCHANGED = 64
 _SLACK = 1e-12
 
 
-class KernelPath(FastPath):
+class KernelPath:
     """Direct weights by a quadratic program: per arm or pooled, capped or not."""
 
-    def __init__(self, program: KernelFirstStage, model: KernelModel, records: Records, base: Pivot) -> None:
+    def __init__(self, program: KernelFirstStage, model: KernelModel, records: Records, base: _Pivot) -> None:
         self.program, self.model, self.records, self.pivot = program, model, records, base
         simplices = model.penalty.set
         assert isinstance(simplices, Simplices)
@@ -43,10 +43,10 @@ class KernelPath(FastPath):
         assert isinstance(simplices, Simplices)
         if len(np.unique(simplices.group)) != (1 if program.pooled else 2):
             return None  # one arm alone holds the total of both
-        base = pivot(model, point)
+        base = _pivoted(model, point)
         return None if base is None else cls(program, model, records, base)
 
-    def members(self, part: Replacements) -> KernelMembers:
+    def members(self, part: Replacements) -> _Members:
         """Kernel columns of the new records."""
         program, new, rows = self.program, part.records(), np.arange(len(part))
         K = program.kernel.cross(new.covariates, self.records.covariates)
@@ -58,18 +58,16 @@ class KernelPath(FastPath):
         same = new.a[:, None] == self.records.a[None, :]
         coupling = np.where(same, K, (program.alpha - 1.0) * K)
         group = np.zeros(len(part), dtype=np.int64) if program.pooled else new.a
-        return KernelMembers(part.index, coupling, linear, own, own_linear, group)
+        return _Members(part.index, coupling, linear, own, own_linear, group)
 
     def solve(self, part: Replacements, goal: float) -> FastSolutions:
         """Exchange steps for all of them at once, then one product with Q to certify."""
         members = self.members(part)
         model, cap, rows = self.model, self.simplices.cap, np.arange(len(part))
-        found, steps = exchange(self.pivot, members, model.half_ridge, cap)
+        found, steps = _exchange(self.pivot, members, model.half_ridge, cap)
         with np.errstate(invalid="ignore"):
-            points = KernelPoints(
-                np.clip(found.shared, 0.0, cap), np.clip(found.new, 0.0, cap), found.multipliers
-            )
-        radius = np.where(steps > 0, judge_kernel(model, members, points), np.inf)
+            points = _Points(np.clip(found.shared, 0.0, cap), np.clip(found.new, 0.0, cap), found.multipliers)
+        radius = np.where(steps > 0, _judged(model, members, points), np.inf)
         # an arm that loses its last record leaves its total to the other
         left = self.simplices.group[part.index]
         radius[(self.sizes[left] == 1) & (members.group != left)] = np.inf
@@ -79,7 +77,7 @@ class KernelPath(FastPath):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KernelMembers:
+class _Members:
     """m neighbors: record ``index[k]`` leaves, and a new one comes in as one more variable.
 
     ``coupling`` (m, n) are its entries of Q with the shared records (0 at the one that left), ``linear``
@@ -104,7 +102,7 @@ class KernelMembers:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KernelPoints:
+class _Points:
     """m trial solutions: shared values (m, n) with 0 for the record that left, the new value (m,).
 
     ``multipliers`` (m, groups) belong to the totals.
@@ -116,7 +114,7 @@ class KernelPoints:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pivot:
+class _Pivot:
     """The principal pivot transform T of ``W = [[Q + h I, A'], [A, 0]]`` on the free weights.
 
     With ``W z = r``: T maps ``(r on the free, z on the fixed)`` to ``(z on the free, r on the fixed)``. The
@@ -150,7 +148,7 @@ class Pivot:
         return entries
 
 
-def pivot(model: KernelModel, point: Array) -> Pivot | None:
+def _pivoted(model: KernelModel, point: Array) -> _Pivot | None:
     """The transform at the solution ``point`` (n,) of the base model; None where a group has none free."""
     simplices = model.penalty.set
     assert isinstance(simplices, Simplices)
@@ -175,10 +173,10 @@ def pivot(model: KernelModel, point: Array) -> Pivot | None:
     T[np.ix_(Z, F)] = W[np.ix_(Z, F)] @ inverse
     T[np.ix_(Z, Z)] = W[np.ix_(Z, Z)] + W[np.ix_(Z, F)] @ T[np.ix_(F, Z)]
     start = np.append(np.where(free[:n], 0.0, point), np.full(n_groups, simplices.total))
-    return Pivot(np.ascontiguousarray(T.T), free, start, n_groups)
+    return _Pivot(np.ascontiguousarray(T.T), free, start, n_groups)
 
 
-def exchange(pivot: Pivot, members: KernelMembers, ridge: float, cap: float) -> tuple[KernelPoints, Index]:
+def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tuple[_Points, Index]:
     """Solve all neighbors; steps taken (m,), 0 where the active set did not settle.
 
     Every step solves the optimality system of the current free sets exactly. A free set differs from the base
@@ -206,7 +204,7 @@ def exchange(pivot: Pivot, members: KernelMembers, ridge: float, cap: float) -> 
     own_right = members.own_linear - dot(column, Y0) - dot(members.coupling, fixed)
     state = _State(np.tile(base_free, (m, 1)), fixed.copy(), np.ones(m, dtype=bool), np.zeros(m))
     state.free[rows, members.index] = False
-    found = KernelPoints(np.zeros((m, n)), np.zeros(m), np.zeros((m, pivot.n_groups)))
+    found = _Points(np.zeros((m, n)), np.zeros(m), np.zeros((m, pivot.n_groups)))
     steps, live = np.zeros(m, dtype=np.int64), rows
     for step in range(1, _MAX_STEPS + 1):
         live, member, index = _exchanged(state, base_free, live)
@@ -240,12 +238,10 @@ def exchange(pivot: Pivot, members: KernelMembers, ridge: float, cap: float) -> 
     # a fixed weight is its bound exactly, and not what the system gives back for it
     shared = found.shared
     np.copyto(shared, state.value, where=~state.free)
-    return KernelPoints(
-        shared, np.where(state.new_free, found.new, state.new_value), found.multipliers
-    ), steps
+    return _Points(shared, np.where(state.new_free, found.new, state.new_value), found.multipliers), steps
 
 
-def judge_kernel(model: KernelModel, members: KernelMembers, points: KernelPoints) -> Array:
+def _judged(model: KernelModel, members: _Members, points: _Points) -> Array:
     """Bound (m,) on the l1 error of the weights at points that lie within their bounds.
 
     Half the gradient plus the multiplier of its group is an element of half the subdifferential, once the
@@ -318,7 +314,7 @@ def _exchanged(state: _State, base_free: Mask, live: Index) -> tuple[Index, Inde
 
 
 def _small(
-    pivot: Pivot,
+    pivot: _Pivot,
     member: Index,
     index: Index,
     toward: Array,
@@ -354,7 +350,7 @@ def _small(
     return solution[member, slot], solution[:, s]
 
 
-def _new_slack(members: KernelMembers, value: Array, multipliers: Array, new: Array, ridge: float) -> Array:
+def _new_slack(members: _Members, value: Array, multipliers: Array, new: Array, ridge: float) -> Array:
     pull = dot(members.coupling, value) + (members.diagonal + ridge) * new
     own = np.take_along_axis(multipliers, members.group[:, None], axis=1)[:, 0]
     slack: Array = pull + own - members.own_linear

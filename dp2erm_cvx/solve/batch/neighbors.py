@@ -21,7 +21,6 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.kernel import KernelPath
 from dp2erm_cvx.solve.batch.newton import Points, minimize_together
 from dp2erm_cvx.solve.batch.replacements import (
-    FastPath,
     FastSolutions,
     NeighborReadings,
     NeighborSolutions,
@@ -42,25 +41,6 @@ LARGEST_CHUNK = 2 * 10**7
 _AIM = 0.1
 
 
-def solve_neighbors(
-    program: FirstStage,
-    records: Records,
-    replacements: Replacements,
-    *,
-    tolerance: float = TOLERANCE,
-    chunk: int | None = None,
-) -> Iterator[NeighborSolutions]:
-    """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
-
-    What certifies a neighbor is said of :class:`Neighborhood`. The memory is that of ``chunk * n`` weights,
-    plus the factorization of the base problem.
-
-    Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
-    other records; InfeasibleError where the base problem has no solution.
-    """
-    return Neighborhood(program, records).solve(replacements, tolerance=tolerance, chunk=chunk)
-
-
 class Neighborhood:
     """The neighbors of one dataset, with what their solves share: made once, by the first that asks.
 
@@ -78,7 +58,7 @@ class Neighborhood:
         self._judged = False
 
     @cached_property
-    def _path(self) -> FastPath | None:
+    def _path(self) -> RowPath | KernelPath | _ClosedFormPath | None:
         """The fast path, from the solution of the base problem."""
         if self._base is None:
             instance = self.program.instance(self.records)
@@ -94,7 +74,13 @@ class Neighborhood:
         tolerance: float = TOLERANCE,
         chunk: int | None = None,
     ) -> Iterator[NeighborSolutions]:
-        """See :func:`solve_neighbors`."""
+        """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
+
+        The memory is that of ``chunk * n`` weights, plus the factorization of the base problem.
+
+        Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
+        other records; InfeasibleError where the base problem has no solution.
+        """
         tolerance = self._checked(replacements, tolerance)
         return self._solved(replacements, tolerance, _chunk(self.records.n_samples, chunk))
 
@@ -104,7 +90,7 @@ class Neighborhood:
         """What ``reading`` says of the weights of every neighbor, with the bound on their l1 error.
 
         Where the program is a sum over rows no neighbor's weights are held: they are read block by block, in
-        one pass over the records besides those that solve. Raises as :func:`solve_neighbors`.
+        one pass over the records besides those that solve. Raises as :meth:`solve`.
         """
         return self._read(replacements, reading, self._checked(replacements, tolerance))
 
@@ -171,12 +157,14 @@ class Neighborhood:
             yield tally.readings(first + held.first, held.radius, goal, held.iterations, held.by_single)
 
 
-def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | None:
+def fast_path(
+    instance: Instance, records: Records, point: Array
+) -> RowPath | KernelPath | _ClosedFormPath | None:
     """The fast path of a bound first stage with solution ``point`` (d,), or None. Exact types only."""
     program, model = instance.program, instance.model
     assert isinstance(program, FirstStage)
     if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
-        return ClosedFormPath(program, records)
+        return _ClosedFormPath(program, records)
     if isinstance(program, KernelFirstStage) and type(model) is KernelModel:
         return KernelPath.build(program, model, records, point)
     rows = program.row_neighbors(records)
@@ -191,7 +179,7 @@ def fast_path(instance: Instance, records: Records, point: Array) -> FastPath | 
     return None
 
 
-class RowPath(FastPath):
+class RowPath:
     """A model that is a sum over rows: margin losses, or the dual of entropy balancing."""
 
     def __init__(self, batch: ExponentialBatch | MarginBatch, rows: RowNeighbors) -> None:
@@ -224,7 +212,7 @@ class RowPath(FastPath):
         return self.batch.members(part.index, self.rows(old, old).rows, self.rows(old, part.records()))
 
 
-class ClosedFormPath(FastPath):
+class _ClosedFormPath:
     """Weights ``n f_i / sum f`` with f_i a function of record i."""
 
     def __init__(self, program: ClosedFormWeights, records: Records) -> None:

@@ -53,8 +53,7 @@ def minimize_together(batch: RowBatch, members: Members, goal: float, out: Array
             far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
         V_new[far] = V[live][far]
         part = members if len(live) == m else members.take(live)
-        swept = batch.sweep(V_new, part, out, of)
-        G_new = swept.gradient
+        G_new, f_total = batch.sweep(V_new, part, out, of)
         nu = _multiplier(V_new, G_new, on_ball[live])
         judged = judge(batch, part, V_new, G_new, nu)
         found = judged.output_radius
@@ -64,7 +63,7 @@ def minimize_together(batch: RowBatch, members: Members, goal: float, out: Array
         stalled[live] = np.where(progress, 0, stalled[live] + 1)
         improved, last[live] = live[better], better
         best[improved], best_radius[improved] = V_new[better], found[better]
-        total[improved] = swept.total[better]
+        total[improved] = f_total[better]
         live = live[(found > goal) & ~judged.at_floor & (stalled[live] < 3) & ~far]
         if not len(live):
             break
@@ -120,7 +119,7 @@ def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multipli
 
 
 class _Inverses:
-    """Inverse Hessians of the neighbors at the base solution, where a step of Newton's method costs no sweep.
+    """Inverse Hessians of the neighbors at the base solution, which every step of Newton's method takes.
 
     The Hessian of a neighbor is nearly the base Hessian plus ``coefficient u u'`` for the record that left
     and the one that came, inverted by Sherman and Morrison's formula.

@@ -203,14 +203,6 @@ class FastSolutions:
         return type(self)(self.weights[part], self.radius[part], self.iterations[part], self.points[part])
 
 
-class FastPath(abc.ABC):
-    """Solves neighbors of one instance many at a time. What it certifies is checked by its caller."""
-
-    @abc.abstractmethod
-    def solve(self, part: Replacements, goal: float) -> FastSolutions:
-        """Aim at an l1 radius of ``goal`` for every neighbor."""
-
-
 def _whole(name: str, values: ArrayLike, limit: int) -> Index:
     given = np.array(values, ndmin=1)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):

@@ -28,7 +28,7 @@ class MarginBatch(RowBatch):
     model: MarginModel
 
     def __init__(self, model: MarginModel, weight: LogWeight, point: Array) -> None:
-        super().__init__(model, model.blocks, Descents(model.loss, weight), point)
+        super().__init__(model, model.blocks, _Descents(model.loss, weight), point)
         self.loss, self.weight = model.loss, weight
         self.base_gradient: Array = model.gradient(point) - model.linear
 
@@ -107,7 +107,7 @@ class MarginBatch(RowBatch):
 
 
 @dataclass(frozen=True, eq=False)
-class Descents(Terms):
+class _Descents(Terms):
     """Slopes of a margin loss, and what weights are proportional to."""
 
     loss: Curve
@@ -140,13 +140,13 @@ class ExponentialBatch(RowBatch):
     """
 
     model: ExponentialModel
-    terms: Tilts
+    terms: _Tilts
 
     def __init__(self, model: ExponentialModel, point: Array) -> None:
         log_cap = math.log(model.trim) if math.isfinite(model.trim) else math.inf
         self.log_base: Array = np.broadcast_to(np.asarray(model.log_base, dtype=np.float64), (model.n,))
         base = (self.log_base,) if np.any(self.log_base) else ()
-        super().__init__(model, model.blocks, Tilts(model.center, log_cap), point, base)
+        super().__init__(model, model.blocks, _Tilts(model.center, log_cap), point, base)
         self.base_moment, self.base_total = self.at_base()
         self.largest_base = float(np.max(np.abs(self.log_base)))
 
@@ -250,7 +250,7 @@ class ExponentialBatch(RowBatch):
 
 
 @dataclass(frozen=True, eq=False)
-class Tilts(Terms):
+class _Tilts(Terms):
     """Tilts ``exp(<b_i, v>)`` of rows that are shifted by ``center`` (d,), times a base measure.
 
     Weights are no larger than the cap: ``log_cap`` less the common shift, in the score.

@@ -55,7 +55,7 @@ class Members:
         return type(self)(*(part[chosen] for part in parts))  # type: ignore[arg-type]
 
 
-class Metric:
+class _Metric:
     """The Hessian of the base model at its solution: preconditioner, and yardstick of every neighbor."""
 
     def __init__(self, model: Composite, point: Array) -> None:
@@ -118,7 +118,7 @@ class Room:
 
 
 @dataclass(frozen=True, eq=False)
-class AtPoints:
+class _AtPoints:
     """Points V (m, d) of neighbors whose records ``index`` (m,) are not among the shared ones."""
 
     terms: Terms
@@ -149,14 +149,6 @@ class AtPoints:
             yield part, f
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Swept:
-    """Gradients (m, d) at m points, and what weights there are divided by, (m,)."""
-
-    gradient: Array
-    total: Array
-
-
 class RowBatch(abc.ABC):
     """Neighbors of one model: gradients, weights and error bounds of m points at once.
 
@@ -177,7 +169,7 @@ class RowBatch(abc.ABC):
         self.ridge = model.ridge
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
-        self.metric = Metric(model, point)
+        self.metric = _Metric(model, point)
         found = np.array(self.blocks.map(partial(_extent, metric=self.metric)))
         #: Largest ``||z_i||`` in the metric, and as it is.
         self.reach, self.longest = map(float, np.max(found[:, :2], axis=0))
@@ -200,12 +192,14 @@ class RowBatch(abc.ABC):
     def replaced(self, V: Array, members: Members) -> Array:
         """What the weight of the replaced row of every neighbor is proportional to, (m,)."""
 
-    def sweep(self, V: Array, members: Members, out: Array | None = None, rows: Part = _ALL) -> Swept:
-        """One pass over the shared rows; see :meth:`finished` for ``out``."""
+    def sweep(
+        self, V: Array, members: Members, out: Array | None = None, rows: Part = _ALL
+    ) -> tuple[Array, Array]:
+        """Gradients (m, d) and what weights are divided by (m,): one pass; ``out`` is for :meth:`finished`."""
         found = self._map(partial(_swept, asked=self._asked(V, members), out=out, rows=rows))
         moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
         total = sums[:, 1] + self.replaced(V, members)
-        return Swept(self.gradient(V, members, moment, sums[:, 0]), total)
+        return self.gradient(V, members, moment, sums[:, 0]), total
 
     def read(self, V: Array, members: Members, total: Array, reading: Reading) -> Tally:
         """One pass over the records: the reading of the weights at V (m, d), where f adds up to ``total``."""
@@ -223,7 +217,7 @@ class RowBatch(abc.ABC):
 
     def at_base(self) -> tuple[Array, float]:
         """The sums over all shared rows at the base solution: of pulls times rows (d,), and of pulls."""
-        asked = AtPoints(self.terms, self.point[None, :], np.array([-1]), len(self.base))
+        asked = _AtPoints(self.terms, self.point[None, :], np.array([-1]), len(self.base))
         with np.errstate(all="ignore"):  # what overflows is not usable
             found = self._map(partial(_swept, asked=asked))
         moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
@@ -246,8 +240,8 @@ class RowBatch(abc.ABC):
             out[left] = self.weights(V[left], members.take(left), total[left])
         return out
 
-    def _asked(self, V: Array, members: Members) -> AtPoints:
-        return AtPoints(self.terms, V, members.index, len(self.base))
+    def _asked(self, V: Array, members: Members) -> _AtPoints:
+        return _AtPoints(self.terms, V, members.index, len(self.base))
 
     def _map(self, ask: Any, *more: Array) -> list[Any]:
         return self.blocks.map(ask, range(self.n), *self.base, *more)
@@ -330,7 +324,7 @@ def norms(V: Array) -> Array:
 
 
 def _swept(
-    Z: Array, numbers: range, *base: Array, asked: AtPoints, out: Array | None = None, rows: Part = _ALL
+    Z: Array, numbers: range, *base: Array, asked: _AtPoints, out: Array | None = None, rows: Part = _ALL
 ) -> tuple[Array, Array]:
     """Sums over the shared rows of a block: of what pulls times the rows (m, d), and of two totals (m, 2).
 
@@ -354,7 +348,7 @@ def _read(
     Z: Array,
     numbers: range,
     *beside: Array,
-    asked: AtPoints,
+    asked: _AtPoints,
     own: Array,
     scale: Array,
     reading: Reading,
@@ -370,7 +364,7 @@ def _weights(
     Z: Array,
     numbers: range,
     *beside: Array,
-    asked: AtPoints,
+    asked: _AtPoints,
     own: Array,
     scale: Array,
     out: Array | None,
@@ -382,7 +376,7 @@ def _weights(
     return weights
 
 
-def _extent(Z: Array, *, metric: Metric) -> tuple[float, float, float, float]:
+def _extent(Z: Array, *, metric: _Metric) -> tuple[float, float, float, float]:
     length = np.sqrt(dot(Z, Z)) * (1 + 1e-12)
     reach = float(np.max(metric.lengths(Z))) if metric.definite else np.inf
     return reach, float(np.max(length)), float(np.sum(length)), float(np.sum(length**2))
