@@ -202,7 +202,7 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
     fixed[:, fixed_columns] = start[:, fixed_columns]
     own = members.diagonal + ridge - dot(column, Yq)
     own_right = members.own_linear - dot(column, Y0) - dot(members.coupling, fixed)
-    state = _State(np.tile(base_free, (m, 1)), fixed.copy(), np.ones(m, dtype=bool), np.zeros(m))
+    state = _State(np.tile(np.append(base_free, True), (m, 1)), np.column_stack([fixed, np.zeros(m)]))
     state.free[rows, members.index] = False
     found = _Points(np.zeros((m, n)), np.zeros(m), np.zeros((m, pivot.n_groups)))
     steps, live = np.zeros(m, dtype=np.int64), rows
@@ -216,12 +216,12 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
         right = members.linear[of][member, index] - base[member, index]
         was_free = base_free[index]
         right[was_free] = (state.value[of][member, index] - base[member, index])[was_free]
-        delta, new = _small(
-            pivot, member, index, toward_new, right, own[of], own_right[of], state, of, len(live)
-        )
+        new_free = state.free[of][:, n]
+        new_right = np.where(new_free, own_right[of], state.value[of][:, n])
+        delta, new = _small(pivot, member, index, toward_new, right, own[of], new_right, new_free)
         Y = base + pivot.columns(member, index, delta, len(live))
         Y -= new[:, None] * Yq[of]
-        value, slack = Y[:, :n].copy(), np.zeros((len(live), n))
+        value, slack = np.column_stack([Y[:, :n], new]), np.zeros((len(live), n + 1))
         slack[member, index] = delta
         value[:, fixed_columns] = fixed[of][:, fixed_columns] + slack[:, fixed_columns]
         slack[:, fixed_columns] = (
@@ -230,15 +230,17 @@ def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tup
             - members.linear[of][:, fixed_columns]
         )
         part = members if every else members.take(live)
-        new_slack = _new_slack(part, value, Y[:, n:], new, ridge)
-        settled = _advance(state, live, part.index, value, slack, new, new_slack, cap)
-        found.shared[of], found.new[of], found.multipliers[of] = value, new, Y[:, n:]
+        pull = dot(part.coupling, value[:, :n]) + (part.diagonal + ridge) * new
+        slack[:, n] = pull + Y[np.arange(len(live)), n + part.group] - part.own_linear
+        settled = _advance(state, live, part.index, value, slack, cap)
+        found.shared[of], found.new[of], found.multipliers[of] = value[:, :n], new, Y[:, n:]
         steps[live[settled]] = step
         live = live[~settled]
     # a fixed weight is its bound exactly, and not what the system gives back for it
     shared = found.shared
-    np.copyto(shared, state.value, where=~state.free)
-    return _Points(shared, np.where(state.new_free, found.new, state.new_value), found.multipliers), steps
+    np.copyto(shared, state.value[:, :n], where=~state.free[:, :n])
+    new = np.where(state.free[:, n], found.new, state.value[:, n])
+    return _Points(shared, new, found.multipliers), steps
 
 
 def _judged(model: KernelModel, members: _Members, points: _Points) -> Array:
@@ -297,17 +299,15 @@ def _judged(model: KernelModel, members: _Members, points: _Points) -> Array:
 
 @dataclass(eq=False)
 class _State:
-    """Which shared weights are free, and whether the new one is; the rest stand at 0 or at the cap."""
+    """Which of the shared weights and the new one, (m, n + 1), are free; others stand at 0 or at the cap."""
 
     free: Mask
     value: Array
-    new_free: Mask
-    new_value: Array
 
 
 def _exchanged(state: _State, base_free: Mask, live: Index) -> tuple[Index, Index, Index]:
     """The members that stay within reach of the base, and (member, index) of what they exchange."""
-    changed = state.free[live] != base_free
+    changed = state.free[live, :-1] != base_free
     few = np.sum(changed, axis=1) <= _MAX_EXCHANGED
     member, index = np.nonzero(changed[few])
     return live[few], member, index
@@ -320,12 +320,11 @@ def _small(
     toward: Array,
     right: Array,
     own: Array,
-    own_right: Array,
-    state: _State,
-    of: Index | slice,
-    m: int,
+    new_right: Array,
+    new_free: Mask,
 ) -> tuple[Array, Array]:
     """Inputs at the exchanged (member, index), and the new weights (m,)."""
+    m = len(toward)
     counts = np.bincount(member, minlength=m)
     s = int(np.max(counts, initial=0))
     slot = np.arange(len(member)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -337,12 +336,11 @@ def _small(
     A[:, np.arange(s), np.arange(s)] += ~used
     edge = np.where(used, np.take_along_axis(toward, padded, axis=1), 0.0)
     # T is symmetric up to the sign of its mixed blocks, and so is the row of the new weight
-    free_new = state.new_free[of]
     A[:, :s, s] = edge
     A[:, s, :s] = np.where(pivot.free[padded], -edge, edge)
-    A[~free_new, s, :s] = 0.0
-    A[:, s, s] = np.where(free_new, own, 1.0)
-    rhs[:, s, 0] = np.where(free_new, own_right, state.new_value[of])
+    A[~new_free, s, :s] = 0.0
+    A[:, s, s] = np.where(new_free, own, 1.0)
+    rhs[:, s, 0] = new_right
     try:
         solution = np.asarray(np.linalg.solve(A, rhs)[:, :, 0], dtype=np.float64)
     except np.linalg.LinAlgError:
@@ -350,52 +348,28 @@ def _small(
     return solution[member, slot], solution[:, s]
 
 
-def _new_slack(members: _Members, value: Array, multipliers: Array, new: Array, ridge: float) -> Array:
-    pull = dot(members.coupling, value) + (members.diagonal + ridge) * new
-    own = np.take_along_axis(multipliers, members.group[:, None], axis=1)[:, 0]
-    slack: Array = pull + own - members.own_linear
-    return slack
-
-
-def _advance(
-    state: _State,
-    live: Index,
-    index: Index,
-    value: Array,
-    slack: Array,
-    new: Array,
-    new_slack: Array,
-    cap: float,
-) -> Mask:
+def _advance(state: _State, live: Index, index: Index, value: Array, slack: Array, cap: float) -> Mask:
     """Move every weight of ``live`` to the state that its value or slack asks for; whether none moved."""
-    rows = np.arange(len(live))
+    rows, n = np.arange(len(live)), value.shape[1] - 1
     value[rows, index] = slack[rows, index] = 0.0  # the record that left keeps weight 0
-    size, pull = np.max(np.abs(value), axis=1), np.max(np.abs(slack), axis=1)
-    value_tol, slack_tol = _SLACK * size + 1e-300, _SLACK * (pull + size) + 1e-300
-    new_free, new_value = state.new_free[live], state.new_value[live]
-    new_free, new_value, moved = _moved(new_free, new_value, new, new_slack, cap, value_tol, slack_tol)
-    state.new_free[live], state.new_value[live] = new_free, new_value
-    free, fixed, shifted = _moved(
-        state.free[live], state.value[live], value, slack, cap, value_tol[:, None], slack_tol[:, None]
-    )
-    still = ~np.any(shifted, axis=1)
-    left = live[~still]
-    state.free[left], state.value[left] = free[~still], fixed[~still]
-    settled: Mask = still & ~moved & np.isfinite(size) & np.isfinite(pull)
-    return settled
-
-
-def _moved(
-    free: Mask, fixed: Array, value: Array, slack: Array, cap: float, value_tol: Array, slack_tol: Array
-) -> tuple[Mask, Array, Mask]:
-    low = free & (value < -value_tol)
-    wrong = ~free & (slack < -slack_tol)
+    size, pull = np.max(np.abs(value[:, :n]), axis=1), np.max(np.abs(slack[:, :n]), axis=1)
+    value_tol = (_SLACK * size + 1e-300)[:, None]
+    slack_tol = (_SLACK * (pull + size) + 1e-300)[:, None]
+    free, fixed = state.free[live], state.value[live]
+    low, wrong = free & (value < -value_tol), ~free & (slack < -slack_tol)
     if math.isinf(cap):
-        return (free & ~low) | wrong, fixed, low | wrong
-    wrong = ~free & np.where(fixed > 0, slack > slack_tol, slack < -slack_tol)
-    high = free & (value > cap + value_tol)
-    target = np.where(high, cap, np.where(low | wrong, 0.0, fixed))
-    return (free & ~low & ~high) | wrong, target, low | high | wrong
+        moved = low | wrong
+    else:
+        wrong = ~free & np.where(fixed > 0, slack > slack_tol, slack < -slack_tol)
+        high = free & (value > cap + value_tol)
+        moved = low | wrong | high
+        fixed = np.where(high, cap, np.where(low | wrong, 0.0, fixed))
+    still = ~np.any(moved, axis=1)
+    left = live[~still]
+    # what moves is free where it was fixed, and fixed where it was free
+    state.free[left], state.value[left] = (free ^ moved)[~still], fixed[~still]
+    settled: Mask = still & np.isfinite(size) & np.isfinite(pull)
+    return settled
 
 
 def _inside_cone(r: Array, v: Array, cap: float) -> Array:

@@ -195,7 +195,7 @@ class RowBatch(abc.ABC):
     def sweep(
         self, V: Array, members: Members, out: Array | None = None, rows: Part = _ALL
     ) -> tuple[Array, Array]:
-        """Gradients (m, d) and what weights are divided by (m,): one pass; ``out`` is for :meth:`finished`."""
+        """Gradients (m, d) and the sums that weights are divided by (m,); ``out`` as in :meth:`finished`."""
         found = self._map(partial(_swept, asked=self._asked(V, members), out=out, rows=rows))
         moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
         total = sums[:, 1] + self.replaced(V, members)
