@@ -18,8 +18,7 @@ from dp2erm_cvx.program import Instance
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.schemes.exponential import ExponentialModel
-from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
-from dp2erm_cvx.program.schemes.kernel_model import KernelModel
+from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.solve import solve
 
 Contender = Callable[[Instance, Records], Array]

@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.contenders import EVERYWHERE, FURTHER, Contender
 from benchmarks.machine import memory_rate, multiply_rate
 from benchmarks.work import NAIVE, Loaded, Work, load
-from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
+from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel
 from dp2erm_cvx.solve import certify
-from dp2erm_cvx.solve.batch import solve_draws, solve_neighbors
+from dp2erm_cvx.solve.batch import Neighborhood, solve_draws
 
 #: Runs of a contender on one work, beyond which its time does not matter.
 _ROUNDS = 9
@@ -143,7 +143,7 @@ def _batch(loaded: Loaded) -> tuple[float, float, float]:
         norms = np.linalg.norm(found.thetas, axis=1)
         return seconds, float(np.max(found.radius / norms)), float(np.mean(found.iterations))
     count, worst, sweeps = 0, 0.0, 0.0
-    for part in solve_neighbors(loaded.program, loaded.records, loaded.replacements):
+    for part in Neighborhood(loaded.program, loaded.records).solve(loaded.replacements):
         count += len(part)
         worst = max(worst, float(np.max(part.radius)))
         sweeps += float(np.sum(part.iterations))

@@ -12,7 +12,7 @@ from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import FirstStage, Gaussian, Instance
-from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.kernels import RandomFourier
 from dp2erm_cvx.solve.batch import Replacements
 
 NAIVE, DECLARED = "naive CVXPY + Clarabel", "declared problem + Clarabel"

@@ -356,6 +356,36 @@ class Codebook:
 Kind = TypeVar("Kind", Treatment, SamplingWeights, Codebook)
 
 
+def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
+    """The codebook, of plain values if need be. Raises DeclarationError where it is none of these ranges."""
+    if codebook is None:
+        return None
+    if isinstance(codebook, Mapping):
+        codebook = Codebook.from_dict(codebook)
+    if not isinstance(codebook, Codebook):
+        raise DeclarationError(f"codebook = {shown(codebook)}: must be a Codebook")
+    if not isinstance(ranges, Mapping):
+        return codebook
+    for column in (*codebook.levels, *codebook.missing):
+        own = codebook.covariates_of(column)
+        if column in codebook.levels and column in ranges:
+            raise DeclarationError(f"ranges[{column}]: has levels: take the ranges of Codebook.ranges")
+        for name in own if column in codebook.levels else own[1:]:
+            if name in ranges and ranges[name] != SWITCH:
+                raise DeclarationError(f"ranges[{name}] = {shown(ranges[name])}: must be {SWITCH}")
+    return codebook
+
+
+def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | None) -> float:
+    """What the norm of scaled covariates inside their ranges is at most: the root of their number.
+
+    Covariates that a codebook makes of one column count once, see :meth:`Codebook.norm`.
+    """
+    if codebook is None or not isinstance(ranges, Mapping):
+        return math.sqrt(len(ranges))
+    return codebook.norm(ranges)
+
+
 def _built(kind: type[Kind], title: str, declared: Mapping[str, Any]) -> Kind:
     known = [one.name for one in fields(kind)]
     if not isinstance(declared, Mapping):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from dp2erm_cvx.codebook import Codebook
-from dp2erm_cvx.domain import Domain, norm_within
+from dp2erm_cvx.codebook import Codebook, norm_within
+from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import public_number

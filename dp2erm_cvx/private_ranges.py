@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.codebook import Codebook, Named
-from dp2erm_cvx.domain import Array, Domain, checked_codebook, cleaned, norm_within
+from dp2erm_cvx.codebook import Codebook, Named, checked_codebook, norm_within
+from dp2erm_cvx.domain import Array, Domain, cleaned
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import one_of, public_fraction

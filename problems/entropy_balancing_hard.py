@@ -28,8 +28,7 @@ from dp2erm_cvx.program import (
     Universe,
     Value,
 )
-from dp2erm_cvx.program.balance import moment_names
-from dp2erm_cvx.program.moment_target import MomentTargets, refuse_infeasible
+from dp2erm_cvx.program.balance import MomentTargets, moment_names, refuse_infeasible
 from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
 from dp2erm_cvx.program.schemes.exponential import HardExponentialModel
 

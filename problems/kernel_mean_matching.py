@@ -36,10 +36,9 @@ from dp2erm_cvx.program import (
     Value,
     public_size,
 )
-from dp2erm_cvx.program.kernels import factor
-from dp2erm_cvx.program.random_features import checked_kernel
+from dp2erm_cvx.program.kernels import checked_kernel, factor
+from dp2erm_cvx.program.schemes.kernel_model import MatchingModel
 from dp2erm_cvx.program.schemes.kernel_stage import refuse_gram
-from dp2erm_cvx.program.schemes.matching_model import MatchingModel
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dp2erm_cvx.program import (
     Universe,
     public_number,
 )
-from dp2erm_cvx.program.random_features import checked_kernel
+from dp2erm_cvx.program.kernels import checked_kernel
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ are free; a constant in the kernel pulls each toward n/2.
 from dataclasses import dataclass
 
 from dp2erm_cvx.program import Gaussian, Kernel, PooledKernelStage
-from dp2erm_cvx.program.random_features import checked_kernel
+from dp2erm_cvx.program.kernels import checked_kernel
 
 
 @dataclass(frozen=True)

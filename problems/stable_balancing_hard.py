@@ -31,9 +31,7 @@ from dp2erm_cvx.program import (
     checked_balance,
     public_number,
 )
-from dp2erm_cvx.program.balance import moment_names
-from dp2erm_cvx.program.hard_balance_model import HardBalanceModel
-from dp2erm_cvx.program.moment_target import MomentTargets
+from dp2erm_cvx.program.balance import HardBalanceModel, MomentTargets, moment_names
 
 
 @dataclass(frozen=True)

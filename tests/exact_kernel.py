@@ -10,8 +10,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.program import BalanceKernel, Gaussian, Kernel, Moments
-from dp2erm_cvx.program.kernels import Energy, Laplace, Linear
-from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.kernels import Energy, Laplace, Linear, RandomFourier
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from tests.exact import Vector, to_mp
 

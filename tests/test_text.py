@@ -21,8 +21,7 @@ from dp2erm_cvx.program import (
     Moments,
     WholeSpace,
 )
-from dp2erm_cvx.program.kernels import Laplace, Linear
-from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
 from dp2erm_cvx.text import number_or_text
 
 

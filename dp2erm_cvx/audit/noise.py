@@ -18,7 +18,7 @@ from dp2erm_cvx.calibration import Calibration, Noise, OutputCalibration
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.model.regularizer import ElasticNet
+from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.public import public_fraction, public_number, whole_number
 from dp2erm_cvx.steps import ThetaPlan

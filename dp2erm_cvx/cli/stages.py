@@ -131,7 +131,7 @@ def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
 def second_stage(text: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain) -> SecondStage:
     """The second stage of that name, or in that file, with Theta, R and features given as flags."""
     from dp2erm_cvx import registry
-    from dp2erm_cvx.model.regularizer import ElasticNet
+    from dp2erm_cvx.model.sets import ElasticNet
     from dp2erm_cvx.program import ConvexSet
 
     name = known_name(text, "second")

@@ -15,7 +15,7 @@ from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import Dp2ermError, InfeasibleError, ProgramError, SolverError
 from dp2erm_cvx.program import FirstStage, Instance, SecondStage
-from dp2erm_cvx.program.moment_target import refuse_infeasible
+from dp2erm_cvx.program.balance import refuse_infeasible
 from dp2erm_cvx.solve import SOLVERS, Solution, Solver, solve
 
 #: Solvers that are compared where none are named.

@@ -1,4 +1,4 @@
-"""Records inside a domain, held in memory."""
+"""Records inside a domain, held in memory, and the clipping that puts their numbers there."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import VIEW, ArrayBlocks, Blocks, constant, whole
-from dp2erm_cvx.domain.clipping import Array
 
 if TYPE_CHECKING:
     from dp2erm_cvx.domain.domain import Domain
 
+#: An array of double precision.
+Array = NDArray[np.float64]
 T = TypeVar("T")
-
 #: A number (n,) of every record by itself.
 NumbersOf = Callable[["Records"], Array]
 #: Other records, each made of one by itself.
 Make = Callable[["Records"], "Records"]
+#: Bounds of the universe lie between this and its inverse, so that products of several stay finite.
+LARGEST = 1e30
+#: Relative slack that keeps a clipped norm at or below its bound in floating point.
+_SLACK = 1.0 - 1e-12
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,6 @@ class Records:
         return whole(function(self), n) if n <= VIEW else self.blocks.then(function)
 
 
-def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple[Any, ...]:
-    here = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
-    rows = index[here] - numbers.start
-    sampling = None if block.sampling is None else block.sampling[rows]
-    return here, block.X[rows], block.a[rows], block.y[rows], sampling
-
-
 def replaced_record(block: Records, numbers: range, *, index: int, X: Array, a: int) -> Records:
     """The records ``numbers`` with record ``index`` replaced, where it is one of these."""
     if index not in numbers:
@@ -134,6 +131,33 @@ def replaced_record(block: Records, numbers: range, *, index: int, X: Array, a: 
     rows, arms = block.X.copy(), block.a.copy()
     rows[index - numbers.start], arms[index - numbers.start] = X, a
     return Records(rows, arms, block.y, block.domain, block.sampling)
+
+
+def cleaned(values: Array, bound: float | Array) -> Array:
+    """``values`` clipped to ``[-bound, bound]``; what is no number counts as 0."""
+    clipped: Array = np.clip(np.where(np.isnan(values), 0.0, values), -bound, bound)
+    return clipped
+
+
+def clip_norm(X: Array, bound: float) -> Array:
+    """Shrink each row (..., k) radially so that its Euclidean norm is at most ``bound``."""
+    largest = np.max(np.abs(X), axis=-1, keepdims=True, initial=0.0)
+    safe = np.where(largest > 0, largest, 1.0)
+    unit = X / safe
+    length = np.linalg.norm(unit, axis=-1, keepdims=True)
+    with np.errstate(over="ignore"):
+        norm = safe * length
+    # a norm that rounds to the bound may exceed it: clip from just below
+    outside = norm > bound * (1.0 - 5e-13)
+    divisor = np.where(outside, length, 1.0)
+    return np.where(outside, unit * (bound * _SLACK / divisor), X)
+
+
+def _found(block: Records, numbers: range, *, index: NDArray[np.int64]) -> tuple[Any, ...]:
+    here = np.flatnonzero((index >= numbers.start) & (index < numbers.stop))
+    rows = index[here] - numbers.start
+    sampling = None if block.sampling is None else block.sampling[rows]
+    return here, block.X[rows], block.a[rows], block.y[rows], sampling
 
 
 def _records(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:

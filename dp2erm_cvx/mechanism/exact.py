@@ -7,14 +7,15 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import Calibration, Noise
-from dp2erm_cvx.mechanism.selection import random_source
-from dp2erm_cvx.mechanism.uniform import LazyUniform, require
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.mechanism.floating import Source, random_source
 from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
@@ -24,6 +25,21 @@ if TYPE_CHECKING:
 _SPARE_BITS = 64
 #: The working precision of FLINT belongs to the process and not to a thread.
 _PRECISION = threading.Lock()
+#: Import name to distribution name: ball arithmetic, and the discrete mechanism on a grid.
+_PACKAGES = {"flint": "python-flint", "opendp": "opendp"}
+
+
+def secure_available() -> bool:
+    """Whether both packages of the extra ``secure`` are installed. Neither is imported."""
+    return all(find_spec(name) is not None for name in _PACKAGES)
+
+
+def require(name: str) -> None:
+    """Raise DeclarationError unless the package of import name ``name`` is installed."""
+    if find_spec(name) is None:
+        raise DeclarationError(
+            f"noise with a proven error needs {_PACKAGES[name]}: install dp2erm-cvx[secure]"
+        )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -84,6 +100,33 @@ def rounded_gaussians(scale: float, size: int) -> tuple[int, ...]:
     require("flint")
     source = random_source()
     return _rounded(scale, [LazyUniform(source) for _ in range(2 * ((size + 1) // 2))])[:size]
+
+
+class LazyUniform:
+    """The number whose binary digits are the bits of ``source``, known to its first ``length`` digits.
+
+    Digits are appended and never redrawn, so that the variable is uniform whatever decided when to stop
+    reading. It lies in ``[prefix, prefix + 1] / 2^length``.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.prefix = 0
+        self.length = 0
+
+    def extend_to(self, length: int) -> None:
+        """Read on until ``length`` digits are known."""
+        more = length - self.length
+        if more > 0:
+            self.prefix = (self.prefix << more) | self._source.getrandbits(more)
+            self.length = length
+
+    def ball(self) -> arb:
+        """Return the interval of what is known, without any rounding: its center and radius are dyadic."""
+        from flint import arb
+
+        exponent = -(self.length + 1)
+        return arb((2 * self.prefix + 1, exponent), (1, exponent))
 
 
 def _rounded(scale: float, uniforms: Sequence[LazyUniform]) -> tuple[int, ...]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+import random
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import Calibration, Noise
-from dp2erm_cvx.mechanism.selection import random_source
+
+#: Where random numbers come from.
+Source = random.Random
+
+
+def random_source(seed: int | str | None = None) -> Source:
+    """The operating system's entropy, or with a seed a repeatable generator, for tests only."""
+    return random.SystemRandom() if seed is None else random.Random(seed)
 
 
 def draw(calibration: Calibration, *, seed: int | str | None = None) -> NDArray[np.float64]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import abc
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sets import Projectable, WholeSpace
 from dp2erm_cvx.model.sums import UNIT
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -150,3 +155,21 @@ class Composite(abc.ABC):
         """What a relative radius divides by: the norm of the output."""
         norm = float(np.linalg.norm(v))
         return norm if norm > 0 else 1.0
+
+
+class Recent(Generic[T]):
+    """What is known about the last ``most`` points v (d,), by their bits: a pass is made once for each."""
+
+    def __init__(self, most: int = 4) -> None:
+        self._most = most
+        self._known: OrderedDict[bytes, T] = OrderedDict()
+
+    def find(self, v: Array, make: Callable[[], T], enough: Callable[[T], bool] = lambda _: True) -> T:
+        """What is known about v; made anew if that is not enough."""
+        key = v.tobytes()
+        found = self._known.get(key)
+        if found is None or not enough(found):
+            self._known[key] = found = make()
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return found

@@ -1,16 +1,20 @@
-"""Closed convex sets with a cheap projection, its generalized Jacobian and a CVXPY constraint."""
+"""What a variable is confined to and penalized by: convex sets with a projection, public regularizers."""
 
 from __future__ import annotations
 
 import abc
 import math
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import InfeasibleError, ProgramError
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.text import Written
 
@@ -163,3 +167,148 @@ class Box(ConvexSet):
 
     def constraints(self, v: Any, *bounds: Any) -> dict[str, Any]:
         return {"upper": v <= bounds[0], "lower": v >= -bounds[0]}
+
+
+@dataclass(frozen=True, eq=False)
+class Simplices(Projectable):
+    """``v >= 0``, ``v <= cap``, and ``sum of v over group g = total``, for every group that has members.
+
+    ``group`` (n,) numbers the group of every coordinate. Raises InfeasibleError where the cap leaves too
+    little room for the total.
+    """
+
+    group: NDArray[np.int64]
+    total: float
+    cap: float = math.inf
+
+    def __post_init__(self) -> None:
+        smallest = min(len(members) for members in self.members())
+        if smallest * self.cap * (1 + 1e-12) < self.total:
+            raise InfeasibleError(
+                f"a cap of {self.cap:g} on each weight leaves no room for the total of an arm: raise the cap"
+            )
+
+    def members(self) -> list[NDArray[np.int64]]:
+        """Indices of every group that has members."""
+        return [np.flatnonzero(self.group == g) for g in np.unique(self.group)]
+
+    def totals(self) -> Array:
+        """Total of group 0 and of group 1; 0 for a group without members."""
+        present = np.isin(np.arange(2), self.group)
+        return self.total * present.astype(np.float64)
+
+    def project(self, v: Array) -> Array:
+        projected = np.empty_like(v)
+        for members in self.members():
+            projected[members] = np.clip(v[members] - self._shift(v[members]), 0.0, self.cap)
+        return projected
+
+    def _shift(self, v: Array) -> float:
+        """The tau with ``sum clip(v - tau, 0, cap) = total``, a sum that is linear between breakpoints."""
+        breaks = np.sort(v) if math.isinf(self.cap) else np.sort(np.concatenate([v, v - self.cap]))
+
+        def filled(tau: float) -> float:
+            return float(np.sum(np.clip(v - tau, 0.0, self.cap)))
+
+        low, high = -1, len(breaks) - 1  # filled falls: at breaks[high] it is at most total
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if filled(breaks[middle]) > self.total else (low, middle)
+        anchor = float(breaks[high])
+        inside = (v >= anchor) & (v - self.cap < anchor)
+        count = int(np.sum(inside)) or 1
+        # on the stretch just below the anchor exactly the coordinates in ``inside`` move, each with slope -1
+        return anchor - (self.total - filled(anchor)) / count
+
+    def free(self, v: Array) -> NDArray[np.bool_]:
+        """Which coordinates (n,) of the projection of ``v`` are neither 0 nor at the cap."""
+        point = self.project(v)
+        inside: NDArray[np.bool_] = (point > 0.0) & (point < self.cap)
+        return inside
+
+    def jacobian(self, v: Array) -> Array:
+        jacobian = np.zeros((len(v), len(v)))
+        inside = self.free(v)
+        for members in self.members():
+            free = members[inside[members]]
+            if len(free):
+                jacobian[free, free] = 1.0
+                jacobian[np.ix_(free, free)] -= 1.0 / len(free)
+        return jacobian
+
+    def rounding(self, dimension: int) -> float:
+        return 16.0 + 4.0 * math.log2(dimension + 1)
+
+
+@dataclass(frozen=True)
+class ElasticNet:
+    """``R(theta) = l1 ||theta||_1 + l2/2 ||theta||_2^2``; both 0 is no regularizer. mu_R = l2."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "l1", public_size("l1", self.l1, zero=True))
+        object.__setattr__(self, "l2", public_size("l2", self.l2, zero=True))
+
+    @property
+    def strong_convexity(self) -> float:
+        """mu_R."""
+        return self.l2
+
+
+@dataclass(frozen=True)
+class UserRegularizer:
+    """A user's own convex R: ``expression(theta)`` maps a CVXPY variable (p,) to a DCP scalar.
+
+    It must be closed, convex, proper and must not depend on the data (Theorem 1). Its strong
+    convexity is not credited (mu_R = 0), and its solutions are certified by the duality gap alone.
+    """
+
+    expression: Callable[[Any], Any]
+    name: str = "custom"
+
+    @property
+    def strong_convexity(self) -> float:
+        """mu_R, not credited: a wrong claim would be a wrong privacy claim."""
+        return 0.0
+
+    def declared(self, theta: Any) -> Any:
+        """The CVXPY expression. Raises ProgramError unless it is a convex scalar."""
+        expression = self.expression(theta)
+        if not isinstance(expression, cp.Expression):
+            expression = cp.Constant(expression)  # a number is one as well
+        if not (expression.is_scalar() and expression.is_convex()):
+            raise ProgramError(f"regularizer {self.name!r}: must be a convex scalar CVXPY expression")
+        return expression
+
+    def refuse_unchecked(self, n_parameters: int) -> None:
+        """Refuse, without any data, what no duality gap can be measured for over R^n_parameters.
+
+        Raises ProgramError for an expression that is no convex scalar, that CVXPY cannot compile, or that
+        needs exponential, power or semidefinite cones.
+        """
+        theta = cp.Variable(n_parameters)
+        problem = cp.Problem(cp.Minimize(self.declared(theta) + cp.sum_squares(theta)))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # CVXPY comments on how it approximates powers
+                dims = problem.get_problem_data(cp.CLARABEL)[0]["dims"]
+        except Exception as error:  # of the user's expression, of which any kind may come
+            raise ProgramError(
+                f"regularizer {self.name!r}: CVXPY cannot compile it ({type(error).__name__})"
+            ) from None
+        if has_unchecked_cones(dims):
+            raise ProgramError(
+                f"regularizer {self.name!r}: state it without exponential, power or semidefinite atoms; the "
+                "duality gap can be checked for quadratic and second-order cones only"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON types for a release."""
+        return {"custom": self.name}
+
+
+def has_unchecked_cones(dims: Any) -> bool:
+    """Whether a problem in conic form (CVXPY's ``ConeDims``) has cones that no gap is measured for."""
+    return bool(dims.exp or dims.psd or dims.p3d or getattr(dims, "pnd", ()))

@@ -20,8 +20,8 @@ from dp2erm_cvx.program.rows import Ball
 from dp2erm_cvx.program.scheme import scheme, second_stage
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.schemes.entropy import RidgedEntropyFirstStage
-from dp2erm_cvx.program.schemes.kernel_balancing import ArmKernelStage, PooledKernelStage
-from dp2erm_cvx.program.schemes.matching_model import PublicSample
+from dp2erm_cvx.program.schemes.kernel_model import PublicSample
+from dp2erm_cvx.program.schemes.kernel_stage import ArmKernelStage, PooledKernelStage
 from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, SeparableFirstStage
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.stage import Instance, Kind, Program

@@ -16,8 +16,7 @@ import numpy as np
 from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.model.regularizer import ElasticNet
-from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value

@@ -18,8 +18,8 @@ from dp2erm_cvx.model.certified_radius import CLOSED_FORM
 from dp2erm_cvx.model.composite import Composite, LocalError
 from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
+from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.moment_target import MomentTargets
 from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, model_of
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.universe import Universe

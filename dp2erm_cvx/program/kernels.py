@@ -55,29 +55,17 @@ class Kernel(Written, abc.ABC):
         return ENTRY_ERROR
 
 
-def public_bandwidth(value: float) -> float:
-    """A bandwidth between 1e-100 and 1e100. Raises DeclarationError."""
-    number = public_number("bandwidth", value, at_least=1e-100)
-    if number > 1e100:
-        raise DeclarationError(f"bandwidth = {value!r}: must be at most 1e100")
-    return number
-
-
-def factor(gram: Array) -> Array:
-    """F (n, n) with ``F F' = gram`` for a positive semidefinite Gram matrix."""
-    eigenvalues, vectors = np.linalg.eigh(gram)
-    root: Array = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
-    return root
-
-
 @dataclass(frozen=True)
-class BandwidthKernel(Kernel):
+class _BandwidthKernel(Kernel):
     """A kernel of a bandwidth with K(x, x) = 1, hence C = 1."""
 
     bandwidth: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", public_bandwidth(self.bandwidth))
+        bandwidth = public_number("bandwidth", self.bandwidth, at_least=1e-100)
+        if bandwidth > 1e100:
+            raise DeclarationError(f"bandwidth = {self.bandwidth!r}: must be at most 1e100")
+        object.__setattr__(self, "bandwidth", bandwidth)
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -87,7 +75,7 @@ class BandwidthKernel(Kernel):
 
 
 @dataclass(frozen=True)
-class Gaussian(BandwidthKernel):
+class Gaussian(_BandwidthKernel):
     """``exp(-||x - x'||^2 / (2 bandwidth^2))``; C = 1."""
 
     word = "gaussian"
@@ -98,7 +86,7 @@ class Gaussian(BandwidthKernel):
 
 
 @dataclass(frozen=True)
-class Laplace(BandwidthKernel):
+class Laplace(_BandwidthKernel):
     """``exp(-||x - x'||_2 / bandwidth)``; C = 1."""
 
     word = "laplace"
@@ -132,6 +120,53 @@ class Linear(Kernel):
 
     def features(self, X: Array) -> Array:
         return np.column_stack([np.full(len(X), math.sqrt(self.offset)), X])
+
+
+@dataclass(frozen=True)
+class RandomFourier(_BandwidthKernel):
+    """``(1/D) sum_k cos(<omega_k, x - x'>)`` with D public frequencies omega_k ~ N(0, I / bandwidth^2).
+
+    Its mean over seeds is the Gaussian kernel of the same bandwidth (Rahimi & Recht 2007), but it is a kernel
+    in its own right: bounds hold for it, not for the kernel it approximates. The 2 D features are pairs of a
+    cosine and a sine, so K(x, x) = 1 exactly; other entries may be negative, hence the constants for signed
+    kernels. C = 1. ``frequencies`` is D; they are drawn from ``seed``.
+    """
+
+    frequencies: int = 100
+    seed: int = 0
+
+    signed = True
+    word = "fourier"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least, most in (("frequencies", 1, 10_000), ("seed", 0, 2**63)):
+            number = public_number(name, getattr(self, name), at_least=least)
+            if number != int(number) or number > most:
+                raise DeclarationError(
+                    f"{name} = {getattr(self, name)!r}: must be a whole number up to {most}"
+                )
+            object.__setattr__(self, name, int(number))
+
+    def features(self, X: Array) -> Array:
+        angles = X @ self._frequencies(X.shape[1]).T
+        pairs: Array = np.hstack([np.cos(angles), np.sin(angles)]) / np.sqrt(self.frequencies)
+        return pairs
+
+    def cross(self, X: Array, Y: Array) -> Array:
+        gram: Array = self.features(X) @ self.features(Y).T
+        return gram
+
+    def entry_error(self, features_bound: float, n_features: int) -> float:
+        # an angle is off by the rounding of its inner product, which moves a pair along the circle by as much
+        longest = float(np.max(np.linalg.norm(self._frequencies(n_features), axis=1)))
+        pair = (n_features + 2) * longest * features_bound + 8.0
+        return 2.0 * pair + 2.0 * self.frequencies + 8.0
+
+    def _frequencies(self, n_features: int) -> Array:
+        rng = np.random.default_rng([self.seed, self.frequencies, n_features])
+        drawn: Array = rng.standard_normal((self.frequencies, n_features)) / self.bandwidth
+        return drawn
 
 
 @dataclass(frozen=True)
@@ -195,3 +230,16 @@ class BalanceKernel(Kernel):
         # powers round as often as their degree, and an inner product has a term for each function
         functions = int(self.features(np.zeros((1, n_features))).shape[1])
         return max(ENTRY_ERROR, 4.0 * functions + 64.0)
+
+
+def checked_kernel(kernel: Kernel) -> None:
+    """Raise DeclarationError for a kernel of another type, whose bound would be taken on trust."""
+    if type(kernel) not in (Gaussian, Laplace, Linear, RandomFourier):
+        raise DeclarationError(f"kernel = {kernel!r}: must be Gaussian, Laplace, Linear or RandomFourier")
+
+
+def factor(gram: Array) -> Array:
+    """F (n, n) with ``F F' = gram`` for a positive semidefinite Gram matrix."""
+    eigenvalues, vectors = np.linalg.eigh(gram)
+    root: Array = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    return root

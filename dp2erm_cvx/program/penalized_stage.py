@@ -12,8 +12,7 @@ import cvxpy as cp
 
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
-from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
+from dp2erm_cvx.model.sets import Box, ConvexSet, ElasticNet, L1Ball, L2Ball, UserRegularizer, WholeSpace
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.stage import Instance

@@ -15,8 +15,8 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.privacy import Neighboring
+from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.moment_target import MomentTargets
 from dp2erm_cvx.universe import Universe
 
 M = TypeVar("M", bound=Composite)

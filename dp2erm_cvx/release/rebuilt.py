@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dp2erm_cvx.errors import DeclarationError, shown
-from dp2erm_cvx.model.regularizer import ElasticNet
-from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.program import Kernel, Moments
 from dp2erm_cvx.text import written_members
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dp2erm_cvx.calibration import ContrastNoise
+from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.domain import Array, Domain, clip_norm
-from dp2erm_cvx.domain.checks import norm_within
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.plan import RulePlan, RuleSettings
 from dp2erm_cvx.plan.effect_error import value_error

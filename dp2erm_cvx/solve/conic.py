@@ -15,7 +15,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
-from dp2erm_cvx.model.regularizer import has_unchecked_cones
+from dp2erm_cvx.model.sets import has_unchecked_cones
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.stage import Instance
 

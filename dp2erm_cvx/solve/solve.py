@@ -11,8 +11,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
+from dp2erm_cvx.program.balance import refuse_infeasible
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
-from dp2erm_cvx.program.moment_target import refuse_infeasible
 from dp2erm_cvx.program.stage import Instance, smooth_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify

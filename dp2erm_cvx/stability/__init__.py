@@ -2,15 +2,14 @@
 
 Every function maps public numbers to a :class:`~dp2erm_cvx.privacy.StabilityBound`; none of them sees
 data. The sharp ones bound the coupled variation ``V = ||w - w'||_1 + 2 min(w_j, w'_j)`` of two weight vectors
-that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper_``, the two corollaries and
-the general principle are printed results: they bound W1 >= V and W2.
+that sum to ``n``, for datasets that differ in record ``j``. Those named ``paper_`` and the two
+corollaries are printed results: they bound W1 >= V and W2.
 """
 
 from dp2erm_cvx.stability.checker import SeparableScheme, check_kernel, check_second_stage, check_separable
 from dp2erm_cvx.stability.entropy import entropy_balancing
 from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_scaling
 from dp2erm_cvx.stability.entropy_weight import EntropyConstants
-from dp2erm_cvx.stability.general_principle import general_principle
 from dp2erm_cvx.stability.kernel import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.stability.kernel_matching import kernel_mean_matching
 from dp2erm_cvx.stability.logistic import gradient_diameter, ipw_logistic, logistic_radius
@@ -65,7 +64,6 @@ __all__ = [
     "entropy_balancing",
     "entropy_balancing_paper_scaling",
     "fixed_weights",
-    "general_principle",
     "given_coefficient",
     "gradient_diameter",
     "ipw_logistic",

@@ -12,8 +12,7 @@ from dp2erm_cvx.conformance.samples import check_domain
 from dp2erm_cvx.conformance.solutions import certified_in_advance
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.regularizer import UserRegularizer
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.registry import programs

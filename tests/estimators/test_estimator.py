@@ -16,8 +16,7 @@ from sklearn.base import clone
 from dp2erm_cvx import Budget, Domain, Neighboring, PrivateTwoStageERM, Release, TwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, ProgramError
 from dp2erm_cvx.model.composite import Composite
-from dp2erm_cvx.model.regularizer import UserRegularizer
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing

@@ -11,8 +11,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import measurement as module
 from dp2erm_cvx.estimators.measurement import as_opendp_measurement, group_privacy
-from dp2erm_cvx.model.regularizer import UserRegularizer
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sets import L2Ball, UserRegularizer
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.program import WholeSpace

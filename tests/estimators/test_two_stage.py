@@ -11,7 +11,7 @@ import pytest
 from dp2erm_cvx import Domain, TwoStageERM
 from dp2erm_cvx.datasets import load_nhefs, nhefs_domain
 from dp2erm_cvx.errors import CertificateError, InfeasibleError, SolverError
-from dp2erm_cvx.model.regularizer import UserRegularizer
+from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
 from dp2erm_cvx.program import Moments

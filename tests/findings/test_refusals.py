@@ -14,7 +14,7 @@ from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
-from dp2erm_cvx.stability import general_principle, paper_ipw_logistic, usable
+from dp2erm_cvx.stability import paper_ipw_logistic, usable
 from dp2erm_cvx.universe import Universe
 
 DOMAIN = Domain(1.0, 1.0)
@@ -50,11 +50,6 @@ def test_and_what_it_grants():
         bound = program.resolve(domain).stability(Universe(domain, 100, 2), BoundFamily.PAPER)
         assert 2.0 < bound.V <= 4 * 100 * (1 + 1e-9)
         assert "2602.12604" in bound.theorem
-
-
-def test_general_principle_needs_one_set():
-    with pytest.raises(CalibrationError, match="one feasible set"):
-        usable(100, general_principle(100, 1.0, 1.0, 0.1, fixed_set=False))
 
 
 def test_an_eigenvalue_that_no_dataset_reaches():

@@ -16,9 +16,8 @@ from flint import arb, ctx
 
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import draw_within, exact, secure_available, uniform
-from dp2erm_cvx.mechanism.exact import _evaluate, _uniforms_needed
-from dp2erm_cvx.mechanism.uniform import LazyUniform
+from dp2erm_cvx.mechanism import draw_within, exact, secure_available
+from dp2erm_cvx.mechanism.exact import LazyUniform, _evaluate, _uniforms_needed
 from tests.mechanism.laws import STREAMS, calibration_of, forced_uniforms
 
 TAILS = [lambda: 0, lambda: 2**300 - 1, lambda: random.SystemRandom().getrandbits(300)]
@@ -203,7 +202,7 @@ def test_invalid_error_is_refused(error):
 
 def test_without_the_extra(monkeypatch):
     assert secure_available()
-    monkeypatch.setattr(uniform, "find_spec", lambda name: None)
+    monkeypatch.setattr(exact, "find_spec", lambda name: None)
     assert not secure_available()
     with pytest.raises(DeclarationError, match=r"python-flint: install dp2erm-cvx\[secure\]"):
         draw_within(calibration_of(Noise.GAMMA, 2), 1e-9)

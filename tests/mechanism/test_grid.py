@@ -10,7 +10,7 @@ from scipy import stats
 
 from dp2erm_cvx.calibration.grid import GridNoise, calibrate_grid
 from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
-from dp2erm_cvx.mechanism import perturb_on_grid, uniform
+from dp2erm_cvx.mechanism import exact, perturb_on_grid
 
 SEEDS = [None, 1]
 HUGE = sys.float_info.max
@@ -145,7 +145,7 @@ def test_overflow_becomes_the_largest_double(seed):
 
 
 def test_without_the_extra_only_a_seed_works(monkeypatch):
-    monkeypatch.setattr(uniform, "find_spec", lambda name: None)
+    monkeypatch.setattr(exact, "find_spec", lambda name: None)
     noise = calibrate_grid(1.0, 2, 1.0)
     with pytest.raises(DeclarationError, match=r"opendp: install dp2erm-cvx\[secure\]"):
         perturb_on_grid([0.0, 1.0], noise)

@@ -17,7 +17,7 @@ from dp2erm_cvx.calibration import (
     calibrate_treated,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.mechanism import arm_sums, perturb_integers, score_sums, treated_sums, uniform
+from dp2erm_cvx.mechanism import arm_sums, exact, perturb_integers, score_sums, treated_sums
 from dp2erm_cvx.mechanism.exact import _rounded
 from dp2erm_cvx.privacy import Budget
 from tests.mechanism.laws import STREAMS, forced_uniforms
@@ -97,7 +97,7 @@ def test_noise_that_opendp_does_not_confirm_is_refused():
 
 @pytest.mark.parametrize(("kind", "package"), [("gamma", "opendp"), ("gaussian", "python-flint")])
 def test_without_the_extra(kind, package, monkeypatch):
-    monkeypatch.setattr(uniform, "find_spec", lambda name: None)
+    monkeypatch.setattr(exact, "find_spec", lambda name: None)
     noise = calibrate_integers(100, Budget(1.0, 1e-6), kind)
     with pytest.raises(DeclarationError, match=package):
         perturb_integers([0], noise)

@@ -11,7 +11,7 @@ import pytest
 from dp2erm_cvx import Budget, Domain, Neighboring
 from dp2erm_cvx.calibration import NAMES, PaperCalibration
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.regularizer import ElasticNet
+from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.plan import Study, make_plan
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing

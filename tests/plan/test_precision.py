@@ -12,7 +12,7 @@ from dp2erm_cvx import Budget, Domain
 from dp2erm_cvx.calibration import calibrate_grid
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.regularizer import UserRegularizer
+from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.plan import NUMERICAL_SHARE, Study, make_plan
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing

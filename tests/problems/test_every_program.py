@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.model.regularizer import UserRegularizer
+from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.program import (
     ClosedFormWeights,
     Moments,

@@ -9,8 +9,7 @@ import pytest
 from scipy.optimize import least_squares, minimize
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from dp2erm_cvx.model.regularizer import ElasticNet
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sets import ElasticNet, L2Ball
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import solve

@@ -11,11 +11,9 @@ from dp2erm_cvx.compare.reference_audits import reference_program
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Gaussian
-from dp2erm_cvx.program.kernels import Linear
-from dp2erm_cvx.program.random_features import RandomFourier
+from dp2erm_cvx.program.kernels import Linear, RandomFourier
 from dp2erm_cvx.program.schemes import kernel_stage
-from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
-from dp2erm_cvx.program.schemes.kernel_model import KernelModel
+from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.solve import certify, solve
 from dp2erm_cvx.universe import Universe
 

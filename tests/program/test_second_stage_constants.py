@@ -16,8 +16,7 @@ from scipy.special import expit
 
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program import Box, L1Ball, WeightedMarginLoss, WholeSpace
 from dp2erm_cvx.program.declaration import Compiled

@@ -20,10 +20,9 @@ import pytest
 from click.testing import CliRunner
 
 from dp2erm_cvx import Domain, EffectRelease, release, stability
-from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.calibration import NAMES
 from dp2erm_cvx.cli import main
-from dp2erm_cvx.conformance import check_program, checks_of, programs_of_file
+from dp2erm_cvx.conformance import checks_of
 from dp2erm_cvx.conformance.other_settings import other_settings
 from dp2erm_cvx.domain_file import load_domain
 from dp2erm_cvx.program import Box, FirstStage, PrivateFirstStage, Program, SecondStage
@@ -212,9 +211,7 @@ def test_the_readme_runs(tmp_path, monkeypatch):
 
 def added(file: str) -> str:
     """The file of this name on the page of classes."""
-    (source,) = [
-        one for one in blocks("program_classes.md", "python") if one.startswith(f"# {file}\n")
-    ]
+    (source,) = [one for one in blocks("program_classes.md", "python") if one.startswith(f"# {file}\n")]
     return source
 
 
@@ -348,7 +345,7 @@ def test_findings_name_tests_that_exist():
 
 
 def test_statements_of_the_paper_name_functions_that_exist():
-    for name in re.findall(r"`(?:stability\.)?(paper_\w+|general_principle)`", page("paper.md")):
+    for name in re.findall(r"`(?:stability\.)?(paper_\w+)`", page("paper.md")):
         assert callable(getattr(stability, name, None)), name
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
-from dp2erm_cvx.model.sets import L2Ball
+from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import Box, Instance, L1Ball, WholeSpace
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.registry import programs
@@ -82,7 +81,7 @@ def test_what_has_no_fast_path_is_solved_alone_and_counted() -> None:
 
 
 def test_states_that_do_not_settle_are_solved_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dp2erm_cvx.solve.batch.supports._MAX_CHANGES", 1)
+    monkeypatch.setattr("dp2erm_cvx.solve.batch.draws._MAX_CHANGES", 1)
     found = solve_draws(bound({"theta_set": L1Ball(0.5)}), noises(20))
     assert np.any(found.by_single)
     assert np.all(found.certified)

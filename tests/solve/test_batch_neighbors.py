@@ -15,7 +15,7 @@ from dp2erm_cvx.program import FirstStage, Gaussian, Moments
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import certify, solve
-from dp2erm_cvx.solve.batch import NeighborSolutions, Replacements, paths, solve_neighbors
+from dp2erm_cvx.solve.batch import Neighborhood, NeighborSolutions, Replacements, neighbors
 from tests.every_program import edge_records
 from tests.helpers import make_records
 
@@ -85,7 +85,7 @@ def named(case: tuple[str, dict[str, Any]]) -> str:
 def test_weights_agree_with_single_solves_within_the_radii(case: tuple[str, dict[str, Any]]) -> None:
     records = make_records(90, 3)
     chosen, made = replacements(records, 30), program(*case)
-    found = joined(solve_neighbors(made, records, chosen, chunk=13))
+    found = joined(Neighborhood(made, records).solve(chosen, chunk=13))
     assert np.all(found.certified)
     assert not np.any(found.by_single)
     assert np.allclose(found.weights.sum(axis=1), 90, rtol=1e-12)
@@ -100,7 +100,7 @@ def test_radii_are_those_of_the_single_judge_up_to_a_factor(case: tuple[str, dic
     records = make_records(90, 3)
     chosen, made = replacements(records, 20, seed=4), program(*case)
     instance = made.instance(records)
-    path = paths.fast_path(made.instance(records), records, solve(instance).point)
+    path = neighbors.fast_path(made.instance(records), records, solve(instance).point)
     assert path is not None
     fast = path.solve(chosen, 1e-13)
     for k in range(len(chosen)):
@@ -115,8 +115,8 @@ def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str,
 
     records = make_records(60, 3)
     chosen, made = replacements(records, 12), program(*case)
-    path = paths.fast_path(made.instance(records), records, solve(made.instance(records)).point)
-    assert isinstance(path, paths.RowPath)
+    path = neighbors.fast_path(made.instance(records), records, solve(made.instance(records)).point)
+    assert isinstance(path, neighbors.RowPath)
     batch = path.batch
     members = path.members(chosen)
     exact = path.solve(chosen, 1e-12)
@@ -124,9 +124,9 @@ def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str,
     V = exact.points + size * shift / np.linalg.norm(shift, axis=1)[:, None]
     norm = np.linalg.norm(V, axis=1)
     V[norm > batch.radius] *= (batch.radius / norm[norm > batch.radius])[:, None]
-    swept = batch.sweep(V, members)
-    weights = batch.weights(V, members, swept.total)
-    judged = judge(batch, members, V, swept.gradient, np.zeros(len(V)))
+    gradient, total = batch.sweep(V, members)
+    weights = batch.weights(V, members, total)
+    judged = judge(batch, members, V, gradient, np.zeros(len(V)))
     moved = np.sum(np.abs(weights - exact.weights), axis=1)
     assert np.all(moved > exact.radius)
     assert np.all(moved <= judged.output_radius + exact.radius)
@@ -137,7 +137,7 @@ def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str,
 def test_weights_agree_with_the_declaration(case: tuple[str, dict[str, Any]]) -> None:
     records = make_records(40, 3)
     chosen, made = replacements(records, 3), program(*case)
-    found = joined(solve_neighbors(made, records, chosen))
+    found = joined(Neighborhood(made, records).solve(chosen))
     for k in range(len(chosen)):
         declared = solve(made.instance(chosen.neighbor(k)), solver="clarabel", polish=False, throw=False)
         distance = float(np.sum(np.abs(declared.value - found.weights[k])))
@@ -148,7 +148,7 @@ def test_weights_agree_with_the_declaration(case: tuple[str, dict[str, Any]]) ->
 @pytest.mark.parametrize("case", SLOW, ids=named)
 def test_programs_without_a_fast_path_are_solved_alone_and_counted(case: tuple[str, dict[str, Any]]) -> None:
     records = make_records(60, 3)
-    found = joined(solve_neighbors(program(*case), records, replacements(records, 5)))
+    found = joined(Neighborhood(program(*case), records).solve(replacements(records, 5)))
     assert np.all(found.by_single)
     assert np.all(found.certified)
 
@@ -156,7 +156,7 @@ def test_programs_without_a_fast_path_are_solved_alone_and_counted(case: tuple[s
 def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     made, records = program("ipw_logistic", {"ridge": 0.05}), make_records(60, 3)
     chosen = replacements(records, 12)
-    right = joined(solve_neighbors(made, records, chosen))
+    right = joined(Neighborhood(made, records).solve(chosen))
     rows = type(made).row_neighbors
 
     def forgets_flips(self: FirstStage, base: Records) -> Any:
@@ -165,7 +165,7 @@ def test_a_wrong_fast_path_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None
         return lambda old, new: given(old, dataclasses.replace(new, a=1 - new.a))
 
     monkeypatch.setattr(type(made), "row_neighbors", forgets_flips)
-    found = joined(solve_neighbors(made, records, chosen))
+    found = joined(Neighborhood(made, records).solve(chosen))
     assert np.all(found.by_single)
     assert np.all(np.sum(np.abs(found.weights - right.weights), axis=1) <= found.radius + right.radius)
 
@@ -175,7 +175,7 @@ def test_what_is_not_certified_is_solved_alone(monkeypatch: pytest.MonkeyPatch) 
     records = make_records(60, 3)
     chosen = replacements(records, 12)
     made = program("entropy_balancing", {"ridge": 0.02})
-    found = joined(solve_neighbors(made, records, chosen))
+    found = joined(Neighborhood(made, records).solve(chosen))
     assert np.any(found.by_single)
     assert np.all(found.certified)
 
@@ -186,7 +186,7 @@ def test_a_neighbor_whose_arm_vanishes_is_solved_alone() -> None:
     a[7] = 1
     records = Records(base.X, a, base.y, base.domain)
     chosen = Replacements(records, [7, 3], base.X[[1, 2]], [0, 1])
-    found = joined(solve_neighbors(program("mmd", {"ridge": 0.1}), records, chosen))
+    found = joined(Neighborhood(program("mmd", {"ridge": 0.1}), records).solve(chosen))
     assert found.by_single.tolist() == [True, False]
     assert np.all(found.certified)
 
@@ -195,7 +195,7 @@ def test_a_neighbor_whose_arm_vanishes_is_solved_alone() -> None:
 def test_a_wide_ball_costs_nothing(name: str) -> None:
     records = make_records(90, 3)
     wide = program(name, {"ridge": 0.05, "radius": 1e6})
-    found = joined(solve_neighbors(wide, records, replacements(records, 20)))
+    found = joined(Neighborhood(wide, records).solve(replacements(records, 20)))
     assert np.all(found.certified)
     assert not np.any(found.by_single)
 
@@ -207,7 +207,7 @@ def test_extreme_ridges_and_datasets_give_sound_radii(name: str, ridge: float) -
     made = program(name, {"ridge": ridge})
     for records in edge_records().values():
         chosen = replacements(records, 4)
-        found = joined(solve_neighbors(made, records, chosen))
+        found = joined(Neighborhood(made, records).solve(chosen))
         for k in np.flatnonzero(found.certified):
             single = solve(made.instance(chosen.neighbor(int(k))), throw=False)
             distance = float(np.sum(np.abs(single.value - found.weights[k])))
@@ -218,7 +218,7 @@ def test_repeated_records_and_an_unchanged_record() -> None:
     records = make_records(40, 3)
     chosen = Replacements(records, [5, 5, 9], records.X[[5, 9, 9]], records.a[[5, 9, 9]])
     made = program("entropy_balancing", {"ridge": 0.05})
-    found = joined(solve_neighbors(made, records, chosen))
+    found = joined(Neighborhood(made, records).solve(chosen))
     base = solve(made.instance(records))
     for k in (0, 2):
         moved = float(np.sum(np.abs(found.weights[k] - base.value)))
@@ -230,7 +230,7 @@ def test_blocks_of_rows_and_large_samples() -> None:
     chosen = replacements(records, 150)
     for name, settings in (FAST[0], FAST[6]):
         made = program(name, settings)
-        found = joined(solve_neighbors(made, records, chosen, chunk=150))
+        found = joined(Neighborhood(made, records).solve(chosen, chunk=150))
         assert np.all(found.certified)
         assert not np.any(found.by_single)
         for k in range(0, 150, 50):
@@ -242,7 +242,7 @@ def test_blocks_of_rows_and_large_samples() -> None:
 def test_results_hide_the_records() -> None:
     records = make_records(30, 3)
     chosen = replacements(records, 4)
-    found = joined(solve_neighbors(program("uniform", {}), records, chosen))
+    found = joined(Neighborhood(program("uniform", {}), records).solve(chosen))
     assert repr(found) == "NeighborSolutions(first=0)"
     assert repr(chosen) == "Replacements(n_neighbors=4)"
 
@@ -277,7 +277,7 @@ def test_invalid_settings_are_refused() -> None:
     chosen, made = replacements(records, 2), program("uniform", {})
     for settings in ({"chunk": 0}, {"chunk": 2.5}, {"chunk": 10**7}, {"tolerance": 0.0}, {"tolerance": "x"}):
         with pytest.raises(DeclarationError):
-            solve_neighbors(made, records, chosen, **settings)  # type: ignore[arg-type]
+            Neighborhood(made, records).solve(chosen, **settings)  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="other records"):
-        solve_neighbors(made, make_records(30, 3), chosen)
-    assert list(solve_neighbors(made, records, chosen.take(0, 0))) == []
+        Neighborhood(made, make_records(30, 3)).solve(chosen)
+    assert list(Neighborhood(made, records).solve(chosen.take(0, 0))) == []

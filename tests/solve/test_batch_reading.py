@@ -9,7 +9,7 @@ import pytest
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements, solve_neighbors
+from dp2erm_cvx.solve.batch import Neighborhood, Reading, Replacements
 from dp2erm_cvx.solve.batch.rows import RowBatch, Terms
 from tests.helpers import make_records
 from tests.solve.test_batch_neighbors import FAST, SLOW, joined, named, program, replacements
@@ -41,7 +41,7 @@ def test_readings_are_those_of_the_held_weights(
     records = make_records(90, 3)
     chosen, made, reading = replacements(records, 30), program(*case), Moved(np.ones(90))
     (found,) = Neighborhood(made, records).read(chosen, reading)
-    held = joined(solve_neighbors(made, records, chosen))
+    held = joined(Neighborhood(made, records).solve(chosen))
     weights, both = reading.kept(30), found.radius + held.radius
     assert np.all(found.certified)
     assert not np.any(found.by_single)
@@ -60,7 +60,7 @@ def test_several_chunks_and_other_programs(monkeypatch: pytest.MonkeyPatch) -> N
         made, few = program(name, settings), chosen if name == FAST[0][0] else chosen.take(0, 5)
         found = list(Neighborhood(made, records).read(few, Moved(np.ones(40))))
         assert [part.first for part in found] == ([0, 128] if len(few) == 150 else [0])
-        held = joined(solve_neighbors(made, records, few))
+        held = joined(Neighborhood(made, records).solve(few))
         assert np.all(np.concatenate([part.certified for part in found]))
         sums = np.concatenate([part.sums[:, 0] for part in found])
         radius = np.concatenate([part.radius for part in found]) + held.radius
@@ -109,24 +109,3 @@ def test_invalid_settings_are_refused_and_nothing_is_read_of_nothing() -> None:
         Neighborhood(made, make_records(30, 3)).read(chosen, Moved(np.ones(30)))
     none = Replacements(records, chosen.index[:0], chosen.X[:0], chosen.a[:0])
     assert list(Neighborhood(made, records).read(none, Moved(np.ones(30)))) == []
-
-
-@pytest.mark.parametrize("case", [FAST[0], FAST[4], FAST[6], FAST[16]], ids=named)
-def test_third_derivatives_of_a_sample_leave_less_to_do(
-    case: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = make_records(2000, 3)
-    chosen, made = replacements(records, 20), program(*case)
-    found = []
-    for sample in (2000, 1000):  # in the first case none is taken
-        monkeypatch.setattr("dp2erm_cvx.solve.batch.rows.SAMPLE", sample)
-        monkeypatch.setattr("dp2erm_cvx.solve.batch.newton._MAX_SWEEPS", 24)
-        (read,) = Neighborhood(made, records).read(chosen, Moved(np.ones(2000)))
-        assert not np.any(read.by_single)
-        monkeypatch.setattr("dp2erm_cvx.solve.batch.newton._MAX_SWEEPS", 1)
-        path = Neighborhood(made, records)._path
-        assert path is not None
-        found.append((read, np.median(path.solve(chosen, 1e-10).radius)))
-    (plain, far), (bent, near) = found
-    assert np.all(np.abs(bent.sums - plain.sums)[:, 0] <= bent.radius + plain.radius)
-    assert near < 0.3 * far

@@ -24,10 +24,9 @@ from dp2erm_cvx.program import (
     PublicSample,
     SecondStage,
 )
-from dp2erm_cvx.program.kernels import Laplace, Linear
+from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.random_features import RandomFourier
 from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.registry import programs

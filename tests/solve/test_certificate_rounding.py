@@ -25,11 +25,10 @@ from dp2erm_cvx.program import (
     SecondStage,
     WholeSpace,
 )
-from dp2erm_cvx.program.hard_balance_model import HardBalanceModel
-from dp2erm_cvx.program.kernels import Energy, Laplace, Linear
+from dp2erm_cvx.program.balance import HardBalanceModel
+from dp2erm_cvx.program.kernels import Energy, Laplace, Linear, RandomFourier
 from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.random_features import RandomFourier
-from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
+from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel

@@ -14,7 +14,7 @@ import pytest
 from dp2erm_cvx import Budget, PrivateTwoStageERM
 from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, ProgramError, SolverError
-from dp2erm_cvx.model.regularizer import UserRegularizer
+from dp2erm_cvx.model.sets import UserRegularizer
 from dp2erm_cvx.program import Declaration, L1Ball
 from dp2erm_cvx.program.declaration import Compiled, parameter_cost
 from dp2erm_cvx.registry import build, first_stages, programs

@@ -278,7 +278,7 @@ def test_an_unproven_plan_is_not_charged(ledger, monkeypatch):
 
 
 def test_without_opendp_nothing_is_read_or_charged(ledger, monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.mechanism.selection.find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.mechanism.discrete.find_spec", lambda name: None)
     monkeypatch.setattr(PrivateTwoStageERM, "dataset_from", lambda *_: pytest.fail("data were read"))
     with pytest.raises(DeclarationError, match=r"pip install 'dp2erm-cvx\[secure\]'"):
         choose([candidate()], ledger)
@@ -286,7 +286,7 @@ def test_without_opendp_nothing_is_read_or_charged(ledger, monkeypatch):
 
 
 def test_a_seeded_choice_needs_no_opendp(monkeypatch):
-    monkeypatch.setattr("dp2erm_cvx.mechanism.selection.find_spec", lambda name: None)
+    monkeypatch.setattr("dp2erm_cvx.mechanism.discrete.find_spec", lambda name: None)
     with pytest.warns(UserWarning, match="not private"):
         result = choose([candidate(arithmetic="assumed")], None, seed=1)
     assert result.selection.sampler == "permute-and-flip in floating point"

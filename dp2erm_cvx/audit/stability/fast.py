@@ -18,10 +18,8 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, RidgedEntropyFirstStage, SeparableFirstStage
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.schemes.exponential import ExponentialModel
-from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
-from dp2erm_cvx.program.schemes.kernel_model import KernelModel
+from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel, KernelModel, MatchingModel
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.schemes.matching_model import MatchingModel
 from dp2erm_cvx.universe import Universe
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
-from dp2erm_cvx.model.composite import Composite, Penalty
-from dp2erm_cvx.model.recent import Recent
+from dp2erm_cvx.model.composite import Composite, Penalty, Recent
 from dp2erm_cvx.model.sums import (
     CACHED,
     UNIT,

@@ -14,8 +14,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.certified_radius import checked_perturbation, least_squares_radius
 from dp2erm_cvx.model.composite import Penalty
-from dp2erm_cvx.model.regularizer import ElasticNet, UserRegularizer
-from dp2erm_cvx.model.sets import WholeSpace
+from dp2erm_cvx.model.sets import ElasticNet, UserRegularizer, WholeSpace
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage

@@ -14,7 +14,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.certified_radius import checked_perturbation, radius_at_floor
 from dp2erm_cvx.model.composite import Penalty
-from dp2erm_cvx.model.regularizer import ElasticNet
+from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.program.curves import Curve, saturation_of

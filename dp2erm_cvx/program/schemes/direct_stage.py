@@ -13,7 +13,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.program.declaration import Declaration, Leaves
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.stage import Instance, Kind, smooth_of

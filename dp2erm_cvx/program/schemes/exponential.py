@@ -12,8 +12,7 @@ import numpy as np
 from dp2erm_cvx.blocks import Blocks, tree_sum, whole
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import InfeasibleError
-from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.model.recent import Recent
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty, Recent
 from dp2erm_cvx.model.sets import L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import (
     CACHED,

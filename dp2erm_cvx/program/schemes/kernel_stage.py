@@ -1,12 +1,14 @@
-"""What the kernel (maximum mean discrepancy) programs share: the objective, on one simplex or on two."""
+"""Kernel (maximum mean discrepancy) weights on one simplex per arm, or on one for all records."""
 
 from __future__ import annotations
 
 import abc
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import ClassVar
 
 import cvxpy as cp
@@ -16,16 +18,16 @@ from dp2erm_cvx.blocks import tree_sum
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.certified_radius import kernel_weights_error
-from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import column_sums, row_products
-from dp2erm_cvx.program.declaration import Leaves, Value
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage, resolved
 from dp2erm_cvx.program.kernels import Kernel, factor
-from dp2erm_cvx.program.schemes.factored_model import FactoredKernelModel
-from dp2erm_cvx.program.schemes.kernel_model import KernelModel
+from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.stage import Instance, Kind, smooth_of
 from dp2erm_cvx.public import public_number, public_size
-from dp2erm_cvx.stability import KernelConstants
+from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.universe import Universe
 
 #: Matrices of n x n doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection
@@ -33,10 +35,12 @@ from dp2erm_cvx.universe import Universe
 COPIES = 6
 #: Seconds of a solve over n^3, measured at the default ridge on one core, and those of a solve that is long.
 _SECONDS, _LONG = 5e-10, 10.0
-#: Bytes that are taken to be there where the system does not say.
-_UNKNOWN = 16e9
 #: Records up to which a Gram matrix is formed even where the kernel has few features.
 DENSE = 2000
+#: Bytes that are taken to be there where the system does not say.
+_UNKNOWN = 16e9
+#: Of time, in seconds.
+_UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
 @dataclass(frozen=True)
@@ -189,22 +193,81 @@ class KernelFirstStage(FirstStage):
         return self.kernel.matrix(records.covariates)
 
 
-#: Of time, in seconds.
-_UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+@dataclass(frozen=True)
+class ArmKernelStage(KernelFirstStage):
+    """One simplex per arm.
+
+    minimize    alpha (||F_0'v - t||^2 + ||F_1'v - t||^2) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
+    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 weight_cap
+
+    then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0), t = F'1. An
+    arm without records leaves all weight to the other.
+    """
+
+    # Theorem 5 takes the changed record out, which leaves both datasets the same two simplices
+    moving: ClassVar[frozenset[str]] = frozenset({"treated", "totals"})
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 5."""
+        domain = universe.domain
+        return kernel_balancing(
+            universe.n_samples, self.constants(universe), domain.arm_floor, self.weight_cap, domain.relation
+        )
+
+    def feasible(self, records: Records) -> Simplices:
+        """The doubled weights: every arm that has records gets n, or 2n where it is alone."""
+        arms = np.concatenate(records.rows(attrgetter("a")).each())
+        total = 2 * records.n_samples / len(np.unique(arms))
+        return Simplices(arms, total, 2 * self.weight_cap)
+
+    def data(self, records: Records) -> dict[str, Value]:
+        arms = {"treated": records.a.astype(np.float64), "totals": self.feasible(records).totals()}
+        data = self.features(records) | arms
+        return data if math.isinf(self.weight_cap) else data | {"cap": 2 * self.weight_cap}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        treated, totals = leaf("treated"), leaf("totals", nonneg=True)
+        v = cp.Variable(treated.shape[0], name="doubled_weights", nonneg=True)
+        constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
+        if not math.isinf(self.weight_cap):
+            constraints["cap"] = v <= leaf("cap", nonneg=True)
+        return Declaration(self.imbalance(leaf, v), {"doubled_weights": v}, constraints)
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        return _projected(instance, values["doubled_weights"])
 
 
-def _gram_bytes(n_samples: int) -> float:
-    return COPIES * 8.0 * float(n_samples) ** 2
+@dataclass(frozen=True)
+class PooledKernelStage(KernelFirstStage):
+    """One simplex for all records: no overlap assumption, an arm may be empty.
 
+    minimize    alpha (||F_0'w - t||^2 + ||F_1'w - t||^2) + (1 - alpha) ||F_0'w - F_1'w||^2 + n ridge ||w||^2
+    subject to  sum_i w_i = n,  w >= 0
 
-def projected(instance: Instance, weights: Array) -> Array:
-    """A solver's weights on the feasible set: it meets the totals only approximately."""
-    return smooth_of(instance).penalty.set.project(weights)
+    with K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0) and t = F'1/2. Arm masses
+    are free; a constant in the kernel pulls each toward n/2.
+    """
 
+    pooled: ClassVar[bool] = True
 
-def _product_error(F: Array) -> float:
-    """Units of roundoff of an inner product of rows of G, which are twice as long as those of F (n, k)."""
-    return 4.0 * float(F.shape[1]) + 4.0
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 6."""
+        return pooled_kernel_balancing(universe.n_samples, self.constants(universe))
+
+    def feasible(self, records: Records) -> Simplices:
+        n = records.n_samples
+        return Simplices(np.zeros(n, dtype=np.int64), float(n))
+
+    def data(self, records: Records) -> dict[str, Value]:
+        return self.features(records)
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        n = leaf("F0").shape[0]
+        w = cp.Variable(n, name="weights", nonneg=True)
+        return Declaration(self.imbalance(leaf, w), {"weights": w}, {"total": cp.sum(w) == n})
+
+    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
+        return _projected(instance, values["weights"])
 
 
 def refuse_gram(n_samples: int) -> None:
@@ -215,6 +278,20 @@ def refuse_gram(n_samples: int) -> None:
             f"n = {n_samples:,}: a Gram matrix with its working copies needs {needed / 1e9:,.1f} GB, this "
             f"machine has {there / 1e9:,.1f}: declare a kernel with few features (RandomFourier, Linear)"
         )
+
+
+def _projected(instance: Instance, weights: Array) -> Array:
+    """A solver's weights on the feasible set: it meets the totals only approximately."""
+    return smooth_of(instance).penalty.set.project(weights)
+
+
+def _gram_bytes(n_samples: int) -> float:
+    return COPIES * 8.0 * float(n_samples) ** 2
+
+
+def _product_error(F: Array) -> float:
+    """Units of roundoff of an inner product of rows of G, which are twice as long as those of F (n, k)."""
+    return 4.0 * float(F.shape[1]) + 4.0
 
 
 def _memory() -> float:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
-from dp2erm_cvx.model.simplex import Simplices
+from dp2erm_cvx.model.sets import Simplices
+from dp2erm_cvx.model.sums import UNIT, product_error
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
-from dp2erm_cvx.solve.batch.exchange import exchange
-from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions
-from dp2erm_cvx.solve.batch.kernel_judge import judge_kernel
-from dp2erm_cvx.solve.batch.kernel_members import KernelMembers, KernelPoints
-from dp2erm_cvx.solve.batch.pivot import Pivot, pivot
-from dp2erm_cvx.solve.batch.replacements import Replacements
+from dp2erm_cvx.solve.batch.replacements import FastSolutions, Index, Mask, Replacements
+from dp2erm_cvx.solve.batch.rows import dot
+
+_MAX_STEPS = 20
+#: Largest number of weights whose state may differ from the base; beyond, the single solver is used.
+_MAX_EXCHANGED = 64
+#: Relative size of a bound violation that is rounding.
+_SLACK = 1e-12
 
 
-class KernelPath(FastPath):
+class KernelPath:
     """Direct weights by a quadratic program: per arm or pooled, capped or not."""
 
-    def __init__(self, program: KernelFirstStage, model: KernelModel, records: Records, base: Pivot) -> None:
+    def __init__(self, program: KernelFirstStage, model: KernelModel, records: Records, base: _Pivot) -> None:
         self.program, self.model, self.records, self.pivot = program, model, records, base
         simplices = model.penalty.set
         assert isinstance(simplices, Simplices)
@@ -36,10 +43,10 @@ class KernelPath(FastPath):
         assert isinstance(simplices, Simplices)
         if len(np.unique(simplices.group)) != (1 if program.pooled else 2):
             return None  # one arm alone holds the total of both
-        base = pivot(model, point)
+        base = _pivoted(model, point)
         return None if base is None else cls(program, model, records, base)
 
-    def members(self, part: Replacements) -> KernelMembers:
+    def members(self, part: Replacements) -> _Members:
         """Kernel columns of the new records."""
         program, new, rows = self.program, part.records(), np.arange(len(part))
         K = program.kernel.cross(new.covariates, self.records.covariates)
@@ -51,21 +58,321 @@ class KernelPath(FastPath):
         same = new.a[:, None] == self.records.a[None, :]
         coupling = np.where(same, K, (program.alpha - 1.0) * K)
         group = np.zeros(len(part), dtype=np.int64) if program.pooled else new.a
-        return KernelMembers(part.index, coupling, linear, own, own_linear, group)
+        return _Members(part.index, coupling, linear, own, own_linear, group)
 
     def solve(self, part: Replacements, goal: float) -> FastSolutions:
         """Exchange steps for all of them at once, then one product with Q to certify."""
         members = self.members(part)
         model, cap, rows = self.model, self.simplices.cap, np.arange(len(part))
-        found, steps = exchange(self.pivot, members, model.half_ridge, cap)
+        found, steps = _exchange(self.pivot, members, model.half_ridge, cap)
         with np.errstate(invalid="ignore"):
-            points = KernelPoints(
-                np.clip(found.shared, 0.0, cap), np.clip(found.new, 0.0, cap), found.multipliers
-            )
-        radius = np.where(steps > 0, judge_kernel(model, members, points), np.inf)
+            points = _Points(np.clip(found.shared, 0.0, cap), np.clip(found.new, 0.0, cap), found.multipliers)
+        radius = np.where(steps > 0, _judged(model, members, points), np.inf)
         # an arm that loses its last record leaves its total to the other
         left = self.simplices.group[part.index]
         radius[(self.sizes[left] == 1) & (members.group != left)] = np.inf
         V = points.shared
         V[rows, part.index] = points.new
         return FastSolutions(model.scale * V, radius, steps, V)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Members:
+    """m neighbors: record ``index[k]`` leaves, and a new one comes in as one more variable.
+
+    ``coupling`` (m, n) are its entries of Q with the shared records (0 at the one that left), ``linear``
+    (m, n) the linear terms of the shared records, ``diagonal``, ``own_linear`` (m,) its own entries,
+    ``group`` (m,) its simplex.
+    """
+
+    index: Index
+    coupling: Array
+    linear: Array
+    diagonal: Array
+    own_linear: Array
+    group: Index
+
+    def take(self, chosen: Index) -> Self:
+        """Those neighbors alone."""
+        parts = (self.index, self.coupling, self.linear, self.diagonal, self.own_linear, self.group)
+        return type(self)(*(part[chosen] for part in parts))  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Points:
+    """m trial solutions: shared values (m, n) with 0 for the record that left, the new value (m,).
+
+    ``multipliers`` (m, groups) belong to the totals.
+    """
+
+    shared: Array
+    new: Array
+    multipliers: Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Pivot:
+    """The principal pivot transform T of ``W = [[Q + h I, A'], [A, 0]]`` on the free weights.
+
+    With ``W z = r``: T maps ``(r on the free, z on the fixed)`` to ``(z on the free, r on the fixed)``. The
+    multipliers of the group totals stand last and are always free. ``transposed`` is (N, N), N the number of
+    weights and groups; ``free`` (N,); ``start`` (N,) are the fixed values, 0 or the cap, and the totals.
+    """
+
+    transposed: Array
+    free: Mask
+    start: Array
+    n_groups: int
+
+    def apply(self, X: Array) -> Array:
+        """T x for the rows x of X (m, N)."""
+        Y: Array = X @ self.transposed
+        return Y
+
+    def columns(self, member: Index, index: Index, inputs: Array, m: int) -> Array:
+        """T x for m vectors x whose only entries are ``inputs`` at (member, index), (m, N)."""
+        if len(member) == m and np.array_equal(member, np.arange(m)):
+            Y: Array = self.transposed[index]
+            Y *= inputs[:, None]
+            return Y
+        X = np.zeros((m, len(self.free)))
+        X[member, index] = inputs
+        return self.apply(X)
+
+    def block(self, index: Index) -> Array:
+        """T restricted to the indices (m, s) of every member, (m, s, s)."""
+        entries: Array = self.transposed[index[:, None, :], index[:, :, None]]
+        return entries
+
+
+def _pivoted(model: KernelModel, point: Array) -> _Pivot | None:
+    """The transform at the solution ``point`` (n,) of the base model; None where a group has none free."""
+    simplices = model.penalty.set
+    assert isinstance(simplices, Simplices)
+    n, groups = model.n, simplices.group
+    n_groups = len(np.unique(groups))
+    free = np.append((point > 0) & (point < simplices.cap), np.ones(n_groups, dtype=bool))
+    if any(not np.any(free[:n][groups == g]) for g in range(n_groups)):
+        return None
+    N = n + n_groups
+    W = np.zeros((N, N))
+    W[:n, :n] = model.Q
+    W[np.arange(n), np.arange(n)] += model.half_ridge
+    W[n + groups, np.arange(n)] = W[np.arange(n), n + groups] = 1.0
+    F, Z = np.flatnonzero(free), np.flatnonzero(~free)
+    try:
+        inverse = np.linalg.inv(W[np.ix_(F, F)])
+    except np.linalg.LinAlgError:
+        return None
+    T = np.empty((N, N))
+    T[np.ix_(F, F)] = inverse
+    T[np.ix_(F, Z)] = -inverse @ W[np.ix_(F, Z)]
+    T[np.ix_(Z, F)] = W[np.ix_(Z, F)] @ inverse
+    T[np.ix_(Z, Z)] = W[np.ix_(Z, Z)] + W[np.ix_(Z, F)] @ T[np.ix_(F, Z)]
+    start = np.append(np.where(free[:n], 0.0, point), np.full(n_groups, simplices.total))
+    return _Pivot(np.ascontiguousarray(T.T), free, start, n_groups)
+
+
+def _exchange(pivot: _Pivot, members: _Members, ridge: float, cap: float) -> tuple[_Points, Index]:
+    """Solve all neighbors; steps taken (m,), 0 where the active set did not settle.
+
+    Every step solves the optimality system of the current free sets exactly. A free set differs from the base
+    by a few indices C: with T the base pivot, the unknown inputs at C and the new weight obey a system of
+    size |C| + 1, and one product with T gives all other weights and slacks. Weights outside their bounds then
+    become fixed and those of wrong slack free (a primal-dual active-set method).
+    """
+    m, n = members.coupling.shape
+    rows, base_free = np.arange(m), pivot.free[:n]
+    fixed_columns = np.flatnonzero(~base_free)
+    start, column = np.empty((m, n + pivot.n_groups)), np.zeros((m, n + pivot.n_groups))
+    start[:, :n], start[:, n:] = members.linear, pivot.start[n:]
+    start[:, fixed_columns] = pivot.start[fixed_columns]
+    start[rows, members.index] = 0.0
+    column[:, :n] = members.coupling
+    column[:, fixed_columns] = 0.0
+    column[rows, n + members.group] = 1.0
+    Y0, Yq = pivot.apply(start), pivot.apply(column)
+    # what the new weight adds to the rows of the exchange system: a fixed weight sees it directly, too
+    toward = -Yq[:, :n]
+    toward[:, fixed_columns] += members.coupling[:, fixed_columns]
+    fixed = np.zeros((m, n))
+    fixed[:, fixed_columns] = start[:, fixed_columns]
+    own = members.diagonal + ridge - dot(column, Yq)
+    own_right = members.own_linear - dot(column, Y0) - dot(members.coupling, fixed)
+    state = _State(np.tile(np.append(base_free, True), (m, 1)), np.column_stack([fixed, np.zeros(m)]))
+    state.free[rows, members.index] = False
+    found = _Points(np.zeros((m, n)), np.zeros(m), np.zeros((m, pivot.n_groups)))
+    steps, live = np.zeros(m, dtype=np.int64), rows
+    for step in range(1, _MAX_STEPS + 1):
+        live, member, index = _exchanged(state, base_free, live)
+        if not len(live):
+            break
+        every = len(live) == m
+        of = slice(None) if every else live
+        base, toward_new = Y0[of], toward[of]
+        right = members.linear[of][member, index] - base[member, index]
+        was_free = base_free[index]
+        right[was_free] = (state.value[of][member, index] - base[member, index])[was_free]
+        new_free = state.free[of][:, n]
+        new_right = np.where(new_free, own_right[of], state.value[of][:, n])
+        delta, new = _small(pivot, member, index, toward_new, right, own[of], new_right, new_free)
+        Y = base + pivot.columns(member, index, delta, len(live))
+        Y -= new[:, None] * Yq[of]
+        value, slack = np.column_stack([Y[:, :n], new]), np.zeros((len(live), n + 1))
+        slack[member, index] = delta
+        value[:, fixed_columns] = fixed[of][:, fixed_columns] + slack[:, fixed_columns]
+        slack[:, fixed_columns] = (
+            Y[:, fixed_columns]
+            + new[:, None] * members.coupling[of][:, fixed_columns]
+            - members.linear[of][:, fixed_columns]
+        )
+        part = members if every else members.take(live)
+        pull = dot(part.coupling, value[:, :n]) + (part.diagonal + ridge) * new
+        slack[:, n] = pull + Y[np.arange(len(live)), n + part.group] - part.own_linear
+        settled = _advance(state, live, part.index, value, slack, cap)
+        found.shared[of], found.new[of], found.multipliers[of] = value[:, :n], new, Y[:, n:]
+        steps[live[settled]] = step
+        live = live[~settled]
+    # a fixed weight is its bound exactly, and not what the system gives back for it
+    shared = found.shared
+    np.copyto(shared, state.value[:, :n], where=~state.free[:, :n])
+    new = np.where(state.free[:, n], found.new, state.value[:, n])
+    return _Points(shared, new, found.multipliers), steps
+
+
+def _judged(model: KernelModel, members: _Members, points: _Points) -> Array:
+    """Bound (m,) on the l1 error of the weights at points that lie within their bounds.
+
+    Half the gradient plus the multiplier of its group is an element of half the subdifferential, once the
+    part that the normal cone takes up at a bound is left out; its norm over the declared ridge bounds the
+    distance. Totals that rounding missed are charged as a step to the exact set along one free weight.
+    """
+    simplices = model.penalty.set
+    assert isinstance(simplices, Simplices)
+    n, m = model.n, len(members)
+    V, t, rows = points.shared, points.new, np.arange(len(members))
+    half = V @ model.Q
+    half += members.coupling * t[:, None] - members.linear + model.half_ridge * V
+    half += points.multipliers[:, simplices.group]
+    half = _inside_cone(half, V, simplices.cap)
+    half[rows, members.index] = 0.0
+    own = np.sum(members.coupling * V, axis=1) + (members.diagonal + model.half_ridge) * t
+    own += points.multipliers[rows, members.group] - members.own_linear
+    own = _inside_cone(own, t, simplices.cap)
+    residual = np.sqrt(np.sum(half * half, axis=1) + own * own) * (1 + 1e-12) + 1e-150
+
+    size = np.sqrt(np.maximum(np.diag(model.Q), 0.0))
+    new_size = np.sqrt(np.maximum(members.diagonal, 0.0))
+    moment = V @ size + t * new_size + float(np.sum(size)) + new_size
+    length = np.sqrt(float(size @ size) + members.diagonal)
+    multiplier = np.sum(np.abs(points.multipliers), axis=1)
+    total = np.sum(V, axis=1) + t
+    # entries of the kernel are wrong by their share of sqrt(K_ii K_jj); sums over them by less, where most
+    # are small: | |Q| v | is at most the largest row sum times |v|, and the new row and column come on top
+    entries = (24 + model.entry_error) * UNIT * length * moment
+    summed = float(np.max(model.row_sums)) * np.sqrt(np.sum(V * V, axis=1)) + float(np.linalg.norm(model.c))
+    summed += new_size * (length * (t + 2) + moment) + length * float(np.max(size))
+    linear = model.half_ridge * total + math.sqrt(n) * multiplier
+    rounding = entries + product_error(n) * summed * (1 + 1e-9) + 8 * UNIT * linear
+
+    pairwise = (64 + math.log2(n)) * UNIT  # numpy adds contiguous rows pairwise, from blocks of 128
+    missed = np.zeros(m)
+    roomy = np.ones(m, dtype=bool)
+    for group in range(points.multipliers.shape[1]):
+        inside = simplices.group == group
+        mine = members.group == group
+        mass = np.ascontiguousarray(V[:, inside])
+        amount = np.sum(mass, axis=1) + np.where(mine, t, 0.0)
+        gap = np.abs(amount - simplices.total) + pairwise * (amount + simplices.total)
+        missed += gap
+        room = mass if math.isinf(simplices.cap) else np.minimum(mass, simplices.cap - mass)
+        roomy &= np.max(room, axis=1, initial=0.0) > 2 * gap
+    # a bordered semidefinite matrix has at most the largest eigenvalue plus the new diagonal entry
+    smoothness = 0.5 * model.smoothness + members.diagonal
+    radius = (residual + rounding + smoothness * missed) / model.half_ridge + missed
+    bound = model.scale * (math.sqrt(n) * radius + 8 * UNIT * total) * (1 + 1e-9)
+    return np.where(roomy & np.isfinite(bound), bound, np.inf)
+
+
+@dataclass(eq=False)
+class _State:
+    """Which of the shared weights and the new one, (m, n + 1), are free; others stand at 0 or at the cap."""
+
+    free: Mask
+    value: Array
+
+
+def _exchanged(state: _State, base_free: Mask, live: Index) -> tuple[Index, Index, Index]:
+    """The members that stay within reach of the base, and (member, index) of what they exchange."""
+    changed = state.free[live, :-1] != base_free
+    few = np.sum(changed, axis=1) <= _MAX_EXCHANGED
+    member, index = np.nonzero(changed[few])
+    return live[few], member, index
+
+
+def _small(
+    pivot: _Pivot,
+    member: Index,
+    index: Index,
+    toward: Array,
+    right: Array,
+    own: Array,
+    new_right: Array,
+    new_free: Mask,
+) -> tuple[Array, Array]:
+    """Inputs at the exchanged (member, index), and the new weights (m,)."""
+    m = len(toward)
+    counts = np.bincount(member, minlength=m)
+    s = int(np.max(counts, initial=0))
+    slot = np.arange(len(member)) - np.repeat(np.cumsum(counts) - counts, counts)
+    padded = np.zeros((m, s), dtype=np.int64)
+    used, rhs = np.zeros((m, s), dtype=bool), np.zeros((m, s + 1, 1))
+    padded[member, slot], used[member, slot], rhs[member, slot, 0] = index, True, right
+    A = np.zeros((m, s + 1, s + 1))
+    A[:, :s, :s] = np.where(used[:, :, None] & used[:, None, :], pivot.block(padded), 0.0)
+    A[:, np.arange(s), np.arange(s)] += ~used
+    edge = np.where(used, np.take_along_axis(toward, padded, axis=1), 0.0)
+    # T is symmetric up to the sign of its mixed blocks, and so is the row of the new weight
+    A[:, :s, s] = edge
+    A[:, s, :s] = np.where(pivot.free[padded], -edge, edge)
+    A[~new_free, s, :s] = 0.0
+    A[:, s, s] = np.where(new_free, own, 1.0)
+    rhs[:, s, 0] = new_right
+    try:
+        solution = np.asarray(np.linalg.solve(A, rhs)[:, :, 0], dtype=np.float64)
+    except np.linalg.LinAlgError:
+        solution = np.full((m, s + 1), np.nan)  # settles for no member
+    return solution[member, slot], solution[:, s]
+
+
+def _advance(state: _State, live: Index, index: Index, value: Array, slack: Array, cap: float) -> Mask:
+    """Move every weight of ``live`` to the state that its value or slack asks for; whether none moved."""
+    rows, n = np.arange(len(live)), value.shape[1] - 1
+    value[rows, index] = slack[rows, index] = 0.0  # the record that left keeps weight 0
+    size, pull = np.max(np.abs(value[:, :n]), axis=1), np.max(np.abs(slack[:, :n]), axis=1)
+    value_tol = (_SLACK * size + 1e-300)[:, None]
+    slack_tol = (_SLACK * (pull + size) + 1e-300)[:, None]
+    free, fixed = state.free[live], state.value[live]
+    low, wrong = free & (value < -value_tol), ~free & (slack < -slack_tol)
+    if math.isinf(cap):
+        moved = low | wrong
+    else:
+        wrong = ~free & np.where(fixed > 0, slack > slack_tol, slack < -slack_tol)
+        high = free & (value > cap + value_tol)
+        moved = low | wrong | high
+        fixed = np.where(high, cap, np.where(low | wrong, 0.0, fixed))
+    still = ~np.any(moved, axis=1)
+    left = live[~still]
+    # what moves is free where it was fixed, and fixed where it was free
+    state.free[left], state.value[left] = (free ^ moved)[~still], fixed[~still]
+    settled: Mask = still & np.isfinite(size) & np.isfinite(pull)
+    return settled
+
+
+def _inside_cone(r: Array, v: Array, cap: float) -> Array:
+    """What is left of r where the normal cone adds any amount: nonpositive at 0, nonnegative at the cap."""
+    left: Array = np.where(v <= 0, np.minimum(r, 0.0), np.where(v >= cap, np.maximum(r, 0.0), r))
+    return left

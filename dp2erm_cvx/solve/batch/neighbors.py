@@ -10,13 +10,26 @@ import numpy as np
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.model.composite import Composite
-from dp2erm_cvx.program.first_stage import FirstStage
-from dp2erm_cvx.program.stage import Instance, model_of
+from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage
+from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.program.schemes.kernel_model import KernelModel
+from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.schemes.separable_stage import SeparableFirstStage
+from dp2erm_cvx.program.stage import Instance, RowNeighbors, model_of
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.solve.batch.fast_path import FastPath, FastSolutions, NeighborSolutions
-from dp2erm_cvx.solve.batch.paths import RowPath, fast_path
-from dp2erm_cvx.solve.batch.reading import NeighborReadings, Reading, Tally
-from dp2erm_cvx.solve.batch.replacements import Replacements
+from dp2erm_cvx.solve.batch.kernel import KernelPath
+from dp2erm_cvx.solve.batch.newton import Points, minimize_together
+from dp2erm_cvx.solve.batch.replacements import (
+    FastSolutions,
+    NeighborReadings,
+    NeighborSolutions,
+    Reading,
+    Replacements,
+    Tally,
+)
+from dp2erm_cvx.solve.batch.row_models import ExponentialBatch, MarginBatch
+from dp2erm_cvx.solve.batch.rows import Members
 from dp2erm_cvx.solve.certificate import certify
 from dp2erm_cvx.solve.solve import TOLERANCE, solve
 
@@ -45,7 +58,7 @@ class Neighborhood:
         self._judged = False
 
     @cached_property
-    def _path(self) -> FastPath | None:
+    def _path(self) -> RowPath | KernelPath | _ClosedFormPath | None:
         """The fast path, from the solution of the base problem."""
         if self._base is None:
             instance = self.program.instance(self.records)
@@ -61,7 +74,13 @@ class Neighborhood:
         tolerance: float = TOLERANCE,
         chunk: int | None = None,
     ) -> Iterator[NeighborSolutions]:
-        """See :func:`solve_neighbors`."""
+        """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
+
+        The memory is that of ``chunk * n`` weights, plus the factorization of the base problem.
+
+        Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
+        other records; InfeasibleError where the base problem has no solution.
+        """
         tolerance = self._checked(replacements, tolerance)
         return self._solved(replacements, tolerance, _chunk(self.records.n_samples, chunk))
 
@@ -71,7 +90,7 @@ class Neighborhood:
         """What ``reading`` says of the weights of every neighbor, with the bound on their l1 error.
 
         Where the program is a sum over rows no neighbor's weights are held: they are read block by block, in
-        one pass over the records besides those that solve. Raises as :func:`solve_neighbors`.
+        one pass over the records besides those that solve. Raises as :meth:`solve`.
         """
         return self._read(replacements, reading, self._checked(replacements, tolerance))
 
@@ -138,23 +157,81 @@ class Neighborhood:
             yield tally.readings(first + held.first, held.radius, goal, held.iterations, held.by_single)
 
 
-def solve_neighbors(
-    program: FirstStage,
-    records: Records,
-    replacements: Replacements,
-    *,
-    tolerance: float = TOLERANCE,
-    chunk: int | None = None,
-) -> Iterator[NeighborSolutions]:
-    """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
+def fast_path(
+    instance: Instance, records: Records, point: Array
+) -> RowPath | KernelPath | _ClosedFormPath | None:
+    """The fast path of a bound first stage with solution ``point`` (d,), or None. Exact types only."""
+    program, model = instance.program, instance.model
+    assert isinstance(program, FirstStage)
+    if isinstance(program, ClosedFormWeights) and type(program).model is ClosedFormWeights.model:
+        return _ClosedFormPath(program, records)
+    if isinstance(program, KernelFirstStage) and type(model) is KernelModel:
+        return KernelPath.build(program, model, records, point)
+    rows = program.row_neighbors(records)
+    if rows is None:
+        return None
+    if type(model) is MarginModel and model.weight is not None and isinstance(program, SeparableFirstStage):
+        margin = MarginBatch(model, model.weight, point)
+        return RowPath(margin, rows) if margin.usable else None
+    if type(model) is ExponentialModel:
+        exponential = ExponentialBatch(model, point)
+        return RowPath(exponential, rows) if exponential.usable else None
+    return None
 
-    What certifies a neighbor is said of :class:`Neighborhood`. The memory is that of ``chunk * n`` weights,
-    plus the factorization of the base problem.
 
-    Raises DeclarationError for an invalid ``tolerance`` or ``chunk``, and where the replacements are for
-    other records; InfeasibleError where the base problem has no solution.
-    """
-    return Neighborhood(program, records).solve(replacements, tolerance=tolerance, chunk=chunk)
+class RowPath:
+    """A model that is a sum over rows: margin losses, or the dual of entropy balancing."""
+
+    def __init__(self, batch: ExponentialBatch | MarginBatch, rows: RowNeighbors) -> None:
+        self.batch, self.rows = batch, rows
+
+    def solve(self, part: Replacements, goal: float) -> FastSolutions:
+        """Newton steps for all of them at once."""
+        members = self.members(part)
+        out = self.batch.room(len(part))
+        found = minimize_together(self.batch, members, goal, out)
+        weights = self.batch.finished(out, members, found.points, found.total, found.last)
+        return FastSolutions(weights, found.radius, found.sweeps, found.points)
+
+    def read(self, part: Replacements, goal: float, reading: Reading) -> tuple[Points, Tally]:
+        """The same without their weights, of which a reading is taken at the points that were found."""
+        members = self.members(part)
+        found = minimize_together(self.batch, members, goal)
+        with np.errstate(all="ignore"):  # of a point that nothing was proved about
+            return found, self.batch.read(found.points, members, found.total, reading)
+
+    def held(self, part: Replacements, found: Points, k: int) -> FastSolutions:
+        """The weights that :meth:`read` reads of neighbor k at the points that were found."""
+        one = np.array([k])
+        weights = self.batch.weights(found.points[one], self.members(part.take(k, k + 1)), found.total[one])
+        return FastSolutions(weights, found.radius[one], found.sweeps[one], found.points[one])
+
+    def members(self, part: Replacements) -> Members:
+        """The rows that leave and those that come."""
+        old = part.leaving
+        return self.batch.members(part.index, self.rows(old, old).rows, self.rows(old, part.records()))
+
+
+class _ClosedFormPath:
+    """Weights ``n f_i / sum f`` with f_i a function of record i."""
+
+    def __init__(self, program: ClosedFormWeights, records: Records) -> None:
+        self.program = program
+        self.base: Array = np.concatenate(records.rows(program.unnormalized).each())
+
+    def solve(self, part: Replacements, goal: float) -> FastSolutions:
+        """One replaced f each."""
+        m, n = len(part), len(self.base)
+        weights = np.tile(self.base, (m, 1))
+        new = self.program.unnormalized(part.records())
+        weights[np.arange(m), part.index] = new
+        largest = weights.max(axis=1, keepdims=True)
+        weights /= largest
+        total = weights.sum(axis=1)
+        weights *= (n / total)[:, None]
+        # f is exact by declaration, but may round differently when other records are asked for along with it
+        radius = np.full(m, 1e-11 * n)
+        return FastSolutions(weights, radius, np.zeros(m, dtype=np.int64), (2 * n / total)[:, None])
 
 
 def _chunk(n: int, chunk: int | None) -> int:

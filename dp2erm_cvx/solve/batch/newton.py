@@ -1,28 +1,82 @@
-"""Quasi-Newton steps for many neighbors at once from the base solution, and the certificate of each."""
+"""Newton's steps for many neighbors at once from the base solution, and the certificate of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch import rows
-from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Mask, Members, Part, RowBatch, dot, norms
+from dp2erm_cvx.solve.batch.replacements import Index, Mask
+from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Members, Part, RowBatch, dot, norms
+
+_MAX_SWEEPS = 24
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
+class Points:
+    """What was found for m neighbors: points (m, d), what f adds up to there, l1 radii, sweeps (m,).
+
+    ``last`` (m,) tells whether the last sweep of a neighbor was at its point.
+    """
+
+    points: Array
+    total: Array
+    radius: Array
+    sweeps: Index
+    last: Mask
+
+
+def minimize_together(batch: RowBatch, members: Members, goal: float, out: Array | None = None) -> Points:
+    """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
+
+    Sweeps write into ``out`` (m, n), if any, what weights are proportional to.
+
+    The first gradient costs no sweep. Steps are those of Newton's method with the Hessians at the base
+    solution. On the ball the multiplier is solved for along with the point. Nothing here decides whether a
+    point is good: that is for :func:`judge`; what it does not certify is solved again elsewhere.
+    """
+    m = len(members.index)
+    V: Array = np.tile(batch.point, (m, 1))
+    G = batch.first_gradient(members)
+    on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
+    multiplier = _multiplier(V, G, on_ball)
+    best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
+    total, last = np.ones(m), np.zeros(m, dtype=bool)
+    inverses, live, stalled = _Inverses(batch, members), np.arange(m), np.zeros(m, dtype=np.int64)
+    for sweep in range(_MAX_SWEEPS):
+        of: Part = slice(None) if len(live) == m else live
+        with np.errstate(all="ignore"):
+            # what overflows is left where it was, to be solved elsewhere
+            V_new, on_ball[of] = _step(batch, inverses, V[of], G[of], multiplier[of], on_ball[of], of)
+            far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
+        V_new[far] = V[live][far]
+        part = members if len(live) == m else members.take(live)
+        G_new, f_total = batch.sweep(V_new, part, out, of)
+        nu = _multiplier(V_new, G_new, on_ball[live])
+        judged = judge(batch, part, V_new, G_new, nu)
+        found = judged.output_radius
+        V[of], G[of], multiplier[of] = V_new, G_new, nu
+        sweeps[live] = sweep + 1
+        better, progress = found < best_radius[live], found < 0.5 * best_radius[live]
+        stalled[live] = np.where(progress, 0, stalled[live] + 1)
+        improved, last[live] = live[better], better
+        best[improved], best_radius[improved] = V_new[better], found[better]
+        total[improved] = f_total[better]
+        live = live[(found > goal) & ~judged.at_floor & (stalled[live] < 3) & ~far]
+        if not len(live):
+            break
+    return Points(best, total, best_radius, sweeps, last)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Judged:
     """For m points: bounds (m,) on their errors and on those of the weights; whether rounding rules."""
 
     radius: Array
     output_radius: Array
-    at_floor: NDArray[np.bool_]
-
-    def __repr__(self) -> str:
-        return f"Judged({len(self.radius)})"
+    at_floor: Mask
 
 
 def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multiplier: Array) -> Judged:
@@ -64,40 +118,19 @@ def judge(batch: RowBatch, members: Members, V: Array, gradient: Array, multipli
     return Judged(radius, np.where(sound, output, np.inf), norms(residual) <= rounding)
 
 
-_MAX_SWEEPS = 24
+class _Inverses:
+    """Inverse Hessians of the neighbors at the base solution, which every step of Newton's method takes.
 
-
-class _Secants:
-    """Inverse Hessians of the neighbors: at the base solution, corrected by the steps and gradients since.
-
-    There the Hessian of a neighbor is the base Hessian plus ``coefficient u u'`` for the record that left and
-    the one that came, inverted by Sherman and Morrison's formula; the secant pairs are those of L-BFGS.
-    ``shift`` (m,) is the multiplier of the ball, which adds to every curvature.
+    The Hessian of a neighbor is nearly the base Hessian plus ``coefficient u u'`` for the record that left
+    and the one that came, inverted by Sherman and Morrison's formula.
     """
 
     def __init__(self, batch: RowBatch, members: Members) -> None:
         self.metric, self.updates = batch.metric, batch.updates(members)
-        self.pairs: list[tuple[Array, Array]] = []
         self.unshifted = self._updated(np.zeros(len(members.index)), slice(None))
 
     def apply(self, right: Array, shift: Array, live: Part) -> Array:
-        """Inverse Hessians of the members ``live`` times right (m, d), with shift (m,)."""
-        taken, shifted = [], bool(np.any(shift))
-        for S, Y in reversed(self.pairs):
-            s = S[live]
-            y = Y[live] + shift[:, None] * s if shifted else Y[live]
-            product = dot(s, y)
-            inverse = np.where(product > 0, 1 / np.where(product > 0, product, 1.0), 0.0)
-            first = inverse * dot(s, right)
-            right = right - first[:, None] * y
-            taken.append((s, y, inverse, first))
-        found = self._at_base(right, shift, live)
-        for s, y, inverse, first in reversed(taken):
-            second = inverse * dot(y, found)
-            found = found + s * (first - second)[:, None]
-        return found
-
-    def _at_base(self, right: Array, shift: Array, live: Part) -> Array:
+        """Inverse Hessians of the members ``live`` plus ``shift`` (m,) I, times right (m, d)."""
         found = self.metric.solve(right, shift)
         if np.any(shift):
             updates = self._updated(shift, live)
@@ -120,112 +153,27 @@ class _Secants:
             seen.append((u, solved, np.where(scale > 0.05, c / np.where(scale > 0.05, scale, 1.0), 0.0)))
         return seen
 
-    def add(self, step: Array, change: Array, live: Part, m: int) -> None:
-        if len(step) == m:
-            S, Y = step, change
-        else:
-            S, Y = np.zeros((m, step.shape[1])), np.zeros((m, step.shape[1]))
-            S[live], Y[live] = step, change
-        self.pairs.append((S, Y))
 
-
-@dataclass(frozen=True, eq=False)
-class Points:
-    """What was found for m neighbors: points (m, d), what f adds up to there, l1 radii, sweeps (m,).
-
-    ``last`` (m,) tells whether the last sweep of a neighbor was at its point.
-    """
-
-    points: Array
-    total: Array
-    radius: Array
-    sweeps: NDArray[np.int64]
-    last: Mask
-
-    def __repr__(self) -> str:
-        return f"Points({len(self.radius)})"
-
-
-def minimize_together(batch: RowBatch, members: Members, goal: float, out: Array | None = None) -> Points:
-    """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
-
-    Sweeps write into ``out`` (m, n), if any, what weights are proportional to.
-
-    The first gradient costs no sweep. Steps are those of Newton's method with the base Hessian and one secant
-    pair per sweep; the first of them, where records are many, has the third derivatives of the base as well.
-    On the ball the multiplier is solved for along with the point. Nothing here decides whether a point is
-    good: that is for :func:`judge`; what it does not certify is solved again elsewhere.
-    """
-    m = len(members.index)
-    V: Array = np.tile(batch.point, (m, 1))
-    G = batch.first_gradient(members)
-    on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
-    multiplier = _multiplier(V, G, on_ball)
-    best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
-    total, last = np.ones(m), np.zeros(m, dtype=bool)
-    secants, live, stalled = _Secants(batch, members), np.arange(m), np.zeros(m, dtype=np.int64)
-    for sweep in range(_MAX_SWEEPS):
-        of: Part = slice(None) if len(live) == m else live
-        with np.errstate(all="ignore"):
-            # what overflows is left where it was, to be solved elsewhere
-            V_new, on_ball[of] = _step(batch, secants, V[of], G[of], multiplier[of], on_ball[of], of)
-            if not sweep and not np.all(on_ball) and batch.n >= 2 * rows.SAMPLE:
-                V_new = _bent(batch, secants, members, G, V_new, on_ball)
-            far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
-        V_new[far] = V[live][far]
-        part = members if len(live) == m else members.take(live)
-        swept = batch.sweep(V_new, part, out, of)
-        G_new = swept.gradient
-        nu = _multiplier(V_new, G_new, on_ball[live])
-        judged = judge(batch, part, V_new, G_new, nu)
-        found = judged.output_radius
-        secants.add(V_new - V[of], G_new - G[of], of, m)
-        V[of], G[of], multiplier[of] = V_new, G_new, nu
-        sweeps[live] = sweep + 1
-        better, progress = found < best_radius[live], found < 0.5 * best_radius[live]
-        stalled[live] = np.where(progress, 0, stalled[live] + 1)
-        improved, last[live] = live[better], better
-        best[improved], best_radius[improved] = V_new[better], found[better]
-        total[improved] = swept.total[better]
-        live = live[(found > goal) & ~judged.at_floor & (stalled[live] < 3) & ~far]
-        if not len(live):
-            break
-    return Points(best, total, best_radius, sweeps, last)
-
-
-def _bent(batch: RowBatch, secants: _Secants, members: Members, G: Array, V: Array, on_ball: Mask) -> Array:
-    """The points V after a first step, where their gradient vanishes to second order about the base."""
-    every, none = slice(None), np.zeros(len(V))
-    first = V - batch.point
-    step, bent = first, batch.bent(first)
-    for _ in range(2):
-        step = step - secants.apply(G + batch.curved(members, step) + bent, none, every)
-    trial = batch.point + step
-    inside = ~on_ball & (np.linalg.norm(trial, axis=1) <= batch.radius)
-    near = np.linalg.norm(step - first, axis=1) <= 0.5 * np.linalg.norm(first, axis=1)
-    return np.where((inside & near)[:, None], trial, V)
+def _step(
+    batch: RowBatch, inverses: _Inverses, V: Array, G: Array, nu: Array, on_ball: Mask, live: Part
+) -> tuple[Array, Mask]:
+    """The next points, and whether each of them lies on the ball."""
+    zero = np.zeros(len(V))
+    free = V - inverses.apply(G, zero, live)
+    if np.isinf(batch.radius):
+        return free, on_ball
+    # inside by the free step: the ball does not bind. Otherwise the multiplier is an unknown too
+    inside = np.linalg.norm(free, axis=1) <= batch.radius
+    away = inverses.apply(G + nu[:, None] * V, nu, live)
+    normal = inverses.apply(V, nu, live)
+    gap = 0.5 * (batch.radius**2 - dot(V, V))
+    change = -(dot(V, away) + gap) / np.maximum(dot(V, normal), 1e-300)
+    bound = V - away - change[:, None] * normal
+    bound *= (batch.radius / np.maximum(np.linalg.norm(bound, axis=1), 1e-300))[:, None]
+    return np.where(inside[:, None], free, bound), ~inside
 
 
 def _multiplier(V: Array, G: Array, on_ball: Mask) -> Array:
     square = np.maximum(dot(V, V), 1e-300)
     pressure: Array = np.maximum(-dot(G, V) / square, 0.0)
     return np.where(on_ball, pressure, 0.0)
-
-
-def _step(
-    batch: RowBatch, secants: _Secants, V: Array, G: Array, nu: Array, on_ball: Mask, live: Part
-) -> tuple[Array, Mask]:
-    """The next points, and whether each of them lies on the ball."""
-    zero = np.zeros(len(V))
-    free = V - secants.apply(G, zero, live)
-    if np.isinf(batch.radius):
-        return free, on_ball
-    # inside by the free step: the ball does not bind. Otherwise the multiplier is an unknown too
-    inside = np.linalg.norm(free, axis=1) <= batch.radius
-    away = secants.apply(G + nu[:, None] * V, nu, live)
-    normal = secants.apply(V, nu, live)
-    gap = 0.5 * (batch.radius**2 - dot(V, V))
-    change = -(dot(V, away) + gap) / np.maximum(dot(V, normal), 1e-300)
-    bound = V - away - change[:, None] * normal
-    bound *= (batch.radius / np.maximum(np.linalg.norm(bound, axis=1), 1e-300))[:, None]
-    return np.where(inside[:, None], free, bound), ~inside

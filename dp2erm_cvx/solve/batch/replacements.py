@@ -1,15 +1,22 @@
-"""Replaced records, as values."""
+"""What is asked of many neighbors of one dataset, and what comes back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import abc
+import copy
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
+
+#: Numbers of records or of neighbors.
+Index = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,9 +28,9 @@ class Replacements:
     """
 
     base: Records
-    index: NDArray[np.int64]
+    index: Index
     X: Array
-    a: NDArray[np.int64]
+    a: Index
 
     def __init__(self, base: Records, index: ArrayLike, X: ArrayLike, a: ArrayLike) -> None:
         put = object.__setattr__
@@ -74,7 +81,129 @@ class Replacements:
         return self.base.replaced(int(self.index[k]), self.X[k], int(self.a[k]))
 
 
-def _whole(name: str, values: ArrayLike, limit: int) -> NDArray[np.int64]:
+@dataclass(frozen=True, eq=False)
+class NeighborSolutions:
+    """Weights of m neighbors with their certificates. Everything is private where the records are.
+
+    Attributes
+    ----------
+    first : number of the first neighbor of this chunk among all replacements
+    weights : (m, n), of sum n; nan where a neighbor has no solution
+    radius : (m,) bounds on ``||w_hat - w||_1``; inf where nothing was proved
+    certified : (m,) whether the radius is within ``tolerance * n``
+    iterations : (m,) sweeps over the records, or iterations of the single solver
+    by_single : (m,) whether the fast path did not certify the neighbor, which was then solved alone
+    """
+
+    first: int
+    weights: Array = field(repr=False)
+    radius: Array = field(repr=False)
+    certified: Mask = field(repr=False)
+    iterations: Index = field(repr=False)
+    by_single: Mask = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+
+class Reading(abc.ABC):
+    """Sums and maxima over the weights of a neighbor, of which records in any order make up the whole.
+
+    ``beside`` holds arrays (n,), of which :meth:`of` is given the part that belongs to its weights. Where
+    records are read in blocks by other processes a reading has to be picklable.
+    """
+
+    beside: tuple[Array, ...] = ()
+
+    @abc.abstractmethod
+    def of(self, weights: Array, *beside: Array) -> tuple[Array, Array]:
+        """Sums (m, s) and maxima (m, t) of weights (m, k) of some records; neither reads ``self.beside``."""
+
+    def alone(self) -> Self:
+        """The same without the arrays beside it, which is sent to whoever makes the pass."""
+        found = copy.copy(self)
+        found.beside = ()
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborReadings:
+    """What was read off the weights of m neighbors. Everything is private where the records are.
+
+    Attributes
+    ----------
+    first : number of the first neighbor of this chunk among all replacements
+    sums : (m, s), those of the reading
+    largest : (m, t), its maxima
+    own : (m,) weights of the replaced records
+    radius : (m,) bounds on ``||w_hat - w||_1`` of the weights w that were read; inf where nothing was proved
+    certified : (m,) whether the radius is within ``tolerance * n``
+    iterations : (m,) sweeps over the records before those that read
+    by_single : (m,) whether the fast path did not certify the neighbor, which was then solved alone
+    """
+
+    first: int
+    sums: Array = field(repr=False)
+    largest: Array = field(repr=False)
+    own: Array = field(repr=False)
+    radius: Array = field(repr=False)
+    certified: Mask = field(repr=False)
+    iterations: Index = field(repr=False)
+    by_single: Mask = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tally:
+    """What a reading says of m neighbors: sums (m, s), maxima (m, t), weights of replaced records (m,)."""
+
+    reading: Reading
+    sums: Array
+    largest: Array
+    own: Array
+
+    @classmethod
+    def held(cls, reading: Reading, weights: Array, index: Index) -> Self:
+        """Of all weights (m, n), of neighbors whose records ``index`` (m,) were replaced."""
+        return cls(reading, *reading.of(weights, *reading.beside), weights[np.arange(len(index)), index])
+
+    def put(self, k: int, weights: Array, index: int) -> None:
+        """All weights (n,) of neighbor k, in place of what was read."""
+        (self.sums[k],), (self.largest[k],) = self.reading.of(weights[None, :], *self.reading.beside)
+        self.own[k] = weights[index]
+
+    def readings(
+        self,
+        first: int,
+        radius: Array,
+        goal: float,
+        iterations: Index,
+        by_single: Mask,
+    ) -> NeighborReadings:
+        """All of it, of weights off by ``radius`` (m,)."""
+        read = (self.sums, self.largest, self.own)
+        return NeighborReadings(first, *read, radius, radius <= goal, iterations, by_single)
+
+
+@dataclass(frozen=True, eq=False)
+class FastSolutions:
+    """What a fast path found for m neighbors: weights (m, n), certified l1 radii (m,), iterations (m,)."""
+
+    weights: Array = field(repr=False)
+    radius: Array = field(repr=False)
+    iterations: Index = field(repr=False)
+    #: Points of the composite models, (m, d).
+    points: Array = field(repr=False)
+
+    def one(self, k: int) -> Self:
+        """That of neighbor k alone."""
+        part = slice(k, k + 1)
+        return type(self)(self.weights[part], self.radius[part], self.iterations[part], self.points[part])
+
+
+def _whole(name: str, values: ArrayLike, limit: int) -> Index:
     given = np.array(values, ndmin=1)
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
         raise DeclarationError(f"replacements: {name} must be a list of whole numbers")

@@ -11,20 +11,16 @@ from operator import itemgetter
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import ArrayBlocks, Blocks, tree_sum
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch.reading import Reading, Tally
+from dp2erm_cvx.solve.batch.replacements import Index, Mask, Reading, Tally
 
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Part = Index | slice
 _ALL = slice(None)
-
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
 _TILE = 2**16
 #: The most shared rows in a tile: sums over more of them would round worse. Powers of 2, as those of views.
@@ -32,13 +28,11 @@ _TALLEST = 512
 _SHORTEST = 128
 #: Larger scores are left to the solver of single instances, which shifts them before the exponential.
 LARGEST_SCORE = 300.0
-#: Shared rows that third derivatives are taken from. Of fewer than twice as many a sweep costs little more.
-SAMPLE = 2**16
 #: Numbers in the shared rows up to which they are held: 64 MB.
 _HELD = 2**23
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Members:
     """m neighbors: row ``index[k]`` of the shared rows, ``old[k]``, is replaced by ``rows[k]``, (m, d).
 
@@ -60,28 +54,8 @@ class Members:
         parts = (self.index, self.old, self.rows, self.target, self.spread, self.kept, self.reach)
         return type(self)(*(part[chosen] for part in parts))  # type: ignore[arg-type]
 
-    def __repr__(self) -> str:
-        return f"Members({len(self.index)})"
 
-
-def dot(A: Array, B: Array) -> Array:
-    """Inner products of the rows of A and B (m, d), (m,)."""
-    product: Array = np.einsum("ij,ij->i", A, B)
-    return product
-
-
-def clipped(score: Array) -> Array:
-    """Scores whose exponential is finite; the judge certifies nothing where this changes any."""
-    return np.clip(score, -2 * LARGEST_SCORE, 2 * LARGEST_SCORE)
-
-
-def norms(V: Array) -> Array:
-    """Norms of the rows of V (m, d), rounded up: (m,)."""
-    norm: Array = np.sqrt(dot(V, V)) * (1 + 1e-12) + 1e-150
-    return norm
-
-
-class Metric:
+class _Metric:
     """The Hessian of the base model at its solution: preconditioner, and yardstick of every neighbor."""
 
     def __init__(self, model: Composite, point: Array) -> None:
@@ -144,7 +118,7 @@ class Room:
 
 
 @dataclass(frozen=True, eq=False)
-class AtPoints:
+class _AtPoints:
     """Points V (m, d) of neighbors whose records ``index`` (m,) are not among the shared ones."""
 
     terms: Terms
@@ -175,81 +149,6 @@ class AtPoints:
             yield part, f
 
 
-def _swept(
-    Z: Array, numbers: range, *base: Array, asked: AtPoints, out: Array | None = None, rows: Part = _ALL
-) -> tuple[Array, Array]:
-    """Sums over the shared rows of a block: of what pulls times the rows (m, d), and of two totals (m, 2).
-
-    What weights are proportional to goes into these ``rows`` of ``out``.
-    """
-    room, found = Room(len(asked.V)), []
-    for part, held, place in asked.tiles(numbers):
-        pull, f = asked.terms.tilted(asked.V, Z[part], tuple(one[part] for one in base), room)
-        for one in (pull, f):
-            one[held, place] = 0.0
-        total = pull.sum(axis=1)
-        totals = total if f is pull else f.sum(axis=1)
-        if out is not None:
-            out[rows, numbers.start + part.start : numbers.start + part.stop] = f
-        found.append((pull @ Z[part], np.stack([total, totals], axis=1)))
-    moments, sums = zip(*found, strict=True)
-    return tree_sum(moments), tree_sum(sums)
-
-
-def _read(
-    Z: Array,
-    numbers: range,
-    *beside: Array,
-    asked: AtPoints,
-    own: Array,
-    scale: Array,
-    reading: Reading,
-) -> tuple[Array, Array]:
-    found = []
-    for part, f in asked.weighed(Z, numbers, beside, own, scale):
-        found.append(reading.of(f, *(one[part] for one in beside[asked.n_base :])))
-    sums, largest = zip(*found, strict=True)
-    return tree_sum(sums), np.maximum.reduce(largest)
-
-
-def _weights(
-    Z: Array,
-    numbers: range,
-    *beside: Array,
-    asked: AtPoints,
-    own: Array,
-    scale: Array,
-    out: Array | None,
-) -> Array:
-    """The weights of a block, as columns of ``out`` (m, n) where that is at hand."""
-    weights = np.empty((len(own), len(numbers))) if out is None else out[:, numbers.start : numbers.stop]
-    for part, f in asked.weighed(Z, numbers, beside, own, scale):
-        weights[:, part] = f
-    return weights
-
-
-def _sampled(Z: Array, numbers: range, *base: Array, stride: int) -> tuple[Array, ...]:
-    chosen = np.arange(-numbers.start % stride, len(numbers), stride)
-    return Z[chosen], *(one[chosen] for one in base)
-
-
-def _extent(Z: Array, *, metric: Metric) -> tuple[float, float, float, float]:
-    length = np.sqrt(dot(Z, Z)) * (1 + 1e-12)
-    reach = float(np.max(metric.lengths(Z))) if metric.definite else np.inf
-    return reach, float(np.max(length)), float(np.sum(length)), float(np.sum(length**2))
-
-
-@dataclass(frozen=True, eq=False)
-class Swept:
-    """Gradients (m, d) at m points, and what weights there are divided by, (m,)."""
-
-    gradient: Array
-    total: Array
-
-    def __repr__(self) -> str:
-        return f"Swept({len(self.total)})"
-
-
 class RowBatch(abc.ABC):
     """Neighbors of one model: gradients, weights and error bounds of m points at once.
 
@@ -270,12 +169,11 @@ class RowBatch(abc.ABC):
         self.ridge = model.ridge
         ball = model.penalty.set
         self.radius = ball.radius if isinstance(ball, L2Ball) else np.inf
-        self.metric = Metric(model, point)
+        self.metric = _Metric(model, point)
         found = np.array(self.blocks.map(partial(_extent, metric=self.metric)))
         #: Largest ``||z_i||`` in the metric, and as it is.
         self.reach, self.longest = map(float, np.max(found[:, :2], axis=0))
         self.first, self.second = map(float, np.sum(found[:, 2:], axis=0) * (1 + 1e-9))
-        self._third: tuple[Array, Array] | None = None
 
     @property
     def usable(self) -> bool:
@@ -294,12 +192,14 @@ class RowBatch(abc.ABC):
     def replaced(self, V: Array, members: Members) -> Array:
         """What the weight of the replaced row of every neighbor is proportional to, (m,)."""
 
-    def sweep(self, V: Array, members: Members, out: Array | None = None, rows: Part = _ALL) -> Swept:
-        """One pass over the shared rows; see :meth:`finished` for ``out``."""
+    def sweep(
+        self, V: Array, members: Members, out: Array | None = None, rows: Part = _ALL
+    ) -> tuple[Array, Array]:
+        """Gradients (m, d) and the sums that weights are divided by (m,); ``out`` as in :meth:`finished`."""
         found = self._map(partial(_swept, asked=self._asked(V, members), out=out, rows=rows))
         moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
         total = sums[:, 1] + self.replaced(V, members)
-        return Swept(self.gradient(V, members, moment, sums[:, 0]), total)
+        return self.gradient(V, members, moment, sums[:, 0]), total
 
     def read(self, V: Array, members: Members, total: Array, reading: Reading) -> Tally:
         """One pass over the records: the reading of the weights at V (m, d), where f adds up to ``total``."""
@@ -317,7 +217,7 @@ class RowBatch(abc.ABC):
 
     def at_base(self) -> tuple[Array, float]:
         """The sums over all shared rows at the base solution: of pulls times rows (d,), and of pulls."""
-        asked = AtPoints(self.terms, self.point[None, :], np.array([-1]), len(self.base))
+        asked = _AtPoints(self.terms, self.point[None, :], np.array([-1]), len(self.base))
         with np.errstate(all="ignore"):  # what overflows is not usable
             found = self._map(partial(_swept, asked=asked))
         moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
@@ -340,38 +240,11 @@ class RowBatch(abc.ABC):
             out[left] = self.weights(V[left], members.take(left), total[left])
         return out
 
-    def _asked(self, V: Array, members: Members) -> AtPoints:
-        return AtPoints(self.terms, V, members.index, len(self.base))
+    def _asked(self, V: Array, members: Members) -> _AtPoints:
+        return _AtPoints(self.terms, V, members.index, len(self.base))
 
     def _map(self, ask: Any, *more: Array) -> list[Any]:
         return self.blocks.map(ask, range(self.n), *self.base, *more)
-
-    def sample(self) -> tuple[Array, ...]:
-        """Every so many of the shared rows (s, d), and what stands beside them."""
-        found = self._map(partial(_sampled, stride=-(-self.n // SAMPLE)))
-        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
-
-    @abc.abstractmethod
-    def curved(self, members: Members, D: Array) -> Array:
-        """The Hessians of the neighbors at the base solution times D (m, d)."""
-
-    @abc.abstractmethod
-    def third(self) -> tuple[Array, Array]:
-        """Rows (s, d) of a sample, and how much of a cube of each the third derivative is made of, (s,)."""
-
-    def bent(self, D: Array) -> Array:
-        """What the base gradient gains along D (m, d) beyond its Hessian, to second order."""
-        if self._third is None:
-            self._third = self.third()
-        (rows, share), bent = self._third, np.zeros_like(D)
-        height = max(_TILE // max(len(D), 1), _SHORTEST)
-        for low in range(0, len(rows), height):
-            part = slice(low, low + height)
-            along = D @ rows[part].T
-            along *= along
-            along *= share[part]
-            bent += along @ rows[part]
-        return bent
 
     @abc.abstractmethod
     def rounding(self, V: Array, members: Members) -> Array:
@@ -431,3 +304,79 @@ class RowBatch(abc.ABC):
     def _heights(self) -> int:
         # what an addend goes through in the trees of tiles and of blocks, and beside the replaced row
         return 2 * math.ceil(math.log2(self.n / _SHORTEST + 2)) + 4
+
+
+def dot(A: Array, B: Array) -> Array:
+    """Inner products of the rows of A and B (m, d), (m,)."""
+    product: Array = np.einsum("ij,ij->i", A, B)
+    return product
+
+
+def clipped(score: Array) -> Array:
+    """Scores whose exponential is finite; the judge certifies nothing where this changes any."""
+    return np.clip(score, -2 * LARGEST_SCORE, 2 * LARGEST_SCORE)
+
+
+def norms(V: Array) -> Array:
+    """Norms of the rows of V (m, d), rounded up: (m,)."""
+    norm: Array = np.sqrt(dot(V, V)) * (1 + 1e-12) + 1e-150
+    return norm
+
+
+def _swept(
+    Z: Array, numbers: range, *base: Array, asked: _AtPoints, out: Array | None = None, rows: Part = _ALL
+) -> tuple[Array, Array]:
+    """Sums over the shared rows of a block: of what pulls times the rows (m, d), and of two totals (m, 2).
+
+    What weights are proportional to goes into these ``rows`` of ``out``.
+    """
+    room, found = Room(len(asked.V)), []
+    for part, held, place in asked.tiles(numbers):
+        pull, f = asked.terms.tilted(asked.V, Z[part], tuple(one[part] for one in base), room)
+        for one in (pull, f):
+            one[held, place] = 0.0
+        total = pull.sum(axis=1)
+        totals = total if f is pull else f.sum(axis=1)
+        if out is not None:
+            out[rows, numbers.start + part.start : numbers.start + part.stop] = f
+        found.append((pull @ Z[part], np.stack([total, totals], axis=1)))
+    moments, sums = zip(*found, strict=True)
+    return tree_sum(moments), tree_sum(sums)
+
+
+def _read(
+    Z: Array,
+    numbers: range,
+    *beside: Array,
+    asked: _AtPoints,
+    own: Array,
+    scale: Array,
+    reading: Reading,
+) -> tuple[Array, Array]:
+    found = []
+    for part, f in asked.weighed(Z, numbers, beside, own, scale):
+        found.append(reading.of(f, *(one[part] for one in beside[asked.n_base :])))
+    sums, largest = zip(*found, strict=True)
+    return tree_sum(sums), np.maximum.reduce(largest)
+
+
+def _weights(
+    Z: Array,
+    numbers: range,
+    *beside: Array,
+    asked: _AtPoints,
+    own: Array,
+    scale: Array,
+    out: Array | None,
+) -> Array:
+    """The weights of a block, as columns of ``out`` (m, n) where that is at hand."""
+    weights = np.empty((len(own), len(numbers))) if out is None else out[:, numbers.start : numbers.stop]
+    for part, f in asked.weighed(Z, numbers, beside, own, scale):
+        weights[:, part] = f
+    return weights
+
+
+def _extent(Z: Array, *, metric: _Metric) -> tuple[float, float, float, float]:
+    length = np.sqrt(dot(Z, Z)) * (1 + 1e-12)
+    reach = float(np.max(metric.lengths(Z))) if metric.definite else np.inf
+    return reach, float(np.max(length)), float(np.sum(length)), float(np.sum(length**2))

@@ -13,7 +13,7 @@ from dp2erm_cvx.audit.stability.neighbors import Base, Replacement, propose
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.registry import programs
-from dp2erm_cvx.solve.batch import paths
+from dp2erm_cvx.solve.batch import neighbors
 from dp2erm_cvx.universe import Universe
 from tests.helpers import make_records
 
@@ -86,7 +86,7 @@ def test_many_records_are_audited_without_the_declared_problem(few, monkeypatch)
 
 
 def test_a_wrong_batch_is_seen_by_the_check(few, monkeypatch):
-    right = paths.minimize_together
+    right = neighbors.minimize_together
 
     def wrong(*arguments, **more):
         found = right(*arguments, **more)
@@ -94,7 +94,7 @@ def test_a_wrong_batch_is_seen_by_the_check(few, monkeypatch):
         points[1:] *= 1 + 1e-4  # the first of every batch is judged by itself
         return dataclasses.replace(found, points=points)
 
-    monkeypatch.setattr(paths, "minimize_together", wrong)
+    monkeypatch.setattr(neighbors, "minimize_together", wrong)
     records = make_records(120, 3)
     some = Strategies(("random", "flips"))
     assert (

@@ -1,0 +1,329 @@
+"""Noise on whole numbers and on a grid, private choices, and the exact sums and counts that they take.
+
+Discrete Laplace noise and choices are OpenDP's, in exact arithmetic, and its privacy maps confirm epsilon.
+Sums and counts of records are not private by themselves; those of all n records are added up from those of
+any parts of them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp2erm_cvx.calibration import ArmNoise, ContrastNoise, OverlapNoise, ScoreNoise, TreatedNoise
+from dp2erm_cvx.calibration.constants import Noise
+from dp2erm_cvx.calibration.grid import GridNoise
+from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.calibration.integers import LARGEST_INTEGER, IntegerNoise
+from dp2erm_cvx.calibration.overlap import SHARE_BITS
+from dp2erm_cvx.errors import CalibrationError, CertificateError, DeclarationError
+from dp2erm_cvx.mechanism.exact import require, rounded_gaussians
+from dp2erm_cvx.mechanism.floating import Source, random_source
+
+#: Draws one place among whole-number scores (k,).
+Choice = Callable[[Sequence[int]], int]
+Whole = NDArray[np.int64]
+_LAST = 2**63 - 1
+
+
+def perturb_integers(
+    values: Sequence[int], noise: IntegerNoise, *, exact: bool = True, seed: int | str | None = None
+) -> tuple[int, ...]:
+    """Add the noise to every integer; the result is integers again, nothing is rounded.
+
+    Values are first clipped to ``[-2^62, 2^62]``, which moves no two vectors apart, and whoever calibrates
+    keeps them inside. Results are clipped to 64 bits, as OpenDP does: post-processing, with probability
+    ``exp(-2^62 / scale)`` at most. Laplace noise is OpenDP's (``make_laplace``). Gaussian noise is a normal
+    variable, drawn until its nearest integer is certain.
+
+    With ``exact`` False the law is that of doubles, without the extra ``secure``: the caller must state that
+    exact arithmetic is assumed. With a seed it is repeatable as well: the caller must record the result as
+    not private.
+
+    Raises DeclarationError where a package of the extra is missing, CalibrationError where OpenDP's map does
+    not confirm ``noise.epsilon`` at ``noise.sensitivity``.
+    """
+    inside = [min(max(int(value), -LARGEST_INTEGER), LARGEST_INTEGER) for value in values]
+    if exact and seed is None and noise.noise is Noise.GAMMA:
+        added = _laplace({"T": "i64"}, inside, noise, noise.sensitivity)
+        return tuple(int(value) for value in added)
+    if exact and seed is None:
+        drawn = rounded_gaussians(noise.scale, len(inside))
+    else:
+        source = random_source(seed)
+        drawn = tuple(_in_doubles(noise, source) for _ in inside)
+    sums = (value + number for value, number in zip(inside, drawn, strict=True))
+    return tuple(min(max(value, -_LAST), _LAST) for value in sums)
+
+
+def perturb_on_grid(
+    values: ArrayLike, noise: GridNoise, *, seed: int | str | None = None
+) -> NDArray[np.float64]:
+    """Round ``values``, shape (p,), to the grid ``2^exponent Z^p`` and add discrete Laplace noise.
+
+    The sampler and its privacy map are OpenDP's (``make_laplace``, after Canonne, Kamath and Steinke 2020),
+    in exact integers. The sum is rounded to doubles at the end, and what lies beyond their range becomes the
+    largest one: both are post-processing. The result is finite.
+
+    With a seed the noise comes from a repeatable generator in floating point, without OpenDP: the caller
+    must record the result as not private.
+
+    Raises DeclarationError where the length is not p or OpenDP is not installed, CalibrationError where
+    OpenDP's map does not confirm ``noise.epsilon`` at ``noise.l1_sensitivity``, and CertificateError where
+    a value is not finite, which no certified solution is.
+    """
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.shape != (noise.n_parameters,):
+        raise DeclarationError(f"values of shape {vector.shape}: the noise is for ({noise.n_parameters},)")
+    # OpenDP would take "not a number" for 0 and infinity for the largest double
+    if not np.all(np.isfinite(vector)):
+        raise CertificateError("a value to be perturbed is not finite")
+    point = [float(value) for value in vector]
+    if seed is None:
+        grid = {"size": noise.n_parameters, "k": noise.exponent}
+        result = _laplace({"T": float, "nan": False}, point, noise, noise.l1_sensitivity, **grid)
+    else:
+        result = _repeatable(point, noise, random.Random(seed))
+    limit = sys.float_info.max
+    return np.array([min(max(value, -limit), limit) for value in result])
+
+
+def selection_scale(sensitivity: int, epsilon: float) -> float:
+    """``2 s / epsilon``, rounded up: scores that differ by it are told apart by odds of e.
+
+    ``sensitivity`` bounds how far replacing one record moves any score. Raises CalibrationError where the
+    scale is out of floating-point range.
+    """
+    scale = 2 * sensitivity / epsilon * (1.0 + 1e-12)
+    if not 0.0 < scale < math.inf:
+        raise CalibrationError(f"epsilon = {epsilon:g}: no scale of noise for it")
+    return scale
+
+
+def private_choice(sensitivity: int, epsilon: float) -> Choice:
+    """Permute-and-flip on whole-number scores by OpenDP, whose privacy map certifies ``epsilon``.
+
+    Go through the candidates in random order and accept one with probability ``exp(epsilon (q - q*) / 2s)``,
+    ``q*`` the best score and ``s`` their sensitivity (McKenna and Sheldon 2020). It is never worse than the
+    exponential mechanism. No data are read.
+
+    Raises DeclarationError where OpenDP is not installed, CalibrationError where it does not certify epsilon.
+    """
+    if find_spec("opendp") is None:
+        raise DeclarationError("a private choice needs the extra: pip install 'dp2erm-cvx[secure]'")
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_noisy_max
+    from opendp.measures import max_divergence
+    from opendp.metrics import linf_distance
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    scale = selection_scale(sensitivity, epsilon)
+    space = vector_domain(atom_domain(T="i64")), linf_distance(T="i64")
+    measurement: Any = make_noisy_max(*space, max_divergence(), scale)
+    if not measurement.map(sensitivity) <= epsilon:
+        raise CalibrationError(f"OpenDP does not certify epsilon = {epsilon:g} at scale = {scale:g}")
+    return lambda scores: int(measurement(list(scores)))
+
+
+def repeatable_choice(sensitivity: int, epsilon: float, source: Source) -> Choice:
+    """The same law to the accuracy of doubles, from a seeded ``source``, without OpenDP: not private."""
+    return partial(_flip, selection_scale(sensitivity, epsilon), source)
+
+
+def score_sums(score: ArrayLike, noise: ScoreNoise) -> tuple[int, ...]:
+    """``(2K sum k_i, w sum k_i^2)``, what :func:`perturb_integers` takes. Not private.
+
+    ``score`` (n,) holds the score less its public center, in units of the outcome. ``k_i`` is its nearest
+    step on the grid, clipped to [-K, K]; what is not a number counts as 0. All sums are exact.
+
+    Raises DeclarationError for more than n records.
+    """
+    k = _steps(score, noise, noise.largest)
+    return _totals(noise, k, k * k)
+
+
+def contrast_sums(score: ArrayLike, first: ArrayLike, noise: ContrastNoise) -> tuple[int, ...]:
+    """The three integers of :class:`~dp2erm_cvx.calibration.ContrastNoise`. Not private.
+
+    ``score`` (n,) is in units of the outcome; ``first`` (n,) says which records add to the first mean.
+
+    Raises DeclarationError for more than n records, and where lengths differ.
+    """
+    k, flags = _steps(score, noise, noise.largest), _flags(first, score)
+    return _totals(noise, np.where(flags, k, 0), np.where(flags, 0, k), k * k)
+
+
+def arm_sums(score_1: ArrayLike, score_0: ArrayLike, treated: ArrayLike, noise: ArmNoise) -> tuple[int, ...]:
+    """The five integers of :class:`~dp2erm_cvx.calibration.ArmNoise`. Not private.
+
+    ``score_1`` and ``score_0`` (n,) are the scores of the arm means less their public centers, ``treated``
+    (n,) says in which arm a record is. The score of the other arm is clipped to ``noise.other_bound``.
+
+    Raises DeclarationError for more than n records, and where lengths differ.
+    """
+    own = _flags(treated, score_1)
+    other = noise.largest_other
+    k_1 = _steps(score_1, noise, np.where(own, noise.largest, other))
+    k_0 = _steps(score_0, noise, np.where(own, other, noise.largest))
+    apart, both = k_1 - k_0, k_1 + k_0
+    return _totals(noise, k_1, k_0, apart**2, both**2, apart * both)
+
+
+def treated_sums(score: ArrayLike, treated: ArrayLike, noise: TreatedNoise) -> tuple[int, ...]:
+    """The four integers of :class:`~dp2erm_cvx.calibration.TreatedNoise`. Not private.
+
+    ``score`` (n,) has mean zero at the effect among the treated, once the public center is taken off:
+    ``(a - (1 - a) o) (y - m_0) - c_0 a`` less the effect times a. ``treated`` (n,) holds a.
+
+    Raises DeclarationError for more than n records, and where lengths differ.
+    """
+    k, a = _steps(score, noise, noise.largest), _flags(treated, score)
+    return _totals(noise, k, a.astype(np.int64), k * k, np.where(a, k, -k))
+
+
+def overlap_sums(score: ArrayLike, share: ArrayLike, noise: OverlapNoise) -> tuple[int, ...]:
+    """The three integers of :class:`~dp2erm_cvx.calibration.OverlapNoise`. Not private.
+
+    ``score`` (n,) has mean zero at the effect among records that count by their ``share`` (n,), once the
+    public center is taken off. Shares are clipped to [0, 1/2] and rounded to their grid; where records are
+    whole, to 0 or 1/2, and a record of share 0 has no score. Of a group they are those of its records, and no
+    score exceeds 2 h B.
+
+    Raises DeclarationError for more than n records, and where lengths differ.
+    """
+    k = _steps(score, noise, noise.largest)
+    shares = np.asarray(share, dtype=np.float64)
+    if shares.shape != k.shape:
+        raise DeclarationError(f"share of shape {shares.shape}: the score is {k.shape}")
+    inside = np.clip(np.where(np.isnan(shares), 0.0, shares), 0.0, 0.5)
+    if noise.whole:
+        inside = np.where(inside >= 0.25, 0.5, 0.0)
+        k = np.where(inside > 0.0, k, 0)
+    first, size, last = noise.multipliers
+    parts = np.rint(np.ldexp(inside, SHARE_BITS)).astype(np.int64)
+    if noise.groups:
+        most = parts * (2 * noise.largest) >> SHARE_BITS
+        k = np.clip(k, -most, most)
+    return first * int(k.sum()), (size >> SHARE_BITS) * int(parts.sum()), last * int(np.sum(k * k))
+
+
+def quantile_counts(
+    values: NDArray[np.float64], candidates: NDArray[np.float64], *, above: bool
+) -> NDArray[np.int64]:
+    """How many values (n,) stand for each of the increasing ``candidates`` (m,). Not private.
+
+    Every value stands for the next candidate: above it or below it, the outermost one where there is none.
+    Counts of all records are sums of those of any parts of them.
+    """
+    if above:
+        place = np.searchsorted(candidates, values, side="left")
+    else:
+        place = np.searchsorted(candidates, values, side="right") - 1
+    return np.bincount(np.clip(place, 0, len(candidates) - 1), minlength=len(candidates))
+
+
+def quantile_scores(counts: NDArray[np.int64], rank: int) -> list[int]:
+    """Minus the distance, in records, of ``rank`` to the ranks of each candidate. Not private.
+
+    ``counts`` (m,) are those of :func:`quantile_counts`. Candidate c has the ranks from the number of values
+    below it to that of values up to it. Replacing one record moves both of these numbers by at most 1, in the
+    same direction, and so every score by at most 1.
+    """
+    up_to = np.cumsum(counts)
+    missed = np.maximum(up_to - counts - rank, 0) + np.maximum(rank - up_to, 0)
+    return [-int(number) for number in missed]
+
+
+def _laplace(
+    atom: dict[str, Any],
+    values: Sequence[Any],
+    noise: IntegerNoise | GridNoise,
+    sensitivity: float,
+    size: int | None = None,
+    k: int | None = None,
+) -> list[Any]:
+    """Values plus discrete Laplace noise by OpenDP, whose map confirms epsilon at the l1 sensitivity.
+
+    ``atom`` describes a value, ``k`` is the exponent of the grid, ``size`` the number of values, if public.
+    """
+    require("opendp")
+    # not opendp.prelude, which imports far more
+    from opendp import domains, measurements, metrics
+    from opendp.mod import enable_features
+
+    enable_features("contrib")
+    space = domains.vector_domain(domains.atom_domain(**atom), size), metrics.l1_distance(T=atom["T"])
+    measurement: Any = measurements.make_laplace(*space, noise.scale, k=k)
+    if not measurement.map(sensitivity) <= noise.epsilon:
+        raise CalibrationError(
+            f"OpenDP does not confirm epsilon = {noise.epsilon:g} for noise of scale {noise.scale:g}"
+        )
+    return list(measurement(list(values)))
+
+
+def _in_doubles(noise: IntegerNoise, source: Source) -> int:
+    """The law to the accuracy of doubles."""
+    if noise.noise is Noise.GAUSSIAN:
+        return round(source.gauss(0.0, noise.scale))
+    return _two_sided(1.0 / noise.scale, source)
+
+
+def _repeatable(point: Sequence[float], noise: GridNoise, source: Source) -> list[float]:
+    """Values rounded to the grid, plus noise to the accuracy of doubles."""
+    step = Fraction(2) ** noise.exponent
+    rate = math.ldexp(1.0, noise.exponent) / noise.scale
+    return [_double((round(Fraction(value) / step) + _two_sided(rate, source)) * step) for value in point]
+
+
+def _two_sided(rate: float, source: Source) -> int:
+    """Discrete Laplace noise, as the difference of two geometric variables."""
+    return math.floor(source.expovariate(rate)) - math.floor(source.expovariate(rate))
+
+
+def _double(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _flip(scale: float, source: Source, scores: Sequence[int]) -> int:
+    best = max(scores)
+    order = list(range(len(scores)))
+    source.shuffle(order)
+    # random() is below 1, so that the best is always accepted
+    return next(place for place in order if source.random() < math.exp((scores[place] - best) / scale))
+
+
+def _steps(values: ArrayLike, noise: GridSums, largest: ArrayLike) -> Whole:
+    score = np.asarray(values, dtype=np.float64)
+    if score.ndim != 1 or len(score) > noise.n_samples:
+        raise DeclarationError(f"score of shape {score.shape}: the noise is for ({noise.n_samples},)")
+    bound = np.asarray(largest, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        steps = np.rint(np.ldexp(score, -noise.step_exponent))
+    found: Whole = np.clip(np.where(np.isnan(steps), 0.0, steps), -bound, bound).astype(np.int64)
+    return found
+
+
+def _flags(treated: ArrayLike, score: ArrayLike) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = np.asarray(treated) == 1
+    if flags.shape != np.shape(score):
+        raise DeclarationError(f"treated of shape {flags.shape}: the score is {np.shape(score)}")
+    return flags
+
+
+def _totals(noise: GridSums, *columns: Whole) -> tuple[int, ...]:
+    return tuple(
+        factor * int(column.sum()) for factor, column in zip(noise.multipliers, columns, strict=True)
+    )
