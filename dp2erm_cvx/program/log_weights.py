@@ -174,27 +174,26 @@ class LogWeight:
 
     def log_range(self, reach: float) -> float:
         """Length of an interval that log f lies in over ``|s| <= reach``, which may be infinite."""
-        if not reach <= _FARTHEST:
-            return self._range_far(reach)
-        low, high = self.range(-reach, reach)
-        return high - low
+        low, high = self._ends(reach)
+        length = high - low
+        return math.inf if math.isnan(length) else length
 
     def largest_log(self, reach: float) -> float:
         """Bound on ``|log f|`` over ``|s| <= reach``."""
-        if not reach <= _FARTHEST:
-            return math.inf
-        return max(map(abs, self.range(-reach, reach)))
+        return max(map(abs, self._ends(reach)))
 
     def largest_weight(self, n: int, reach: float) -> float:
         """The largest of n weights of sum n whose margins are within ``reach``."""
         return stability.largest_weight(n, self.log_range(reach))
 
-    def _range_far(self, reach: float) -> float:
+    def _ends(self, reach: float) -> tuple[float, float]:
+        """Bounds of h over ``|s| <= reach``, which may be infinite."""
+        if reach <= _FARTHEST:
+            return self.range(-reach, reach)
         everywhere = np.array([min(reach, 1e300)])
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.enclose(-everywhere, everywhere)
-        length = float(found.high[0] - found.low[0])
-        return math.inf if math.isnan(length) else length
+        return float(found.low[0]), float(found.high[0])
 
 
 #: ``log(1 + exp(-s))``: one over the probability sigma(s) of the observed arm.
