@@ -24,8 +24,8 @@ from dp2erm_cvx.program import (
     Universe,
     WeightedMarginLoss,
     public_size,
-    resolved,
 )
+from dp2erm_cvx.program.first_stage import resolved
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from types import MappingProxyType
 import numpy as np
 
 from dp2erm_cvx.program import (
-    LOGISTIC,
     ConvexSet,
     Domain,
     L2Ball,
@@ -24,6 +23,7 @@ from dp2erm_cvx.program import (
     Universe,
     WeightedMarginLoss,
 )
+from dp2erm_cvx.program.curves import LOGISTIC
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,10 @@
-"""Overlap weights from a regularized logistic regression, and their variant with a private coefficient."""
+"""Overlap weights from a regularized logistic regression, and their variant with a private coefficient.
+
+minimize    sum_i log(1 + exp(-s_i)) + n ridge/2 ||v||^2,   s_i = (2 a_i - 1) <x_i, v>
+subject to  ||v|| <= radius
+
+and w_i proportional to sigma(-s_i)
+"""
 
 from typing import Any
 

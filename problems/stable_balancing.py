@@ -19,10 +19,9 @@ from dp2erm_cvx.program import (
     Domain,
     Moments,
     PooledKernelStage,
-    checked_balance,
-    public_constant,
-    resolved,
 )
+from dp2erm_cvx.program.balance import checked_balance, public_constant
+from dp2erm_cvx.program.first_stage import resolved
 
 
 @dataclass(frozen=True)

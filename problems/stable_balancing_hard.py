@@ -28,10 +28,9 @@ from dp2erm_cvx.program import (
     StabilityBound,
     Universe,
     Value,
-    checked_balance,
     public_number,
 )
-from dp2erm_cvx.program.balance import HardBalanceModel, MomentTargets, moment_names
+from dp2erm_cvx.program.balance import HardBalanceModel, MomentTargets, checked_balance, moment_names
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibrati
 from dp2erm_cvx.calibration.output import OutputPerturbation
 from dp2erm_cvx.calibration.paper import Paper
 from dp2erm_cvx.calibration.renyi import Renyi
-from dp2erm_cvx.calibration.saturating import Saturating
+from dp2erm_cvx.calibration.saturating import SaturatingLoss
 from dp2erm_cvx.calibration.sharp import Sharp
 from dp2erm_cvx.calibration.utility import predicted_error
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -23,7 +23,7 @@ CALIBRATORS: tuple[Calibrator, ...] = (
     Paper("paper-corrected", corrected=True),
     Renyi("renyi"),
     OutputPerturbation("output"),
-    Saturating("saturating"),
+    SaturatingLoss("saturating"),
 )
 _SHARP = tuple(one for one in CALIBRATORS if one.family is BoundFamily.SHARP)
 

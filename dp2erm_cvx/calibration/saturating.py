@@ -179,7 +179,7 @@ def _saturation(name: str, loss: LossConstants) -> Saturation:
     return found
 
 
-class Saturating(Calibrator):
+class SaturatingLoss(Calibrator):
     """Theorems 15, 16 and 19: the linear term of an objective whose loss saturates."""
 
     laws = (Noise.GAMMA, Noise.GAUSSIAN, Noise.BOX)

@@ -16,7 +16,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.public import whole_number
 
 if TYPE_CHECKING:
-    from dp2erm_cvx.compare.bounds import BoundRow, Curve
+    from dp2erm_cvx.compare.bounds import BoundCurve, BoundRow
     from dp2erm_cvx.program import FirstStage
     from dp2erm_cvx.universe import Universe
 
@@ -150,7 +150,7 @@ def _draw(first: FirstStage, universe: Universe, path: str) -> None:
     from dp2erm_cvx.plotting import Panel, bound_plot
 
     panels = [Panel(f"{first.name}, settings fixed", "number of records n", against_n(first, universe))]
-    ridged: list[Curve] = against_ridge(first, universe)
+    ridged: list[BoundCurve] = against_ridge(first, universe)
     if ridged:
         panels.append(Panel(f"{first.name}, n = {universe.n_samples:,}", "ridge", ridged))
     bound_plot(panels, path)

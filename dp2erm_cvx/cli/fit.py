@@ -60,7 +60,7 @@ def fit_command(data: str, **options: Any) -> None:
         check_figure(options["love_plot"])
     with progress("reading the data", total=2) as bar:
         from dp2erm_cvx.cli.reading import read_domain
-        from dp2erm_cvx.cli.stages import first_stage, second_stage
+        from dp2erm_cvx.cli.stages import first_stage, second_stage_of
         from dp2erm_cvx.data import Dataset
         from dp2erm_cvx.estimators import PrivateTwoStageERM
 
@@ -71,7 +71,7 @@ def fit_command(data: str, **options: Any) -> None:
         dataset = read_records(data, options, domain, bar, ordered.counts.append)
         if (options["balance"] or options["love_plot"]) and not isinstance(dataset, Dataset):
             raise DeclarationError("--balance and --love-plot need all records in memory: add --blocks never")
-        second = second_stage(options["second_stage"], options, dataset.columns, domain)
+        second = second_stage_of(options["second_stage"], options, dataset.columns, domain)
         model = PrivateTwoStageERM(
             domain,
             ordered.budget,

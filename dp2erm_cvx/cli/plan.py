@@ -67,7 +67,7 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
     costs: dict[int, str | None] = {}
     with progress("planning") as bar:
         from dp2erm_cvx.cli.reading import read_domain
-        from dp2erm_cvx.cli.stages import count_features, read_settings, second_stage
+        from dp2erm_cvx.cli.stages import count_features, read_settings, second_stage_of
         from dp2erm_cvx.compare.planned import plan_row
         from dp2erm_cvx.estimators import PrivateTwoStageERM
         from dp2erm_cvx.plan import NUMERICAL_SHARE
@@ -76,7 +76,7 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
 
         domain = read_domain(options)
         program = known_name(program, "first")
-        second = second_stage(options["second_stage"], options, domain.columns or (), domain)
+        second = second_stage_of(options["second_stage"], options, domain.columns or (), domain)
         settings = read_settings({**options, **dict.fromkeys((*AXES, "arm_mass", "degree"))})
         axes = {name: number_list(f"--{name}", options[name]) for name in AXES if options[name] is not None}
         for name in axes:

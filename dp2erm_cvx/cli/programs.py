@@ -13,6 +13,7 @@ from dp2erm_cvx.cli.screen import console, print_json, progress
 
 if TYPE_CHECKING:
     from dp2erm_cvx.program import Program
+    from dp2erm_cvx.universe import Universe
 
 
 @click.command("programs", short_help="Registered programs, or what is derived from one.")
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 @click.option("--covariate-bound", type=Number(), default=1.0, help="Norm bound M of the covariates.")
 @click.option("--outcome-bound", type=Number(), default=1.0, help="Bound M' on the outcome.")
 @json_option
-def programs_command(chosen: str | None, as_json: bool, **public: Any) -> None:
+def programs_command(
+    chosen: str | None, as_json: bool, n_samples: int, covariates: int, **public: float
+) -> None:
     """List every registered program, or describe those of a file: form, constants, theorem, V at n.
 
     Of a FILE.py or a NAME: what it minimizes, what is derived from the declaration, the theorem in force,
@@ -31,9 +34,13 @@ def programs_command(chosen: str | None, as_json: bool, **public: Any) -> None:
     from rich.table import Table
 
     from dp2erm_cvx import registry
+    from dp2erm_cvx.domain import Domain
+    from dp2erm_cvx.universe import Universe
 
+    # refused before anything is read
+    universe = Universe(Domain(public["covariate_bound"], public["outcome_bound"]), n_samples, covariates)
     if chosen is not None:
-        _describe(chosen, as_json, **public)
+        _describe(chosen, as_json, universe)
         return
     with progress("collecting programs"):
         listed = [program_facts(cls) for cls in registry.programs().values()]
@@ -65,17 +72,12 @@ def programs_command(chosen: str | None, as_json: bool, **public: Any) -> None:
     screen.print("Settings with defaults: dp2erm fit ... --program NAME --set SETTING=VALUE")
 
 
-def _describe(
-    name: str, as_json: bool, *, n_samples: int, covariates: int, covariate_bound: float, outcome_bound: float
-) -> None:
+def _describe(name: str, as_json: bool, universe: Universe) -> None:
     from rich.table import Table
 
     from dp2erm_cvx.conformance import load_program
-    from dp2erm_cvx.domain import Domain
     from dp2erm_cvx.program.describe import describe
-    from dp2erm_cvx.universe import Universe
 
-    universe = Universe(Domain(covariate_bound, outcome_bound), n_samples, covariates)
     described = {cls.name: describe(cls(), universe) for cls in load_program(name)}
     if as_json:
         print_json({name: [list(row) for row in rows] for name, rows in described.items()})

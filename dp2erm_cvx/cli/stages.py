@@ -128,7 +128,9 @@ def first_stage(text: str, options: dict[str, Any]) -> FirstStage:
     return registry.build(registry.first_stages(), name, **read_settings(options))
 
 
-def second_stage(text: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain) -> SecondStage:
+def second_stage_of(
+    text: str, options: dict[str, Any], columns: tuple[str, ...], domain: Domain
+) -> SecondStage:
     """The second stage of that name, or in that file, with Theta, R and features given as flags."""
     from dp2erm_cvx import registry
     from dp2erm_cvx.model.sets import ElasticNet

@@ -116,7 +116,7 @@ SIZES = (100, 1_000_000)
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class BoundCurve:
     """V (m,) of one family of bounds for one program at ``x`` (m,), nan where it refuses."""
 
     program: str
@@ -125,7 +125,7 @@ class Curve:
     V: Array
 
 
-def against_n(program: FirstStage, universe: Universe, points: int = 25) -> list[Curve]:
+def against_n(program: FirstStage, universe: Universe, points: int = 25) -> list[BoundCurve]:
     """V for n in ``SIZES`` at fixed settings.
 
     An arm floor stays the share of the records that it is.
@@ -140,7 +140,7 @@ def against_n(program: FirstStage, universe: Universe, points: int = 25) -> list
     return _collected(((float(n), program, sized(int(n))) for n in sizes), program.name)
 
 
-def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> list[Curve]:
+def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> list[BoundCurve]:
     """V for ridges up to a factor of 100 from that of the program; empty for a program without ridge."""
     program = program.resolve(universe.domain)
     ridge = getattr(program, "ridge", None)
@@ -153,7 +153,7 @@ def against_ridge(program: FirstStage, universe: Universe, points: int = 25) -> 
     )
 
 
-def growth(points: int = 25) -> list[Curve]:
+def growth(points: int = 25) -> list[BoundCurve]:
     """IPW, entropy balancing and MMD at a fixed ridge per record: the sharp V beside the printed one.
 
     M = 1; at least a quarter of the records in each arm. IPW has ridge 0.1 and radius 1; entropy balancing
@@ -188,7 +188,7 @@ def _floor(share: float | None, n: int) -> int | None:
     return None if share is None else max(1, math.floor(share * n))
 
 
-def _collected(settings: Iterable[tuple[float, FirstStage, Universe]], name: str) -> list[Curve]:
+def _collected(settings: Iterable[tuple[float, FirstStage, Universe]], name: str) -> list[BoundCurve]:
     points: list[float] = []
     values: dict[str, dict[float, float]] = {}
     for x, program, universe in settings:
@@ -200,12 +200,12 @@ def _collected(settings: Iterable[tuple[float, FirstStage, Universe]], name: str
         raise DeclarationError("no family has a bound for these settings: there is nothing to draw")
     grid = np.array(points)
     return [
-        Curve(name, family, grid, np.array([known.get(x, math.nan) for x in points]))
+        BoundCurve(name, family, grid, np.array([known.get(x, math.nan) for x in points]))
         for family, known in values.items()
     ]
 
 
-def curve_table(curves: Iterable[Curve]) -> Iterator[tuple[str, float, float, float]]:
+def curve_table(curves: Iterable[BoundCurve]) -> Iterator[tuple[str, float, float, float]]:
     """(label, V at the smallest n, V at the largest n, slope over the last decade in log-log)."""
     for curve in curves:
         ends = np.flatnonzero(np.isfinite(curve.V))

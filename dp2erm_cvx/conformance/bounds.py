@@ -20,7 +20,8 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, PrivateFirstStage
-from dp2erm_cvx.program.declared import Declared, WeightsProgram
+from dp2erm_cvx.program.declared import DeclaredProgram
+from dp2erm_cvx.program.weights import WeightsProgram
 from dp2erm_cvx.universe import Universe
 
 _SIZES = (8, 40, 400, 10_000)
@@ -120,7 +121,7 @@ def bound_of_theorem(subject: Subject) -> Judgment:
     """
     program = subject.program
     assert isinstance(program, FirstStage)
-    if isinstance(program, Declared) and program.own_data() is not None:
+    if isinstance(program, DeclaredProgram) and program.own_data() is not None:
         proved = program.stability(check_universe(check_domain()))
         return passed(f"derived: {proved.theorem}; nothing to check")
     evaluated = False

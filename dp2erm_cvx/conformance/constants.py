@@ -28,7 +28,7 @@ from dp2erm_cvx.program import (
     SecondStage,
     SeparableFirstStage,
 )
-from dp2erm_cvx.program.declared import Declared
+from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import smooth_of
@@ -131,7 +131,7 @@ def _wrong(program: Program, subject: Subject, domain: Domain) -> str:
 
 
 def _is_derived(program: Program) -> bool:
-    return isinstance(program, Declared) and program.own_data() is not None
+    return isinstance(program, DeclaredProgram) and program.own_data() is not None
 
 
 def _wrong_rows(program: MarginFirstStage) -> str:

@@ -15,7 +15,7 @@ from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.program import FirstStage, Kind, WeightedMarginLoss
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Compiled
-from dp2erm_cvx.program.declared import Declared
+from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 
 _FACTS = ("name", "formula", "cone", "citation", "theorem")
@@ -30,7 +30,9 @@ def statement(subject: Subject) -> Judgment:
         return failed(f"state {', '.join(missing)} as class attributes")
     if not all(isinstance(getattr(cls, fact), str) for fact in _FACTS):
         return failed(f"{', '.join(_FACTS)} must be text")
-    if not isinstance(subject.program, Declared) and not any("minimize" in text for text in _docstrings(cls)):
+    if not isinstance(subject.program, DeclaredProgram) and not any(
+        "minimize" in text for text in _docstrings(cls)
+    ):
         return failed("the docstring of neither the file nor the class says what is minimized")
     if not cls.__doc__:
         return failed("the class has no docstring")

@@ -20,12 +20,12 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, Kind, SecondStage
-from dp2erm_cvx.program.declared import WeightsProgram
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import smooth_of
+from dp2erm_cvx.program.weights import WeightsProgram
 
 #: Sums over the covariates of one record may round otherwise beside other records, and objectives more so.
 _ROUNDING, _LOOSE = 1e-9, 1e-7
@@ -128,7 +128,7 @@ def _shared_terms(program: FirstStage, subject: Subject) -> Iterator[tuple[str, 
                     yield from _parametric(program, models, same_arms)
 
 
-def _all_squares(subject: Subject, same_arms: bool) -> Iterator[samples.Square]:
+def _all_squares(subject: Subject, same_arms: bool) -> Iterator[samples.FourDatasets]:
     """Of few records, then of many: where pairs of records make a matrix, one of each size will do."""
     yield from samples.squares(same_arms=same_arms, seed=subject.seed)
     for size in subject.many:
@@ -267,7 +267,9 @@ def _no_rule(program: SecondStage, records: Records) -> str:
     return ""
 
 
-def _shifted(program: SecondStage, square: samples.Square) -> Iterator[tuple[Composite, Composite, float]]:
+def _shifted(
+    program: SecondStage, square: samples.FourDatasets
+) -> Iterator[tuple[Composite, Composite, float]]:
     """Objectives between which weight moves from one record to another, and how much on either side."""
     there = square.there[0]
     n = there.n_samples

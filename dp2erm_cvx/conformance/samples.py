@@ -17,7 +17,7 @@ from dp2erm_cvx.universe import Universe
 #: Covariates of all records here, an intercept apart.
 N_FEATURES = 3
 
-#: Records of a :class:`Square`, the place of the one that changes, and of those that stay.
+#: Records of a :class:`FourDatasets`, the place of the one that changes, and of those that stay.
 SIZE, CHANGED, KEPT = 8, 3, (0, 5, 6)
 
 #: Sizes that checks look at once, beside the few records that they search: some errors begin at a size.
@@ -145,7 +145,7 @@ def shared(function: Callable[..., _T]) -> Callable[..., _T]:
 
 
 @dataclass(frozen=True)
-class Square:
+class FourDatasets:
     """Four datasets that share the records ``KEPT``: to tell what depends on these alone.
 
     In each of ``here`` and ``there`` record ``CHANGED`` is before and after one change, the same in both;
@@ -165,7 +165,7 @@ class Square:
 _SPREADS = ((1.0, 1.0, 1.0), (3.0, 1.0, 1.0), (0.0, 1.0, 1.0), (3.0, 0.3, 50.0), (0.0, 0.3, 0.0))
 
 
-def squares(*, same_arms: bool, seed: int = 0, size: int = SIZE) -> Iterator[Square]:
+def squares(*, same_arms: bool, seed: int = 0, size: int = SIZE) -> Iterator[FourDatasets]:
     """Ordinary others, others at the edge, and others that are all alike; with their arms kept or not.
 
     Then a record that alone becomes the longest, or the shortest, where the others are well inside.
@@ -181,7 +181,7 @@ def squares(*, same_arms: bool, seed: int = 0, size: int = SIZE) -> Iterator[Squ
         for whole, new in zip(again, changed, strict=True):
             whole[CHANGED] = new[CHANGED]
         first, second, third, fourth = (universe.records(*one) for one in (raw, changed, others, again))
-        yield Square((first, second), (third, fourth))
+        yield FourDatasets((first, second), (third, fourth))
 
 
 #: Covariates, treatments and outcomes.

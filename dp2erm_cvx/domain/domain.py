@@ -311,7 +311,8 @@ class Domain:
     def restricted(self, columns: Sequence[int]) -> Domain:
         """The same universe with these covariates alone, by number and in this order.
 
-        With ranges their norm is at most that of records inside them, see :func:`norm_within`.
+        With ranges their norm is at most that of records inside them, see
+        :func:`~dp2erm_cvx.codebook.norm_within`.
         """
         ranges, bound = self.ranges, self.features_bound
         if ranges is not None:

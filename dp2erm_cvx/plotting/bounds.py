@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dp2erm_cvx.audit.stability import TightnessCell, Verdict
-    from dp2erm_cvx.compare.bounds import Curve
+    from dp2erm_cvx.compare.bounds import BoundCurve
 
 
 _COLORS = (BLUE, ORANGE, "#3a7d44", "#7a4fa3", "#8c2d2d")
@@ -35,7 +35,7 @@ class Panel:
 
     title: str
     x_label: str
-    curves: Sequence[Curve]
+    curves: Sequence[BoundCurve]
 
 
 def bound_plot(panels: Sequence[Panel], path: str | Path) -> Figure:

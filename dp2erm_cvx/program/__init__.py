@@ -4,11 +4,12 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.privacy import LossConstants, StabilityBound
 from dp2erm_cvx.program.atoms import Huber
-from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
-from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
+from dp2erm_cvx.program.balance import BalanceFunctions, Moments
+from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.declared import Bound, private
-from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, PrivateFirstStage, resolved
+from dp2erm_cvx.program.declared import private
+from dp2erm_cvx.program.decorators import scheme, second_stage
+from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, PrivateFirstStage
 from dp2erm_cvx.program.kernels import BalanceKernel, Gaussian, Kernel
 from dp2erm_cvx.program.log_weights import LogWeight, trimmed
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
@@ -17,7 +18,6 @@ from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.weighted_least_squares import WeightedLeastSquares
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
 from dp2erm_cvx.program.rows import Ball
-from dp2erm_cvx.program.scheme import scheme, second_stage
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.schemes.entropy import RidgedEntropyFirstStage
 from dp2erm_cvx.program.schemes.kernel_model import PublicSample
@@ -25,11 +25,11 @@ from dp2erm_cvx.program.schemes.kernel_stage import ArmKernelStage, PooledKernel
 from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, SeparableFirstStage
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.stage import Instance, Kind, Program
+from dp2erm_cvx.program.weights import Bound
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.universe import Universe
 
 __all__ = [
-    "LOGISTIC",
     "ArmKernelStage",
     "Array",
     "BalanceFunctions",
@@ -74,12 +74,9 @@ __all__ = [
     "WeightedLeastSquares",
     "WeightedMarginLoss",
     "WholeSpace",
-    "checked_balance",
     "private",
-    "public_constant",
     "public_number",
     "public_size",
-    "resolved",
     "scheme",
     "second_stage",
     "trimmed",

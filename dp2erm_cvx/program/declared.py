@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
@@ -13,60 +14,45 @@ from typing import Any, ClassVar, Self
 import cvxpy as cp
 import numpy as np
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
-from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.curves import Curve
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.form import Form, curve_of, log_weight_of, read, strong_convexity
+from dp2erm_cvx.program.form import Form, read, read_curve, read_log_weight
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
-from dp2erm_cvx.program.printing import shown
+from dp2erm_cvx.program.printing import printed
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords, Setting, evaluated
-from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, SeparableFirstStage
-from dp2erm_cvx.program.stage import Kind
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.universe import Universe
 
-_Function = Callable[..., Any]
+#: What a decorator is put on.
+Function = Callable[..., Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Bound:
-    """Movement of weights as an author states it, by public numbers: in l2, or as that of the gradient.
+class _Formula:
+    """The formula of a class whose problem is declared, read when it is asked for."""
 
-    ``largest`` bounds every weight. A strongly convex program on a fixed set whose gradient moves by at most
-    g between neighbors has weights that move by at most g over its strong convexity, which is derived.
-    """
-
-    largest: float
-    l2: float | None = None
-    gradient: float | None = None
-
-    @classmethod
-    def from_l2(cls, l2: float, w_max: float) -> Bound:
-        """``||w - w'||_2 <= l2`` and ``w <= w_max``: V is at most ``sqrt(n) l2 + 2 w_max``."""
-        return cls(public_number("w_max", w_max, at_least=1), public_number("l2", l2, at_least=0))
-
-    @classmethod
-    def from_gradient(cls, gradient: float, w_max: float) -> Bound:
-        """``||grad F(w) - grad F'(w)||_2 <= gradient`` at every weight vector, and ``w <= w_max``."""
-        size = public_number("gradient", gradient, at_least=0)
-        return cls(public_number("w_max", w_max, at_least=1), gradient=size)
+    def __get__(self, program: Any, owner: Any) -> str:
+        return _formula_of(owner) if hasattr(owner, "function") else ""
 
 
-class Declared:
+@lru_cache(maxsize=256)
+def _formula_of(owner: Any) -> str:
+    return str(owner().resolve(STANDARD).declared_formula())
+
+
+class DeclaredProgram:
     """Declaration by a function: its settings, and what is read of it. A mixin of the programs below."""
 
-    function: ClassVar[_Function]
+    function: ClassVar[Function]
     #: Defaults of the settings: numbers, or formulas of M and outcome_bound.
     stated: ClassVar[Mapping[str, Setting]]
     cone: ClassVar[str] = "exponential, second-order"
+    formula = _Formula()
 
     def resolved_numbers(self, domain: Domain) -> Self:
         """The program with the number of every formula in place of it."""
@@ -81,6 +67,10 @@ class Declared:
     def row_norm(self, domain: Domain) -> float:
         """Bound on the norm of the covariates."""
         return domain.covariate_bound
+
+    @abc.abstractmethod
+    def refuse_misread(self) -> None:
+        """Read the declaration and compare it with CVXPY. Raises DeclarationError for what is not read."""
 
     def own_data(self) -> tuple[str, ...] | None:
         """Names of data that maps of the author's own make; None for a class that changes a declaration."""
@@ -99,7 +89,7 @@ class Declared:
         return tuple(known.items())
 
 
-class _Margin(Declared):
+class _Margin(DeclaredProgram):
     @property
     def loss(self) -> Curve:
         """Phi."""
@@ -113,12 +103,15 @@ class _Margin(Declared):
     def resolve(self, domain: Domain) -> Self:
         return self.resolved_numbers(domain)
 
+    def refuse_misread(self) -> None:
+        _separable_parts(type(self).function, self.own_settings())
+
     def declared_formula(self) -> str:
         """The program in one line."""
         _, loss, weight = _expressions(type(self).function, self.own_settings())
         return (
-            f"v = argmin sum {shown(loss)} + n mu/2 |v|^2, |v| <= R, s = (2a - 1) <x, v>;  "
-            f"w_i ~ exp({shown(weight)})"
+            f"v = argmin sum {printed(loss)} + n mu/2 |v|^2, |v| <= R, s = (2a - 1) <x, v>;  "
+            f"w_i ~ exp({printed(weight)})"
         )
 
 
@@ -144,7 +137,7 @@ class PrivateProgram(_Margin, PrivateSeparable):
 
 
 @dataclasses.dataclass(frozen=True)
-class LossProgram(Declared, WeightedMarginLoss):
+class LossProgram(DeclaredProgram, WeightedMarginLoss):
     """Weighted minimization of a declared loss of one margin per record, linear in the covariates."""
 
     theorem = "Theorems 1, 2 and 15 to 19, derived from the declaration"
@@ -164,7 +157,7 @@ class LossProgram(Declared, WeightedMarginLoss):
     @property
     def loss(self) -> Curve:
         """Phi."""
-        return self.resolved_numbers(_STANDARD).form(_STANDARD).term.curve
+        return self.resolved_numbers(STANDARD).form(STANDARD).term.curve
 
     def rows(self, records: Records) -> MarginRows:
         term = self.form(records.domain).term
@@ -187,33 +180,32 @@ class LossProgram(Declared, WeightedMarginLoss):
         return _read_loss(self, domain)[1]
 
     def mapped_data(self) -> tuple[str, ...] | None:
-        return _read_loss(self.resolved_numbers(_STANDARD), _STANDARD)[0].own
+        return _read_loss(self.resolved_numbers(STANDARD), STANDARD)[0].own
 
     def declared_problem(self, domain: Domain, n: int, p: int) -> tuple[DeclaredRecords, Any, Any]:
         """Records as the function sees them, the variable theta (p,), and the problem that it returns."""
         records = DeclaredRecords(domain, n, p, self.covariates, self.row_norm(domain))
         theta = cp.Variable(p, name="theta")
-        return records, theta, _called(type(self).function, theta, records, **dict(self.own_settings()))
+        return records, theta, called(type(self).function, theta, records, **dict(self.own_settings()))
 
     def declared_formula(self) -> str:
         """The program in one line."""
-        _, _, problem = self.declared_problem(_STANDARD, 5, 3)
-        text = shown(problem.objective.args[0])
+        _, _, problem = self.declared_problem(STANDARD, 5, 3)
+        text = printed(problem.objective.args[0])
         return f"theta = argmin {text} with weights w_i + n gamma/2 |theta|^2 + b'theta"
 
     def refuse_misread(self) -> None:
-        """Compare the model with CVXPY's own values and gradients. Raises DeclarationError."""
-        program, n = self.resolve(_STANDARD), 7
+        program, n = self.resolve(STANDARD), 7
         s = np.arange(n)
         X = np.sin(np.outer(s + 1.0, [1.0, 2.0, 3.0]))
-        records = _STANDARD.records(X, s % 2, np.cos(2.0 * s))
+        records = STANDARD.records(X, s % 2, np.cos(2.0 * s))
         model = program.instance(records, np.ones(n), gamma=0.0).model
         assert model is not None
-        _, theta, problem = program.declared_problem(_STANDARD, n, 3)
+        _, theta, problem = program.declared_problem(STANDARD, n, 3)
         for datum in problem.parameters():
             datum.value = datum.of(records)
         objective, own, theirs = problem.objective.args[0], [], []
-        scale = n if program.form(_STANDARD).is_mean else 1.0
+        scale = n if program.form(STANDARD).is_mean else 1.0
         for point in 0.3 * np.array([[1.0, 0.2, -0.4], [-0.3, 0.7, 0.5], [0.1, -0.9, 0.6]]):
             theta.value = v = model.penalty.set.project(point)
             penalty = model.penalty.l1 * np.array([np.sum(np.abs(v)), *np.sign(v)])
@@ -225,119 +217,27 @@ class LossProgram(Declared, WeightedMarginLoss):
                 row[0] -= first
         if not np.allclose(own, theirs, rtol=0, atol=1e-9 * (1 + np.max(np.abs(theirs)))):
             raise DeclarationError(
-                f"{self.name}: {shown(objective)} was read as something with other values: please report it"
+                f"{self.name}: {printed(objective)} was read as something with other values: please report it"
             )
 
 
-class _Stated:
-    """``bound`` of a class is a decorator that states one; of a program it is its bound."""
-
-    def __get__(self, program: WeightsProgram | None, owner: type[WeightsProgram]) -> Any:
-        if program is not None:
-            return program.bound_at
-
-        def state(function: _Function) -> _Function:
-            owner.stated_bound = staticmethod(function)
-            owner.kind = Kind.QUADRATIC
-            owner.theorem = "a bound that its author states"
-            return function
-
-        return state
-
-
-@dataclasses.dataclass(frozen=True)
-class WeightsProgram(Declared, DirectFirstStage):
-    """Weights that are themselves the variable of a declared convex problem."""
-
-    theorem = "none: universal corollary"
-    defaults = MappingProxyType({})
-    stated_bound: ClassVar[_Function | None] = None
-    bound = _Stated()
-
-    def resolve(self, domain: Domain) -> Self:
-        return self.resolved_numbers(domain)
-
-    def mapped_data(self) -> tuple[str, ...] | None:
-        if type(self).stated_bound is not None:
-            return None
-        w = cp.Variable(5, name="w")
-        records = DeclaredRecords(_STANDARD, 5, 3)
-        _called(type(self).function, w, records, **dict(self.resolved_numbers(_STANDARD).own_settings()))
-        return records.own
-
-    def bound_at(self, universe: Universe) -> StabilityBound:
-        """V by the author's bound, or 2n."""
-        function, n = type(self).stated_bound, universe.n_samples
-        if function is None:
-            return DirectFirstStage.bound(self, universe)
-        known = {"n": n, "M": universe.domain.covariate_bound, "outcome_bound": universe.domain.outcome_bound}
-        known |= {name: getattr(self, name) for name in self.stated}
-        wanted = inspect.signature(function).parameters
-        if unknown := [name for name in wanted if name not in known]:
-            raise DeclarationError(
-                f"{self.name}: its bound asks for {unknown[0]!r}: it may ask for {', '.join(known)}"
-            )
-        stated = _called(function, **{name: known[name] for name in wanted})
-        if not isinstance(stated, Bound):
-            raise DeclarationError(
-                f"{self.name}: its bound returns Bound.from_l2(...) or Bound.from_gradient(...)"
-            )
-        l2 = stated.l2
-        if l2 is None:
-            l2 = float(stated.gradient or 0.0) / self.curvature_of(universe.domain, n)
-        return stability.stated_movement(n, l2, stated.largest)
-
-    def data(self, records: Records) -> dict[str, Value]:
-        problem = self._problem(records.domain, records.n_samples, records.X.shape[1])[1]
-        return {leaf.name(): leaf.of(records) for leaf in problem.parameters()}
-
-    def declare(self, leaf: Leaves) -> Declaration:
-        n = leaf("ones").shape[0]
-        w, records = cp.Variable(n, name="weights", nonneg=True), DeclaredRecords(_STANDARD, n, 0, leaf=leaf)
-        problem = _called(type(self).function, w, records, **dict(self.own_settings()))
-        named = {f"constraint_{k}": constraint for k, constraint in enumerate(problem.constraints)}
-        return Declaration(
-            problem.objective.args[0], {"weights": w}, {"total": leaf("ones") @ w == n} | named
-        )
-
-    def objective(self, leaf: Leaves, weights: cp.Variable) -> Any:
-        raise ProgramError(f"{self.name} is declared as a whole")
-
-    def strong_convexity(self, records: Records) -> float:
-        return self.curvature_of(records.domain, records.n_samples)
-
-    def curvature_of(self, domain: Domain, n: int) -> float:
-        """Strong convexity in the weights, of squares of the weights themselves; the rest adds none."""
-        w, problem = self._problem(domain, n, 3)
-        return strong_convexity(problem, w)
-
-    def declared_formula(self) -> str:
-        """The program in one line."""
-        _, problem = self._problem(_STANDARD, 5, 3)
-        sets = "".join(f", {shown(constraint)}" for constraint in problem.constraints)
-        return f"w = argmin {shown(problem.objective.args[0])}, sum(w) == n, w >= 0{sets}"
-
-    def _problem(self, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
-        w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p)
-        return w, _called(type(self).function, w, records, **dict(self.own_settings()))
-
-
-_STANDARD = Domain(1.0, 1.0)
+#: Where declarations are read and compared; what they say does not depend on it.
+STANDARD = Domain(1.0, 1.0)
 
 
 @lru_cache(maxsize=256)
-def _separable_parts(function: _Function, settings: tuple[tuple[str, float], ...]) -> tuple[Curve, LogWeight]:
+def _separable_parts(function: Function, settings: tuple[tuple[str, float], ...]) -> tuple[Curve, LogWeight]:
     s, loss, weight = _expressions(function, settings)
-    curve = curve_of(loss, s)
+    curve = read_curve(loss, s)
     if curve.is_line:
-        raise DeclarationError(f"{shown(loss)} has no curvature: nothing keeps the coefficient stable")
-    return curve, log_weight_of(weight, s)
+        raise DeclarationError(f"{printed(loss)} has no curvature: nothing keeps the coefficient stable")
+    return curve, read_log_weight(weight, s)
 
 
-def _expressions(function: _Function, settings: tuple[tuple[str, float], ...]) -> tuple[Any, Any, Any]:
+def _expressions(function: Function, settings: tuple[tuple[str, float], ...]) -> tuple[Any, Any, Any]:
     """The margin s, the loss and the log weight of a separable scheme."""
     s = cp.Variable(name="s")
-    returned = _called(function, s, **dict(settings))
+    returned = called(function, s, **dict(settings))
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise DeclarationError(f"{function.__name__} returns (loss, log weight) of the margin s")
     loss, weight = (cp.Constant(part) if np.isscalar(part) else part for part in returned)
@@ -369,7 +269,7 @@ def _read_loss(program: LossProgram, domain: Domain) -> tuple[DeclaredRecords, F
     return records, form
 
 
-def _called(function: _Function, *arguments: Any, **settings: float) -> Any:
+def called(function: Function, *arguments: Any, **settings: float) -> Any:
     """What the author's function returns. Raises DeclarationError with its error in one line."""
     try:
         return function(*arguments, **settings)
@@ -381,9 +281,9 @@ def _called(function: _Function, *arguments: Any, **settings: float) -> Any:
 
 
 def class_of(
-    function: _Function, base: type[Any], settings: Mapping[str, Setting], own: Mapping[str, Setting]
+    function: Function, base: type[Any], settings: Mapping[str, Setting], own: Mapping[str, Setting]
 ) -> Any:
-    """Program class of a declaration; it is read once, so that a wrong one is refused where it stands."""
+    """Program class of a declaration; one of an author's is read at once, and refused where it stands."""
     name, stated = function.__name__, {**settings, **own}
     wanted = list(inspect.signature(function).parameters)[1 if issubclass(base, _Margin) else 2 :]
     if unknown := [k for k in (*own, *wanted) if k not in stated or (k in own and k not in wanted)]:
@@ -411,16 +311,8 @@ def class_of(
     }
     cls: Any = dataclasses.make_dataclass(name, fields, bases=(base,), namespace=namespace, frozen=True)
     cls.__module__ = function.__module__
-    program: Any = cls()
-    cls.formula = program.resolve(_STANDARD).declared_formula()
-    if isinstance(program, WeightsProgram):
-        program.resolve(_STANDARD).strong_convexity(
-            _STANDARD.records(np.zeros((6, 3)), np.arange(6) % 2, np.zeros(6))
-        )
-    elif isinstance(program, LossProgram):
-        program.resolve(_STANDARD).refuse_misread()
-    else:
-        _separable_parts(function, program.resolve(_STANDARD).own_settings())
+    if not function.__module__.startswith("dp2erm_cvx."):
+        cls().resolve(STANDARD).refuse_misread()
     return cls
 
 

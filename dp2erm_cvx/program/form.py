@@ -20,14 +20,14 @@ from dp2erm_cvx.model.sets import Box, ConvexSet, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.program.atoms import Atom, Exponential, Huber, Line, Logistic, Square, SquaredHinge
 from dp2erm_cvx.program.curves import Curve, Part
 from dp2erm_cvx.program.log_weights import LogWeight, Operation
-from dp2erm_cvx.program.printing import shown
-from dp2erm_cvx.program.rows import Ball, Datum, Interval
+from dp2erm_cvx.program.printing import printed
+from dp2erm_cvx.program.rows import Ball, Datum, Range
 
 _KNOWN = "logistic, exp, square, huber and square(pos(.)) of an affine margin"
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class MarginTerm:
     """``sum_i c_i phi(<z_i, v> + o_i) + t_i <z_i, v>``: rows z, curve phi, multiples of numbers o and t."""
 
     rows: Datum
@@ -36,7 +36,7 @@ class Term:
     factor: Datum | None = None
     tilt: tuple[float, Datum] | None = None
 
-    def near(self, other: Term) -> bool:
+    def near(self, other: MarginTerm) -> bool:
         """Whether another term has the same curve and tilt, to within rounding."""
         pairs = zip(self.curve.parts, other.curve.parts, strict=False)
         return len(self.curve.parts) == len(other.curve.parts) and all(
@@ -47,17 +47,22 @@ class Term:
 
     def interval(self, which: str) -> tuple[float, float]:
         """Public interval of ``offset``, ``factor`` or ``tilt``."""
-        part = self.factor and (1.0, self.factor) if which == "factor" else getattr(self, which)
+        part = self._part(which)
         if part is None:
             return (1.0, 1.0) if which == "factor" else (0.0, 0.0)
-        assert isinstance(part[1].within, Interval)
+        assert isinstance(part[1].within, Range)
         ends = part[0] * part[1].within.low, part[0] * part[1].within.high
         return min(ends), max(ends)
 
     def numbers(self, which: str, records: Records) -> Array | None:
         """Numbers (n,) of ``offset``, ``factor`` or ``tilt`` of records; None without."""
-        part = self.factor and (1.0, self.factor) if which == "factor" else getattr(self, which)
+        part = self._part(which)
         return None if part is None else part[0] * part[1].of(records)
+
+    def _part(self, which: str) -> tuple[float, Datum] | None:
+        if which == "factor":
+            return None if self.factor is None else (1.0, self.factor)
+        return self.offset if which == "offset" else self.tilt
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +72,7 @@ class Form:
     ``is_mean`` says that the declared objective is a mean over records, not a sum.
     """
 
-    term: Term
+    term: MarginTerm
     ridge: float
     l1: float
     feasible: ConvexSet
@@ -87,7 +92,7 @@ def read(problem: cp.Problem, v: cp.Variable) -> Form:
     objective = problem.objective.args[0]
     refuse_nonconvex(objective, *problem.constraints)
     _refuse_foreign(problem)
-    terms: list[Term] = []
+    terms: list[MarginTerm] = []
     ridge = l1 = 0.0
     for c, node in _split(objective):
         name = _name(node)
@@ -102,7 +107,7 @@ def read(problem: cp.Problem, v: cp.Variable) -> Form:
     found = _tilted(terms)
     if len(found) != 1:
         raise DeclarationError(
-            f"{shown(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
+            f"{printed(objective)}: read are losses of one margin, rows @ {v.name()} plus one number per "
             f"record; here are {len(found)}"
         )
     return Form(found[0], ridge, l1, _set(problem.constraints, v))
@@ -120,10 +125,10 @@ def refuse_nonconvex(*expressions: Any) -> None:
             if _name(node) == "log"
             else "write it with convex atoms of CVXPY"
         )
-        raise DeclarationError(f"not convex by DCP: {shown(node)}; {remedy}")
+        raise DeclarationError(f"not convex by DCP: {printed(node)}; {remedy}")
 
 
-def strong_convexity(problem: cp.Problem, w: cp.Variable) -> float:
+def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
     """Largest m known such that the objective less ``m/2 ||w||^2`` is convex, for a problem in weights w.
 
     Squares of the weights themselves count, less constants. Raises DeclarationError where there are none,
@@ -136,7 +141,7 @@ def strong_convexity(problem: cp.Problem, w: cp.Variable) -> float:
     for constraint in problem.constraints:
         if constraint.parameters():
             raise DeclarationError(
-                f"{shown(constraint)} depends on the data, where no theorem holds: make it a penalty"
+                f"{printed(constraint)} depends on the data, where no theorem holds: make it a penalty"
             )
     _refuse_foreign(problem)
     total = 0.0
@@ -148,16 +153,16 @@ def strong_convexity(problem: cp.Problem, w: cp.Variable) -> float:
                 total += 2 * c * sum(scale) ** 2 / _number(node.args[1])
     if not total > 0.0:
         raise DeclarationError(
-            f"{shown(objective)}: no strong convexity in the weights is known; add c * sum_squares(w - 1)"
+            f"{printed(objective)}: no strong convexity in the weights is known; add c * sum_squares(w - 1)"
         )
     return total
 
 
-def curve_of(e: Any, s: cp.Variable) -> Curve:
+def read_curve(e: Any, s: cp.Variable) -> Curve:
     """Curve of a convex CVXPY expression of the scalar variable s. Raises DeclarationError."""
     refuse_nonconvex(e)
     if not e.is_convex():
-        raise DeclarationError(f"not convex by DCP: {shown(e)}; a loss of a margin must be convex")
+        raise DeclarationError(f"not convex by DCP: {printed(e)}; a loss of a margin must be convex")
     parts = []
     for c, node in _split(e):
         if not node.variables():
@@ -170,7 +175,7 @@ def curve_of(e: Any, s: cp.Variable) -> Curve:
     return curve
 
 
-def log_weight_of(e: Any, s: cp.Variable) -> LogWeight:
+def read_log_weight(e: Any, s: cp.Variable) -> LogWeight:
     """Log weight of a CVXPY expression of the scalar variable s, convex or not. Raises DeclarationError."""
     weight = _log_weight(e, s)
     _refuse_misread(e, s, lambda x: (weight.log(x), None), shifted=False)
@@ -216,7 +221,7 @@ def _refuse_foreign(problem: cp.Problem) -> None:
             )
 
 
-def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[Term]:
+def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[MarginTerm]:
     """Terms of ``c node``, a sum over records: sum(losses), c @ losses, sum_squares(residuals)."""
     name = _name(node)
     if name == "Sum" and node.axis is None:
@@ -229,15 +234,17 @@ def _summed(c: float, node: Any, v: cp.Variable) -> Iterator[Term]:
         yield from _losses(c / _number(node.args[1]), cp.square(node.args[0]), v, None)
     else:
         raise DeclarationError(
-            f"{shown(node)}: no sum over records, no ridge and no l1 norm of {v.name()}. Declare weights "
+            f"{printed(node)}: no sum over records, no ridge and no l1 norm of {v.name()}. Declare weights "
             "with @scheme: a certificate of their own, V <= 2n, or a stated bound"
         )
 
 
-def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[Term]:
+def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[MarginTerm]:
     """Terms of a vector with one entry per record."""
     if e.ndim != 1:
-        raise DeclarationError(f"{shown(e)} has the shape {e.shape}: a sum over records adds one number each")
+        raise DeclarationError(
+            f"{printed(e)} has the shape {e.shape}: a sum over records adds one number each"
+        )
     for k, node in _split(e, c):
         if _name(node) == "multiply" and _is_numbers(node.args[0]) and factor is None:
             yield from _losses(k, node.args[1], v, node.args[0])
@@ -248,10 +255,10 @@ def _losses(c: float, e: Any, v: cp.Variable, factor: Datum | None) -> Iterator[
         atom, inner = (Line(), node) if affine else _atom(node)
         scale, rows, numbers, shift = _margin(inner, v)
         if affine:  # numbers beside a margin move no minimizer
-            yield Term(rows, Curve((Part(k, atom, scale),)), None, factor)
+            yield MarginTerm(rows, Curve((Part(k, atom, scale),)), None, factor)
             continue
         offset = None if numbers is None else (numbers[0] / scale, numbers[1])
-        yield Term(rows, Curve((Part(k, atom, scale, shift),)), offset, factor)
+        yield MarginTerm(rows, Curve((Part(k, atom, scale, shift),)), offset, factor)
 
 
 def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] | None, float]:
@@ -264,7 +271,7 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
             ((k, leaf),) = _split(node.args[0])
             if not isinstance(leaf, Datum) or not isinstance(leaf.within, Ball) or rows not in (None, leaf):
                 raise DeclarationError(
-                    f"{shown(node)}: one margin has one set of rows; make them with records.rows(...)"
+                    f"{printed(node)}: one margin has one set of rows; make them with records.rows(...)"
                 )
             scale, rows = scale + c * k, leaf
         elif _is_numbers(node) and offset is None:
@@ -273,17 +280,17 @@ def _margin(e: Any, v: cp.Variable) -> tuple[float, Datum, tuple[float, Datum] |
             shift += c * _number(node)
         else:
             raise DeclarationError(
-                f"{shown(node)}: a margin is rows @ {v.name()} plus one number per record; make a product "
+                f"{printed(node)}: a margin is rows @ {v.name()} plus one number per record; make a product "
                 "with records.rows(...) or records.numbers(...)"
             )
     if rows is None or scale == 0.0:
-        raise DeclarationError(f"{shown(e)}: no rows of records multiply {v.name()}")
+        raise DeclarationError(f"{printed(e)}: no rows of records multiply {v.name()}")
     return scale, rows, offset, shift
 
 
-def _tilted(terms: list[Term]) -> list[Term]:
+def _tilted(terms: list[MarginTerm]) -> list[MarginTerm]:
     """Terms of one margin added up; a line joins the term of its rows, as a tilt where it has a factor."""
-    by_margin: dict[tuple[Any, ...], Term] = {}
+    by_margin: dict[tuple[Any, ...], MarginTerm] = {}
     for term in terms:
         offset = term.offset and (term.offset[0], term.offset[1].id)
         key = (term.rows.id, term.factor and term.factor.id, "line" if term.curve.is_line else offset)
@@ -314,12 +321,12 @@ def _set(constraints: list[Any], v: cp.Variable) -> ConvexSet:
                 size = _number(large)
                 if not size >= 0:
                     raise DeclarationError(
-                        f"{shown(constraint)}: 0 is outside of the set, which the theorems need"
+                        f"{printed(constraint)}: 0 is outside of the set, which the theorems need"
                     )
                 sizes[kind] = min(size, sizes.get(kind, math.inf))
                 continue
         raise DeclarationError(
-            f"{shown(constraint)}: no set that is read; norm({v.name()}) <= r, norm1({v.name()}) <= r or "
+            f"{printed(constraint)}: no set that is read; norm({v.name()}) <= r, norm1({v.name()}) <= r or "
             f"abs({v.name()}) <= r, with r a public number"
         )
     if len(sizes) > 1:
@@ -352,7 +359,7 @@ def _atom(node: Any) -> tuple[Atom, Any]:
             return Logistic(), inner
         if name == "exp":
             return Exponential(), inner
-    raise DeclarationError(f"{shown(node)}: no curve is known for it; read are {_KNOWN}")
+    raise DeclarationError(f"{printed(node)}: no curve is known for it; read are {_KNOWN}")
 
 
 def _is_zero(e: Any) -> bool:
@@ -409,12 +416,12 @@ def _line(e: Any, s: cp.Variable) -> tuple[float, float]:
         elif node.is_constant() and _scalar(node):
             b += c * _number(node)
         else:
-            raise DeclarationError(f"{shown(node)} is no affine function of the margin")
+            raise DeclarationError(f"{printed(node)} is no affine function of the margin")
     return a, b
 
 
 def _is_numbers(e: Any) -> bool:
-    return isinstance(e, Datum) and isinstance(e.within, Interval)
+    return isinstance(e, Datum) and isinstance(e.within, Range)
 
 
 def _name(e: Any) -> str:
@@ -440,4 +447,4 @@ def _refuse_misread(e: Any, s: cp.Variable, own: Any, *, shifted: bool) -> None:
         known = np.isfinite(their_slopes)
         wrong |= bool(np.any(np.abs(slopes - their_slopes)[known] > 1e-9 * (1 + np.abs(slopes[known]))))
     if wrong:
-        raise DeclarationError(f"{shown(e)} was read as something with other values: please report it")
+        raise DeclarationError(f"{printed(e)} was read as something with other values: please report it")

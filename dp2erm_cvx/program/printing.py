@@ -10,7 +10,7 @@ import numpy as np
 _LONGEST = 160
 
 
-def shown(e: Any) -> str:
+def printed(e: Any) -> str:
     """Text of an expression or constraint, such as ``sum(logistic(-(signed @ v)))``, cut where it is long."""
     text = _text(e, 0)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 44]} ... {text[-40:]}"

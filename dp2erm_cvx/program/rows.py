@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import cvxpy as cp
 import numpy as np
@@ -54,7 +54,7 @@ class ByArm(Ball):
 
 
 @dataclass(frozen=True)
-class Interval:
+class Range:
     """Numbers in ``[low, high]``. Raises DeclarationError unless both are numbers in this order."""
 
     low: float
@@ -73,16 +73,27 @@ class Interval:
         return f"in [{self.low:.4g}, {self.high:.4g}]"
 
 
-class Datum(cp.Parameter):  # type: ignore[misc]
-    """Parameter with one row or number per record, made by ``make`` and projected into the set ``within``."""
+@runtime_checkable
+class Datum(Protocol):
+    """``cp.Parameter`` with one row or number per record, each projected into the public set ``within``."""
 
-    def __init__(self, name: str, shape: tuple[int, ...], within: Ball | Interval, make: RecordMap) -> None:
-        super().__init__(shape, name=name, nonneg=isinstance(within, Interval) and within.low >= 0)
-        self.within, self.make = within, make
+    id: int
+    within: Ball | Range
+
+    def name(self) -> str:
+        """Its name."""
+        ...
 
     def of(self, records: Records) -> Array:
         """Rows (n, k) or numbers (n,) of records."""
-        return self.within.project(self.make(records))
+        ...
+
+
+def _parameter(name: str, shape: tuple[int, ...], within: Ball | Range, make: RecordMap) -> Datum:
+    # no subclass: CVXPY is imported by whoever reads a problem, not by whoever imports a program
+    leaf: Any = cp.Parameter(shape, name=name, nonneg=isinstance(within, Range) and within.low >= 0)
+    leaf.within, leaf.of = within, lambda records: within.project(make(records))
+    return leaf  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -131,7 +142,7 @@ class DeclaredRecords:
             bound = self.domain.covariate_bound if self.bound is None else self.bound
             return self._datum(name, Ball(bound), self._rows(sign), self.n_columns)
         reach = sign * self.domain.outcome_bound if sign else 1.0
-        return self._datum(name, Interval(-reach if sign else 0.0, reach), make)
+        return self._datum(name, Range(-reach if sign else 0.0, reach), make)
 
     def by_arm(self, constant: float | None = None) -> Datum:
         """Rows ``e_a (x) (constant, covariates)``; the constant defaults to the bound of the covariates."""
@@ -159,7 +170,7 @@ class DeclaredRecords:
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
         """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
         self.own = (*self.own, name)
-        return self._datum(name, Interval(low, high), _by_record(name, make, 0))
+        return self._datum(name, Range(low, high), _by_record(name, make, 0))
 
     def _refuse_solver(self, name: str) -> None:
         if self.leaf is not None:
@@ -175,11 +186,11 @@ class DeclaredRecords:
 
         return make
 
-    def _datum(self, name: str, within: Ball | Interval, make: RecordMap, k: int | None = None) -> Datum:
+    def _datum(self, name: str, within: Ball | Range, make: RecordMap, k: int | None = None) -> Datum:
         if self.leaf is not None:  # a problem for solvers: its parameters are the data themselves
-            return self.leaf(name, nonneg=isinstance(within, Interval) and within.low >= 0)  # type: ignore[no-any-return]
+            return self.leaf(name, nonneg=isinstance(within, Range) and within.low >= 0)  # type: ignore[no-any-return]
         if name not in self._data:
-            self._data[name] = Datum(name, (self.n,) if k is None else (self.n, k), within, make)
+            self._data[name] = _parameter(name, (self.n,) if k is None else (self.n, k), within, make)
         elif self._data[name].within != within:
             raise DeclarationError(f"records: two data are called {name!r}; choose another name for one")
         return self._data[name]

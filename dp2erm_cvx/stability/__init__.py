@@ -12,7 +12,7 @@ from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_s
 from dp2erm_cvx.stability.entropy_weight import EntropyConstants
 from dp2erm_cvx.stability.kernel import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.stability.kernel_matching import kernel_mean_matching
-from dp2erm_cvx.stability.logistic import gradient_diameter, ipw_logistic, logistic_radius
+from dp2erm_cvx.stability.logistic import ipw_logistic, logistic_diameter, logistic_radius
 from dp2erm_cvx.stability.overlap_constant import overlap_constant
 from dp2erm_cvx.stability.paper import usable
 from dp2erm_cvx.stability.paper_entropy import paper_entropy_balancing
@@ -21,7 +21,7 @@ from dp2erm_cvx.stability.paper_kernel import paper_kernel_balancing
 from dp2erm_cvx.stability.search import Finding, Region, Report, Search, ball, record_domain
 from dp2erm_cvx.stability.separable import (
     Beside,
-    Movement,
+    MarginMovement,
     SeparableConstants,
     coefficient_radius,
     margin_movement,
@@ -48,7 +48,7 @@ __all__ = [
     "EntropyConstants",
     "Finding",
     "KernelConstants",
-    "Movement",
+    "MarginMovement",
     "Region",
     "Report",
     "Search",
@@ -65,12 +65,12 @@ __all__ = [
     "entropy_balancing_paper_scaling",
     "fixed_weights",
     "given_coefficient",
-    "gradient_diameter",
     "ipw_logistic",
     "kernel_balancing",
     "kernel_mean_matching",
     "known_coefficient",
     "largest_weight",
+    "logistic_diameter",
     "logistic_radius",
     "margin_movement",
     "overlap_constant",

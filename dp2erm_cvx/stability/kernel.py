@@ -12,11 +12,13 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import declared_floor, positive_ridge, sample_size, treatment_may_flip
-from dp2erm_cvx.stability.kernel_cells import Cells, size_cells
 from dp2erm_cvx.stability.one_sided import outward
 from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
 
 Array = NDArray[np.float64]
+
+#: Sizes that are each a cell of their own.
+_EXACT = 2**14
 
 
 @dataclass(frozen=True)
@@ -204,3 +206,28 @@ def _refuse_binding_cap(weight_cap: float, w_max: float) -> None:
             f"weight_cap = {cap:g}: it can bind, as weights reach up to {w_max:g} without it, and no sharp "
             "bound covers that; raise the cap or the ridge"
         )
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Intervals [low, high] of whole numbers, as floats."""
+
+    low: Array
+    high: Array
+
+
+def size_cells(first: int, last: int) -> Cells:
+    """Cells that cover the sizes first, ..., last of one arm; each size its own up to a few thousand.
+
+    Beyond, sizes are grouped by ratio from both ends, because the bound varies with the ratio of the size
+    of the smaller arm.
+    """
+    if last - first < _EXACT:
+        size = np.arange(first, last + 1, dtype=np.float64)
+        return Cells(size, size)
+    middle = (first + last) // 2
+    up = np.unique(np.rint(np.geomspace(first, middle, _EXACT)))
+    down = first + last + 1 - up[::-1]
+    low = np.unique(np.concatenate([up, down[down > middle]]))
+    low = low[low <= last]
+    return Cells(low, np.append(low[1:] - 1, float(last)))

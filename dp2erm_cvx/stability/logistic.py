@@ -83,7 +83,7 @@ def largest_margin(mu: float) -> float:
     return outward(math.sqrt(PEAK_VALUE / mu))
 
 
-def gradient_diameter(margin: float) -> float:
+def logistic_diameter(margin: float) -> float:
     """``D_psi / M``: diameter bound of ``{sigma(-<z, lam>) z : ||z|| <= M}`` where ``M ||lam|| <= margin``.
 
     The diameter (in units of M) is the maximum over phi of 2 cos(phi) sigma(margin sin(phi)), whose
@@ -108,7 +108,7 @@ def logistic_law_change(n: int, mu: float, margin: float, constant: float) -> fl
     ``2 tanh(D delta / 4)`` and ``sqrt(C (D delta / n - mu delta^2))``, C = ``constant`` n/(n-1). Both
     coefficients lie in the ball, so delta <= 2 margin as well.
     """
-    diameter = gradient_diameter(margin)
+    diameter = logistic_diameter(margin)
     inflated = constant * n / (n - 1)
     reach = diameter / n / mu if mu > 0.0 else math.inf
     end = min(reach, 2.0 * margin)

@@ -111,7 +111,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Movement:
+class MarginMovement:
     """Numbers of Theorems 3, 22 and 23 that bound the movement of weights, for rows of norm 1.
 
     Attributes
@@ -145,7 +145,7 @@ def margin_movement(
     radius: float = math.inf,
     clipped: bool = False,
     beside: Beside | None = None,
-) -> Movement:
+) -> MarginMovement:
     """Bound for a separable scheme: the least of Theorem 3, Theorems 22 and 23, and 2n.
 
     Parameters
@@ -203,7 +203,7 @@ def margin_movement(
         EXACT,
     )
     bound = stated_bound(n, V, largest, theorem, assumptions)
-    return Movement(reach, D, D_h, H, largest, mean, C, bound)
+    return MarginMovement(reach, D, D_h, H, largest, mean, C, bound)
 
 
 @dataclass(frozen=True)

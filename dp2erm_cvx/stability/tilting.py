@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import expit
 
-from dp2erm_cvx.stability.logistic import gradient_diameter
+from dp2erm_cvx.stability.logistic import logistic_diameter
 from dp2erm_cvx.stability.one_sided import outward
 from dp2erm_cvx.stability.suprema import Array
 
@@ -40,7 +40,7 @@ def tilting_log_weight_diameter(norm_bound: float, radius: float) -> float:
     """D_h: diameter of ``{-sigma(-<b, lam>) b}``, within an arm as for a logistic loss."""
     rho = norm_bound * radius
     apart = _largest_on_circle(lambda u: np.square(expit(u)), rho)
-    return outward(norm_bound * max(gradient_diameter(rho), math.sqrt(apart)))
+    return outward(norm_bound * max(logistic_diameter(rho), math.sqrt(apart)))
 
 
 def _largest_on_circle(increasing: Callable[[Array], Array], rho: float) -> float:

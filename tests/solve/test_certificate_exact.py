@@ -15,7 +15,6 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.program import (
-    LOGISTIC,
     ClosedFormWeights,
     Gaussian,
     Instance,
@@ -24,6 +23,7 @@ from dp2erm_cvx.program import (
     PublicSample,
     SecondStage,
 )
+from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows

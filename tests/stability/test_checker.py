@@ -23,7 +23,7 @@ from dp2erm_cvx.stability import (
     check_kernel,
     check_second_stage,
     check_separable,
-    gradient_diameter,
+    logistic_diameter,
     record_domain,
 )
 from dp2erm_cvx.universe import Universe
@@ -46,8 +46,8 @@ def log_weight(lam, record):
 
 
 LOGISTIC = {
-    "gradient_diameter": M * gradient_diameter(M * R),
-    "log_weight_diameter": M * gradient_diameter(M * R),
+    "gradient_diameter": M * logistic_diameter(M * R),
+    "log_weight_diameter": M * logistic_diameter(M * R),
     "log_weight_range": M * R,
     "loss_lipschitz": M / (1 + math.exp(-M * R)),
     "log_weight_lipschitz": M / (1 + math.exp(-M * R)),

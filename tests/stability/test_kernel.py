@@ -11,7 +11,7 @@ import pytest
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.stability import KernelConstants, kernel_balancing, kernel_cells, pooled_kernel_balancing
+from dp2erm_cvx.stability import KernelConstants, kernel, kernel_balancing, pooled_kernel_balancing
 
 KEEP = Neighboring.REPLACE_ONE_KEEP_TREATMENT
 
@@ -97,13 +97,13 @@ def test_units_of_the_kernel_cancel():
 def test_grouped_sizes_bound_every_size(monkeypatch):
     arguments = (5000, KernelConstants(1.0, 3000.0), 3)
     exact = kernel_balancing(*arguments).V
-    monkeypatch.setattr(kernel_cells, "_EXACT", 2**9)
+    monkeypatch.setattr(kernel, "_EXACT", 2**9)
     assert exact <= kernel_balancing(*arguments).V <= 1.05 * exact
 
 
 @pytest.mark.parametrize(("first", "last"), [(2, 2), (2, 10), (3, 200_000), (25_000, 75_001), (2, 10**7)])
 def test_cells_cover_every_size(first, last):
-    cells = kernel_cells.size_cells(first, last)
+    cells = kernel.size_cells(first, last)
     assert (cells.low[0], cells.high[-1]) == (first, last)
     assert (cells.low <= cells.high).all()
     np.testing.assert_array_equal(cells.high[:-1] + 1, cells.low[1:])

@@ -11,7 +11,7 @@ from scipy.spatial import ConvexHull
 from scipy.special import expit
 
 from dp2erm_cvx.stability import ipw_logistic, overlap_constant
-from dp2erm_cvx.stability.logistic import gradient_diameter, largest_margin, logistic_law_change
+from dp2erm_cvx.stability.logistic import largest_margin, logistic_diameter, logistic_law_change
 from dp2erm_cvx.stability.tilt import coupled_variation
 from dp2erm_cvx.stability.universal import overlap_weight
 
@@ -70,15 +70,15 @@ def test_margin_is_the_largest_with_room_in_the_optimality_condition(ridge):
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.3, 1.0, 2.0, 5.0, 15.0, 200.0])
-def test_gradient_diameter_against_the_whole_set(margin):
+def test_logistic_diameter_against_the_whole_set(margin):
     angle, radius = np.meshgrid(np.linspace(0, 2 * np.pi, 1441), np.linspace(0, 1, 81))
     t, u = radius * np.cos(angle), radius * np.sin(angle)
     share = expit(-margin * t)
     points = np.column_stack([(share * t).ravel(), (share * u).ravel()])
     hull = points[ConvexHull(points).vertices]
     diameter = np.sqrt(((hull[:, None] - hull[None]) ** 2).sum(-1)).max()
-    assert diameter <= gradient_diameter(margin)
-    assert gradient_diameter(margin) == pytest.approx(diameter, rel=1e-4)
+    assert diameter <= logistic_diameter(margin)
+    assert logistic_diameter(margin) == pytest.approx(diameter, rel=1e-4)
 
 
 @pytest.mark.parametrize("n", [4, 400, 10**6])
@@ -86,7 +86,7 @@ def test_gradient_diameter_against_the_whole_set(margin):
 def test_law_change_against_closed_form_and_dense_grid(n, ridge):
     margin, constant = largest_margin(ridge), 3.0
     change = logistic_law_change(n, ridge, margin, constant)
-    D, C = gradient_diameter(margin), constant * n / (n - 1)
+    D, C = logistic_diameter(margin), constant * n / (n - 1)
     closed = (
         D**2 / (2 * (ridge + D**2 / (4 * C))) if ridge >= D**2 / (4 * C) else math.sqrt(C / ridge) * D / 2
     )

@@ -132,8 +132,8 @@ def test_planted_bug_flip_forgotten(monkeypatch):
     # half the diameter is what a bound gets that lets the record keep its side
     n, ridge, radius, trim, shape, _ = CLUSTERS[0]
     moved = movement(ipw_weights(ridge, radius, trim), four_clusters(n, shape))
-    right = logistic.gradient_diameter
-    monkeypatch.setattr(logistic, "gradient_diameter", lambda margin: right(margin) / 2)
+    right = logistic.logistic_diameter
+    monkeypatch.setattr(logistic, "logistic_diameter", lambda margin: right(margin) / 2)
     assert moved > ipw_logistic(n, 1.0, ridge, radius, trim).V
 
 

@@ -19,10 +19,10 @@ from dp2erm_cvx.stability import (
     SeparableConstants,
     entropy_balancing,
     entropy_balancing_paper_scaling,
-    gradient_diameter,
     ipw_logistic,
     kernel_balancing,
     known_coefficient,
+    logistic_diameter,
     pooled_kernel_balancing,
     randomized_trial,
     separable,
@@ -130,7 +130,7 @@ def test_more_ridge_less_radius_and_a_lower_trim_never_cost_stability(n, ridge, 
         lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r)),
         lambda mu, r: entropy_balancing(n, EntropyConstants(1.0, 1.0, mu, r, "proportional", floor)),
         lambda mu, r: entropy_balancing_paper_scaling(n, mu, floor, r),
-        lambda mu, r: separable(n, mu, SeparableConstants(gradient_diameter(r), gradient_diameter(r), r, r)),
+        lambda mu, r: separable(n, mu, SeparableConstants(logistic_diameter(r), logistic_diameter(r), r, r)),
     ):
         rises([scheme(ridge * f, radius) for f in factor])
     for scheme in (

@@ -15,7 +15,7 @@ from dp2erm_cvx.stability import (
     separable,
     tilt_lemma,
 )
-from dp2erm_cvx.stability.logistic import gradient_diameter
+from dp2erm_cvx.stability.logistic import logistic_diameter
 from tests.stability.movement import (
     Pair,
     four_clusters,
@@ -42,7 +42,7 @@ def test_formula(n, ridge, radius):
 
 @pytest.mark.parametrize(("n", "ridge", "radius"), [(400, 0.1, 1.0), (400, 1.0, 0.7), (10_000, 0.003, 2.0)])
 def test_covers_the_logistic_case_and_is_no_sharper_than_its_own_theorem(n, ridge, radius):
-    D = gradient_diameter(radius)
+    D = logistic_diameter(radius)
     bound = separable(n, ridge, SeparableConstants(D, D, radius, radius))
     assert bound.V >= ipw_logistic(n, 1.0, ridge, radius).V * (1 - 1e-6)
     fit = ipw_weights(ridge, radius)

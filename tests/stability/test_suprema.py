@@ -11,8 +11,7 @@ from scipy.special import expit
 from dp2erm_cvx.program.atoms import Exponential, Huber, Logistic, Saturating, SquaredHinge
 from dp2erm_cvx.program.curves import LOGISTIC, SQUARE, Curve, Part
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY, OVERLAP, LogWeight, Operation, trimmed
-from dp2erm_cvx.stability import gradient_diameter as logistic_diameter
-from dp2erm_cvx.stability import logistic_radius, suprema
+from dp2erm_cvx.stability import logistic_diameter, logistic_radius, suprema
 from dp2erm_cvx.stability.suprema import gradient_diameter, largest_multiple, minimizer_norm
 
 HUBER = Curve((Part(1.0, Huber(0.8)),))

@@ -22,7 +22,7 @@ from dp2erm_cvx.program.log_weights import weights_given_coefficient
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
-from dp2erm_cvx.stability import Beside, Movement, SeparableConstants, margin_movement, separable
+from dp2erm_cvx.stability import Beside, MarginMovement, SeparableConstants, margin_movement, separable
 from dp2erm_cvx.stability.suprema import gradient_diameter, log_weight_diameter, minimizer_norm
 from dp2erm_cvx.universe import Universe
 
@@ -45,7 +45,7 @@ class SeparableFirstStage(MarginFirstStage):
 
     radius: float = math.inf
 
-    def movement(self, universe: Universe) -> Movement:
+    def movement(self, universe: Universe) -> MarginMovement:
         """Numbers of Theorems 3, 22 and 23 of a resolved program, derived from its loss and log weight.
 
         Raises CalibrationError where weights are read at other rows than those of the loss.

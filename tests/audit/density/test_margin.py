@@ -18,7 +18,7 @@ from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.itr_huber import HuberRule
 from dp2erm_cvx.problems.itr_logistic import LogisticRule
 from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
-from dp2erm_cvx.program import HuberLoss
+from dp2erm_cvx.program import Curve, Huber, Part
 from dp2erm_cvx.saturation import CurvatureShape, Saturation
 from dp2erm_cvx.solve import solve
 from tests.audit.bugs import less
@@ -139,24 +139,18 @@ def test_a_third_of_gamma_is_caught():
 
 
 @dataclass(frozen=True)
-class HuberTakenForSaturating(HuberLoss):
-    """Its curvature is as large where its slope is full."""
-
-    @property
-    def full_slope(self):
-        return 2 * self.threshold
-
-    def saturation(self, row_norm):
-        return Saturation(self.full_slope, 2.0, row_norm, CurvatureShape.LINEAR)
-
-
-@dataclass(frozen=True)
 class TakenForSaturating(SaturatingRegression):
+    """A Huber loss, whose curvature is as large where its slope is full."""
+
     name = "taken_for_saturating"
 
     @property
     def loss(self):
-        return HuberTakenForSaturating(self.slope)
+        return Curve((Part(1.0, Huber(self.slope)),))
+
+    def loss_constants(self, universe):
+        wrong = Saturation(2 * self.slope, 2.0, self.row_norm(universe.domain), CurvatureShape.LINEAR)
+        return replace(super().loss_constants(universe), saturation=wrong)
 
 
 def test_a_loss_that_keeps_its_curvature_is_caught():

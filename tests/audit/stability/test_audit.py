@@ -59,9 +59,9 @@ def test_nothing_is_violated_where_the_bounds_are_right():
 
 def half_the_diameter():
     case = ipw(400, 0.003, 1.0, 16.1)
-    right = logistic.gradient_diameter
+    right = logistic.logistic_diameter
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logistic, "gradient_diameter", lambda margin: right(margin) / 2)
+        patch.setattr(logistic, "logistic_diameter", lambda margin: right(margin) / 2)
         wrong = Claim("half the diameter", Quantity.V, ipw_logistic(400, 1.0, 0.003, 1.0).V)
     return dataclasses.replace(case, bounds=(wrong, Claim("sharp", Quantity.V, sharp(case))))
 

@@ -10,13 +10,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dp2erm_cvx.program.declared import LossProgram, SeparableProgram, WeightsProgram, class_of
+from dp2erm_cvx.program.declared import LossProgram, SeparableProgram, class_of
 from dp2erm_cvx.program.rows import Setting
+from dp2erm_cvx.program.weights import WeightsProgram
 
 _Function = Callable[..., Any]
 
 
-class _Scheme:
+class Scheme:
     """Decorators of first stages: ``scheme`` itself of weights, ``scheme.separable`` of a loss of margins."""
 
     def __call__(self, **settings: Setting) -> Callable[[_Function], Any]:
@@ -54,7 +55,8 @@ class _Scheme:
         return decorate
 
 
-scheme = _Scheme()
+#: Decorators of first stages, ``@scheme(...)`` and ``@scheme.separable(...)``, see :class:`Scheme`.
+scheme = Scheme()
 
 
 def second_stage(**settings: Setting) -> Callable[[_Function], Any]:
