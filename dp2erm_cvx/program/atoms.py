@@ -24,7 +24,6 @@ class Atom(abc.ABC):
     ends : limits of the slope far to the left and far to the right
     concordance : c with ``|phi'''| <= c phi''``; ``inf`` where the curvature jumps
     absolute, relative : a computed slope is off by ``absolute + relative |slope|`` units of roundoff
-    kinks : arguments at which the curvature jumps; ``bend`` is the concordance between them
     flat : a computed curvature is off by ``flat + 8 phi''`` units of roundoff
     """
 

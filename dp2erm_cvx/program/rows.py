@@ -103,8 +103,6 @@ class DeclaredRecords:
     Attributes
     ----------
     n : number of records
-    M : bound on the norm of the covariates, the intercept counted
-    outcome_bound : bound on the size of the centered outcome
     own : names of the data that are made by maps of the author's own
     leaf : what stands for the data where a problem is made for solvers; None where it is read
 
@@ -123,7 +121,7 @@ class DeclaredRecords:
 
     @property
     def M(self) -> float:
-        """Bound on the norm of the covariates."""
+        """Bound on the norm of the covariates, the intercept counted."""
         self._refuse_solver("M")
         return self.domain.covariate_bound if self.bound is None else self.bound
 
