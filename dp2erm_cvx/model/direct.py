@@ -236,6 +236,11 @@ class DirectModel(Composite):
             steps += more
         return at, steps
 
+    def by_gradient(self, start: Array) -> tuple[Array, int]:
+        """A point (n,) of the proved method alone where a radius is public, else as :meth:`minimized`."""
+        start = self.penalty.set.project(start)
+        return self.minimized(start, 100) if self.public.radius is None else self.proved(start)
+
     def _newton(self, x: Array, limit: int, smoothing: float, stop: float) -> tuple[Array, float, int]:
         """The best point of Newton's method at one smoothing, its claim, and the number of steps."""
         ends = self.floor, self.cap

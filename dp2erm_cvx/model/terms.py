@@ -344,7 +344,8 @@ def _kink_slope(kind: str, a: Array, e: Array, smoothing: float, dual: Array | f
         return np.sign(a), np.where(np.abs(a) > e, 0.0, np.inf)
     r, t = np.linalg.norm(a, axis=-1, keepdims=True), np.linalg.norm(e, axis=-1, keepdims=True)
     u = a / (r + 1e-300)
-    return u, np.where(r > t, 2.0 * t / (r - t) * UP + size * np.abs(u), np.inf)
+    room = np.where(r > t, r - t, 1.0)
+    return u, np.where(r > t, 2.0 * t / room * UP + size * np.abs(u), np.inf)
 
 
 def _projected(kind: str, v: Array) -> Array:

@@ -7,7 +7,7 @@ from dp2erm_cvx.program.atoms import Huber
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, checked_balance, public_constant
 from dp2erm_cvx.program.curves import LOGISTIC, Curve, Part
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.declared import Bound, private
+from dp2erm_cvx.program.declared import private
 from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, PrivateFirstStage, resolved
 from dp2erm_cvx.program.kernels import BalanceKernel, Gaussian, Kernel
 from dp2erm_cvx.program.log_weights import LogWeight, trimmed
@@ -26,6 +26,7 @@ from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, Separab
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.stage import Instance, Kind, Program
 from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 
 __all__ = [

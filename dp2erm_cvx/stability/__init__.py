@@ -31,6 +31,7 @@ from dp2erm_cvx.stability.separable import (
 from dp2erm_cvx.stability.tilt import largest_weight, tilt_lemma
 from dp2erm_cvx.stability.tilting import tilting_gradient_diameter, tilting_log_weight_diameter
 from dp2erm_cvx.stability.universal import (
+    Bound,
     any_weights,
     bounded_factors,
     fixed_weights,
@@ -39,13 +40,13 @@ from dp2erm_cvx.stability.universal import (
     overlap_weight,
     own_factors,
     randomized_trial,
-    stated_movement,
     uniform_weights,
     universal_corollary,
 )
 
 __all__ = [
     "Beside",
+    "Bound",
     "EntropyConstants",
     "Finding",
     "KernelConstants",
@@ -87,7 +88,6 @@ __all__ = [
     "randomized_trial",
     "record_domain",
     "separable",
-    "stated_movement",
     "tilt_lemma",
     "tilting_gradient_diameter",
     "tilting_log_weight_diameter",

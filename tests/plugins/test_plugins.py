@@ -129,9 +129,7 @@ def test_gradients_stay_within_the_derived_constants(program):
 def test_a_release_rests_on_no_word_of_the_author_but_a_stated_bound(first, second):
     data = records(n=200)
     raw = data.covariates
-    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), first(), second(), seed=1).fit(
-        raw, data.a, data.y
-    )
+    model = PrivateTwoStageERM(DOMAIN, Budget(2.0), first(), second(), seed=1).fit(raw, data.a, data.y)
     assumed = "; ".join(model.release_.guarantee.assumptions)
     assert ("are its author's" in assumed) == (first is robust)
     own = second().own_data()
@@ -278,7 +276,7 @@ def test_a_stated_bound_is_what_its_author_returns():
     def _(n, cap):
         return Bound.from_l2(0.1 * cap, w_max=cap)
 
-    assert even().stability(universe).V == pytest.approx(10 * 0.2 + 4.0, rel=1e-6)
+    assert even().stability(universe).V == pytest.approx(99**0.5 * 0.2 + 4.0, rel=1e-6)
 
 
 def test_rows_of_an_author_are_shrunk_into_their_set_and_made_alone():
