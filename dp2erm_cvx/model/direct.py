@@ -119,6 +119,7 @@ class PointClaim(NamedTuple):
     rounding: Array
 
 
+@np.errstate(all="ignore")  # infinite bounds of errors, which end in an infinite claim
 def judge_points(
     objective: ReadObjective, m: Array, floor: float, cap: float, x: Array, smoothing: float = 0.0
 ) -> PointClaim:
@@ -140,17 +141,16 @@ def judge_points(
     low, high = at[:, 0] & ~both, at[:, 1] & ~both
     felt = np.where(low, np.maximum(-z, 0.0), np.where(high, np.maximum(z, 0.0), np.abs(z)))
     r = np.where(low, np.maximum(error - z, 0.0), np.where(high, np.maximum(z + error, 0.0), felt + error))
-    with np.errstate(all="ignore"):
-        rho, length = np.linalg.norm(r / np.sqrt(m), axis=-1), np.linalg.norm(r, axis=-1)
-        least = float(np.min(m))
-        if smoothing > 0:
-            rho = rho + np.sqrt(rho**2 + 2 * left_out)
-            length = length + np.sqrt(length**2 + 2 * least * left_out)
-        two = np.minimum(length / least, rho / math.sqrt(least)) if least > 0 else np.full(len(x), math.inf)
-        two = np.where(np.isfinite(two), two, math.inf)
-        one = np.minimum(math.sqrt(n) * two, rho * math.sqrt(float(np.sum(1.0 / m))))
-        moved = np.abs(missing)
-        two, one = (np.where(np.isfinite(v), (v + moved) * UP, math.inf) for v in (two, one))
+    rho, length = np.linalg.norm(r / np.sqrt(m), axis=-1), np.linalg.norm(r, axis=-1)
+    least = float(np.min(m))
+    if smoothing > 0:
+        rho = rho + np.sqrt(rho**2 + 2 * left_out)
+        length = length + np.sqrt(length**2 + 2 * least * left_out)
+    two = np.minimum(length / least, rho / math.sqrt(least)) if least > 0 else np.full(len(x), math.inf)
+    two = np.where(np.isfinite(two), two, math.inf)
+    one = np.minimum(math.sqrt(n) * two, rho * math.sqrt(float(np.sum(1.0 / m))))
+    moved = np.abs(missing)
+    two, one = (np.where(np.isfinite(v), (v + moved) * UP, math.inf) for v in (two, one))
     return PointClaim(two, one, np.linalg.norm(felt, axis=-1), np.linalg.norm(error, axis=-1))
 
 
@@ -333,6 +333,7 @@ class DirectModel(Composite):
 _LEVELS = (1e6, 1.0, 1e-3)
 
 
+@np.errstate(all="ignore")
 def newton_step(
     objective: ReadObjective, x: Array, floor: float, cap: float, smoothing: float = 0.0
 ) -> Array:
@@ -404,8 +405,7 @@ def _multiplier(g: Array, x: Array, floor: float, cap: float, missing: Array) ->
     free = ~(low | high)
     above = np.min(np.where(low, g, np.inf), axis=-1)
     below = np.max(np.where(high, g, -np.inf), axis=-1)
-    with np.errstate(invalid="ignore"):
-        nu = np.where(missing > 0, above, np.where(missing < 0, below, (above + below) / 2))
+    nu = np.where(missing > 0, above, np.where(missing < 0, below, (above + below) / 2))
     nu = np.where(np.isfinite(nu), nu, np.where(np.isfinite(above), above, below))
     any_free = free.any(axis=-1)
     nu = np.where(any_free, np.sum(np.where(free, g, 0.0), axis=-1) / np.maximum(free.sum(axis=-1), 1), nu)
