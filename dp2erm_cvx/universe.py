@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dp2erm_cvx.domain import Domain
+import numpy as np
+
+from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.public import whole_number
@@ -55,6 +58,17 @@ class Universe:
             return self
         bound = math.hypot(self.domain.intercept, norm)
         return replace(self, domain=replace(self.domain, covariate_bound=bound))
+
+    def examples(self) -> Iterator[Records]:
+        """Public records all over the domain, with arms of one size, and then records alike but for arms."""
+        domain, n, k = self.domain, self.n_samples, self.n_features
+        rng = np.random.default_rng(k)
+        widths = domain.widths(k) or (np.inf,) * k
+        inside = np.minimum(widths, domain.features_bound / np.sqrt(k)) * rng.uniform(-1, 1, (n, k))
+        y = domain.outcome_bound * rng.uniform(-1, 1, n)
+        for X, outcomes in ((inside, y), (np.zeros((n, k)), np.zeros(n))):
+            rows = np.hstack([np.full((n, 1), domain.intercept), X]) if domain.intercept else X
+            yield Records(rows, np.arange(n) % 2, outcomes, domain)
 
     @property
     def mass(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -24,7 +25,7 @@ from dp2erm_cvx.registry import programs
 TEMPLATES = {
     "exponential": "weights are a function of a fitted coefficient, with a ridge (Theorem 3)",
     "quadratic": "weights balance features by a ridged quadratic program on one simplex (Theorem 6)",
-    "direct": "a program of the weights in second-order cones, no entropy: no theorem, V = 2n",
+    "direct": "any convex problem in the weights: V = 2n, or a bound that you state",
     "loss": "a second stage: weighted convex losses of <z, theta> - o (Theorems 1 and 2)",
 }
 
@@ -45,11 +46,12 @@ def program_template(name: str, kind: str) -> str:
         raise DeclarationError(f"kind = {kind!r}: must be one of {', '.join(TEMPLATES)}")
     text = files("dp2erm_cvx.conformance").joinpath(f"templates/{kind}.py.txt").read_text(encoding="utf-8")
     title = "".join(part.capitalize() for part in name.split("_"))
-    if re.search(rf"\b{title}\b", text):
-        raise DeclarationError(
-            f"name = {name!r}: the file uses {title} for something else; choose another name"
-        )
-    return text.replace("@NAME@", name).replace("@CLASS@", title)
+    text = text.replace("@NAME@", name).replace("@CLASS@", title)
+    imports = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    taken = {alias.asname or alias.name for node in imports for alias in node.names}
+    if taken & {name, title}:
+        raise DeclarationError(f"name = {name!r}: the file uses it for something else; choose another name")
+    return text
 
 
 def load_program(name_or_file: str) -> list[type[Program]]:

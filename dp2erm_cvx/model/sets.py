@@ -171,7 +171,7 @@ class Box(ConvexSet):
 
 @dataclass(frozen=True, eq=False)
 class Simplices(Projectable):
-    """``v >= 0``, ``v <= cap``, and ``sum of v over group g = total``, for every group that has members.
+    """``v >= floor``, ``v <= cap``, and ``sum of v over group g = total``, for every group that has members.
 
     ``group`` (n,) numbers the group of every coordinate. Raises InfeasibleError where the cap leaves too
     little room for the total.
@@ -180,6 +180,7 @@ class Simplices(Projectable):
     group: NDArray[np.int64]
     total: float
     cap: float = math.inf
+    floor: float = 0.0
 
     def __post_init__(self) -> None:
         smallest = min(len(members) for members in self.members())
@@ -200,30 +201,31 @@ class Simplices(Projectable):
     def project(self, v: Array) -> Array:
         projected = np.empty_like(v)
         for members in self.members():
-            projected[members] = np.clip(v[members] - self._shift(v[members]), 0.0, self.cap)
+            projected[members] = np.clip(v[members] - self._shift(v[members]), self.floor, self.cap)
         return projected
 
     def _shift(self, v: Array) -> float:
-        """The tau with ``sum clip(v - tau, 0, cap) = total``, a sum that is linear between breakpoints."""
-        breaks = np.sort(v) if math.isinf(self.cap) else np.sort(np.concatenate([v, v - self.cap]))
+        """The tau with ``sum clip(v - tau, floor, cap) = total``, linear between breakpoints."""
+        above = v - self.floor
+        breaks = np.sort(above) if math.isinf(self.cap) else np.sort(np.concatenate([above, v - self.cap]))
 
         def filled(tau: float) -> float:
-            return float(np.sum(np.clip(v - tau, 0.0, self.cap)))
+            return float(np.sum(np.clip(v - tau, self.floor, self.cap)))
 
         low, high = -1, len(breaks) - 1  # filled falls: at breaks[high] it is at most total
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if filled(breaks[middle]) > self.total else (low, middle)
         anchor = float(breaks[high])
-        inside = (v >= anchor) & (v - self.cap < anchor)
+        inside = (above >= anchor) & (v - self.cap < anchor)
         count = int(np.sum(inside)) or 1
         # on the stretch just below the anchor exactly the coordinates in ``inside`` move, each with slope -1
         return anchor - (self.total - filled(anchor)) / count
 
     def free(self, v: Array) -> NDArray[np.bool_]:
-        """Which coordinates (n,) of the projection of ``v`` are neither 0 nor at the cap."""
+        """Which coordinates (n,) of the projection of ``v`` are at neither end."""
         point = self.project(v)
-        inside: NDArray[np.bool_] = (point > 0.0) & (point < self.cap)
+        inside: NDArray[np.bool_] = (point > self.floor) & (point < self.cap)
         return inside
 
     def jacobian(self, v: Array) -> Array:

@@ -25,8 +25,8 @@ from dp2erm_cvx.program.schemes.kernel_stage import ArmKernelStage, PooledKernel
 from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, SeparableFirstStage
 from dp2erm_cvx.program.second_stage import SecondStage
 from dp2erm_cvx.program.stage import Instance, Kind, Program
-from dp2erm_cvx.program.weights import Bound
 from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 
 __all__ = [

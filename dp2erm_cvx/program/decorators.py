@@ -26,7 +26,7 @@ class Scheme:
         The library adds ``w >= 0`` and ``sum(w) = n``. The objective holds ``c * sum_squares(w - 1)`` or the
         like, which keeps the weights unique; constraints are public. V is 2n, or what the author states:
         ``@f.bound`` of a function of n, M, outcome_bound and settings that returns a
-        :class:`~dp2erm_cvx.program.weights.Bound`.
+        :class:`~dp2erm_cvx.stability.Bound`.
 
         Raises DeclarationError, in one line, for whatever is not read.
         """

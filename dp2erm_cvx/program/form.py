@@ -131,8 +131,8 @@ def refuse_nonconvex(*expressions: Any) -> None:
 def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
     """Largest m known such that the objective less ``m/2 ||w||^2`` is convex, for a problem in weights w.
 
-    Squares of the weights themselves count, less constants. Raises DeclarationError where there are none,
-    where the problem is not convex, and where its constraints hold data.
+    Squares of the weights themselves count, less constants; 0 where there are none. Raises
+    DeclarationError where the problem is not convex, and where its constraints hold data.
     """
     if not isinstance(problem, cp.Problem) or not isinstance(problem.objective, cp.Minimize):
         raise DeclarationError("a declaration returns cp.Problem(cp.Minimize(...), [...])")
@@ -151,10 +151,6 @@ def weights_curvature(problem: cp.Problem, w: cp.Variable) -> float:
             rest = [part for _, part in _split(node.args[0]) if part is not w and part.variables()]
             if not rest:
                 total += 2 * c * sum(scale) ** 2 / _number(node.args[1])
-    if not total > 0.0:
-        raise DeclarationError(
-            f"{printed(objective)}: no strong convexity in the weights is known; add c * sum_squares(w - 1)"
-        )
     return total
 
 

@@ -35,6 +35,11 @@ class Ball:
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", public_size("radius", self.radius))
 
+    @property
+    def largest(self) -> float:
+        """Bound on the size of every entry."""
+        return self.radius
+
     def project(self, rows: Array) -> Array:
         """Rows (n, k) shrunk into the set, each by itself."""
         return clip_norm(rows, self.radius)
@@ -64,6 +69,11 @@ class Range:
         low = public_number("low", self.low)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", public_number("high", self.high, at_least=low))
+
+    @property
+    def largest(self) -> float:
+        """Bound on the size of every number."""
+        return max(abs(self.low), abs(self.high))
 
     def project(self, numbers: Array) -> Array:
         """Numbers (n,) clipped into the set."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import ProgramError
 from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
@@ -34,6 +35,8 @@ class Kind(enum.StrEnum):
     QUADRATIC = "quadratic"
     #: A coefficient that is itself private: Theorem 9.
     PRIVATE = "private"
+    #: Any strongly convex program on a fixed set whose author states how far its weights move.
+    STATED = "stated bound"
     #: Anything else. Without a theorem only the universal corollary holds, V <= 2n.
     DIRECT = "direct"
 
@@ -45,6 +48,7 @@ class Kind(enum.StrEnum):
             Kind.EXPONENTIAL: "a parametric program with a ridge: Theorems 3, 22 and 23, or 4",
             Kind.QUADRATIC: "strongly convex on a fixed set: Theorem 5, 6 or a stated one",
             Kind.PRIVATE: "a private coefficient: Theorem 9",
+            Kind.STATED: "a bound that the author of the program states",
             Kind.DIRECT: "no theorem, or hard constraints that depend on the data: universal corollary only",
         }[self]
 
@@ -136,6 +140,11 @@ class Instance:
     def data(self) -> Mapping[str, Value]:
         """The leaves, made when a solver that goes through CVXPY asks for them."""
         return self.load()
+
+    @property
+    def half_digits(self) -> bool:
+        """Whether a certificate loses half of the digits: by a duality gap, or at a kink (Theorem D)."""
+        return self.model is None or (isinstance(self.model, DirectModel) and self.model.objective.kinks)
 
     def __repr__(self) -> str:
         # the data are private

@@ -4,48 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import cvxpy as cp
+import numpy as np
 
-from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Domain, Records
-from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.privacy import StabilityBound
-from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.declared import STANDARD, DeclaredProgram, Function, called
 from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.printing import printed
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.stage import Kind
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
-
-
-@dataclasses.dataclass(frozen=True)
-class Bound:
-    """Movement of weights as an author states it, by public numbers: in l2, or as that of the gradient.
-
-    ``largest`` bounds every weight. A strongly convex program on a fixed set whose gradient moves by at most
-    g between neighbors has weights that move by at most g over its strong convexity, which is derived.
-    """
-
-    largest: float
-    l2: float | None = None
-    gradient: float | None = None
-
-    @classmethod
-    def from_l2(cls, l2: float, w_max: float) -> Bound:
-        """``||w - w'||_2 <= l2`` and ``w <= w_max``: V is at most ``sqrt(n) l2 + 2 w_max``."""
-        return cls(public_number("w_max", w_max, at_least=1), public_number("l2", l2, at_least=0))
-
-    @classmethod
-    def from_gradient(cls, gradient: float, w_max: float) -> Bound:
-        """``||grad F(w) - grad F'(w)||_2 <= gradient`` at every weight vector, and ``w <= w_max``."""
-        size = public_number("gradient", gradient, at_least=0)
-        return cls(public_number("w_max", w_max, at_least=1), gradient=size)
 
 
 class _Stated:
@@ -53,11 +30,11 @@ class _Stated:
 
     def __get__(self, program: WeightsProgram | None, owner: type[WeightsProgram]) -> Any:
         if program is not None:
-            return program.bound_at
+            return partial(DirectFirstStage.bound, program)
 
         def state(function: Function) -> Function:
-            owner.stated_bound = staticmethod(function)
-            owner.kind = Kind.QUADRATIC
+            owner.statement = staticmethod(function)
+            owner.kind = Kind.STATED
             owner.theorem = "a bound that its author states"
             return function
 
@@ -70,28 +47,33 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
 
     theorem = "none: universal corollary"
     defaults = MappingProxyType({})
-    stated_bound: ClassVar[Function | None] = None
+    statement: ClassVar[Function | None] = None
     bound = _Stated()
 
     def resolve(self, domain: Domain) -> Self:
         return self.resolved_numbers(domain)
 
+    def refuse_misread(self) -> None:
+        universe = Universe(STANDARD, 6, 3)
+        records = next(universe.examples())
+        if not self.strong_convexity(records) > 0.0 and self.instance(records).model is None:
+            objective = printed(self._problem(STANDARD, 6, 3)[1].objective.args[0])
+            reason = self.unread(universe) or "add c * sum_squares(w - 1)"
+            raise DeclarationError(f"{objective}: no strong convexity in the weights is known; {reason}")
+
     def mapped_data(self) -> tuple[str, ...] | None:
-        if type(self).stated_bound is not None:
+        if type(self).statement is not None:
             return None
         w = cp.Variable(5, name="w")
         records = DeclaredRecords(STANDARD, 5, 3)
         called(type(self).function, w, records, **dict(self.resolved_numbers(STANDARD).own_settings()))
         return records.own
 
-    def refuse_misread(self) -> None:
-        self.curvature_of(STANDARD, 6)
-
-    def bound_at(self, universe: Universe) -> StabilityBound:
-        """V by the author's bound, or 2n."""
-        function, n = type(self).stated_bound, universe.n_samples
+    def stated_bound(self, universe: Universe) -> Bound | None:
+        """What the author's function returns at public numbers; None without one."""
+        function, n = type(self).statement, universe.n_samples
         if function is None:
-            return DirectFirstStage.bound(self, universe)
+            return None
         known = {"n": n, "M": universe.domain.covariate_bound, "outcome_bound": universe.domain.outcome_bound}
         known |= {name: getattr(self, name) for name in self.stated}
         wanted = inspect.signature(function).parameters
@@ -104,33 +86,31 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
             raise DeclarationError(
                 f"{self.name}: its bound returns Bound.from_l2(...) or Bound.from_gradient(...)"
             )
-        l2 = stated.l2
-        if l2 is None:
-            l2 = float(stated.gradient or 0.0) / self.curvature_of(universe.domain, n)
-        return stability.stated_movement(n, l2, stated.largest)
+        return stated
 
     def data(self, records: Records) -> dict[str, Value]:
         problem = self._problem(records.domain, records.n_samples, records.X.shape[1])[1]
         return {leaf.name(): leaf.of(records) for leaf in problem.parameters()}
 
-    def declare(self, leaf: Leaves) -> Declaration:
-        n = leaf("ones").shape[0]
-        w, records = cp.Variable(n, name="weights", nonneg=True), DeclaredRecords(STANDARD, n, 0, leaf=leaf)
-        problem = called(type(self).function, w, records, **dict(self.own_settings()))
-        named = {f"constraint_{k}": constraint for k, constraint in enumerate(problem.constraints)}
-        return Declaration(
-            problem.objective.args[0], {"weights": w}, {"total": leaf("ones") @ w == n} | named
-        )
+    def data_bounds(self, universe: Universe) -> dict[str, Value]:
+        """The largest entry of every row and number, from the public sets of the records."""
+        problem = self._problem(universe.domain, universe.n_samples, universe.n_columns)[1]
+        return {leaf.name(): leaf.within.largest for leaf in problem.parameters()}
+
+    def box(self, n: int) -> tuple[float, float]:
+        w, problem = self._problem(STANDARD, n, 3)
+        ends = [end for end in (_end(constraint, w) for constraint in problem.constraints) if end]
+        return max([0.0, *(v for v, up in ends if not up)]), min([math.inf, *(v for v, up in ends if up)])
 
     def objective(self, leaf: Leaves, weights: cp.Variable) -> Any:
-        raise ProgramError(f"{self.name} is declared as a whole")
+        return self._for_solver(leaf, weights).objective.args[0]
+
+    def constraints(self, leaf: Leaves, weights: cp.Variable) -> dict[str, Any]:
+        stated = enumerate(self._for_solver(leaf, weights).constraints)
+        return {f"constraint_{k}": own for k, own in stated if _end(own, weights) is None}
 
     def strong_convexity(self, records: Records) -> float:
-        return self.curvature_of(records.domain, records.n_samples)
-
-    def curvature_of(self, domain: Domain, n: int) -> float:
-        """Strong convexity in the weights, of squares of the weights themselves; the rest adds none."""
-        w, problem = self._problem(domain, n, 3)
+        w, problem = self._problem(records.domain, records.n_samples, 3)
         return weights_curvature(problem, w)
 
     def declared_formula(self) -> str:
@@ -142,3 +122,19 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
     def _problem(self, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
         w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p)
         return w, called(type(self).function, w, records, **dict(self.own_settings()))
+
+    def _for_solver(self, leaf: Leaves, w: cp.Variable) -> Any:
+        records = DeclaredRecords(STANDARD, w.size, 0, leaf=leaf)
+        return called(type(self).function, w, records, **dict(self.own_settings()))
+
+
+def _end(constraint: Any, w: cp.Variable) -> tuple[float, bool] | None:
+    """The number that a constraint bounds every weight by, and whether from above; None for any other."""
+    if not isinstance(constraint, cp.constraints.Inequality):
+        return None
+    left, right = constraint.args
+    other = right if left is w else left
+    if (left is w) == (right is w) or not other.is_constant() or other.parameters():
+        return None
+    values = np.ravel(other.value)
+    return (float(values[0]), left is w) if np.ptp(values) == 0.0 else None

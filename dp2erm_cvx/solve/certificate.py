@@ -9,6 +9,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance, smooth_of
@@ -31,7 +32,7 @@ class Certificate:
     radius : bound on the distance of the point to the exact minimizer (of lambda or theta)
     output_radius : bound on the error of the output: ``||w_hat - w||_1``, or ``||theta_hat - theta||_2``
     relative_radius : output_radius over n, or over the norm of theta (a gradient step from 0, if longer)
-    basis : "prox-gradient residual" or "duality gap"
+    basis : "prox-gradient residual", "multiplier residual" (Theorem A or D) or "duality gap"
     """
 
     primal_residual: float
@@ -62,6 +63,8 @@ def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certif
     if instance.model is None:
         return _by_gap(instance, point)
     model = instance.model
+    if isinstance(model, DirectModel):
+        return _by_multiplier(model, point)
     model.look(point)
     near = _subgradient(model, point)
     norm = _norm(near.residual)
@@ -246,6 +249,25 @@ def _fenchel_gap(model: Composite, point: Array) -> float | None:
     gap = penalty.value(point) - penalty.value(other) + float(slope @ (point - other))
     gap += 0.5 * m * float((point - other) @ (point + other))
     return max(gap, 0.0)
+
+
+def _by_multiplier(model: DirectModel, point: Array) -> Certificate:
+    """Theorem A or D; the distance of the point to the box, which is judged in its place, is added."""
+    claim = model.judged(point)
+    outside = np.abs(point - np.clip(point, model.floor, model.cap))
+    violation = float(np.sum(outside)) * (1 + 1e-9)
+    output_radius = float(claim.one[0]) + violation
+    return Certificate(
+        primal_residual=violation,
+        dual_residual=float(claim.residual[0]),
+        duality_gap=None,
+        rounding=float(claim.rounding[0]),
+        strong_convexity=model.ridge,
+        radius=float(claim.two[0]) + violation,
+        output_radius=output_radius,
+        relative_radius=output_radius / model.dimension,
+        basis="multiplier residual",
+    )
 
 
 def _by_gap(instance: Instance, point: Array) -> Certificate:

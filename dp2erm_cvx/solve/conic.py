@@ -92,8 +92,8 @@ def _refuse_unchecked_cones(dims: Any) -> None:
     if has_unchecked_cones(dims):
         raise CertificateError(
             "the duality gap can be checked for quadratic and second-order cone programs only: state the "
-            "objective or regularizer by quadratics, norms and absolute values, without entropy, "
-            "exponential, power or semidefinite atoms (weights by entropy: a program of kind exponential)"
+            "objective or regularizer by quadratics, norms and absolute values, without atoms of other cones "
+            "that are not read (weights by entropy: a program of kind exponential)"
         )
 
 

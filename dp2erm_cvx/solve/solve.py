@@ -11,6 +11,8 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
+from dp2erm_cvx.model.composite import Composite
+from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.program.balance import refuse_infeasible
 from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
 from dp2erm_cvx.program.stage import Instance, smooth_of
@@ -18,7 +20,7 @@ from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
 from dp2erm_cvx.solve.conic import numerical_failures, silenced
 from dp2erm_cvx.solve.gradient import minimize_by_gradient
-from dp2erm_cvx.solve.newton import minimize_by_newton
+from dp2erm_cvx.solve.newton import NewtonResult, minimize_by_newton
 from dp2erm_cvx.solve.solution import Solution, Stats
 from dp2erm_cvx.solve.solvers import (
     CVXPY_STATUS,
@@ -33,7 +35,7 @@ from dp2erm_cvx.solve.solvers import (
 
 #: Relative radius that a solution must be certified to.
 TOLERANCE = 1e-9
-#: The same where only a duality gap judges, which loses half of the digits.
+#: The same where a duality gap judges, or a point at a kink, which loses half of the digits.
 GAP_TOLERANCE = 1e-3
 
 _POLISH_ITERATIONS = 100
@@ -73,11 +75,11 @@ def solve(
     Raises DeclarationError for an invalid ``within``, ProgramError where the solver does not apply,
     InfeasibleError where hard constraints have no solution, and SolverError where no point was found. If
     ``throw``, raises CertificateError where the point is not certified as asked (default tolerance:
-    TOLERANCE, or GAP_TOLERANCE without a prox-friendly form).
+    TOLERANCE, or GAP_TOLERANCE where half of the digits are lost).
     """
     settings = solver_by_name(solver)
     if tolerance is None:
-        tolerance = GAP_TOLERANCE if instance.model is None else TOLERANCE
+        tolerance = GAP_TOLERANCE if instance.half_digits else TOLERANCE
     if within is not None:
         within = public_number("within", within, above=0)
     asked = _Asked(tolerance, within, polish)
@@ -135,7 +137,7 @@ def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     point, certificate, polish_iterations = found.point, raw, 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
     if asked.polish and instance.model is not None and not isinstance(settings, Newton):
-        polished = minimize_by_newton(instance.model, point, _POLISH_ITERATIONS)
+        polished = _newton(instance.model, point, _POLISH_ITERATIONS)
         after = certify(instance, polished.point, asked.tolerance)
         if after.radius <= certificate.radius:
             point, certificate, polish_iterations = polished.point, after, polished.iterations
@@ -153,16 +155,25 @@ def _find(instance: Instance, settings: Solver) -> _Found:
         )
     start = instance.model.start()
     if isinstance(settings, Newton):
-        result = minimize_by_newton(instance.model, start, settings.max_iterations)
+        result = _newton(instance.model, start, settings.max_iterations)
         limit = settings.max_iterations
     elif isinstance(settings, ProjectedGradient):
-        result = minimize_by_gradient(instance.model, start, settings.max_iterations)
+        if isinstance(instance.model, DirectModel):
+            result = NewtonResult(*instance.model.by_gradient(start))
+        else:
+            result = minimize_by_gradient(instance.model, start, settings.max_iterations)
         limit = settings.max_iterations
     else:
         raise SolverError(f"no method for solver {settings.name!r}")
     return _Found(
         result.point, Status.LIMIT if result.iterations >= limit else Status.SOLVED, result.iterations
     )
+
+
+def _newton(model: Composite, start: Array, limit: int) -> NewtonResult:
+    if isinstance(model, DirectModel):
+        return NewtonResult(*model.minimized(start, limit))
+    return minimize_by_newton(model, start, limit)
 
 
 def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:

@@ -7,17 +7,23 @@ corollaries are printed results: they bound W1 >= V and W2.
 """
 
 from dp2erm_cvx.stability.checker import SeparableScheme, check_kernel, check_second_stage, check_separable
-from dp2erm_cvx.stability.entropy import entropy_balancing
+from dp2erm_cvx.stability.entropy import EntropyConstants, entropy_balancing
 from dp2erm_cvx.stability.entropy_paper_scaling import entropy_balancing_paper_scaling
-from dp2erm_cvx.stability.entropy_weight import EntropyConstants
-from dp2erm_cvx.stability.kernel import KernelConstants, kernel_balancing, pooled_kernel_balancing
-from dp2erm_cvx.stability.kernel_matching import kernel_mean_matching
-from dp2erm_cvx.stability.logistic import ipw_logistic, logistic_diameter, logistic_radius
-from dp2erm_cvx.stability.overlap_constant import overlap_constant
-from dp2erm_cvx.stability.paper import usable
-from dp2erm_cvx.stability.paper_entropy import paper_entropy_balancing
-from dp2erm_cvx.stability.paper_ipw import paper_ipw_logistic, paper_known_coefficient, paper_randomized_trial
-from dp2erm_cvx.stability.paper_kernel import paper_kernel_balancing
+from dp2erm_cvx.stability.kernel import (
+    KernelConstants,
+    kernel_balancing,
+    kernel_mean_matching,
+    pooled_kernel_balancing,
+)
+from dp2erm_cvx.stability.logistic import ipw_logistic, logistic_diameter, logistic_radius, overlap_constant
+from dp2erm_cvx.stability.paper import (
+    paper_entropy_balancing,
+    paper_ipw_logistic,
+    paper_kernel_balancing,
+    paper_known_coefficient,
+    paper_randomized_trial,
+    usable,
+)
 from dp2erm_cvx.stability.search import Finding, Region, Report, Search, ball, record_domain
 from dp2erm_cvx.stability.separable import (
     Beside,
@@ -30,6 +36,7 @@ from dp2erm_cvx.stability.separable import (
 from dp2erm_cvx.stability.tilt import largest_weight, tilt_lemma
 from dp2erm_cvx.stability.tilting import tilting_gradient_diameter, tilting_log_weight_diameter
 from dp2erm_cvx.stability.universal import (
+    Bound,
     any_weights,
     bounded_factors,
     fixed_weights,
@@ -38,13 +45,13 @@ from dp2erm_cvx.stability.universal import (
     overlap_weight,
     own_factors,
     randomized_trial,
-    stated_movement,
     uniform_weights,
     universal_corollary,
 )
 
 __all__ = [
     "Beside",
+    "Bound",
     "EntropyConstants",
     "Finding",
     "KernelConstants",
@@ -85,7 +92,6 @@ __all__ = [
     "randomized_trial",
     "record_domain",
     "separable",
-    "stated_movement",
     "tilt_lemma",
     "tilting_gradient_diameter",
     "tilting_log_weight_diameter",

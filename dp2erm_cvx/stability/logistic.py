@@ -1,18 +1,148 @@
-"""Inverse probability weights with an estimated logistic propensity (Theorem 3-IPW)."""
+"""Inverse probability weights with an estimated logistic propensity: Theorem 3-IPW and its constants."""
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import positive_ridge, sample_size
-from dp2erm_cvx.stability.logistic_weight import PEAK_AT, PEAK_VALUE, largest_logistic_weight
 from dp2erm_cvx.stability.one_sided import largest_minimum, last_true, outward
-from dp2erm_cvx.stability.overlap_constant import overlap_constant
 from dp2erm_cvx.stability.tilt import EXACT, coupled_variation, stated_bound
+from dp2erm_cvx.stability.universal import overlap_weight
+
+#: Cells of the search; the bound exceeds the supremum by a few times the width of a cell.
+_MASS_CELLS = 20_000
+
+
+@lru_cache(maxsize=256)
+def overlap_constant(low: float, high: float) -> float:
+    """Upper bound of ``C_2 = sup 4 E[f (f - 1) c^2] E[1/f]`` (Theorem 3-IPW).
+
+    The supremum is over laws q of f on ``[low, high]`` (1 <= low <= high) and events A, with c = 1 - Q on A
+    and -Q off it, Q = q(A). Returns ``inf`` where the square of ``high`` overflows.
+
+    Given Q and the mean of f on A and off it, both expectations are largest when f sits on the two
+    endpoints: the variables are Q, alpha = q(high | A) and beta = q(high | not A), and the value is
+    4 Q (1-Q) (g + dg ((1-Q) alpha + Q beta)) (u - du (Q alpha + (1-Q) beta)), g = f(f-1), u = 1/f at the low
+    end. Swapping A and its complement allows Q <= 1/2; then alpha buys the first factor at a lower price
+    than beta, so beta = 0 or alpha = 1, and a concave quadratic in one variable is left. Over a cell
+    [Q_k, Q_k+1] every occurrence of Q takes its most favorable end, which makes the result a bound.
+    """
+    if high > 1e150:
+        return math.inf
+    edge = np.linspace(0.0, 0.5, _MASS_CELLS + 1)
+    below, above = edge[:-1], edge[1:]
+    g, g_rise = low * (low - 1.0), high * (high - 1.0) - low * (low - 1.0)
+    u, u_fall = 1.0 / low, (high - low) / (low * high)
+    only_alpha = _largest_product(g, g_rise * (1.0 - below), u, u_fall * below)
+    with_beta = _largest_product(
+        g + g_rise * (1.0 - below), g_rise * above, u - u_fall * below, u_fall * (1.0 - above)
+    )
+    searched = np.max(4.0 * above * (1.0 - above) * np.maximum(only_alpha, with_beta))
+    # E[c^2] <= 1/4 and E[1/f] <= 1/low bound the same supremum
+    return outward(min(float(searched), high * (high - 1.0) / low))
+
+
+def _largest_product(first: Array | float, gain: Array, second: Array | float, price: Array) -> Array:
+    """Maximum over t in [0, 1] of (first + gain t)(second - price t), all arguments nonnegative."""
+    curvature = 2.0 * gain * price
+    slope = gain * second - first * price
+    t = np.clip(np.divide(slope, curvature, out=np.where(slope > 0, 1.0, 0.0), where=curvature > 0), 0.0, 1.0)
+    return np.asarray((first + gain * t) * (second - price * t), dtype=np.float64)
+
+
+Array = NDArray[np.float64]
+
+#: The maximum of s sigma(-s) is W(1/e), at s = 1 + W(1/e); rounded up.
+PEAK_VALUE = 0.27846454276107385
+PEAK_AT = 1.0 + PEAK_VALUE
+_CELLS = 1000
+
+
+#: A plan, a fit and an audit ask for the same few.
+@lru_cache(maxsize=256)
+def largest_logistic_weight(n: int, mu: float, margin: float, trim: float = math.inf) -> float:
+    """Upper bound of every weight of Theorem 3-IPW (its w_max refinement, carried over to trimming).
+
+    ``mu = ridge / M^2`` (>= 0), ``margin`` a bound on ``M ||lam||``; weights sum to ``n``.
+
+    With phi(s) = s sigma(-s) and m = M ||lam||, optimality at 0 gives n mu m^2 <= phi(s_j) + sum of the
+    other phi(s_i), all |s_i| <= m. As a function of exp(-s), phi is concave for s >= 0 and negative for s <
+    0. So the mean of exp(-s) over the others is at least exp(-s_o), s_o the largest s with (n-1) phi(s) +
+    phi(s_j) >= n mu max(s, |s_j|)^2, and the weight is at most n f_j / (f_j + (n-1) f_o), f = 1 + exp(-s).
+    Trimming at F >= 1 + W(1/e) keeps this: a trimmed record has exp(-s) > F - 1, beyond the maximum of phi,
+    where phi falls, so the tangent at exp(-s_o) bounds its phi even when it is read off at F - 1.
+
+    The supremum over s_j is taken over cells, each with its most favorable ends; the cells that may hold it
+    are split until they agree to about 1e-4.
+    """
+    crude = overlap_weight(n, margin, trim)
+    if trim < PEAK_AT * (1.0 + 1e-12):
+        return crude
+    certain = math.log(n) + 40.0
+    deepest = min(margin, certain)
+    if deepest == certain and _others(n, mu, margin, np.array([-certain]), np.array([-certain]))[1][0]:
+        return crude
+    top = min(margin, PEAK_AT)
+    edge = np.append(np.linspace(-deepest, top, _CELLS + 1), margin)
+    low, high = edge[:-1], edge[1:]
+    largest = crude
+    for _ in range(4):
+        above = _weight(n, mu, margin, trim, low, high)
+        attained = float(np.max(_weight(n, mu, margin, trim, low, low)))
+        largest = float(np.max(above))
+        if largest <= attained * (1.0 + 1e-4):
+            break
+        keep = above >= attained
+        part = np.linspace(low[keep], high[keep], 33)
+        low, high = part[:-1].ravel(), part[1:].ravel()
+    return min(crude, largest)
+
+
+def _weight(n: int, mu: float, margin: float, trim: float, low: Array, high: Array) -> Array:
+    """Bound of the weight for s_j in [low, high]; 0 where no dataset has such a record."""
+    others, possible = _others(n, mu, margin, low, high)
+    own = np.minimum(1.0 + np.exp(-low), trim)
+    other = np.minimum(1.0 + np.exp(-others), trim)
+    return np.where(possible, n * own / (own + (n - 1) * other), 0.0)
+
+
+def _others(n: int, mu: float, margin: float, low: Array, high: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Largest s of the other records for s_j in [low, high], and whether there is any."""
+    # phi grows up to its peak, so its largest value on the cell is taken there or at the cell's end
+    nearest = np.minimum(high, PEAK_AT)
+    own = nearest * expit(-nearest)
+    depth = np.maximum(0.0, np.maximum(low, -high))
+
+    def slack(s: Array) -> Array:
+        return (n - 1) * s * expit(-s) + own - n * mu * np.maximum(s, depth) ** 2
+
+    def rising(s: Array) -> NDArray[np.bool_]:
+        share = expit(-s)
+        slope = (n - 1) * share * (1.0 - s * (1.0 - share))
+        return np.asarray(slope > np.where(s > depth, 2.0 * n * mu * s, 0.0))
+
+    # slack rises to one peak and falls after it (phi is concave up to s = 2.4 and falls from 1.28 on);
+    # beyond s = 45 the weight no longer changes in floating point
+    end = np.full_like(low, min(margin, 45.0))
+    peak, beyond = np.zeros_like(low), np.minimum(end, PEAK_AT)
+    for _ in range(60):
+        middle = (peak + beyond) / 2
+        up = rising(middle)
+        peak, beyond = np.where(up, middle, peak), np.where(up, beyond, middle)
+    possible = np.asarray(slack(beyond) >= -1e-9 * n)
+    inside = np.where(slack(end) >= 0.0, end, beyond)
+    for _ in range(60):
+        middle = (inside + end) / 2
+        ok = slack(middle) >= 0.0
+        inside, end = np.where(ok, middle, inside), np.where(ok, end, middle)
+    return end, possible
 
 
 def ipw_logistic(

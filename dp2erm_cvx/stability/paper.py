@@ -1,4 +1,4 @@
-"""From a printed bound on ``||w - w'||_2`` to what the paper's calibration consumes."""
+"""The paper's stability bounds as printed, and what its calibration consumes of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
+from dp2erm_cvx.stability.declared import declared_floor, positive_ridge, sample_size, treatment_may_flip
 from dp2erm_cvx.stability.one_sided import ROUNDING, outward
-from dp2erm_cvx.stability.tilt import BOTH_RELATIONS
+from dp2erm_cvx.stability.tilt import BOTH_RELATIONS, EXACT
 from dp2erm_cvx.stability.universal import PAPER, universal_corollary
 
 
@@ -87,3 +88,196 @@ def curvature(ridge: float, eigenvalue_floor: float, discount: float, largest: f
             "every dataset; declare a positive ridge"
         )
     return total
+
+
+def paper_randomized_trial(n: int, propensity: float) -> StabilityBound:
+    """Printed bound for a trial with known treatment probability (proposition on randomized trials).
+
+    ``||w - w'||_2 <= sqrt(2) |p_1 - p_0| / min(p_0, p_1) * n / (n - 1)``; the common weights move together.
+    ``propensity`` = p_1 in (0, 1). Raises DeclarationError.
+    """
+    n = sample_size(n)
+    p = public_number("propensity", propensity, above=0.0)
+    if p >= 1.0:
+        raise DeclarationError(f"propensity = {propensity!r}: must be below 1")
+    low, high = min(p, 1.0 - p), max(p, 1.0 - p)
+    return from_norm_bound(
+        n,
+        math.sqrt(2.0) * (high - low) / low * n / (n - 1),
+        high / low,
+        Statement("proposition on randomized trials", ("the propensity is public and not estimated",)),
+        common_move_together=True,
+    )
+
+
+def paper_known_coefficient(n: int, covariate_bound: float, coefficient_norm: float) -> StabilityBound:
+    """Printed bound for a public logistic coefficient (proposition on known regression parameters).
+
+    ``||w - w'||_2 <= sqrt(2) exp(M R)``; the common weights move together. ``covariate_bound`` = M > 0 in the
+    units of x, ``coefficient_norm`` = R >= 0 in their inverse. Raises DeclarationError.
+    """
+    n = sample_size(n)
+    bound = public_number("covariate_bound", covariate_bound, above=0.0)
+    norm = public_number("coefficient_norm", coefficient_norm, at_least=0.0)
+    overlap = exponential(bound * norm)
+    return from_norm_bound(
+        n,
+        math.sqrt(2.0) * overlap,
+        overlap,
+        Statement("proposition on known regression parameters", ("the coefficient is public",)),
+        common_move_together=True,
+    )
+
+
+def paper_ipw_logistic(
+    n: int, covariate_bound: float, ridge: float, radius: float, eigenvalue_floor: float = 0.0
+) -> StabilityBound:
+    """Printed bound for an estimated logistic propensity (proposition on estimated parameters).
+
+    ``||w - w'||_2 <= 4 M^2 e^{MR}/rho + 2 M d e^{Md} (1 + (1 + e^{Md})/(2n))``, d = min(R, M/(2 rho)) and
+    rho = eigenvalue_floor e^{-MR}/(1 + e^{-MR})^2 + ridge. The program is that of ``ipw_logistic``,
+    untrimmed.
+
+    Parameters
+    ----------
+    n
+        Number of records, at least 2.
+    covariate_bound
+        M > 0 in the units of x.
+    ridge
+        >= 0, in squared units of x.
+    radius
+        R > 0, norm ball of the coefficient (``inf`` leaves the universal corollary).
+    eigenvalue_floor
+        Public lower bound of the smallest eigenvalue of the mean of ``x x'`` over every dataset of the
+        universe, in squared units of x.
+
+    Treatment flips are covered. Raises DeclarationError for an invalid number and CalibrationError where
+    ridge and floor are both 0.
+    """
+    n = sample_size(n)
+    M = public_number("covariate_bound", covariate_bound, above=0.0)
+    R = public_number("radius", radius, above=0.0, infinite=True)
+    odds = exponential(-M * R)
+    rho = curvature(ridge, eigenvalue_floor, odds / (1.0 + odds) ** 2, M * M)
+    overlap = exponential(M * R)
+    delta = min(R, 0.5 * M / rho)
+    growth = exponential(M * delta)
+    # the ratio M^2/rho is taken first, so that it is not lost where M^2 underflows
+    norm_bound = 4.0 * (M / rho * M) * overlap + 2.0 * (M * delta) * growth * (
+        1.0 + (1.0 + growth) / (2.0 * n)
+    )
+    assumptions = [f"covariate norm at most {M:g}", EXACT]
+    if eigenvalue_floor > 0.0:
+        assumptions.append(f"smallest eigenvalue of mean x x' at least {eigenvalue_floor:g} on every dataset")
+    statement = Statement("proposition on estimated parameters", tuple(assumptions))
+    return from_norm_bound(n, norm_bound, overlap, statement)
+
+
+def paper_entropy_balancing(
+    n: int,
+    ridge: float,
+    radius: float,
+    arm_floor: int | None,
+    base_measure_ratio: float = 1.0,
+    eigenvalue_floor: float = 0.0,
+) -> StabilityBound:
+    """Printed bound for entropy balancing with the paper's scaling (theorem on the stability of EBW).
+
+    ``||w - w'||_2 <= 2 r e (sqrt(2) + r e)/(rho sqrt(n)) + 2 R r^2 e^2/rho + 2 sqrt(2) r d exp(2 d)``, where
+    e = exp(2R), d = min(R, (1 + sqrt(2))/rho) and rho = eigenvalue_floor/(r e) + ridge. The rows are
+    ``b_i = (n / n_a) g(x_i)`` in the block of the record's arm a, ``||g|| <= arm_floor / n``; the target is
+    ``(gbar, gbar)``.
+
+    Parameters
+    ----------
+    n
+        Number of records, at least 2.
+    ridge
+        >= 0, in the units where ``||b|| <= 1``.
+    radius
+        R > 0, 2-norm ball of the dual variable, in those units (``inf`` leaves the universal corollary).
+    arm_floor
+        Public lower bound on the *number* of records in each arm; it makes ``||b|| <= 1`` hold on every
+        dataset of the universe.
+    base_measure_ratio
+        r >= 1, largest over smallest value of the public base measure.
+    eigenvalue_floor
+        Public lower bound, over the universe, of the smallest eigenvalue of the covariance of the rows b.
+
+    Treatment flips within the universe are covered. Raises CalibrationError without an arm floor and where
+    ridge and eigenvalue floor are both 0; DeclarationError for an invalid number.
+    """
+    n = sample_size(n)
+    floor = declared_floor(n, arm_floor)
+    R = public_number("radius", radius, above=0.0, infinite=True)
+    ratio = public_number("base_measure_ratio", base_measure_ratio, at_least=1.0)
+    tilted = ratio * exponential(2.0 * R)
+    rho = curvature(ridge, eigenvalue_floor, 1.0 / tilted, 1.0)
+    delta = min(R, (1.0 + math.sqrt(2.0)) / rho)
+    norm_bound = (
+        2.0 * tilted * (math.sqrt(2.0) + tilted) / rho / math.sqrt(n)
+        + 2.0 * R * tilted * tilted / rho
+        + 2.0 * math.sqrt(2.0) * ratio * delta * exponential(2.0 * delta)
+    )
+    assumptions = [
+        f"each arm has at least {floor} records in every dataset of the universe",
+        f"base measure varies by a factor of at most {ratio:g}",
+        EXACT,
+    ]
+    if eigenvalue_floor > 0.0:
+        assumptions.append(f"smallest eigenvalue of the covariance of b at least {eigenvalue_floor:g}")
+    return from_norm_bound(
+        n, norm_bound, tilted, Statement("theorem on the stability of EBW", tuple(assumptions))
+    )
+
+
+def paper_kernel_balancing(
+    n: int,
+    kernel_bound: float,
+    ridge: float,
+    weight_cap: float,
+    relation: Neighboring = Neighboring.REPLACE_ONE_KEEP_TREATMENT,
+) -> StabilityBound:
+    """Printed bound for three-way MMD weights (proposition on MMD).
+
+    ``||w - w'||_2 <= 2 sqrt(2) (R + 1) C n / ridge``. The program is that of ``kernel_balancing``, with every
+    weight at most ``weight_cap``.
+
+    Parameters
+    ----------
+    n
+        Number of records, at least 2.
+    kernel_bound
+        C > 0, ``|K| <= C``.
+    ridge
+        lambda_MMD > 0, factor of ``||p||^2`` with each arm's p of sum 1, in the units of K.
+    weight_cap
+        R >= 1, bound on every weight, on the scale where weights sum to ``n``. The cap may bind.
+    relation
+        Must be REPLACE_ONE_KEEP_TREATMENT.
+
+    The feasible set depends on the treatments, so the argument needs a neighbor that keeps its treatment.
+    When it does not, the statement is false: as the ridge grows the bound tends to 0 and the movement does
+    not. Raises CalibrationError for that relation and for ``ridge = 0``, DeclarationError for an invalid
+    number.
+    """
+    n = sample_size(n)
+    C = public_number("kernel_bound", kernel_bound, above=0.0)
+    mu = positive_ridge(ridge)
+    cap = public_number("weight_cap", weight_cap, at_least=1.0, infinite=True)
+    if treatment_may_flip(relation):
+        raise CalibrationError(
+            f"the paper's MMD proposition is false under {Neighboring.REPLACE_ONE.value}: with 100 records a "
+            "change of treatment moves the weights by 0.7205 where it allows 0.0699; use the sharp bound"
+        )
+    return from_norm_bound(
+        n,
+        2.0 * math.sqrt(2.0) * (cap + 1.0) * (C / mu) * n,
+        cap,
+        Statement(
+            "proposition on MMD",
+            (f"kernel at most {C:g} in absolute value", f"every weight at most {cap:g}", EXACT),
+            frozenset({Neighboring.REPLACE_ONE_KEEP_TREATMENT}),
+        ),
+    )

@@ -7,9 +7,9 @@ other records stays and the tilt lemma holds with kappa = 0.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.declared import sample_size
@@ -52,6 +52,65 @@ def any_weights(n: int, assumption: str, relations: frozenset[Neighboring]) -> S
         w_max=float(n),
         W1=4.0 * n,
     )
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far weights move between neighbors, as the author of a program states it, from public numbers.
+
+    ``l2`` bounds ``||w - w'||_2``; or ``gradient`` bounds, at every w of a fixed convex set, the norm of the
+    difference of the two gradients of the objectives there. Made by :meth:`from_l2` or :meth:`from_gradient`.
+    No weight exceeds ``w_max``.
+    """
+
+    l2: float | None = None
+    gradient: float | None = None
+    w_max: float = math.inf
+
+    @classmethod
+    def from_l2(cls, l2: float, w_max: float = math.inf) -> Bound:
+        """A bound on ``||w - w'||_2``, at least 0. Raises DeclarationError."""
+        return cls(
+            l2=public_number("l2", l2, at_least=0.0),
+            w_max=public_number("w_max", w_max, at_least=1.0, infinite=True),
+        )
+
+    @classmethod
+    def from_gradient(cls, gradient: float, w_max: float = math.inf) -> Bound:
+        """A bound g on the movement of the gradient of an m-strongly convex program on a fixed set.
+
+        Then ``||w - w'||_2 <= g / m``: with d = w' - w and both variational inequalities,
+        ``m ||d||^2 <= <grad F(w') - grad F(w), d> <= <grad F(w') - grad F'(w'), d>``. Raises
+        DeclarationError.
+        """
+        return cls(
+            gradient=public_number("gradient", gradient, at_least=0.0),
+            w_max=public_number("w_max", w_max, at_least=1.0, infinite=True),
+        )
+
+    def at(self, n: int, strong_convexity: float, relations: frozenset[Neighboring]) -> StabilityBound:
+        """``V <= min(2n, sqrt(n - 1) L2 + 2 w_max)`` for weights >= 0 of sum n.
+
+        Off the changed record j the movement in l1 is at most ``sqrt(n - 1) L2`` (Cauchy-Schwarz), and
+        ``|w_j - w'_j| + 2 min(w_j, w'_j) = w_j + w'_j``. Raises CalibrationError where a gradient is stated
+        and ``strong_convexity`` is not above 0.
+        """
+        n, l2, statement = sample_size(n), self.l2, "||w - w'||_2"
+        if l2 is None:
+            if not strong_convexity > 0 or self.gradient is None:
+                raise CalibrationError(
+                    "a bound from the gradient needs an objective of known strong convexity"
+                )
+            l2, statement = outward(self.gradient / strong_convexity), "the movement of the gradient"
+        largest = min(float(n), self.w_max)
+        return StabilityBound(
+            V=min(2.0 * n, outward(math.sqrt(n - 1.0) * l2 + 2.0 * largest)),
+            theorem="stated bound",
+            assumptions=(f"{statement} is at most what the author of the program states",),
+            relations=relations,
+            w_max=largest,
+            L2=l2,
+        )
 
 
 def universal_corollary(n: int, w_max: float = math.inf) -> StabilityBound:
@@ -149,18 +208,6 @@ def given_coefficient(n: int, w_max: float) -> StabilityBound:
     w_max = public_number("w_max", w_max, at_least=1.0)
     assumptions = ("the coefficient is a private output of the first stage",)
     return stated_bound(sample_size(n), 2.0 * w_max, w_max, _THEOREM, assumptions)
-
-
-def stated_movement(n: int, l2: float, w_max: float) -> StabilityBound:
-    """Bound by a movement that an author states: ``||w - w'||_2 <= l2`` and no weight above ``w_max``.
-
-    V is at most ``sqrt(n) l2 + 2 w_max``, by Cauchy-Schwarz. Raises DeclarationError.
-    """
-    n = sample_size(n)
-    moved = public_number("l2", l2, at_least=0.0)
-    cap = min(public_number("w_max", w_max, at_least=1.0), float(n))
-    assumptions = ("the movement of the weights is as its author states it",)
-    return stated_bound(n, math.sqrt(n) * moved + 2.0 * cap, cap, "a stated bound", assumptions)
 
 
 def overlap_weight(n: int, margin: float, trim: float) -> float:

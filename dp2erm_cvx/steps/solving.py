@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-import numpy as np
-
-from dp2erm_cvx.domain import Records
 from dp2erm_cvx.errors import CalibrationError, CertificateError, InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import weights_on_grid
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
@@ -93,7 +89,7 @@ def _refuse_unsolvable(program: FirstStage, universe: Universe, solver: Solver) 
     n = universe.n_samples
     reasons: list[str] = []
     for size in sorted({min(n, _EXAMPLE), n}):
-        for records in _public_examples(replace(universe, n_samples=size)):
+        for records in replace(universe, n_samples=size).examples():
             try:
                 found = solve(program.instance(records), solver=solver, tolerance=GAP_TOLERANCE, throw=False)
             except CertificateError as error:  # of the declared problem, whatever the records are
@@ -118,18 +114,6 @@ def _quickest(solver: Solver) -> Solver:
     return FirstCertified(tuple(one for one in listed if not isinstance(one, SCS)))
 
 
-def _public_examples(universe: Universe) -> Iterator[Records]:
-    """Records all over the domain, with arms of one size, and records that are all alike but for them."""
-    domain, n, k = universe.domain, universe.n_samples, universe.n_features
-    rng = np.random.default_rng(k)
-    widths = domain.widths(k) or (np.inf,) * k
-    inside = np.minimum(widths, domain.features_bound / np.sqrt(k)) * rng.uniform(-1, 1, (n, k))
-    y = domain.outcome_bound * rng.uniform(-1, 1, n)
-    for X, outcomes in ((inside, y), (np.zeros((n, k)), np.zeros(n))):
-        rows = np.hstack([np.full((n, 1), domain.intercept), X]) if domain.intercept else X
-        yield Records(rows, np.arange(n) % 2, outcomes, domain)
-
-
 def covers(precision: Precision, solution: Solution, drawn: Sample, instance: Instance) -> bool:
     """Whether the computed minimizer is within the tolerance of that for the ideal noise."""
     distance = solution.certificate.radius + drawn.distance / instance.strong_convexity
@@ -143,7 +127,7 @@ def rests_on_gap(solution: Solution) -> bool:
 
 def _attainable(instance: Instance, tolerance: float) -> float:
     # a duality gap alone reaches no less than a tolerance of its own
-    return tolerance if instance.model is not None else max(tolerance, GAP_TOLERANCE)
+    return max(tolerance, GAP_TOLERANCE) if instance.half_digits else tolerance
 
 
 def _solved(

@@ -10,6 +10,7 @@ import pytest
 from dp2erm_cvx.conformance import program_template
 from dp2erm_cvx.registry import available, programs
 from tests.command_line import FIT, run, write_files
+from tests.conformance.class_style import direct
 
 _NO_DATA = ("--covariate-bound", "2", "--outcome-bound", "2", "--n-features", "2")
 
@@ -122,8 +123,8 @@ def test_one_of_several_is_chosen():
 )
 def test_a_file_that_does_not_fit_is_refused(words, message):
     Path("broken.py").write_text("x = 1\ny = x / 0\n", encoding="utf-8")
-    Path("taken.py").write_text(program_template("uniform", "direct"), encoding="utf-8")
-    bare = program_template("bare_one", "direct").replace("@dataclass(frozen=True)\n", "")
+    Path("taken.py").write_text(direct("uniform"), encoding="utf-8")
+    bare = direct("bare_one").replace("@dataclass(frozen=True)\n", "")
     Path("bare.py").write_text(bare, encoding="utf-8")
     refused = run(*FIT, *words)
     assert (refused.exit_code, refused.stdout) == (2, "")

@@ -69,3 +69,47 @@ class Mine(WeightedMarginLoss):
         z = 2 * universe.domain.outcome_bound
         return RowBounds(self.row_norm(universe.domain), (-z, z))
 '''
+
+DIRECT = '''"""Mine: balanced weights near 1.
+
+minimize    sum_i (w_i - 1)^2 + penalty sum_k | sum_i w_i (2 a_i - 1) x_ik |
+subject to  sum_i w_i = n,  w >= 0
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cvxpy as cp
+
+from dp2erm_cvx.program import Array, DirectFirstStage, Leaves, Records, Value
+
+
+@dataclass(frozen=True)
+class Mine(DirectFirstStage):
+    """``penalty`` trades balance for equal weights."""
+
+    penalty: float = 1.0
+
+    name = "mine"
+    formula = "w = argmin sum (w_i - 1)^2 + penalty sum_k |sum_i w_i (2 a_i - 1) x_ik|, sum w = n, w >= 0"
+    citation = "your paper"
+    theorem = "none: universal corollary"
+    # settings that `dp2erm check-program` tries, on three covariates and an intercept
+    examples = ({}, {"penalty": 0.1})
+
+    def data(self, records: Records) -> dict[str, Value]:
+        signed: Array = (2 * records.a - 1)[:, None] * records.X
+        # a product of two Parameters is not DPP, so the penalty goes into one of them
+        return {"Z": self.penalty * signed}
+
+    def objective(self, leaf: Leaves, weights: cp.Variable) -> Any:
+        return cp.sum_squares(weights - 1) + cp.norm1(leaf("Z").T @ weights)
+
+    def strong_convexity(self, records: Records) -> float:
+        return 2.0  # of the sum of squares
+'''
+
+
+def direct(name: str) -> str:
+    """A direct program of another name."""
+    return DIRECT.replace('"mine"', f'"{name}"').replace("Mine", name.title().replace("_", ""))

@@ -10,14 +10,14 @@ from dp2erm_cvx.conformance import ConformanceReport, check_program, program_tem
 from dp2erm_cvx.conformance.outcome import CheckOutcome
 from dp2erm_cvx.conformance.run import outcome_of
 from dp2erm_cvx.conformance.subject import Check, Subject
-from tests.conformance.class_style import EXPONENTIAL, LOSS
+from tests.conformance.class_style import DIRECT, EXPONENTIAL, LOSS
 from tests.conformance.planted import FEW
 
 #: Before it a method of a class of kind exponential is put.
 BEFORE = "    def row_bound(self"
 
 #: Kinds whose templates are declarations, which leave little to get wrong.
-_CLASSES = {"exponential": EXPONENTIAL, "loss": LOSS}
+_CLASSES = {"direct": DIRECT, "exponential": EXPONENTIAL, "loss": LOSS}
 
 
 def changed(kind: str, *pairs: tuple[str, str]) -> str:

@@ -9,6 +9,7 @@ import pytest
 from dp2erm_cvx.conformance import load_program, program_template, programs_of_file
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from tests.command_line import run as command
+from tests.conformance.class_style import direct
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,9 @@ def test_files_without_a_program_say_why(text, message, tmp_path):
 
 def test_a_file_that_is_edited_is_read_again(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(program_template("mine", "direct"), encoding="utf-8")
+    path.write_text(direct("mine"), encoding="utf-8")
     (first,) = programs_of_file(path)
-    path.write_text(program_template("yours", "direct"), encoding="utf-8")
+    path.write_text(direct("yours"), encoding="utf-8")
     (second,) = programs_of_file(path)
     assert (first.name, second.name) == ("mine", "yours")
 
@@ -45,9 +46,11 @@ def test_unknown_names_and_kinds_are_refused(tmp_path):
         programs_of_file(tmp_path / "none.py")
     with pytest.raises(ProgramError, match="neither"):
         load_program("nobody")
-    for name in ("3x", "Mine", "class", "a-b", "", "records"):
+    for name in ("3x", "Mine", "class", "a-b", "", "cp", "scheme"):
         with pytest.raises(DeclarationError, match="name"):
             program_template(name, "direct")
+    with pytest.raises(DeclarationError, match="array"):
+        program_template("array", "quadratic")
     with pytest.raises(DeclarationError, match="kind"):
         program_template("mine", "linear")
     refused = command("check-program", "uniform", "--solves", "0")

@@ -15,7 +15,12 @@ from tests.conformance.own_file import changed, outcomes_of, program_of, reports
 def test_why_a_program_is_not_dpp_is_the_same_for_all_records(tmp_path):
     """A private fit shows the message, after its budget was charged."""
     product = ("return cp.sum_squares(", 'return leaf("y") @ cp.square(weights) + cp.sum_squares(')
-    cls = program_of(tmp_path / "mine.py", changed("direct", product, ('{"Z":', '{"y": records.y, "Z":')))
+    cls = program_of(
+        tmp_path / "mine.py",
+        changed(
+            "direct", product, ('{"Z": self.penalty * signed', '{"y": records.y, "Z": self.penalty * signed')
+        ),
+    )
     X, a, told = np.zeros((8, 2)), np.arange(8) % 2, set()
     for y in (np.ones(8), -np.ones(8)):
         with pytest.raises(ProgramError, match=r"leaf\('y', nonneg=True\)") as caught:
@@ -34,14 +39,14 @@ def test_why_a_program_is_not_dpp_is_the_same_for_all_records(tmp_path):
         (
             [
                 ("return cp.sum_squares(", 'return leaf("price") * cp.sum_squares('),
-                ('{"Z":', '{"price": 2.0, "Z":'),
+                ('{"Z": self.penalty * signed', '{"price": 2.0, "Z": self.penalty * signed'),
             ],
             "ask for leaf('price', nonneg=True)",
         ),
         (
             [
                 ("return cp.sum_squares(", 'return -leaf("price") * cp.sum_squares('),
-                ('{"Z":', '{"price": 2.0, "Z":'),
+                ('{"Z": self.penalty * signed', '{"price": 2.0, "Z": self.penalty * signed'),
             ],
             "is not convex for every value of the leaf 'price'",
         ),
@@ -55,8 +60,8 @@ def test_a_program_that_is_not_dpp_is_told_why(changes, message, tmp_path):
         assert message in failure.detail
 
 
-def test_an_entropy_of_weights_is_told_what_is_possible(tmp_path):
-    text = changed("direct", ("cp.sum_squares(weights - 1)", "-cp.sum(cp.entr(weights))"))
+def test_an_atom_that_is_not_read_is_told_what_is_possible(tmp_path):
+    text = changed("direct", ("cp.sum_squares(weights - 1)", "cp.log_sum_exp(weights)"))
     for found in outcomes_of(agreement, program_of(tmp_path / "mine.py", text)):
         assert found.status is CheckStatus.FAILED
         assert "weights by entropy: a program of kind exponential" in found.detail

@@ -69,6 +69,6 @@ def test_weights_without_a_theorem_need_no_certificate_and_carry_the_noise_of_al
     for second, private in (("arm_means", True), (TreatmentRule(L2Ball(1.0), own), False)):
         model = PrivateTwoStageERM(domain, Budget(epsilon=2.0), cls(), second)
         release = model.fit(data.X, data.a, data.y).release_
-        assert model.private_workings_.weights.certificate.basis == "duality gap"
+        assert model.private_workings_.weights.certificate.basis == "multiplier residual"
         assert release.mechanism.stability == 2 * 60
         assert release.private is private

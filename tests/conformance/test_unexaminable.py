@@ -34,6 +34,8 @@ def test_a_kind_that_is_none_is_reported(tmp_path):
 
 def test_a_class_without_a_file_of_its_own_is_examined_to_the_end(tmp_path):
     """In a notebook there is no docstring of a module; what else is wrong has to show all the same."""
-    text = changed("direct", ("minimize ", "find "), ("return 2.0", "return 4.0"))
+    declared = 'cp.norm1(leaf("Z").T @ weights)'
+    unread = 'cp.norm(cp.abs(leaf("Z").T @ weights))'
+    text = changed("direct", ("minimize ", "find "), (declared, unread), ("return 2.0", "return 4.0"))
     for report in reports_of(tmp_path / "mine.py", text):
         assert [failure.check for failure in report.failures] == ["statement", "strong convexity"]

@@ -125,7 +125,14 @@ WRONG = {
         ],
         {"declaration"},
     ),
-    "twice the strong convexity": ("direct", [("return 2.0", "return 4.0")], {"strong convexity"}),
+    "twice the strong convexity": (  # of an objective that is not read
+        "direct",
+        [
+            ('cp.norm1(leaf("Z").T @ weights)', 'cp.norm(cp.abs(leaf("Z").T @ weights))'),
+            ("return 2.0", "return 4.0"),
+        ],
+        {"strong convexity"},
+    ),
     "no docstring": ("direct", [("minimize ", "find ")], {"statement"}),
     "no citation": ("direct", [('citation = "your paper"', 'citation = ""')], {"statement"}),
     "not DPP": (

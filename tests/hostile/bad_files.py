@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from dp2erm_cvx.conformance import program_template
+from tests.conformance.class_style import direct
 from tests.hostile.releases import good
 
 _ROWS = "".join(f"{k / 12 - 1},{(k * 7 % 24) / 12 - 1},{k % 2},{k % 5 - 2}\n" for k in range(24))
 _DOMAIN = "covariate_bound = 1.5\noutcome_bound = 2\n"
 _RANGES = "[ranges]\nx1 = [-1, 1]\nx2 = [-1, 1]\n"
-_OWN = program_template("mine", "direct")
+_OWN = direct("mine")
 _STUDY = files("dp2erm_cvx.studies").joinpath("designs/confounded.toml").read_text()
 
 GOOD = {

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
-from dp2erm_cvx.conformance import program_template
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.problems.overlap import overlap
 from dp2erm_cvx.program import DirectFirstStage
-from dp2erm_cvx.steps.solving import _public_examples
 from dp2erm_cvx.universe import Universe
 from tests.command_line import FIT, run, write_files
+from tests.conformance.class_style import direct
 
 DOMAIN = Domain(1.0, 1.0, intercept=0.2)
 
@@ -57,6 +56,23 @@ def entropy(self, leaf, weights):
     return -cp.sum(cp.entr(weights))
 
 
+def softest(self, leaf, weights):
+    return cp.sum_squares(weights) + cp.log_sum_exp(weights)
+
+
+def steepest(self, leaf, weights):
+    return cp.sum(weights[:2])
+
+
+def none(self, records):
+    return 0.0
+
+
+def only(self, leaf, weights):
+    """No constraint beside the box."""
+    return {}
+
+
 def limited(limit):
     """Further constraints by the weights and n."""
     return lambda self, leaf, w: {"cap": w <= leaf("cap"), "limit": limit(w, w.shape[0])}
@@ -65,8 +81,14 @@ def limited(limit):
 #: What is declared, and what a refusal names.
 REFUSED = {
     "capped entropy": (variant(objective=entropy), "second-order cone programs only"),
-    "a box that no dataset satisfies": (Boxed(), "relax its constraints"),
-    "a box that is a little too small": (Boxed(cap=0.9999), "relax its constraints"),
+    "an atom that is not read": (variant(objective=softest, constraints=only), "second-order cone programs"),
+    "no strong convexity": (
+        variant(objective=steepest, constraints=only, strong_convexity=none),
+        "no strong convexity",
+    ),
+    "a box that no dataset satisfies": (Boxed(), "cap of at least 1"),
+    "a box that is a little too small": (Boxed(cap=0.9999), "cap of at least 1"),
+    "a floor above the mean": (variant(floor=1.1), "floor in \\[0, 1\\]"),
     "weights of at least two": (variant(constraints=limited(lambda w, n: w >= 2)), "relax its constraints"),
     "half of the total": (variant(constraints=limited(lambda w, n: cp.sum(w) == n / 2)), "relax its"),
     "more than all on one record": (variant(constraints=limited(lambda w, n: w[0] >= n + 1)), "relax its"),
@@ -159,7 +181,7 @@ def test_private_records_without_weights_change_neither_plan_nor_guarantee():
 
 def test_a_public_example_keeps_to_its_universe():
     domain = Domain(2.0, 3.0, intercept=0.5, coordinate_bound=(0.1, 1.0, 2.0))
-    for found in _public_examples(Universe(domain, 41, 3)):
+    for found in Universe(domain, 41, 3).examples():
         assert found.X.shape == (41, 4)
         assert np.all(np.linalg.norm(found.X, axis=1) <= 2.0)
         assert np.all(np.abs(found.covariates) <= [0.1, 1.0, 2.0])
@@ -170,10 +192,10 @@ def test_a_public_example_keeps_to_its_universe():
 def test_the_command_refuses_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files()
-    text = program_template("capped_entropy", "direct")
+    text = direct("capped_entropy")
     squares = "cp.sum_squares(weights - 1) + "
     assert squares in text
-    Path("mine.py").write_text(text.replace(squares, "-cp.sum(cp.entr(weights)) + "))
+    Path("mine.py").write_text(text.replace(squares, "cp.log_sum_exp(weights) + "))
     refused = run(*FIT, "--program", "mine.py")
     assert refused.exit_code == 2, refused.output
     assert refused.stderr.count("\n") == 1

@@ -10,12 +10,14 @@ import pytest
 
 from dp2erm_cvx.stability import EntropyConstants, entropy_balancing
 from dp2erm_cvx.stability.entropy import (
+    ArmCells,
+    arm_cells,
     entropy_law_change,
+    log_odds_excess,
     moment_diameter,
     target_movement,
     total_variation,
 )
-from dp2erm_cvx.stability.entropy_weight import ArmCells, arm_cells, log_odds_excess
 
 G = math.sqrt(0.5)
 INF = math.inf

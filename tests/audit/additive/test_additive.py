@@ -132,7 +132,8 @@ def raises_on_one_side(dataset):
 
 def not_a_number_on_one_side(dataset):
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (yield Noised(float(1.0 / dataset[0]), 100.0))
+        value = float(1.0 / dataset[0])  # not across a yield: it would hold for whoever runs meanwhile
+    return (yield Noised(value, 100.0))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,444 @@
+"""Weights that minimize a read objective over a capped simplex: certificate, public radius, two methods.
+
+The set is ``{w : floor <= w_i <= cap, sum w = n}``. Theorem A judges any point by one gradient and a bound of
+its rounding; Theorem C states, before any data, the radius that its method reaches after K steps whatever the
+data are; Theorem D takes the place of A where the objective has a kink.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
+from dp2erm_cvx.model.sets import Simplices
+from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.model.terms import UP, ReadObjective, gamma
+
+#: Whether a step of the proved method may do more than bisect; the last word has bisection alone.
+PASSES = (False, True)
+
+#: Steps of the proved method beyond which no radius is stated.
+MOST_STEPS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class PublicConstants:
+    """Numbers that hold for every dataset within the public bounds, on the set.
+
+    Attributes
+    ----------
+    strong_convexity : m_i (n,); the objective less ``sum m_i w_i^2 / 2`` is convex
+    smoothness : L, largest eigenvalue of any Hessian; ``inf`` where there is no bound
+    coupling : ell, the same for the terms that couple weights, and at least a share of m
+    error : E, norm of the error of a computed gradient
+    zeta, delta : what a step of the method leaves of its residual (norm), and of the total
+    radius : R, reached by ``||w_hat - w||_2`` after ``steps`` K; None for ``reason``
+    """
+
+    strong_convexity: Array
+    smoothness: float
+    coupling: float
+    error: float
+    zeta: float
+    delta: float
+    radius: float | None
+    steps: int
+    reason: str = ""
+
+
+def public_constants(objective: ReadObjective, bound: Array, floor: float, cap: float) -> PublicConstants:
+    """The walk on public bounds (1 + D,) of the data: every majorant grows with them (Theorem C)."""
+    with np.errstate(all="ignore"):  # where data have no bound
+        return _public_constants(objective, bound, floor, cap)
+
+
+def _public_constants(objective: ReadObjective, bound: Array, floor: float, cap: float) -> PublicConstants:
+    n, zero = objective.n, np.zeros_like(bound)
+    zero[0] = 1.0
+    objective = objective.at(zero, bound)
+    m, separate = np.zeros(n), np.zeros(n)
+    coupled = steep = 0.0
+    G, E = objective.major * UP, gamma(objective.count) * objective.major
+    for t in objective.terms:
+        low, high, size = t.range(floor, cap)
+        off = gamma(t.count + t.longest + 2) * size * UP
+        least, most = t.curvature(low, high)
+        q, w = t.public_slope(low, high, off)
+        h = t.major_s * q
+        G = G + t.back(t.M, h) * UP
+        E = E + t.back(t.M, t.major_s * (w + gamma(t.count_s + 1) * q))
+        E = E + gamma(t.count + t.tallest + 2) * t.back(t.M, h)
+        if t.separable:
+            separate = separate + t.back(t.M**2, t.major_s * most)
+            # t T'' of a weight t; its argument is at most M t and the offset
+            steep += float(np.max(t.back(t.M, t.major_s * np.where(size > 0, most * size, 0.0)), initial=0.0))
+            if np.all(t.M == np.abs(t.A)):
+                m = m + t.back(t.A**2, np.maximum(2 * np.abs(t.s) - t.major_s, 0.0) * least)
+        else:
+            norm = min(float(np.sum(t.M**2)), float(t.M.sum(axis=0).max() * t.M.sum(axis=1).max()))
+            coupled += float(np.max(t.major_s * most)) * norm
+    m, L = m / UP, (coupled + float(np.max(separate))) * UP
+    least_m = float(np.min(m))
+    error = float(np.linalg.norm(E + gamma(len(objective.terms) + 2) * G)) * UP
+    found = PublicConstants(m, L, math.inf, error, math.inf, math.inf, None, 0)
+    if not least_m > 0:
+        return _without(found, "no strong convexity that the data cannot change in terms of single weights")
+    if objective.kinks:
+        return _without(found, "a norm, absolute value or maximum has a kink")
+    if not (math.isfinite(L) and math.isfinite(error)):
+        return _without(found, "the slope of the objective has no public bound: state a floor above 0")
+    ell, top = max(coupled * UP, 1e-3 * least_m), float(np.max(G))
+    delta = n * 8 * UNIT * ((top + ell * cap) / (ell + least_m) + cap)
+    zeta = math.sqrt(n) * 8 * UNIT * (steep + top + 2 * ell * cap)
+    near, kappa = (error + zeta) / (ell + least_m) + delta, (ell + least_m) / least_m
+    radius = ((4 * ell * kappa * near + 3 * error + 2 * zeta + 2 * L * delta) / least_m + delta) * UP
+    distance = math.sqrt(2 * cap * n)
+    steps = math.ceil(kappa * max(math.log(distance / (kappa * near)), 1.0)) + 1
+    found = PublicConstants(m, L, ell, error, zeta, delta, radius, steps)
+    if steps > MOST_STEPS:
+        return _without(found, f"its coupling is strong: {steps:,} proved steps, at most {MOST_STEPS:,}")
+    return found
+
+
+def _without(found: PublicConstants, reason: str) -> PublicConstants:
+    values = {**vars(found), "radius": None, "reason": reason}
+    return PublicConstants(**values)
+
+
+class PointClaim(NamedTuple):
+    """What is proved of points (k, n): ``||x - x*||_2`` and ``_1``, residual and rounding, (k,) each."""
+
+    two: Array
+    one: Array
+    residual: Array
+    rounding: Array
+
+
+@np.errstate(all="ignore")  # infinite bounds of errors, which end in an infinite claim
+def judge_points(
+    objective: ReadObjective, m: Array, floor: float, cap: float, x: Array, smoothing: float = 0.0
+) -> PointClaim:
+    """Theorem A for points (k, n) of doubles in the box; Theorem D where ``smoothing`` > 0.
+
+    Whoever computed them. ``m`` (n,) as in :class:`PublicConstants`. ``inf`` where nothing is proved.
+    """
+    n = x.shape[-1]
+    missing = np.array([math.fsum([float(n), *(-row)]) for row in x])
+    g, error, left_out = objective.gradient(x, None, smoothing)
+    nu = _multiplier(g, x, floor, cap, missing)
+    at, d, both = np.stack((x <= floor, x >= cap), axis=1), np.zeros_like(x), np.zeros(x.shape, dtype=bool)
+    for k in np.flatnonzero(missing):
+        nu[k] = _absorb(x[k], missing[k], (floor, cap), g[k], nu[k], (d[k], at[k], both[k]))
+    if np.any(missing):
+        _, error, left_out = objective.gradient(x, d, smoothing)
+    z = g - nu[:, None]
+    error = error + 2 * UNIT * np.abs(z)
+    low, high = at[:, 0] & ~both, at[:, 1] & ~both
+    felt = np.where(low, np.maximum(-z, 0.0), np.where(high, np.maximum(z, 0.0), np.abs(z)))
+    r = np.where(low, np.maximum(error - z, 0.0), np.where(high, np.maximum(z + error, 0.0), felt + error))
+    rho, length = np.linalg.norm(r / np.sqrt(m), axis=-1), np.linalg.norm(r, axis=-1)
+    least = float(np.min(m))
+    if smoothing > 0:
+        rho = rho + np.sqrt(rho**2 + 2 * left_out)
+        length = length + np.sqrt(length**2 + 2 * least * left_out)
+    two = np.minimum(length / least, rho / math.sqrt(least)) if least > 0 else np.full(len(x), math.inf)
+    two = np.where(np.isfinite(two), two, math.inf)
+    one = np.minimum(math.sqrt(n) * two, rho * math.sqrt(float(np.sum(1.0 / m))))
+    moved = np.abs(missing)
+    two, one = (np.where(np.isfinite(v), (v + moved) * UP, math.inf) for v in (two, one))
+    return PointClaim(two, one, np.linalg.norm(felt, axis=-1), np.linalg.norm(error, axis=-1))
+
+
+@dataclass(eq=False)
+class DirectModel(Composite):
+    """A read objective at data over the capped simplex, its own variable the weights (n,).
+
+    ``judged`` and ``minimized`` take the place of the certificate and of Newton's method of other models.
+    """
+
+    objective: ReadObjective
+    public: PublicConstants
+    floor: float
+    cap: float
+
+    self_concordance = math.inf
+    _ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.dimension = n = self.objective.n
+        self.ridge, self.smoothness = float(np.min(self.public.strong_convexity)), self.public.smoothness
+        group = np.zeros(n, dtype=np.int64)
+        self.penalty = Penalty(Simplices(group, float(n), self.cap, self.floor))
+
+    def value(self, v: Array) -> float:
+        return float(self.objective.value(v))
+
+    def gradient(self, v: Array) -> Array:
+        return self.objective.slope(v, self._smoothing)
+
+    def hessian(self, v: Array) -> Array:
+        level = self._smoothing
+        B = self.objective.half_hessian(v, level)
+        return np.diag(self.objective.diagonal(v, level)) + B.T @ B
+
+    def rounding(self, v: Array) -> float:
+        return float(np.linalg.norm(self.objective.gradient(v, None, self._smoothing)[1]))
+
+    def start(self) -> Array:
+        return np.ones(self.dimension)
+
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        return math.sqrt(self.dimension) * radius
+
+    def output_scale(self, v: Array) -> float:
+        return float(self.dimension)
+
+    def judged(self, point: Array) -> PointClaim:
+        """What is proved of ``point`` (n,), clipped into the box.
+
+        The smaller one of Theorems A and D at a kink; D takes what the method ended with for its u.
+        """
+        x = np.clip(point, self.floor, self.cap)[None, :]
+        if self.objective.kinks and not self._ended:
+            self.minimized(point, 100)
+        levels = (0.0, *_LEVELS) if self.objective.kinks else (0.0,)
+        m, ends = self.public.strong_convexity, (self.floor, self.cap)
+        claims = [judge_points(self.objective, m, *ends, x, level) for level in levels]
+        return min(claims, key=lambda claim: float(claim.two[0]))
+
+    def minimized(self, start: Array, limit: int) -> tuple[Array, int]:
+        """The point (n,) of the best certificate, and the number of steps; nothing of it is trusted.
+
+        Newton first, at kinks within a method of multipliers. Where its point is not within the public
+        radius, the proved method takes its K steps from ``start``, so that the radius is met whatever the
+        data are (Theorem C).
+        """
+        start, stop = self.penalty.set.project(start), 0.1 * (self.public.radius or 0.0)
+        self._ended = True
+        best, at, x, steps, idle = math.inf, start, start, 0, 0
+        for round_ in range(40 if self.objective.kinks else 1):
+            smoothing = max(0.1**round_, _LEVELS[-1]) if self.objective.kinks else 0.0
+            x, claim, more = self._newton(x, limit, smoothing, stop)
+            steps, idle = steps + more, 0 if claim < 0.5 * best else idle + 1
+            if claim < best:
+                best, at = claim, x
+            if self.objective.kinks:
+                self.objective = self.objective.shifted(x, smoothing)
+                if idle > 5 and round_ > 8:
+                    break
+        if self.public.radius is not None and not best <= self.public.radius:
+            at, more = self.proved(start)
+            steps += more
+        return at, steps
+
+    def by_gradient(self, start: Array) -> tuple[Array, int]:
+        """A point (n,) of the proved method alone where a radius is public, else as :meth:`minimized`."""
+        start = self.penalty.set.project(start)
+        return self.minimized(start, 100) if self.public.radius is None else self.proved(start)
+
+    def _newton(self, x: Array, limit: int, smoothing: float, stop: float) -> tuple[Array, float, int]:
+        """The best point of Newton's method at one smoothing, its claim, and the number of steps."""
+        ends = self.floor, self.cap
+        best, near, at, idle = math.inf, math.inf, x, 0
+        steps = 0
+        while steps < limit:
+            steps += 1
+            x = newton_step(self.objective, x[None, :], *ends, smoothing)[0]
+            claim = judge_points(self.objective, self.public.strong_convexity, *ends, x[None, :], smoothing)
+            two, residual = float(claim.two[0]), float(claim.residual[0])
+            idle, near = 0 if residual < 0.9 * near else idle + 1, min(near, residual)
+            if two < best:
+                best, at = two, x
+            if (
+                best <= stop
+                or idle > (4 if smoothing == 0.0 else 12)
+                or residual <= 0.1 * float(claim.rounding[0])
+            ):
+                break
+        return (at if smoothing == 0.0 else x), best, steps
+
+    @property
+    def _smoothing(self) -> float:
+        return _LEVELS[-1] if self.objective.kinks else 0.0
+
+    def proved(self, x: Array) -> tuple[Array, int]:
+        """K steps of the method of Theorem C, fewer where a certificate says so; ``x`` (n,) in the box."""
+        public, nu = self.public, 0.0
+        assert public.radius is not None
+        for k in range(1, public.steps + 1):
+            g = self.objective.slope(x, separable=False)
+            x, nu = self._prox(x, g, nu)
+            if k % 10 == 0 and self.judged(x).two[0] <= public.radius:
+                return x, k
+        return x, public.steps
+
+    def _prox(self, old: Array, g: Array, start: float) -> tuple[Array, float]:
+        """The minimizer of ``h + <g, .> + ell/2 ||. - old||^2`` on the set, and its multiplier.
+
+        Within ``zeta`` and ``delta``, by Newton's method in a bracket; where that is not met, by bisection
+        alone, whose number of steps is that of the doubles in a bracket.
+        """
+        n = self.dimension
+        for pure in PASSES:
+            low, high, nu = -math.inf, math.inf, start
+            span = 1.0 + abs(nu)
+            for _ in range(2200 if pure else 120):
+                x, off, bend = self._at_multiplier(old, g, nu, pure)
+                missing = math.fsum([float(n), *(-x)])
+                fits = abs(missing) <= self.public.delta and off <= self.public.zeta
+                if missing == 0.0 or (fits and abs(missing) <= 16 * UNIT * n):
+                    break
+                low, high = (nu, high) if missing > 0 else (low, nu)
+                new = nu + missing / bend if bend > 0 and not pure else math.nan
+                if not low < new < high:
+                    new = (low + high) / 2
+                    if math.isinf(high - low):
+                        new, span = nu + math.copysign(span, missing), 2 * span
+                if new in (nu, low, high):
+                    break
+                nu = new
+            if fits:
+                break
+        return x, nu
+
+    def _at_multiplier(self, old: Array, g: Array, nu: float, pure: bool) -> tuple[Array, float, float]:
+        """Weights at a multiplier, the norm of their residual, and how much their total grows with it."""
+        ell, x = self.public.coupling, old
+        low, high = np.full_like(old, self.floor), np.full_like(old, self.cap)
+        for _ in range(2200 if pure else 60):
+            z = self.objective.slope(x, separable=True) + ell * (x - old) + g - nu
+            low, high = np.where(z < 0, x, low), np.where(z > 0, x, high)
+            bend = self.objective.diagonal(x) + ell
+            new = (low + high) / 2 if pure else x - z / bend
+            new = np.where(z == 0, x, np.where((new >= low) & (new <= high), new, (low + high) / 2))
+            new = np.where((x <= self.floor) & (z >= 0) | (x >= self.cap) & (z <= 0), x, new)
+            # a move that would pass an end is tried there first
+            new = np.where((x - z / bend <= self.floor) & (low == self.floor), self.floor, new)
+            new = np.where((x - z / bend >= self.cap) & (high == self.cap), self.cap, new)
+            if np.all(np.abs(new - x) <= 2 * UNIT * np.abs(x)):
+                break
+            x = new
+        z = self.objective.slope(x, separable=True) + ell * (x - old) + g - nu
+        off = np.where(x <= self.floor, np.minimum(z, 0.0), np.where(x >= self.cap, np.maximum(z, 0.0), z))
+        free = (x > self.floor) & (x < self.cap)
+        return x, float(np.linalg.norm(off)), float(np.sum(free / bend))
+
+
+#: Smoothings of kinks that a point is judged at; the method ends with the least.
+_LEVELS = (1e6, 1.0, 1e-3)
+
+
+@np.errstate(all="ignore")
+def newton_step(
+    objective: ReadObjective, x: Array, floor: float, cap: float, smoothing: float = 0.0
+) -> Array:
+    """One step of a projected semismooth Newton method for points (k, n), halved where it goes too far."""
+    g = objective.slope(x, smoothing)
+    h, B = objective.diagonal(x, smoothing), objective.half_hessian(x, smoothing)
+    h = np.maximum(h, 1e-12 * np.max(h, axis=-1, keepdims=True) + 1e-300)
+    y = _project(x - g / h, h, floor, cap)
+    free = (y > floor) & (y < cap)
+    step = np.where(free, 0.0, y - x)
+    rhs = -(g + ((B @ step[..., None]).swapaxes(-1, -2) @ B)[..., 0, :])
+    short = np.where(free, 1.0 / h, 0.0)
+    both = np.stack((rhs * free, free.astype(np.float64)), axis=-1)
+    if B.shape[-2] < x.shape[-1]:
+        thin = B * short[..., None, :]
+        core = np.eye(B.shape[-2]) + thin @ B.swapaxes(-1, -2)
+        scaled = both * short[..., None]
+        u: Array = scaled - thin.swapaxes(-1, -2) @ np.linalg.solve(core, B @ scaled)
+    else:
+        H = (B.swapaxes(-1, -2) @ B) * (free[..., :, None] & free[..., None, :])
+        index = np.arange(x.shape[-1])
+        H[..., index, index] += np.where(free, h, 1.0)
+        u = np.asarray(np.linalg.solve(H, both))
+    total = np.sum(step + x, axis=-1) - x.shape[-1] + np.sum(u[..., 0], axis=-1)
+    weight = np.sum(u[..., 1], axis=-1)
+    nu = np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), 0.0)
+    step = step + u[..., 0] - nu[..., None] * u[..., 1]
+    D = h + np.sum(B * B, axis=-2)
+    move = _project(x + step, np.ones_like(x), floor, cap) - x
+    # moves sum to 0: without the multiplier, slopes along them lose no digits
+    level = np.sum(np.where(free, g, 0.0), axis=-1, keepdims=True) / np.maximum(
+        free.sum(-1, keepdims=True), 1
+    )
+    downhill = np.sum((g - level) * move, axis=-1)
+    safe = _project(x - g / D, D, floor, cap) - x
+    move = np.where((downhill < 0)[..., None], move, safe)
+    downhill, size = np.abs(np.sum((g - level) * move, axis=-1)), np.ones(x.shape[:-1])
+    for _ in range(20):
+        there = objective.slope(x + size[..., None] * move, smoothing) - level
+        far = ~(np.sum(there * move, axis=-1) <= 0.1 * downhill)
+        if not np.any(far):
+            break
+        size = np.where(far, size / 2, size)
+    return np.clip(x + size[..., None] * move, floor, cap)
+
+
+def _project(v: Array, metric: Array, floor: float, cap: float) -> Array:
+    """``clip(v + nu / metric)`` of sum n for points (k, n): Newton on nu in a bracket."""
+    n, nu = v.shape[-1], np.zeros(v.shape[:-1])
+    low = np.min(metric * (floor - v), axis=-1)
+    high = np.max(metric * (cap - v), axis=-1)
+    for _ in range(100):
+        y = v + nu[..., None] / metric
+        missing = n - np.sum(np.clip(y, floor, cap), axis=-1)
+        low, high = np.where(missing > 0, nu, low), np.where(missing > 0, high, nu)
+        done = np.abs(missing) <= 4 * UNIT * n
+        grows = np.sum(np.where((y > floor) & (y < cap), 1.0 / metric, 0.0), axis=-1)
+        new = nu + missing / np.where(grows > 0, grows, np.inf)
+        new = np.where((new > low) & (new < high) & (grows > 0), new, (low + high) / 2)
+        if np.all(done | (new == nu) | (high <= low)):
+            break
+        nu = np.where(done, nu, new)
+    return np.clip(v + nu[..., None] / metric, floor, cap)
+
+
+def _multiplier(g: Array, x: Array, floor: float, cap: float, missing: Array) -> Array:
+    """The nu (k,) of least residual: the mean of g over the free weights and those on the wrong side."""
+    low, high = x <= floor, x >= cap
+    free = ~(low | high)
+    above = np.min(np.where(low, g, np.inf), axis=-1)
+    below = np.max(np.where(high, g, -np.inf), axis=-1)
+    nu = np.where(missing > 0, above, np.where(missing < 0, below, (above + below) / 2))
+    nu = np.where(np.isfinite(nu), nu, np.where(np.isfinite(above), above, below))
+    any_free = free.any(axis=-1)
+    nu = np.where(any_free, np.sum(np.where(free, g, 0.0), axis=-1) / np.maximum(free.sum(axis=-1), 1), nu)
+    for _ in range(4):
+        on = free | (low & (g < nu[:, None])) | (high & (g > nu[:, None]))
+        number = on.sum(axis=-1)
+        nu = np.where(number > 0, np.sum(np.where(on, g, 0.0), axis=-1) / np.maximum(number, 1), nu)
+    return np.asarray(nu)
+
+
+def _absorb(
+    x: Array, missing: float, ends: tuple[float, float], g: Array, nu: float, state: tuple[Array, Array, Any]
+) -> float:
+    """Put ``missing`` on weights of one point: ``d``, and where that leaves ``at`` (2, n) their ends.
+
+    On one free weight in the middle, or else free ones up to their end and then those at an end by the price
+    ``g - nu``, the last of which becomes the multiplier that is returned. ``d`` is nan where no room is.
+    """
+    d, at, both = state
+    rest, up = abs(missing) * (1 + 4 * UNIT), missing > 0
+    room = np.maximum(ends[1] - x if up else x - ends[0], 0.0) * (1 - 4 * UNIT)
+    free = ~(at[0] | at[1])
+    middle = np.where(free, np.minimum(ends[1] - x, x - ends[0]), -1.0)
+    if middle[j := int(np.argmax(middle))] > 2 * rest:
+        d[j] = rest
+        return nu
+    for j in np.lexsort((np.where(free, -room, np.abs(g - nu)), ~free)):
+        if room[j] <= 0:
+            continue
+        if room[j] > rest:
+            d[j], both[j] = rest, not free[j]
+            return nu if free[j] else float(g[j])
+        d[j], rest = room[j] * (1 + 16 * UNIT), rest - room[j]
+        at[0, j], at[1, j] = not up, up
+    d[:] = math.nan
+    return nu

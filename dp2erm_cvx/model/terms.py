@@ -1,0 +1,435 @@
+"""Terms of a read objective at data: derivatives, curvatures and bounds of their rounding (Lemma B)."""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+
+import numpy as np
+
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.model.sums import UNIT
+from dp2erm_cvx.model.tree import SQUARES, Affine, AtomTerm, Sums, Tree
+
+#: Covers about 1e6 roundings of sums of numbers that are not negative.
+UP = 1.0 + 1e-9
+#: Entries of the dense matrix of a term that couples weights.
+LARGEST = 2e7
+
+
+def gamma(k: float) -> float:
+    """``k u / (1 - k u)`` for k operations, u the unit roundoff (Higham, section 3.1)."""
+    return k * UNIT / (1.0 - k * UNIT)
+
+
+class Loaded:
+    """A term that can be loaded with data: its matrix and majorant, its offset, and its coefficients.
+
+    A *separable* term has one weight for each row: ``A`` (..., rows) then multiplies ``w[..., col]``; that of
+    any other is dense (..., rows, n).
+    """
+
+    A: Array
+    M: Array
+    b: Array
+    c: Array
+    s: Array
+    major_s: Array
+    #: The point of the set of a kink that its smoothing stays near to.
+    dual: Array | float = 0.0
+
+    def __init__(self, term: AtomTerm, n: int, outer: Affine) -> None:
+        self.term, self.n, inner = term, n, term.inner
+        entries, cells = inner.col >= 0, inner.row * n + inner.col
+        single = np.unique(cells[entries])
+        r, col = np.divmod(single, n)
+        self.longest, self.tallest = (int(np.max(np.bincount(i, minlength=1))) for i in (r, col))
+        self.separable = term.elementwise and len(r) == len(np.unique(r)) == len(np.unique(col))
+        if self.separable:
+            self.rows, self.col = r, col
+            self.shape: tuple[int, ...] = (len(r),)
+            self.matrix = Sums(inner, entries, np.searchsorted(single, cells), len(r))
+        else:
+            if inner.size * n > LARGEST:
+                raise ProgramError(f"{term.kind} of {inner.size} rows that couple {n} weights is too large")
+            self.rows, self.shape = np.arange(inner.size), (inner.size, n)
+            self.matrix = Sums(inner, entries, cells, inner.size * n)
+        self.offset = Sums(inner, ~entries, inner.row, inner.size)
+        mine = (outer.col >= term.start) & (outer.col < term.start + term.outputs)
+        self.factor = Sums(outer, mine, outer.col - term.start, term.outputs)
+        self.count, self.count_s = inner.count + self.matrix.most + 1, outer.count + self.factor.most + 1
+
+    def at(self, center: Array, bound: Array) -> Loaded:
+        """The term at data and at bounds of its absolute values, (..., 1 + D) with any leading axes."""
+        new = copy(self)
+        new.A, new.M = (X.reshape(*X.shape[:-1], *self.shape) for X in self.matrix.both(center, bound))
+        new.b, new.c = (X[..., self.rows] for X in self.offset.both(center, bound))
+        new.s, new.major_s = self.factor.both(center, bound)
+        if self.term.outputs > 1:
+            new.s, new.major_s = new.s[..., self.rows], new.major_s[..., self.rows]
+        return new
+
+    def forward(self, X: Array, v: Array) -> Array:
+        """``X v`` (..., rows) for ``X`` one of ``A``, ``M`` and v (..., n)."""
+        if self.separable:
+            return X * v[..., self.col]
+        product: Array = (X @ v[..., None])[..., 0]
+        return product
+
+    def back(self, X: Array, h: Array) -> Array:
+        """``X' h`` (..., n) for h (..., rows)."""
+        if not self.separable:
+            product: Array = (h[..., None, :] @ X)[..., 0, :]
+            return product
+        found = X * h
+        out = np.zeros((*found.shape[:-1], self.n))
+        out[..., self.col] = found
+        return out
+
+    def argument_error(self, x: Array, moved: Array | None) -> Array:
+        """Bound (..., rows) of what the computed argument is off, for every y within ``moved`` of x."""
+        error = gamma(self.count + self.longest + 2) * (self.forward(self.M, np.abs(x)) + self.c) * UP
+        return error if moved is None else error + self.forward(self.M, moved) * UP
+
+    def slope(self, a: Array, e: Array, smoothing: float = 0.0) -> tuple[Array, Array]:
+        """``T'(a)`` (..., rows) and a bound of its error for every exact argument within ``e`` of ``a``.
+
+        Assumes that exp, log and powers are within 4 units in the last place. With ``smoothing`` > 0 a kink
+        ``max over U of <u, a>`` is ``max <u, a> - smoothing ||u - dual||^2 / 2``: its derivative is a point
+        of U, without an error but of its own rounding. ``inf`` where nothing is known.
+        """
+        if self.term.kink:
+            return _kink_slope(self.term.kind, a, e, smoothing, self.dual)
+        return _slope(self.term, a, e)
+
+    def curvature(self, low: Array, high: Array, smoothing: float = 0.0) -> tuple[Array, Array]:
+        """Least and largest ``|T''|`` between two (..., rows): by component, or of the spectrum.
+
+        Of a smoothed absolute value at a point where ``smoothing`` > 0.
+        """
+        if self.term.kink and smoothing > 0:
+            bend = (np.abs(self.dual + low / smoothing) < 1.0) / smoothing
+            return bend, bend
+        return _curvature(self.term, low, high)
+
+    def excess(self, a: Array, e: Array, u: Array) -> Array:
+        """``max <., a> - <u, a>`` over the set of a kink, rounded up, for every exact argument within ``e``.
+
+        By component for ``abs``, else one number (..., 1).
+        """
+        return _excess(self.term, a, e, u)
+
+    def value(self, a: Array) -> Array:
+        """``T(a)``: by component (..., rows) where the coefficients are, else spread over the components."""
+        return _value(self.term, a)
+
+    @property
+    def smooth_separable(self) -> bool:
+        """Whether a prox of it is one number at a time."""
+        return self.separable and not self.term.kink
+
+    def half_hessian(self, a: Array, smoothing: float) -> Array:
+        """B (..., r, n) with B'B the Hessian of a term that couples weights, at its argument ``a``."""
+        k, t, A = self.term.kind, self.term, self.A
+        scale = np.sqrt(np.max(np.abs(self.s), axis=-1))[..., None, None]
+        root: Array
+        if k == "log_det":
+            p = math.isqrt(a.shape[-1])
+            C = np.swapaxes(np.linalg.cholesky(np.linalg.inv(a.reshape(*a.shape[:-1], p, p))), -1, -2)
+            both = C[..., :, None, :, None] * C[..., None, :, None, :]
+            return np.asarray(scale * (both.reshape(*a.shape[:-1], p * p, p * p) @ A))
+        if k == "Pnorm":
+            v = self.dual + a / smoothing
+            size = np.maximum(np.linalg.norm(v, axis=-1), 1.0)[..., None, None]
+            along = np.where(size > 1.0, v[..., :, None] * (v[..., None, :] @ A) / size**2, 0.0)
+            return np.asarray(scale * (A - along) / np.sqrt(size * smoothing))
+        if k == "max":
+            on = (_projected(k, self.dual + a / smoothing) > 0)[..., :, None]
+            mean = np.sum(A * on, axis=-2, keepdims=True) / np.sum(on, axis=-2, keepdims=True)
+            return np.asarray(scale * np.where(on, A - mean, 0.0) / math.sqrt(smoothing))
+        if k == "QuadForm":
+            assert t.matrix is not None
+            size, vectors = np.linalg.eigh(t.matrix + t.matrix.T)
+            root = scale * (np.sqrt(np.maximum(size, 0.0))[:, None] * vectors.T @ A)
+            return root
+        bend = np.sqrt(np.abs(self.s) * self.curvature(a, a, smoothing)[0])
+        root = bend[..., :, None] * A
+        return root
+
+    def range(self, floor: float, cap: float) -> tuple[Array, Array, Array]:
+        """Least, largest and absolute value (rows,) of the argument on the set, for all data in bounds."""
+        least, most = self.A - (spare := self.M - np.abs(self.A)), self.A + spare
+        off = self.c - np.abs(self.b)
+        if self.separable:
+            high = np.where(most > 0, most * cap, most * floor) + self.b + off
+            low = np.where(least > 0, least * floor, least * cap) + self.b - off
+            size = self.M * cap + self.c
+            return low - 1e-9 * np.abs(low), high + 1e-9 * np.abs(high), size * UP
+        n = self.n  # the total of nonnegative weights
+        high = np.sum(np.where(most > 0, most * cap, most * floor), axis=1)
+        low = np.sum(np.where(least > 0, least * floor, least * cap), axis=1)
+        high = np.minimum(high, n * np.max(most, axis=1)) + self.b + off
+        low = np.maximum(low, n * np.min(least, axis=1)) + self.b - off
+        size = np.minimum(cap * np.sum(self.M, axis=1), n * np.max(self.M, axis=1)) + self.c
+        return low - 1e-9 * size, high + 1e-9 * size, size * UP
+
+    def public_slope(self, low: Array, high: Array, e: Array) -> tuple[Array, Array]:
+        """Bounds (rows,) of ``|T'|`` and of its error where arguments are in a range, wrong by ``e``."""
+        t = self.term
+        far = np.maximum(np.abs(low), np.abs(high))
+        if t.kink:
+            return np.ones_like(e), np.full_like(e, np.inf)
+        if t.kind == "QuadForm":
+            assert t.matrix is not None
+            P = np.abs(t.matrix)
+            return far @ (P + P.T), _slope(t, far, e)[1]
+        if t.kind == "log_det":
+            if t.floor is None:
+                return np.full_like(e, np.inf), np.full_like(e, np.inf)
+            # of an inversion: a residual of 64 p u cond is assumed, and checked where it is judged
+            p, one = math.isqrt(len(e)), np.ones_like(e)
+            error = (
+                64 * p * UNIT * p * float(np.linalg.norm(far)) + 2 * float(np.linalg.norm(e))
+            ) / t.floor**2
+            return one / t.floor, error * one
+        ends = [_slope(t, end, e) for end in (low, high)]
+        q, w = (np.maximum(*(np.abs(end[i]) for end in ends)) for i in (0, 1))
+        return q, np.where(np.isfinite(q), w, np.inf)
+
+
+class ReadObjective:
+    """A tree that can be loaded with data: gradients of weights (..., n) with a bound of their error."""
+
+    linear: Array
+    major: Array
+    constant: Array
+
+    def __init__(self, tree: Tree) -> None:
+        outer, n = tree.outer, tree.n
+        self.tree, self.n, self.terms = tree, n, [Loaded(term, n, outer) for term in tree.terms]
+        self.direct = Sums(outer, (outer.col >= 0) & (outer.col < n), outer.col, n)
+        self.offset = Sums(outer, outer.col < 0, outer.row, 1)
+        self.count = outer.count + self.direct.most + 2
+        self.kinks = any(term.term.kink for term in self.terms)
+
+    def at(self, center: Array, bound: Array | None = None) -> ReadObjective:
+        """The objective at data (..., 1 + D) and at bounds of its absolute values, by default its own."""
+        new, bound = copy(self), np.abs(center) if bound is None else bound
+        new.terms = [term.at(center, bound) for term in self.terms]
+        new.linear, new.major = self.direct.both(center, bound)
+        new.constant = self.offset.at(center, self.offset.value)[..., 0]
+        return new
+
+    def value(self, x: Array) -> Array:
+        """The objective (...)."""
+        total: Array = self.constant + np.sum(self.linear * x, axis=-1)
+        for t in self.terms:
+            total = total + np.sum(t.s * t.value(t.forward(t.A, x) + t.b), axis=-1)
+        return total
+
+    def slope(self, x: Array, smoothing: float = 0.0, separable: bool | None = None) -> Array:
+        """The gradient (..., n); of the separable terms alone, or of all others with the linear part."""
+        g = np.zeros_like(x) if separable else self.linear + np.zeros_like(x)
+        for t in self.terms:
+            if separable is None or t.smooth_separable is separable:
+                a = t.forward(t.A, x) + t.b
+                g = g + t.back(t.A, t.s * t.slope(a, np.zeros_like(a), smoothing)[0])
+        return g
+
+    def gradient(
+        self, x: Array, moved: Array | None = None, smoothing: float = 0.0
+    ) -> tuple[Array, Array, Array]:
+        """Gradient, a bound (..., n) of its error at every y within ``moved`` of x (Lemma B), and the excess.
+
+        With ``smoothing`` > 0 every kink is replaced by ``<u, A w + b>`` for a point u of its set; the excess
+        (...) bounds what that leaves out at y.
+        """
+        g = self.linear + np.zeros_like(x)
+        total, error = np.abs(g), gamma(self.count) * self.major + np.zeros_like(x)
+        left_out = np.zeros(x.shape[:-1])
+        for t in self.terms:
+            a, e = t.forward(t.A, x) + t.b, t.argument_error(x, moved)
+            q, w = t.slope(a, e, smoothing)
+            h = t.s * q
+            off = t.major_s * (w + gamma(t.count_s + 1) * np.abs(q))
+            part = t.back(t.A, h)
+            error = error + t.back(t.M, off) + gamma(t.count + t.tallest + 2) * t.back(t.M, np.abs(h))
+            g, total = g + part, total + np.abs(part)
+            if smoothing > 0 and t.term.kink:
+                left_out = left_out + np.sum(t.major_s * t.excess(a, e, q), axis=-1) * UP
+        return g, (error + gamma(len(self.terms) + 2) * total) * UP, left_out
+
+    def diagonal(self, x: Array, smoothing: float = 0.0) -> Array:
+        """Diagonal (..., n) of the Hessian of the separable terms."""
+        h = np.zeros_like(x)
+        for t in self.terms:
+            if t.separable:
+                a = t.forward(t.A, x) + t.b
+                h = h + t.back(t.A**2, np.abs(t.s) * t.curvature(a, a, smoothing)[0])
+        return h
+
+    def half_hessian(self, x: Array, smoothing: float = 0.0) -> Array:
+        """B (..., r, n) with B'B the Hessian of the terms that couple weights."""
+        coupled = [t for t in self.terms if not t.separable]
+        rows = [t.half_hessian(t.forward(t.A, x) + t.b, smoothing) for t in coupled]
+        return np.concatenate(rows, axis=-2) if rows else np.zeros((*x.shape[:-1], 0, self.n))
+
+    def shifted(self, x: Array, smoothing: float) -> ReadObjective:
+        """The objective with its kinks held near the points of their sets at x: a step of multipliers."""
+        new = copy(self)
+        new.terms = [copy(t) for t in self.terms]
+        for t in new.terms:
+            if t.term.kink:
+                t.dual = t.slope(t.forward(t.A, x) + t.b, np.zeros(len(t.rows)), smoothing)[0]
+        return new
+
+
+def _slope(term: AtomTerm, a: Array, e: Array) -> tuple[Array, Array]:
+    k, low, high = term.kind, a - e, a + e
+    with np.errstate(all="ignore"):
+        if k == "entr":
+            q = -np.log(a) - 1.0
+            w = np.where(low > 0, e / low * UP + 8 * UNIT * (np.abs(np.log(a)) + 1.0), np.inf)
+        elif k == "log":
+            q = 1.0 / a
+            w = np.where(low > 0, e / low**2 * UP + 2 * UNIT * q, np.inf)
+        elif k == "exp":
+            q = np.exp(a)
+            w = e * np.exp(high) * UP + 8 * UNIT * q
+        elif k == "logistic":
+            q = 1.0 / (1.0 + np.exp(-a))
+            w = e / 4 * UP + 16 * UNIT * q
+        elif k == "power":
+            q = term.power * a ** (term.power - 1.0)
+            w = np.where(e == 0, 0.0, e * _curvature(term, low, high)[1]) * UP + 8 * UNIT * np.abs(q)
+        elif k == SQUARES:
+            q = 2.0 * a / term.divisor
+            w = 2.0 * e / term.divisor * UP + 3 * UNIT * np.abs(q)
+        elif k == "QuadForm":
+            assert term.matrix is not None
+            P = np.abs(term.matrix)
+            q = a @ (term.matrix + term.matrix.T)
+            w = (e + gamma(a.shape[-1] + 5) * np.abs(a)) @ (P + P.T) * UP
+        else:
+            return _inverse(term, a, e)
+    return q, w
+
+
+def _inverse(term: AtomTerm, a: Array, e: Array) -> tuple[Array, Array]:
+    """Inverse Y of S, judged after the fact: ``||Y S - I|| < 1`` bounds its error, whoever computed it."""
+    p = math.isqrt(a.shape[-1])
+    S = np.swapaxes(a.reshape(*a.shape[:-1], p, p), -1, -2)
+    try:
+        Y = np.linalg.inv(S)
+    except np.linalg.LinAlgError:
+        return np.full_like(a, np.nan), np.full_like(a, np.inf)
+    size = np.linalg.norm(Y, axis=(-2, -1)) * UP
+    off = np.abs(Y) @ np.abs(S) + np.eye(p)
+    rho = np.linalg.norm(Y @ S - np.eye(p), axis=(-2, -1)) + gamma(p + 2) * np.linalg.norm(off, axis=(-2, -1))
+    moved, exact = np.linalg.norm(e, axis=-1), size / (1.0 - rho)
+    w = (size * rho / (1.0 - rho) + exact**2 * moved / (1.0 - exact * moved)) * UP
+    w = np.where((rho < 1.0) & (exact * moved < 1.0), w, np.inf)
+    return np.swapaxes(Y, -1, -2).reshape(a.shape), np.broadcast_to(w[..., None], a.shape)
+
+
+def _kink_slope(kind: str, a: Array, e: Array, smoothing: float, dual: Array | float) -> tuple[Array, Array]:
+    size = gamma(a.shape[-1] + 8)
+    if smoothing > 0:
+        u = _projected(kind, dual + a / smoothing)
+        return u, size * np.abs(u)  # of a point of the set, which is u but for its own rounding
+    if kind == "max":
+        return np.full_like(a, np.nan), np.full_like(a, np.inf)
+    if kind in ("abs", "norm1"):
+        return np.sign(a), np.where(np.abs(a) > e, 0.0, np.inf)
+    r, t = np.linalg.norm(a, axis=-1, keepdims=True), np.linalg.norm(e, axis=-1, keepdims=True)
+    u = a / (r + 1e-300)
+    room = np.where(r > t, r - t, 1.0)
+    return u, np.where(r > t, 2.0 * t / room * UP + size * np.abs(u), np.inf)
+
+
+def _projected(kind: str, v: Array) -> Array:
+    """Projection of v (..., rows) into the set of a kink: a box, a simplex or the unit ball."""
+    if kind in ("abs", "norm1"):
+        return np.clip(v, -1.0, 1.0)
+    if kind == "max":
+        down = -np.sort(-v, axis=-1)
+        number = np.arange(1, v.shape[-1] + 1)
+        tau = np.max((np.cumsum(down, axis=-1) - 1.0) / number, axis=-1, keepdims=True)
+        u = np.maximum(v - tau, 0.0)
+        return np.asarray(u / np.sum(u, axis=-1, keepdims=True))
+    return np.asarray(v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1.0))
+
+
+def _excess(term: AtomTerm, a: Array, e: Array, u: Array) -> Array:
+    size = gamma(a.shape[-1] + 12)
+    if term.kind == "abs":
+        return np.maximum(np.abs(a) - u * a, 0.0) + 2.0 * e + 2.0 * size * np.abs(a)
+    if term.kind == "norm1":
+        parts = np.abs(a) - u * a + 2.0 * e + 2.0 * size * np.abs(a)
+        return np.asarray(np.sum(np.maximum(parts, 0.0), axis=-1, keepdims=True))
+    if term.kind == "max":
+        top, off, far = np.max(a, axis=-1), np.max(e, axis=-1), np.max(np.abs(a), axis=-1)
+    else:
+        top, off = np.linalg.norm(a, axis=-1), np.linalg.norm(e, axis=-1)
+        far = top
+    lost = np.maximum(top - np.sum(u * a, axis=-1), 0.0) + 2.0 * off + 2.0 * size * far
+    return np.asarray(lost)[..., None]
+
+
+def _curvature(term: AtomTerm, low: Array, high: Array) -> tuple[Array, Array]:
+    k, one = term.kind, np.ones_like(low)
+    with np.errstate(all="ignore"):
+        if k == "entr":
+            return 1.0 / high, np.where(low > 0, 1.0 / low, np.inf)
+        if k == "log":
+            return 1.0 / high**2, np.where(low > 0, 1.0 / low**2, np.inf)
+        if k == "exp":
+            return np.exp(low), np.exp(high)
+        if k == "logistic":
+            far = np.exp(-np.maximum(np.abs(low), np.abs(high)))
+            return far / (1.0 + far) ** 2, one / 4
+        if k == "power":
+            p = term.power
+            if p in (1.0, 2.0):
+                return p * (p - 1.0) * one, p * (p - 1.0) * one
+            inside, far = (low <= 0) & (high >= 0), np.maximum(np.abs(low), np.abs(high))
+            near = np.where(inside, 0.0, np.minimum(np.abs(low), np.abs(high)))
+            if p % 2.0:  # defined for arguments of one sign
+                near, far = np.maximum(low, 0.0), np.maximum(high, 0.0)
+            ends = abs(p * (p - 1.0)) * near ** (p - 2.0), abs(p * (p - 1.0)) * far ** (p - 2.0)
+            return np.minimum(*ends), np.where((low > 0) | (p > 1.0), np.maximum(*ends), np.inf)
+        if k == SQUARES:
+            return 2.0 / term.divisor * one, 2.0 / term.divisor * one
+        if k == "QuadForm":
+            assert term.matrix is not None
+            return 0.0 * one, 2.0 * float(np.linalg.norm(term.matrix)) * UP * one
+    if k == "log_det" and term.floor is not None:
+        return 0.0 * one, one / term.floor**2
+    return 0.0 * one, np.inf * one
+
+
+def _value(term: AtomTerm, a: Array) -> Array:
+    k = term.kind
+    with np.errstate(all="ignore"):
+        if k in ("log", "exp", "abs"):
+            return {"log": np.log, "exp": np.exp, "abs": np.abs}[k](a)
+        if k == "entr":
+            return np.where(a > 0, -a * np.log(np.where(a > 0, a, 1.0)), np.where(a == 0, 0.0, -np.inf))
+        if k == "logistic":
+            return np.logaddexp(0.0, a)
+        if k == "power":
+            return np.asarray(a**term.power)
+        if k == "norm1":
+            return np.abs(a)
+        if k == SQUARES:
+            return a**2 / term.divisor
+        if k == "QuadForm":
+            assert term.matrix is not None
+            return np.asarray(a * (a @ term.matrix))
+    if k == "log_det":
+        p = math.isqrt(a.shape[-1])
+        whole = np.linalg.slogdet(a.reshape(*a.shape[:-1], p, p))[1]
+    else:
+        whole = np.max(a, axis=-1) if k == "max" else np.linalg.norm(a, axis=-1)
+    return np.asarray(whole)[..., None]

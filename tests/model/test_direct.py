@@ -1,0 +1,326 @@
+"""Programs that are only CVXPY: the certificate against 45 digits, public constants, the public radius."""
+
+from __future__ import annotations
+
+import math
+
+import cvxpy as cp
+import mpmath
+import numpy as np
+import pytest
+
+from dp2erm_cvx.errors import ProgramError
+from dp2erm_cvx.model import terms
+from dp2erm_cvx.model.direct import MOST_STEPS, DirectModel, judge_points, newton_step, public_constants
+from dp2erm_cvx.model.terms import ReadObjective
+from dp2erm_cvx.model.tree import read_objective
+
+CAP = 3.0
+
+
+def squares(w, Z, k):
+    return cp.sum_squares(w - 1) + k * cp.sum_squares(Z.T @ w)
+
+
+def entropy(w, Z, k):
+    return -cp.sum(cp.entr(w)) + k * cp.sum_squares(Z.T @ w - 1)
+
+
+def likelihood(w, Z, k):
+    return -cp.sum(cp.log(w)) + cp.sum_squares(Z.T @ w) * k / 2
+
+
+def powers(w, Z, k):
+    return cp.sum(cp.power(w, 1.5)) + k * cp.sum_squares(w @ Z)
+
+
+def exponentials(w, Z, k):
+    return cp.sum_squares(w) + k * cp.sum(cp.exp(Z.T @ w / w.size)) + cp.sum(cp.logistic(Z.T @ w)) - w[0]
+
+
+def determinant(w, Z, k):
+    # rows of Z are outer products of two covariates
+    return cp.sum_squares(w - 1) - k * cp.log_det(np.eye(2) + cp.reshape(Z.T @ w, (2, 2), order="F"))
+
+
+#: Objective and floor of the weights.
+PROGRAMS = {
+    "squares": (squares, 0.0),
+    "entropy": (entropy, 0.01),
+    "likelihood": (likelihood, 0.05),
+    "powers": (powers, 0.01),
+    "exponentials": (exponentials, 0.0),
+    "determinant": (determinant, 0.0),
+}
+
+
+def exact_gradient(name, w, Z, k):
+    """The gradient (n,) at any number of digits, by formulas of their own."""
+    n, p = len(w), len(Z[0])
+    s = [mpmath.fsum(w[i] * Z[i][j] for i in range(n)) for j in range(p)]
+    back = lambda v: [mpmath.fsum(Z[i][j] * v[j] for j in range(p)) for i in range(n)]  # noqa: E731
+    if name == "squares":
+        own, rest = [2 * (x - 1) for x in w], back([2 * k * v for v in s])
+    elif name == "entropy":
+        own, rest = [mpmath.log(x) + 1 for x in w], back([2 * k * (v - 1) for v in s])
+    elif name == "likelihood":
+        own, rest = [-1 / x for x in w], back([k * v for v in s])
+    elif name == "powers":
+        own, rest = [1.5 * mpmath.sqrt(x) for x in w], back([2 * k * v for v in s])
+    elif name == "determinant":
+        S = [1 + s[0], s[1], s[2], 1 + s[3]]
+        det = S[0] * S[3] - S[1] * S[2]
+        own, rest = (
+            [2 * (x - 1) for x in w],
+            back([-k * S[3] / det, k * S[1] / det, k * S[2] / det, -k * S[0] / det]),
+        )
+    else:
+        own = [2 * x for x in w]
+        own[0] -= 1
+        rest = back([k * mpmath.exp(v / n) / n + 1 / (1 + mpmath.exp(-v)) for v in s])
+    return [a + b for a, b in zip(own, rest, strict=True)]
+
+
+def program(name, n, p, k, bound=1.0, cap=CAP):
+    declared, floor = PROGRAMS[name]
+    w, Z = cp.Variable(n), cp.Parameter((n, p), name="Z")
+    read = ReadObjective(read_objective(declared(w, Z, k), w, {"Z": Z}, eigenvalue_floor=1.0))
+    public = public_constants(read, read.tree.bound_vector({"Z": bound}, {"Z": (n, p)}), floor, cap)
+    return read, public, floor
+
+
+def bound_to(read, public, floor, Z, cap=CAP):
+    return DirectModel(read.at(read.tree.vector({"Z": Z})), public, floor, cap)
+
+
+def rows(name, rng, n, p, scale=1.0):
+    Z = scale * rng.uniform(-1, 1, (n, p))
+    return (
+        np.column_stack([Z[:, 0] ** 2, Z[:, 0] * Z[:, 1], Z[:, 0] * Z[:, 1], Z[:, 1] ** 2])
+        if name == "determinant"
+        else Z
+    )
+
+
+def exact_minimizer(name, floor, Z, k, near):
+    """The minimizer to 33 digits, its conditions checked; Newton on the free weights of ``near``."""
+    n = len(near)
+    data = [[mpmath.mpf(float(v)) for v in row] for row in Z]
+    low, high = mpmath.mpf(floor), mpmath.mpf(CAP)
+    free = [i for i in range(n) if floor < near[i] < CAP]
+    x = [mpmath.mpf(float(v)) for v in near]
+    step = mpmath.mpf(10) ** -22
+
+    def conditions(x, nu):
+        g = exact_gradient(name, x, data, mpmath.mpf(k))
+        return g, [g[i] - nu for i in free] + [mpmath.fsum(x) - n]
+
+    g, _ = conditions(x, 0)
+    nu = mpmath.fsum(g[i] for i in free) / len(free)
+    for _ in range(6):
+        _, f = conditions(x, nu)
+        J = mpmath.matrix(len(f), len(f))
+        for column, i in enumerate(free):
+            y = list(x)
+            y[i] += step
+            for row, (new, old) in enumerate(zip(conditions(y, nu)[1], f, strict=True)):
+                J[row, column] = (new - old) / step
+        for row in range(len(free)):
+            J[row, len(free)] = -1
+        d = mpmath.lu_solve(J, -mpmath.matrix(f))
+        for place, i in enumerate(free):
+            x[i] += d[place]
+        nu += d[len(free)]
+    g, f = conditions(x, nu)
+    assert max(abs(v) for v in f) < mpmath.mpf(10) ** -33
+    assert all(low <= v <= high for v in x)
+    assert all(g[i] >= nu if x[i] == low else g[i] <= nu for i in range(n) if i not in free)
+    return x
+
+
+def points_near(model, solution, rng):
+    """The computed point, others on the simplex at many distances, and others off it."""
+    yield solution
+    for size in (1e-15, 1e-12, 1e-8, 1e-3):
+        moved = solution + size * rng.standard_normal(len(solution))
+        yield model.penalty.set.project(moved)
+        yield np.clip(moved, model.floor, model.cap)
+
+
+def worst_ratio(seeds):
+    """Largest true distance over the claimed one, l2 and l1, over small programs of every kind."""
+    worst = 0.0
+    with mpmath.workdps(45):
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            name = list(PROGRAMS)[seed % len(PROGRAMS)]
+            n, scale, k = int(rng.integers(2, 6)), 10.0 ** rng.uniform(-3, 1), 10.0 ** rng.uniform(-3, 1.5)
+            p = 4 if name == "determinant" else 2
+            read, public, floor = program(name, n, p, k, bound=max(scale, scale**2))
+            Z = rows(name, rng, n, p, scale)
+            model = bound_to(read, public, floor, Z)
+            solution, _ = model.minimized(model.start(), 100)
+            if not np.any((solution > floor) & (solution < CAP)):
+                continue
+            exact = exact_minimizer(name, floor, Z, k, solution)
+            for point in points_near(model, solution, rng):
+                claim = model.judged(point)
+                off = [abs(mpmath.mpf(float(v)) - e) for v, e in zip(point, exact, strict=True)]
+                two, one = mpmath.sqrt(mpmath.fsum(v * v for v in off)), mpmath.fsum(off)
+                for distance, claimed in ((two, claim.two[0]), (one, claim.one[0])):
+                    worst = max(
+                        worst, float(distance / claimed) if claimed else math.inf if distance else 0.0
+                    )
+    return worst
+
+
+def test_no_point_is_farther_from_the_minimizer_than_claimed():
+    assert 0.3 < worst_ratio(range(36)) <= 1.0
+
+
+def test_without_the_rounding_of_the_gradient_some_point_is(monkeypatch):
+    monkeypatch.setattr(terms, "UNIT", 0.0)
+    assert worst_ratio(range(36)) > 1.0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_gradient_is_that_of_cvxpy(name):
+    rng = np.random.default_rng(0)
+    n, p = 7, 4
+    declared, floor = PROGRAMS[name]
+    read, public, _ = program(name, n, p, 0.7)
+    Z, x = rows(name, rng, n, p), rng.uniform(0.1, 2, n)
+    w = cp.Variable(n)
+    expression = declared(w, cp.Constant(Z), 0.7)
+    w.value = x
+    model = bound_to(read, public, floor, Z)
+    assert model.value(x) == pytest.approx(float(expression.value), rel=1e-12)
+    assert model.gradient(x) == pytest.approx(np.ravel(expression.grad[w].toarray()), rel=1e-11, abs=1e-12)
+    step = 1e-6 * np.eye(n)
+    slopes = [(model.gradient(x + d) - model.gradient(x - d)) / 2e-6 for d in step]
+    assert model.hessian(x) == pytest.approx(np.array(slopes), rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_public_constants_cover_every_dataset_in_the_bounds(name):
+    rng = np.random.default_rng(1)
+    n, p = 6, 4
+    read, public, floor = program(name, n, p, 0.7)
+    for trial in range(20):
+        scale = 1.0 if trial % 2 else rng.uniform()
+        Z = rows(name, rng, n, p, scale)
+        Z = np.where(rng.random(Z.shape) < 0.5, np.sign(Z), Z) if trial % 3 == 0 and p != 4 else Z
+        model = bound_to(read, public, floor, Z)
+        x = model.penalty.set.project(rng.exponential(size=n) ** 3)
+        assert model.rounding(x) <= public.error
+        eigenvalues = np.linalg.eigvalsh(model.hessian(x))
+        assert eigenvalues[-1] <= public.smoothness
+        h, B = model.objective.diagonal(x), model.objective.half_hessian(x)
+        assert np.all(h >= public.strong_convexity * (1 - 1e-12))
+        assert np.linalg.norm(B, 2) ** 2 <= public.coupling * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "exponentials"])
+def test_every_solve_meets_the_public_radius(name):
+    rng = np.random.default_rng(2)
+    for n, k, scale in ((2, 1.0, 1e-3), (5, 3.0, 1.0), (40, 0.1, 1.0), (60, 0.001, 10.0)):
+        p = 4 if name == "determinant" else 2
+        read, public, floor = program(name, n, p, k, bound=max(scale, scale**2))
+        if public.radius is None:
+            assert public.steps > MOST_STEPS
+            continue
+        for Z in (rows(name, rng, n, p, scale), np.tile(rows(name, rng, 1, p, scale), (n, 1))):
+            model = bound_to(read, public, floor, Z)
+            solution, _ = model.minimized(model.start(), 100)
+            assert model.judged(solution).two[0] <= public.radius
+            if public.steps <= 700:
+                slow, steps = model.proved(model.penalty.set.project(np.eye(n)[0] * n))
+                assert steps <= public.steps
+                assert model.judged(slow).two[0] <= public.radius
+
+
+def test_bisection_alone_reaches_what_its_theorem_says(monkeypatch):
+    rng = np.random.default_rng(3)
+    read, public, floor = program("squares", 3, 2, 0.02)
+    model = bound_to(read, public, floor, rng.uniform(-1, 1, (3, 2)))
+    fast = model.minimized(model.start(), 100)[0]
+    monkeypatch.setattr("dp2erm_cvx.model.direct.PASSES", (True,))
+    slow, steps = model.proved(model.start())
+    assert 0 < steps <= public.steps
+    assert model.judged(slow).two[0] <= public.radius
+    assert np.linalg.norm(slow - fast) <= 2 * public.radius
+
+
+@pytest.mark.parametrize("kink", ["norm", "norm1", "max", "abs"])
+def test_a_point_at_a_kink_is_certified_by_theorem_d(kink):
+    n, rng = 30, np.random.default_rng(4)
+    w, Z = cp.Variable(n), cp.Parameter((n, 2), name="Z")
+    atom = {"norm": cp.norm, "norm1": cp.norm1, "max": cp.max, "abs": lambda v: cp.sum(cp.abs(v))}[kink]
+    inner = cp.hstack([Z.T @ w, -Z.T @ w]) if kink == "max" else Z.T @ w
+    declared = cp.sum_squares(w - 1) + 50.0 * atom(inner)
+    read = ReadObjective(read_objective(declared, w, {"Z": Z}))
+    public = public_constants(read, read.tree.bound_vector({"Z": 1.0}, {"Z": (n, 2)}), 0.0, CAP)
+    data = rng.uniform(-1, 1, (n, 2))
+    model = bound_to(read, public, 0.0, data)
+    solution, _ = model.minimized(model.start(), 100)
+    # at this price the imbalance is exactly 0: a projection onto a plane, by linear algebra alone
+    A = np.column_stack([data, np.ones(n)])
+    exact = 1.0 + A @ np.linalg.solve(A.T @ A, np.array([0.0, 0.0, n]) - A.T @ np.ones(n))
+    assert np.all((exact > 0) & (exact < CAP))
+    claim = model.judged(solution).two[0]
+    assert np.linalg.norm(solution - exact) <= claim <= 1e-4
+    for size in (1e-3, 1e-1):
+        point = model.penalty.set.project(solution + size * rng.standard_normal(n))
+        assert np.linalg.norm(point - exact) <= model.judged(point).two[0]
+
+
+def test_many_neighbors_are_judged_as_each_alone():
+    rng = np.random.default_rng(5)
+    read, public, floor = program("entropy", 20, 2, 0.5)
+    data = rng.uniform(-1, 1, (6, 20, 2))
+    vectors = np.array([read.tree.vector({"Z": Z}) for Z in data])
+    x = np.ones((6, 20))
+    for _ in range(8):
+        x = newton_step(read.at(vectors), x, floor, CAP)
+    claims = judge_points(read.at(vectors), public.strong_convexity, floor, CAP, x)
+    for Z, point, two in zip(data, x, claims.two, strict=True):
+        alone = bound_to(read, public, floor, Z).judged(point).two[0]
+        assert two == pytest.approx(alone, rel=1e-3)
+        assert two <= public.radius
+
+
+NOT_READ = {
+    "another atom inside": lambda w, Z: cp.exp(cp.sum_squares(Z.T @ w)),
+    "an atom that is not known": lambda w, Z: cp.log_sum_exp(Z.T @ w),
+    "a norm of another order": lambda w, Z: cp.pnorm(Z.T @ w, 3),
+    "a function of data": lambda w, Z: cp.square(Z[0, 0]) * w[0],
+    "division by data": lambda w, Z: w[0] / Z[0, 0],
+    "not convex": lambda w, Z: -cp.sum_squares(w),
+}
+
+
+@pytest.mark.parametrize("case", NOT_READ)
+def test_what_is_not_read_is_refused_with_the_reason(case):
+    w, Z = cp.Variable(3), cp.Parameter((3, 2), name="Z")
+    with pytest.raises(ProgramError, match=r"read|data\(\)|convex"):
+        read_objective(NOT_READ[case](w, Z), w, {"Z": Z})
+
+
+def test_without_public_numbers_no_radius_is_stated():
+    n = 4
+    w, Z = cp.Variable(n), cp.Parameter((n, 2), name="Z")
+
+    def reason(declared, floor=0.0, bound=1.0):
+        read = ReadObjective(read_objective(declared, w, {"Z": Z}))
+        vector = read.tree.bound_vector({"Z": bound}, {"Z": (n, 2)})
+        return public_constants(read, vector, floor, CAP).reason
+
+    assert "strong convexity" in reason(cp.sum_squares(Z.T @ w))
+    assert "floor above 0" in reason(-cp.sum(cp.entr(w)))
+    assert reason(-cp.sum(cp.entr(w)), floor=0.01) == ""
+    assert "proved steps" in reason(cp.sum_squares(w) + 1e6 * cp.sum_squares(Z.T @ w))
+    assert "no public bound" in reason(cp.sum_squares(w) + cp.sum_squares(Z.T @ w), bound=math.inf)
+    assert "kink" in reason(cp.sum_squares(w) + cp.norm(Z.T @ w))
+    read = ReadObjective(read_objective(cp.sum_squares(w - Z[:, 0]), w, {"Z": Z}))
+    with pytest.raises(ProgramError, match="public bound of the entries of 'Z'"):
+        read.tree.bound_vector({}, {"Z": (n, 2)})

@@ -1,0 +1,265 @@
+"""Programs that are only CVXPY as first stages: what is derived, who certifies, what a release says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.errors import CalibrationError, ProgramError
+from dp2erm_cvx.model.direct import DirectModel
+from dp2erm_cvx.program import Bound, DirectFirstStage, Kind
+from dp2erm_cvx.solve import solve
+from dp2erm_cvx.steps.weights import plan_weights
+from dp2erm_cvx.universe import Universe
+
+DOMAIN = Domain(1.0, 1.0)
+N = 60
+
+
+@dataclass(frozen=True)
+class Stated(DirectFirstStage):
+    """Squared imbalance beside an objective of single weights, on a box."""
+
+    rho: float = 1.0
+    cap: float = 3.0
+    floor: float = 0.05
+
+    kind: ClassVar[Kind] = Kind.STATED
+    name, citation, theorem = "stated", "own", "stated bound"
+    formula = "w = argmin h(w) + rho/n |sum w z|^2, floor <= w <= cap"
+
+    def data(self, records):
+        return {"Z": np.sqrt(self.rho / records.n_samples) * (2 * records.a - 1)[:, None] * records.X}
+
+    def data_bounds(self, universe):
+        return {"Z": math.sqrt(self.rho / universe.n_samples) * universe.domain.covariate_bound}
+
+    def objective(self, leaf, weights):
+        return -cp.sum(cp.entr(weights)) + cp.sum_squares(leaf("Z").T @ weights)
+
+    def stated_bound(self, universe):
+        # rows of norm b: 2 <., Z'w> z moves by at most this where one row does
+        b = math.sqrt(self.rho / universe.n_samples) * universe.domain.covariate_bound
+        n, M = universe.n_samples, self.cap
+        return Bound.from_gradient(4 * b**2 * (n + M * math.sqrt(n)), w_max=self.cap)
+
+
+@dataclass(frozen=True)
+class Determinant(Stated):
+    """Weights near 1 whose weighted covariates fill all directions."""
+
+    floor: float = 0.0
+    eigenvalue_floor: float | None = 1.0
+
+    name = "determinant"
+    formula = "w = argmin |w - 1|^2 - rho log det(I + X' diag(w) X / n)"
+
+    def data(self, records):
+        x = records.X
+        return {"G": np.einsum("ij,ik->ikj", x, x).reshape(len(x), -1) / records.n_samples}
+
+    def data_bounds(self, universe):
+        return {"G": universe.domain.covariate_bound**2 / universe.n_samples}
+
+    def objective(self, leaf, weights):
+        G = leaf("G")
+        p = math.isqrt(G.shape[1])
+        information = cp.reshape(G.T @ weights, (p, p), order="F")
+        return cp.sum_squares(weights - 1) - self.rho * cp.log_det(np.eye(p) + information)
+
+    def stated_bound(self, universe):
+        # d log det / d w_i = <x_i, S^-1 x_i> / n, S >= I; one record moves S by 2 cap M^2 / n
+        n, size = universe.n_samples, universe.domain.covariate_bound**2
+        moved = self.rho * size / n * (math.sqrt(n) * 2 * self.cap * size / n + 2)
+        return Bound.from_gradient(moved, w_max=self.cap)
+
+
+def objective(build):
+    return {"objective": lambda self, leaf, w: build(leaf("Z"), w)}
+
+
+def variant(base=Stated, **members):
+    made = type("Variant", (base,), {"__doc__": "minimize", "__module__": __name__, **members})
+    return dataclass(frozen=True)(made)
+
+
+SOME = {
+    "squares": objective(lambda Z, w: cp.sum_squares(w - 1) + cp.sum_squares(Z.T @ w)),
+    "likelihood": objective(lambda Z, w: -cp.sum(cp.log(w)) + cp.sum_squares(Z.T @ w)),
+    "power": objective(lambda Z, w: cp.sum(cp.power(w, 1.5)) + cp.sum_squares(Z.T @ w)),
+    "norm": objective(lambda Z, w: cp.sum_squares(w - 1) + cp.norm(Z.T @ w)),
+}
+
+
+def data(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, (n, 2)) / 2, np.arange(n) % 2, rng.uniform(-1, 1, n)
+
+
+def records(n=N, seed=0, domain=DOMAIN):
+    X, a, y = data(n, seed)
+    return domain.records(X, a, y)
+
+
+PROGRAMS = {"entropy": Stated(), "determinant": Determinant()} | {
+    name: variant(**members)() for name, members in SOME.items()
+}
+
+
+@pytest.mark.parametrize("solver", ["newton", "projected_gradient", "clarabel", "scs"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_solver_is_certified(name, solver):
+    program = PROGRAMS[name]
+    found = solve(program.instance(records()), solver=solver)
+    assert found.certified
+    assert found.certificate.basis == "multiplier residual"
+    assert program.floor <= found.value.min() <= found.value.max() <= program.cap
+    assert found.certificate.relative_radius <= (1e-3 if name == "norm" else 1e-9)
+    error = program.certified_error(Universe(DOMAIN, N, 2))
+    assert (error is None) == (name == "norm")
+    assert error is None or found.certificate.relative_radius <= error <= 1e-8
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_weights_are_those_of_a_conic_solver(name):
+    program = PROGRAMS[name]
+    ours = solve(program.instance(records()), solver="newton")
+    theirs = solve(program.instance(records()), solver="clarabel", polish=False, throw=False)
+    assert ours.value == pytest.approx(theirs.value, abs=1e-3)
+    # the judge sees how far the conic solver's point is from it
+    assert np.linalg.norm(ours.value - theirs.value) <= theirs.certificate.radius + ours.certificate.radius
+
+
+def test_quadratic_solvers_are_certified_as_well():
+    assert solve(PROGRAMS["squares"].instance(records()), solver="osqp").certified
+
+
+def test_data_beyond_their_bounds_are_clipped():
+    program = variant(data_bounds=lambda self, universe: {"Z": 0.01})()
+    assert np.max(np.abs(program.instance(records()).data["Z"])) == 0.01
+
+
+def test_an_unread_objective_keeps_the_gap():
+    convex = variant(
+        objective=lambda self, leaf, w: cp.sum_squares(w - 1) + cp.norm(cp.abs(leaf("Z").T @ w)),
+        strong_convexity=lambda self, records: 2.0,
+    )()
+    assert "inside of another atom" in convex.unread(Universe(DOMAIN, N, 2))
+    instance = convex.instance(records())
+    assert instance.model is None
+    assert solve(instance).certificate.basis == "duality gap"
+    with pytest.raises(ProgramError, match="is not read"):
+        convex.model(records())
+    assert PROGRAMS["entropy"].unread(Universe(DOMAIN, N, 2)) is None
+
+
+def test_a_misread_objective_is_refused(monkeypatch):
+    from dp2erm_cvx.model import terms
+
+    right = terms._slope
+    monkeypatch.setattr(terms, "_slope", lambda t, a, e: (1.001 * right(t, a, e)[0], right(t, a, e)[1]))
+    with pytest.raises(ProgramError, match="was read as another one"):
+        variant()().instance(records())
+
+
+def test_stated_bounds():
+    n, l2 = 50, 0.1
+    found = Bound.from_l2(l2, w_max=3.0).at(n, 0.0, frozenset())
+    assert found.V == pytest.approx(7 * l2 + 6.0)
+    assert found.theorem == "stated bound"
+    assert Bound.from_l2(100.0).at(n, 0.0, frozenset()).V == 2 * n
+    assert Bound.from_gradient(0.2, w_max=3.0).at(n, 2.0, frozenset()).V == pytest.approx(found.V)
+    with pytest.raises(CalibrationError, match="known strong convexity"):
+        Bound.from_gradient(0.2).at(n, 0.0, frozenset())
+
+
+def test_the_coupled_variation_obeys_the_bound_from_l2():
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        n = int(rng.integers(2, 9))
+        w, v = (x / x.mean() for x in rng.exponential(size=(2, n)) ** rng.integers(1, 4))
+        V = np.sum(np.abs(w - v)) + 2 * min(w[0], v[0])
+        largest = max(1.0, w[0], v[0])
+        assert V <= Bound.from_l2(float(np.linalg.norm(w - v)), largest).at(n, 0.0, frozenset()).V
+
+
+@pytest.mark.parametrize("program", [Stated(rho=0.1), Determinant(rho=0.1)], ids=["entropy", "determinant"])
+def test_neighbors_move_by_no_more_than_stated(program):
+    universe, rng = Universe(DOMAIN, N, 2), np.random.default_rng(2)
+    bound = program.stability(universe)
+    assert bound.V < 2 * N
+    X, a, y = data()
+    w = solve(program.instance(records()), solver="newton").value
+    for _ in range(20):
+        Z, b = X.copy(), a.copy()
+        Z[0], b[0] = rng.choice([-1, 1], 2) / math.sqrt(2), rng.integers(2)
+        v = solve(program.instance(DOMAIN.records(Z, b, y)), solver="newton").value
+        assert np.sum(np.abs(w - v)) + 2 * min(w[0], v[0]) <= bound.V
+
+
+def test_v_is_2n_where_no_radius_is_public():
+    universe = Universe(DOMAIN, N, 2)
+    for program, why in (
+        (Stated(floor=0.0), "floor above 0"),
+        (Stated(rho=1e6), "proved steps"),
+        (variant(data_bounds=lambda self, universe: {})(), "data_bounds"),
+    ):
+        bound = program.stability(universe)
+        assert bound.V == 2 * N
+        assert why in bound.assumptions[0]
+        assert plan_weights(program, universe, 1e-6, "sharp").bound.V == 2 * N
+
+
+@pytest.mark.parametrize("program", [Stated(rho=0.05), Determinant(rho=5.0)], ids=["entropy", "determinant"])
+def test_a_release_stands_private_on_a_stated_bound(program):
+    X, a, y = data(200)
+    model = PrivateTwoStageERM(DOMAIN, Budget(1.0), program, "arm_means").fit(X, a, y)
+    assert model.plan(200, 2).bound.V < 400
+    stated = json.loads(model.release_.to_json())["guarantee"]
+    assert stated["standing"] == "private"
+    assert stated["stability_theorem"] == "stated bound"
+    assert "sharp" not in stated["stability_theorem"]
+    assert any("what the author of the program states" in one for one in stated["assumptions"])
+    weights = model.private_workings_.weights
+    assert weights.certified
+    assert np.ptp(weights.value) > 1e-4
+
+
+def test_the_model_is_made_once_per_program_and_shape(monkeypatch):
+    from dp2erm_cvx.program.schemes import direct_stage
+
+    program = variant()(rho=0.123)
+    program.instance(records())
+    monkeypatch.setattr(direct_stage, "_reading", lambda *_: pytest.fail("read again"))
+    for seed in range(3):
+        assert isinstance(program.instance(records(seed=seed)).model, DirectModel)
+    with pytest.raises(pytest.fail.Exception, match="read again"):
+        program.instance(records(n=20))
+
+
+def test_settings_may_be_class_attributes_or_fields():
+    assert {field.name for field in dataclasses.fields(Stated)} == {"rho", "cap", "floor"}
+
+    @dataclass(frozen=True)
+    class Plain(DirectFirstStage):
+        """Weights near 1 below a cap."""
+
+        cap = 2.0
+        name, citation, theorem, formula = "plain", "own", "none", "w = argmin |w - 1|^2, w <= 2"
+
+        def data(self, records):
+            return {}
+
+        def objective(self, leaf, weights):
+            return cp.sum_squares(weights - 1)
+
+    assert Plain().box(N) == (0.0, 2.0)
+    assert Plain().instance(records()).model.cap == 2.0
