@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dp2erm_cvx.cli.own_program import known_solver
 from dp2erm_cvx.cli.screen import advance, console, print_json, progress, writable, write_text
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError
@@ -114,7 +115,7 @@ def replayed(path: str, solver: str, as_json: bool) -> int:
     """Solve a saved pair again and show it; the exit code."""
     from dp2erm_cvx.audit.stability import replay
 
-    again: Replay = replay(path, solver=solver)
+    again: Replay = replay(path, solver=known_solver(solver))
     claim, saved = again.claim, again.saved
     if as_json:
         facts: dict[str, Any] = {"claim": claim.to_dict(), "movement": again.movement.to_dict()}

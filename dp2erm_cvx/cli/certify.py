@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import REQUIRED, Number, data_options, json_option, setting_options
+from dp2erm_cvx.cli.own_program import known_name, known_solver
 from dp2erm_cvx.cli.screen import NOT_PRIVATE, advance, console, print_json, progress
 from dp2erm_cvx.display import grid
 from dp2erm_cvx.errors import DeclarationError, shown
@@ -25,9 +26,19 @@ if TYPE_CHECKING:
 @click.argument("data", metavar="[DATA.csv|.parquet]", required=False)
 @data_options
 @click.option("--n", "n_samples", type=Number(), help="Simulated records, without DATA [400].")
-@click.option("--program", "programs", multiple=True, help="Only this program; repeatable [all registered].")
+@click.option(
+    "--program",
+    "programs",
+    multiple=True,
+    help="Only this program, or FILE.py[:NAME]; repeatable [all registered].",
+)
 @setting_options
-@click.option("--solver", "solvers", multiple=True, help="Only this solver; repeatable [all].")
+@click.option(
+    "--solver",
+    "solvers",
+    multiple=True,
+    help="Only this solver; repeatable [all]. Any of CVXPY's, or FILE.py:NAME.",
+)
 @json_option
 def certify_command(
     data: str | None, programs: Sequence[str], solvers: Sequence[str], as_json: bool, **options: Any
@@ -40,18 +51,15 @@ def certify_command(
     """
     with progress("building the programs") as bar:
         from dp2erm_cvx.compare.certify import DEFAULT_SOLVERS, certificates, instances
-        from dp2erm_cvx.solve import solver_by_name
 
-        names = tuple(solvers) or DEFAULT_SOLVERS
-        for name in names:
-            solver_by_name(name)
+        chosen = tuple(known_solver(text) for text in solvers) or DEFAULT_SOLVERS
         dataset, domain, built = _prepare(data, programs, options)
         (task,) = bar.task_ids
         bar.update(task, total=len(built))
         rows: list[CertificateRow] = []
         for name, instance in instances(built, dataset, domain):
             bar.update(task, description=name)
-            rows += certificates(name, instance, names)
+            rows += certificates(name, instance, chosen)
             advance(bar)
     if data is not None:
         click.echo(f"{NOT_PRIVATE}: these numbers depend on the records of {data}", err=True)
@@ -121,6 +129,7 @@ def _prepare(data: str | None, programs: Sequence[str], options: dict[str, Any])
         raise DeclarationError("settings belong to one program: name exactly one --program")
     built = default_programs(len(dataset.columns) + (1 if domain.intercept else 0))
     if programs:
+        programs = [known_name(text) for text in programs]
         by_name = {} if settings else {program.name: program for program in built}
         known = registry.available()
         built = [by_name.get(name) or registry.build(known, name, **settings) for name in programs]  # type: ignore[misc]

@@ -22,6 +22,7 @@ from dp2erm_cvx.public import whole_number
 if TYPE_CHECKING:
     from dp2erm_cvx.conformance import ConformanceReport
     from dp2erm_cvx.program import Program
+    from dp2erm_cvx.solve import Solver
 
 
 KINDS = ("exponential", "quadratic", "direct", "loss")
@@ -132,11 +133,12 @@ _FILE = re.compile(r"(?P<path>.*\.py)(:(?P<chosen>\w*))?", re.DOTALL)
 _OPTIONS = {"first": "--program", "second": "--second-stage"}
 
 
-def known_name(text: str, stage: str) -> str:
+def known_name(text: str, stage: str | None = None) -> str:
     """The name that ``text`` stands for, which it is itself unless it is a file.
 
-    ``stage`` is "first" or "second". A file is executed, and its program can be used by name until the
-    command ends. Raises ProgramError where it holds none of that stage, or several without a choice.
+    ``stage`` is "first" or "second", None where either will do. A file is executed, and its program can be
+    used by name until the command ends. Raises ProgramError where it holds none of that stage, or several
+    without a choice.
     """
     match = _FILE.fullmatch(text)
     if match is None:
@@ -152,14 +154,30 @@ def known_name(text: str, stage: str) -> str:
     return name
 
 
-def _chosen(path: str, chosen: str | None, stage: str) -> type[Program]:
+def known_solver(text: str) -> str | Solver:
+    """A solver by its name, or ``FILE.py:NAME`` as a solver of its own. Raises ProgramError, SolverError."""
+    from dp2erm_cvx.solve import OwnSolver, solver_by_name
+
+    if ":" not in text:
+        solver_by_name(text)
+        return text
+    from dp2erm_cvx.conformance.files import callable_of
+
+    function = callable_of(text)
+    if text.partition(":")[0].endswith(".py"):
+        send_by_value(function)
+    return OwnSolver(function, text.rpartition(":")[2])
+
+
+def _chosen(path: str, chosen: str | None, stage: str | None) -> type[Program]:
     from dp2erm_cvx.conformance import programs_of_file
     from dp2erm_cvx.program import FirstStage
 
     by_stage: dict[str, dict[str, type[Program]]] = {"first": {}, "second": {}}
     for cls in programs_of_file(path):
         by_stage["first" if issubclass(cls, FirstStage) else "second"][cls.__name__] = cls
-    fitting = by_stage[stage]
+    fitting = by_stage["first"] | by_stage["second"] if stage is None else by_stage[stage]
+    what = "programs" if stage is None else f"{stage} stages"
     if not fitting:
         (other,) = {"first", "second"} - {stage}
         raise ProgramError(
@@ -167,11 +185,13 @@ def _chosen(path: str, chosen: str | None, stage: str) -> type[Program]:
         )
     if chosen is None and len(fitting) > 1:
         listed = ", ".join(f"{path}:{name}" for name in fitting)
-        raise ProgramError(f"{path}: holds {len(fitting)} {stage} stages: choose one of {listed}")
+        raise ProgramError(f"{path}: holds {len(fitting)} {what}: choose one of {listed}")
     if chosen is None:
         return next(iter(fitting.values()))
     if chosen not in fitting:
-        raise ProgramError(f"{path}: holds no {stage} stage {chosen!r}; it has {', '.join(fitting)}")
+        raise ProgramError(
+            f"{path}: holds no {what.removesuffix('s')} {chosen!r}; it has {', '.join(fitting)}"
+        )
     return fitting[chosen]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dp2erm_cvx.cli.options import Number, apply, noise_options
+from dp2erm_cvx.cli.own_program import known_solver
 from dp2erm_cvx.cli.screen import check_new, console, reserved, unwritable
 from dp2erm_cvx.errors import DataError, DeclarationError, LedgerError
 
@@ -30,7 +31,8 @@ budget_options = apply(
     click.option(
         "--solver",
         default="first_certified",
-        help="newton, projected_gradient, clarabel, scs, osqp, or the first of them that certifies.",
+        help="newton, projected_gradient, clarabel, scs, osqp, any that CVXPY finds, FILE.py:NAME of your "
+        "own, or the first that certifies.",
     ),
 )
 
@@ -80,9 +82,8 @@ class Ordered:
     def from_options(cls, options: dict[str, Any]) -> Ordered:
         """Raises DeclarationError or SolverError for what is declared wrongly."""
         from dp2erm_cvx.privacy import Budget
-        from dp2erm_cvx.solve import solver_by_name
 
-        solver_by_name(options["solver"])
+        options = {**options, "solver": known_solver(options["solver"])}
         return cls(Budget(options["epsilon"], options["delta"]), options)
 
     @property

@@ -13,7 +13,7 @@ from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.model.sets import ConvexSet
 from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.program.stage import Instance, smooth_of
-from dp2erm_cvx.solve.conic import conic_gap
+from dp2erm_cvx.solve.conic import Dual, conic_gap, own_dual
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,6 +33,7 @@ class Certificate:
     output_radius : bound on the error of the output: ``||w_hat - w||_1``, or ``||theta_hat - theta||_2``
     relative_radius : output_radius over n, or over the norm of theta (a gradient step from 0, if longer)
     basis : "prox-gradient residual", "multiplier residual" (Theorem A or D) or "duality gap"
+    dual : whose dual point bounds the optimum where the basis is a duality gap: a solver's, or "certificate"
     """
 
     primal_residual: float
@@ -44,6 +45,7 @@ class Certificate:
     output_radius: float
     relative_radius: float
     basis: str
+    dual: str | None = None
 
     def __repr__(self) -> str:
         return f"Certificate({self.basis}; private)"
@@ -53,15 +55,22 @@ class Certificate:
         return self.relative_radius <= tolerance
 
 
-def certify(instance: Instance, point: Array, tolerance: float = 1e-9) -> Certificate:
+def certify(
+    instance: Instance, point: Array, tolerance: float = 1e-9, dual: Dual | None = None
+) -> Certificate:
     """Judge a point (d,) of the instance.
 
     A subgradient r of the objective near the point is found; strong monotonicity then bounds the distance to
     the exact minimizer by ``||r|| / mu``. A program without a prox-friendly form is judged by a duality gap,
-    which loses half of the digits. An output radius well below ``tolerance`` is not sharpened any further.
+    which loses half of the digits, by the ``dual`` point of a solver where that suffices, else by one of its
+    own. An output radius well below ``tolerance`` is not sharpened any further.
     """
     if instance.model is None:
-        return _by_gap(instance, point)
+        known = None if dual is None else _by_gap(instance, point, dual)
+        if known is not None and known.certifies(tolerance):
+            return known
+        own = _by_gap(instance, point, own_dual(instance))
+        return own if known is None or own.radius < known.radius else known
     model = instance.model
     if isinstance(model, DirectModel):
         return _by_multiplier(model, point)
@@ -270,12 +279,12 @@ def _by_multiplier(model: DirectModel, point: Array) -> Certificate:
     )
 
 
-def _by_gap(instance: Instance, point: Array) -> Certificate:
+def _by_gap(instance: Instance, point: Array, dual: Dual | None) -> Certificate:
     smooth = smooth_of(instance)
     # outside Theta the objective may lie below the optimum, so the gap is measured at the projection
     inside = smooth.penalty.set.project(point)
     violation = float(np.linalg.norm(point - inside))
-    gap = conic_gap(instance, inside)
+    gap = conic_gap(instance, inside, dual)
     m = instance.strong_convexity
     radius = math.sqrt(2 * gap / m) + violation if m > 0 else math.inf
     output_radius = smooth.output_radius(point, radius)
@@ -289,4 +298,5 @@ def _by_gap(instance: Instance, point: Array) -> Certificate:
         output_radius=output_radius,
         relative_radius=output_radius / smooth.output_scale(point),
         basis="duality gap",
+        dual=None if dual is None else dual.solver,
     )

@@ -1,4 +1,4 @@
-"""Duality gap of a declared problem at a given point, for programs without a prox-friendly form."""
+"""The declared problem: compiled once per program and shape, solved by others, and its duality gap."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import contextlib
 import io
 import math
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError
 from dp2erm_cvx.model.sets import has_unchecked_cones
-from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
 from dp2erm_cvx.program.stage import Instance
 
 _TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12, "max_iter": 200}
@@ -28,44 +29,93 @@ def numerical_failures() -> tuple[type[Exception], ...]:
     return (cp.SolverError, ValueError, ArithmeticError)
 
 
-def conic_gap(instance: Instance, point: Array) -> float:
-    """Duality gap of a feasible ``point`` (d,) of the declared problem.
+class Dual(NamedTuple):
+    """A lower bound on the optimum, the prices of the declared constraints, and who found them."""
 
-    The objective at the point, with what its constraints are violated by at their prices, minus a lower bound
-    on the optimum. The lower bound is weak duality at a
-    dual point, found by an interior-point solve and then checked here: put into the dual cone, with what is
-    left of dual stationarity charged against the size of the primal point. It is therefore no
-    rigorous bound where the optimum is much larger than that point.
+    lower: float
+    prices: tuple[Any, ...]
+    solver: str
 
-    ``inf`` where no lower bound was found, which may depend on the data. Raises CertificateError where the
-    dual cone is not one this file can check, which does not: it is the declared problem's.
+
+_cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
+
+
+def compiled_for(instance: Instance, solver: str) -> Compiled:
+    """The compiled declaration with the instance's data loaded, kept per program, shape and solver."""
+    if parameter_cost(instance.data) > PARAMETER_LIMIT:
+        compiled = Compiled(instance.program.declare, instance.data, embed=True)
+        compiled.load(instance.data)
+        return compiled
+    # one problem per solver, because a change of solver recompiles it
+    shapes = tuple((name, np.shape(value)) for name, value in instance.data.items())
+    key = (type(instance.program), instance.program, shapes, solver)
+    if key not in _cache:
+        _cache[key] = Compiled(instance.program.declare, instance.data)
+        if len(_cache) > 16:
+            _cache.popitem(last=False)
+    _cache.move_to_end(key)
+    _cache[key].load(instance.data)
+    return _cache[key]
+
+
+def solved_with_dual(problem: Any, solver: str, options: dict[str, Any]) -> Dual | None:
+    """Solve a loaded problem by ``solver``, a name of CVXPY's, and bound its optimum by the dual point.
+
+    The lower bound is weak duality at the solver's dual point, which is put into the dual cone, with what is
+    left of dual stationarity charged against the size of the primal point. It is therefore no rigorous bound
+    where the optimum is much larger than that point. None where the solver gives no finite points, or the
+    dual cone is not one this file can check.
     """
-    compiled = Compiled(instance.program.declare, instance.data, embed=True)
-    compiled.load(instance.data)
+    data, chain, inverse = problem.get_problem_data(solver, solver_opts=dict(options))
+    raw = chain.solve_via_data(problem, data, warm_start=False, verbose=False, solver_opts=dict(options))
+    x, z = (raw["x"], raw["y"]) if isinstance(raw, dict) else (raw.x, raw.z)
+    if x is None or z is None or not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
+        return None
+    with suppress(cp.SolverError):  # of duals alone, which may not be needed
+        problem.unpack_results(raw, chain, inverse)
+    prices = tuple(constraint.dual_value for constraint in problem.constraints)
+    if has_unchecked_cones(data["dims"]):
+        return None
+    with suppress(*numerical_failures()):
+        return Dual(_lower_bound(np.asarray(x), np.asarray(z), data), prices, solver.lower())
+    return None
+
+
+def own_dual(instance: Instance) -> Dual | None:
+    """A dual point of the declared problem by an interior-point solve to the last digits.
+
+    Raises CertificateError where its cones cannot be checked, whatever the data are.
+    """
+    problem = compiled_for(instance, "certificate").problem
     try:
         with silenced():
-            lower = _lower_bound(compiled.problem)
+            _refuse_unchecked_cones(problem.get_problem_data(cp.CLARABEL)[0]["dims"])
+            found = solved_with_dual(problem, cp.CLARABEL, _TIGHT)
     except numerical_failures():
+        return None
+    return None if found is None else found._replace(solver="certificate")
+
+
+def conic_gap(instance: Instance, point: Array, dual: Dual | None) -> float:
+    """Duality gap of a feasible ``point`` (d,) of the declared problem.
+
+    The objective at the point, with what its constraints are violated by at their prices, minus the lower
+    bound on the optimum. ``inf`` where there is none, which may depend on the data.
+    """
+    if dual is None:
         return math.inf
+    compiled = compiled_for(instance, "certificate")
     (variable,) = compiled.declaration.variables.values()
     variable.value = point
-    value = float(compiled.problem.objective.value) + _price_of_violations(compiled.problem)
-    if not math.isfinite(value - lower):
+    price = _price_of_violations(compiled.problem, dual.prices)
+    value = float(compiled.problem.objective.value) + price
+    if not math.isfinite(value - dual.lower):
         return math.inf
-    rounding = 1e-14 * (abs(value) + abs(lower))
-    return max(value - lower, 0.0) + rounding
+    rounding = 1e-14 * (abs(value) + abs(dual.lower))
+    return max(value - dual.lower, 0.0) + rounding
 
 
-def _lower_bound(problem: Any) -> float:
-    """A lower bound on the optimum, ``-inf`` where none was found."""
-    data, chain, inverse = problem.get_problem_data(cp.CLARABEL, solver_opts=dict(_TIGHT))
-    _refuse_unchecked_cones(data["dims"])
-    raw = chain.solve_via_data(problem, data, warm_start=False, verbose=False, solver_opts=dict(_TIGHT))
-    x, z = np.asarray(raw.x), np.asarray(raw.z)
-    if not (np.all(np.isfinite(x)) and np.all(np.isfinite(z))):
-        return -math.inf
-    with suppress(cp.SolverError):  # for the duals of the declared constraints, which may not be needed
-        problem.unpack_results(raw, chain, inverse)
+def _lower_bound(x: Array, z: Array, data: Any) -> float:
     z = _into_dual_cone(z, data["dims"])
     quadratic = data["P"] @ x if data.get("P") is not None else np.zeros_like(x)
     stationarity = quadratic + data["c"] + data["A"].T @ z
@@ -75,11 +125,11 @@ def _lower_bound(problem: Any) -> float:
     return lower + float(np.sum(data.get("offset", 0.0)))
 
 
-def _price_of_violations(problem: Any) -> float:
+def _price_of_violations(problem: Any, prices: tuple[Any, ...]) -> float:
     """What the point may lie below the optimum because it violates constraints, to first order."""
     price = 0.0
-    for constraint in problem.constraints:
-        violation, dual = np.abs(constraint.violation()), constraint.dual_value
+    for constraint, dual in zip(problem.constraints, prices, strict=True):
+        violation = np.abs(constraint.violation())
         if np.max(violation, initial=0.0) <= 0.0:
             continue
         if dual is None:

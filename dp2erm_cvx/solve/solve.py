@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
-
-import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.program.balance import refuse_infeasible
-from dp2erm_cvx.program.declaration import PARAMETER_LIMIT, Compiled, parameter_cost
 from dp2erm_cvx.program.stage import Instance, smooth_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.certificate import Certificate, certify
-from dp2erm_cvx.solve.conic import numerical_failures, silenced
+from dp2erm_cvx.solve.conic import Dual, compiled_for, numerical_failures, silenced, solved_with_dual
 from dp2erm_cvx.solve.gradient import minimize_by_gradient
 from dp2erm_cvx.solve.newton import NewtonResult, minimize_by_newton
 from dp2erm_cvx.solve.solution import Solution, Stats
 from dp2erm_cvx.solve.solvers import (
     CVXPY_STATUS,
+    SCS,
+    Clarabel,
     ConicSolver,
     FirstCertified,
     Newton,
@@ -46,6 +44,7 @@ class _Found:
     point: Array
     status: Status
     iterations: int
+    dual: Dual | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def _first_certified(instance: Instance, settings: FirstCertified, asked: _Asked
 def _solve_one(instance: Instance, settings: Solver, asked: _Asked) -> Solution:
     began = time.perf_counter()
     found = _find(instance, settings)
-    raw = certify(instance, found.point, asked.tolerance)
+    raw = certify(instance, found.point, asked.tolerance, found.dual)
     point, certificate, polish_iterations = found.point, raw, 0
     # a Newton solve polishes itself; without a smooth-plus-prox form there is nothing to polish with
     if asked.polish and instance.model is not None and not isinstance(settings, Newton):
@@ -177,21 +176,26 @@ def _newton(model: Composite, start: Array, limit: int) -> NewtonResult:
 
 
 def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
-    compiled = _compiled(instance, settings)
+    compiled = compiled_for(instance, settings.name)
     problem = compiled.problem
     if settings.quadratic_only and not problem.is_qp():
         raise ProgramError(
             f"{settings.name} solves quadratic programs only; {instance.program.name} is not one"
         )
+    problem._clear_solution()  # what another solve left is no answer
+    dual = None
     try:
         with silenced():
-            # cold, because a warm start biases what a first-order method returns
-            problem.solve(solver=settings.cvxpy_name, warm_start=False, **settings.options())
+            if instance.model is None and isinstance(settings, Clarabel | SCS):
+                dual = solved_with_dual(problem, settings.cvxpy_name, settings.options())
+            else:
+                settings.run(problem)
     except numerical_failures():
         raise SolverError(
             f"{settings.name} failed on {instance.program.name}: choose another solver"
         ) from None
-    status = CVXPY_STATUS.get(problem.status, Status.FAILED)
+    # a function of an author's own need not set one
+    status = Status.SOLVED if problem.status is None else CVXPY_STATUS.get(problem.status, Status.FAILED)
     values = compiled.values()
     if values is None:
         _raise_if_infeasible(instance)
@@ -201,28 +205,7 @@ def _through_cvxpy(instance: Instance, settings: ConicSolver) -> _Found:
         )
     point = instance.program.read(instance, values, compiled.duals())
     iterations = problem.solver_stats.num_iters if problem.solver_stats is not None else None
-    return _Found(point, status, int(iterations or 0))
-
-
-_cache: OrderedDict[tuple[object, ...], Compiled] = OrderedDict()
-
-
-def _compiled(instance: Instance, settings: ConicSolver) -> Compiled:
-    """The compiled declaration with the instance's data loaded, kept per program, shape and solver."""
-    if parameter_cost(instance.data) > PARAMETER_LIMIT:
-        compiled = Compiled(instance.program.declare, instance.data, embed=True)
-        compiled.load(instance.data)
-        return compiled
-    # one problem per solver, because a change of solver recompiles it
-    shapes = tuple((name, np.shape(value)) for name, value in instance.data.items())
-    key = (type(instance.program), instance.program, shapes, settings.cvxpy_name)
-    if key not in _cache:
-        _cache[key] = Compiled(instance.program.declare, instance.data)
-        if len(_cache) > 16:
-            _cache.popitem(last=False)
-    _cache.move_to_end(key)
-    _cache[key].load(instance.data)
-    return _cache[key]
+    return _Found(point, status, int(iterations or 0), dual)
 
 
 def _raise_if_infeasible(instance: Instance) -> None:

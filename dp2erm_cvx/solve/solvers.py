@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import enum
+import os
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, ClassVar
 
-from dp2erm_cvx.errors import DeclarationError, SolverError
+import cvxpy as cp
+
+from dp2erm_cvx.errors import DeclarationError, ProgramError, SolverError
 from dp2erm_cvx.public import public_number
 
 
@@ -62,6 +70,37 @@ class ConicSolver(Solver):
     def options(self) -> dict[str, Any]:
         """Keyword arguments of ``cvxpy.Problem.solve``."""
         return {}
+
+    def run(self, problem: Any) -> None:
+        """Leave values in the variables of a ``cvxpy.Problem`` whose data are loaded."""
+        # cold, because a warm start biases what a first-order method returns
+        problem.solve(solver=self.cvxpy_name, warm_start=False, **self.options())
+
+
+@dataclass(frozen=True)
+class OwnSolver(ConicSolver):
+    """Any function ``solve(problem)`` that leaves values in the variables of a loaded ``cvxpy.Problem``.
+
+    Nothing else is asked of it, and nothing that it says is believed: its point is judged as every other
+    one. ``title`` is the name that solutions give it.
+    """
+
+    function: Callable[[Any], object]
+    title: str
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """``title``."""
+        return self.title
+
+    def run(self, problem: Any) -> None:
+        """Call the function. Raises SolverError with the type of whatever it raises."""
+        try:
+            self.function(problem)
+        except (ProgramError, cp.SolverError):
+            raise
+        except Exception as error:  # of an author's own code: anything
+            raise SolverError(f"{self.name} raised {type(error).__name__}: choose another solver") from None
 
 
 @dataclass(frozen=True)
@@ -143,12 +182,45 @@ SOLVERS: dict[str, type[Solver]] = {
 
 
 def solver_by_name(solver: str | Solver) -> Solver:
-    """Settings from a name or as they are. Raises SolverError naming the known solvers."""
+    """Settings as they are, or from a name of ``SOLVERS`` or of a solver that CVXPY finds installed.
+
+    Raises SolverError naming the known solvers.
+    """
     if isinstance(solver, Solver):
         return solver
-    if not isinstance(solver, str) or solver not in SOLVERS:
-        raise SolverError(f"unknown solver {solver!r}: choose one of {', '.join(SOLVERS)}")
-    return SOLVERS[solver]()
+    if isinstance(solver, str):
+        if solver in SOLVERS:
+            return SOLVERS[solver]()
+        if solver.upper() in cp.installed_solvers():
+            return OwnSolver(partial(_solved_by, solver.upper()), solver)
+    installed = [name.lower() for name in cp.installed_solvers() if name.lower() not in SOLVERS]
+    raise SolverError(f"unknown solver {solver!r}: choose one of {', '.join((*SOLVERS, *installed))}")
+
+
+def _solved_by(name: str, problem: Any) -> None:
+    try:
+        problem.get_problem_data(name)
+    except cp.SolverError:
+        raise ProgramError(f"{name.lower()} takes no problem of these cones: choose another solver") from None
+    with _printing_to_stderr():
+        problem.solve(solver=name, warm_start=False)
+
+
+@contextlib.contextmanager
+def _printing_to_stderr() -> Iterator[None]:
+    """What compiled code prints goes to stderr: HiGHS prints a banner, whatever it is told."""
+    flush: Any = lambda _: None  # noqa: E731
+    with contextlib.suppress(OSError, TypeError, AttributeError):
+        flush = ctypes.CDLL(None).fflush
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        flush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 #: Tried in this order, with the same noise, after a solver that is named.
@@ -158,10 +230,12 @@ CERTIFYING = (Newton(), ProjectedGradient())
 def private_solver(solver: str | Solver) -> Solver:
     """Settings for a private fit: a name stands for that solver followed by ``CERTIFYING``.
 
-    A settings object is taken as it is. Raises SolverError naming the known solvers.
+    So does an :class:`OwnSolver`; any other settings object is taken as it is. Raises SolverError naming the
+    known solvers.
     """
     settings = solver_by_name(solver)
-    if isinstance(solver, Solver) or isinstance(settings, FirstCertified):
+    alone = isinstance(solver, Solver) and not isinstance(solver, OwnSolver)
+    if alone or isinstance(settings, FirstCertified):
         return settings
     return FirstCertified((settings, *(other for other in CERTIFYING if other != settings)))
 

@@ -207,10 +207,10 @@ def test_resolve_with_new_parameters_equals_a_fresh_solve(name, settings, monkey
     ]
     # only what CVXPY compiles is kept; how it is compiled depends on the program more than on its settings
     for solver in solver_names(instances[0]) if settings is SETTINGS[name][0] else ("clarabel",):
-        monkeypatch.setattr(SOLVES, "_cache", OrderedDict())
+        monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.conic"], "_cache", OrderedDict())
         solve(instances[0], solver=solver, polish=False, throw=False)
         again = solve(instances[1], solver=solver, polish=False, throw=False)
-        monkeypatch.setattr(SOLVES, "_cache", OrderedDict())
+        monkeypatch.setattr(sys.modules["dp2erm_cvx.solve.conic"], "_cache", OrderedDict())
         fresh = solve(instances[1], solver=solver, polish=False, throw=False)
         distance = output_distance(instances[1].program, again.value, fresh.value)
         # the radii alone would not do: a stale point has a large one

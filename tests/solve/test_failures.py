@@ -126,7 +126,7 @@ def test_a_gap_that_cannot_be_measured_is_infinite_and_raises_nothing(monkeypatc
     instance = bind(user(lambda theta: cp.norm(theta, 2)), RECORDS)
     point = solve(instance, solver="clarabel").point
 
-    def fail(problem):
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(conic, "_lower_bound", fail)
@@ -199,9 +199,9 @@ def test_data_too_large_for_a_parameter_are_refused_or_embedded():
     embedded = Compiled(program.declare, instance.data, embed=True)
     assert set(embedded.parameters) == {"curvature"}
     # a solve chooses to embed by itself, and does not keep the data afterwards
-    kept = len(sys.modules["dp2erm_cvx.solve.solve"]._cache)
+    kept = len(sys.modules["dp2erm_cvx.solve.conic"]._cache)
     raw = solve(instance, solver="clarabel", polish=False, throw=False)
-    assert len(sys.modules["dp2erm_cvx.solve.solve"]._cache) == kept
+    assert len(sys.modules["dp2erm_cvx.solve.conic"]._cache) == kept
     truth = solve(instance)
     distance = output_distance(program, raw.value, truth.value)
     assert distance <= raw.certificate.output_radius + truth.certificate.output_radius

@@ -1,0 +1,163 @@
+"""Solvers that nobody here wrote: what they return is judged, and nothing that they say is believed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from dp2erm_cvx import Budget, PrivateTwoStageERM
+from dp2erm_cvx.errors import CertificateError, ProgramError, SolverError
+from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
+from dp2erm_cvx.problems.itr import TreatmentRule
+from dp2erm_cvx.program import Box, scheme
+from dp2erm_cvx.solve import SCS, Clarabel, OwnSolver, conic, solve, solver_by_name
+from dp2erm_cvx.solve.certificate import certify
+from tests.command_line import run
+from tests.helpers import bind, make_domain, make_records
+
+RECORDS = make_records(60, 3)
+WEIGHTS = bind(EntropyBalancing(ridge=1.0), RECORDS)
+
+
+def honest(problem):
+    problem.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+
+
+def sloppy(problem):
+    problem.solve(solver="SCS", eps=1e-2)
+
+
+def liar(problem):
+    problem.solve(solver="CLARABEL")
+    for variable in problem.variables():
+        variable.value = np.ones(variable.shape)
+
+
+def silent(problem):
+    """Leaves nothing behind."""
+
+
+def broken(problem):
+    raise ZeroDivisionError
+
+
+def own(function):
+    return OwnSolver(function, function.__name__)
+
+
+def test_an_own_solver_is_certified_as_any_other():
+    exact = solve(WEIGHTS)
+    found = solve(WEIGHTS, solver=own(honest), polish=False, tolerance=1e-6)
+    assert found.certified
+    assert found.stats.solver == "honest"
+    assert np.sum(np.abs(found.value - exact.value)) <= found.certificate.output_radius + 1e-9
+
+
+@pytest.mark.parametrize("function", [sloppy, liar])
+def test_one_that_says_solved_and_is_not_is_refused(function):
+    found = solve(WEIGHTS, solver=own(function), polish=False, throw=False)
+    assert found.status == "solved"
+    assert not found.certified
+    exact = solve(WEIGHTS).value
+    assert np.sum(np.abs(found.value - exact)) <= found.certificate.output_radius
+    with pytest.raises(CertificateError, match=function.__name__):
+        solve(WEIGHTS, solver=own(function), polish=False)
+    # a few steps of Newton mend either of them
+    assert solve(WEIGHTS, solver=own(function)).certified
+
+
+def test_what_another_solve_left_is_no_answer():
+    solve(WEIGHTS, solver=OwnSolver(honest, "twice"))
+    with pytest.raises(SolverError, match="twice returned no point"):
+        solve(WEIGHTS, solver=OwnSolver(silent, "twice"))
+
+
+def test_an_error_of_its_own_is_named_without_its_text():
+    with pytest.raises(SolverError, match="broken raised ZeroDivisionError"):
+        solve(WEIGHTS, solver=own(broken))
+
+
+def zeros(problem):
+    for variable in problem.variables():
+        variable.value = np.zeros(variable.shape)
+
+
+def test_a_private_fit_goes_on_where_an_own_solver_does_not_certify():
+    stages = "entropy_balancing", "arm_means"
+    model = PrivateTwoStageERM(make_domain(), Budget(1.0), *stages, solver=own(zeros))
+    model.fit(RECORDS.covariates, RECORDS.a, RECORDS.y)
+    assert model.release_.private
+    assert model.private_workings_.certified()
+
+
+def test_every_installed_solver_is_taken_by_its_name():
+    quadratic = bind(TreatmentRule(Box(1.0)).resolve(make_domain()), RECORDS)
+    certified = set()
+    for name in map(str.lower, cp.installed_solvers()):
+        assert solver_by_name(name).name == name
+        with contextlib.suppress(ProgramError, SolverError):
+            certified |= {name} if solve(quadratic, solver=name).certified else set()
+    assert certified >= {"clarabel", "scs", "osqp"}
+    with pytest.raises(ProgramError, match="scipy takes no problem of these cones"):
+        solve(WEIGHTS, solver="scipy")
+
+
+@scheme(rho=1.0)
+def unread(w, records, rho):
+    """Absolute values inside of a norm, which only a duality gap can judge."""
+    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + rho * cp.norm(cp.abs(records.signed.T @ w))))
+
+
+@pytest.fixture
+def by_gap():
+    return bind(unread(), RECORDS)
+
+
+@pytest.mark.parametrize("settings", [Clarabel(), SCS()])
+def test_a_gap_uses_the_solvers_own_dual_point_first(by_gap, settings, monkeypatch):
+    monkeypatch.setattr("dp2erm_cvx.solve.certificate.own_dual", lambda instance: pytest.fail("not needed"))
+    found = solve(by_gap, solver=settings)
+    assert (found.certificate.basis, found.certificate.dual) == ("duality gap", settings.name)
+
+
+def test_where_the_solvers_dual_point_does_not_suffice_the_certificate_finds_its_own(by_gap):
+    found = solve(by_gap, solver=SCS(eps=3e-2), throw=False)
+    assert found.certificate.dual == "certificate"
+    exact = solve(by_gap, solver=Clarabel(tol=1e-12)).value
+    assert np.sum(np.abs(found.value - exact)) <= found.certificate.output_radius
+    assert certify(by_gap, found.point).dual == "certificate"
+
+
+def test_the_gap_of_a_dual_point_is_never_below_that_of_the_optimum(by_gap):
+    """A bound by a sloppy dual point is a lower bound all the same."""
+    best = conic.own_dual(by_gap)
+    compiled = conic.compiled_for(by_gap, "scs")
+    for eps in (1e-1, 1e-2, 1e-4):
+        rough = conic.solved_with_dual(compiled.problem, "SCS", SCS(eps=eps).options())
+        assert rough.lower <= best.lower + 1e-7 * abs(best.lower)
+
+
+def test_the_command_takes_files_of_programs_and_of_solvers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(
+        "import cvxpy as cp\nfrom dp2erm_cvx.program import scheme\n\n"
+        '@scheme(penalty=1.0)\ndef near_one(w, records, penalty):\n    """Near 1."""\n'
+        "    balance = cp.sum_squares(records.signed.T @ w) / records.n\n"
+        "    return cp.Problem(cp.Minimize(cp.sum_squares(w - 1) + penalty * balance))\n\n"
+        "def my_solver(problem):\n    problem.solve(solver='OSQP', eps_abs=1e-9, eps_rel=1e-9)\n"
+    )
+    words = ("certify", "--n", "60", "--program", "mine.py", "--solver", "mine.py:my_solver", "--json")
+    (row,) = json.loads(run(*words).stdout)
+    assert (row["program"], row["certified"]) == ("near_one", True)
+    for words, message in (
+        (("--program", "mine.py:other"), "it has near_one"),
+        (("--solver", "mine.py:cap"), "nothing called cap"),
+        (("--solver", "none.py:x"), "is no file"),
+    ):
+        refused = run("certify", *words)
+        assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
