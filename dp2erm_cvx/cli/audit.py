@@ -31,6 +31,7 @@ from dp2erm_cvx.cli.options import (
 from dp2erm_cvx.cli.own_program import known_name
 from dp2erm_cvx.cli.screen import print_json, progress, writable
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.public import public_number
 
 if TYPE_CHECKING:
     from dp2erm_cvx.audit.search import Progress, SearchPlan
@@ -61,6 +62,7 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz and PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again with --solver, and certify it.")
 @click.option("--reference", is_flag=True, help="Run the audits whose outcome is known, and compare.")
+@click.option("--plant", type=Number(), help="Exit with 1 unless V divided by this number is refuted.")
 @output_dir_option("For audit.html and audit.json.")
 @click.option("--no-page", is_flag=True, help="Write audit.json only.")
 @click.option("--no-tightness", is_flag=True, help="Leave out the short searches over n and the ridge.")
@@ -74,6 +76,8 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     search refutes a bound or says nothing. The exit code is 1 where a bound is violated, or where --reference
     does not come out as it should.
 
+    --plant 2 asks what the search is worth: the exit code is also 1 unless it refutes V/2 beside V.
+
     Short searches at other n and ridges come on top, each with a twentieth of the budget. --reference gives
     --solves [80000] to each audit, or divides --seconds among them.
 
@@ -82,6 +86,7 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     function that yields what it adds noise to, on --solves [3000] pairs; the exit code is also 1 where its
     noise is less than its own stated sensitivity asks for.
     """
+    plant = _planted(options)
     if options["mechanism"] is not None:
         if data is not None or program is not None or options["reference"] or options["checkpoint"]:
             raise DeclarationError("--mechanism goes without DATA, --program, --reference and --checkpoint")
@@ -102,19 +107,37 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     if program is None:
         raise DeclarationError("--program is missing: name the first stage")
     section = _searched(data, program, options)
-    result = section.audit
     if options["save"] is not None:
-        worst = max(result.verdicts, key=lambda verdict: verdict.ratio)
-        result.save_counterexample(options["save"], worst)
+        worst = max(section.audit.verdicts, key=lambda verdict: verdict.ratio)
+        section.audit.save_counterexample(options["save"], worst)
     if data is not None:
         click.echo(f"NOT PRIVATE: these numbers depend on the records of {data}", err=True)
     written = output.write([section], command)
-    if options["as_json"]:
-        print_json(result.to_dict())
+    return _shown(section, plant, written, options["as_json"])
+
+
+def _shown(section: AuditSection, plant: float | None, written: str, as_json: bool) -> int:
+    """Print what was found and where it is; the exit code."""
+    caught = plant is None or section.audit.catches(plant)
+    if as_json:
+        planted = {} if plant is None else {"planted": {"factor": plant, "caught": caught}}
+        print_json(section.audit.to_dict() | planted)
     else:
         show(section)
+        if plant is not None:
+            found = "refuted" if caught else "NOT refuted: search for longer"
+            click.echo(f"planted: V / {plant:g}: {found}")
         click.echo(written)
-    return VIOLATED if section.violated else 0
+    return VIOLATED if section.violated or not caught else 0
+
+
+def _planted(options: dict[str, Any]) -> float | None:
+    """The factor of ``--plant``, above 1. Raises DeclarationError."""
+    if options["plant"] is None:
+        return None
+    if options["mechanism"] or options["replay"] or options["reference"]:
+        raise DeclarationError("--plant goes with the search of a --program")
+    return public_number("--plant", options["plant"], above=1)
 
 
 def _searched(data: str | None, name: str, options: dict[str, Any]) -> AuditSection:

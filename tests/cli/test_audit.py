@@ -1,6 +1,7 @@
 """``dp2erm audit``: what it prints, saves, replays and refuses."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,22 @@ def test_what_is_no_mechanism_is_refused(folder):
         assert said in result.stderr
     missing = run("audit", "--mechanism", "mechanisms.py:noisy_sum", "--covariate-bound", "1")
     assert "--epsilon is missing" in missing.stderr
+
+
+def test_a_planted_error_says_what_a_search_is_worth(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("audit", "--program", "overlap", "--covariate-bound", "1", "--n", "40", "--solves", "300")
+    words = (*words, "--no-page", "--no-tightness")
+    caught = run(*words, "--plant", "2")
+    assert caught.exit_code == 0, caught.stdout
+    assert "planted: V / 2: refuted" in caught.stdout
+    (unseen,) = re.findall(r"an error of V below a factor ([\d.]+) would not be seen here", caught.stdout)
+    assert 1.0 < float(unseen) < 2.0
+    missed = run(*words, "--plant", "1.05", "--json")
+    assert missed.exit_code == 1
+    told = json.loads(missed.stdout)
+    assert told["planted"] == {"factor": 1.05, "caught": False}
+    assert told["unseen"] == pytest.approx(float(unseen), abs=0.01)
+    for wrong, message in ((("--plant", "1"), "--plant"), (("--plant", "2", "--reference"), "--program")):
+        refused = run("audit", "--program", "overlap", *wrong)
+        assert (refused.exit_code, message in refused.stderr) == (2, True)

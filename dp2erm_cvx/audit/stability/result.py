@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dp2erm_cvx.audit.stability.claims import Claim
+from dp2erm_cvx.audit.stability.claims import Claim, Quantity
 from dp2erm_cvx.audit.stability.replay import save_claim
 from dp2erm_cvx.audit.stability.resolve import Interval, Resolved, SolverCheck
 from dp2erm_cvx.errors import DeclarationError
@@ -102,6 +102,23 @@ class StabilityAudit:
         """Largest sum of two certified radii among the pairs reported."""
         return max(verdict.numerical_error for verdict in self.verdicts)
 
+    @property
+    def unseen(self) -> float | None:
+        """Factor below which the first bound on V could be too small unseen: V over the movement met.
+
+        At least 1. None where no bound on V was audited, or nothing moved.
+        """
+        first = self._first_of_v()
+        return None if first is None or not first.ratio > 0 else max(1.0, 1.0 / first.ratio)
+
+    def catches(self, factor: float) -> bool:
+        """Whether the pairs met refute the first bound on V, divided by ``factor``: a planted error."""
+        first = self._first_of_v()
+        return first is not None and first.movement.low > first.claim.bound / factor
+
+    def _first_of_v(self) -> Verdict | None:
+        return next((found for found in self.verdicts if found.claim.quantity is Quantity.V), None)
+
     def verdict(self, name: str, quantity: str = "V") -> Verdict:
         """The verdict on one claim. Raises KeyError."""
         for verdict in self.verdicts:
@@ -137,6 +154,7 @@ class StabilityAudit:
             "seconds": self.seconds,
             "seed": self.seed,
             "numerical_error": self.numerical_error,
+            "unseen": self.unseen,
             "check": asdict(self.check),
             "private": self.private,
             "proof": False,
@@ -158,6 +176,8 @@ class StabilityAudit:
             f"{self.check.disagreement:.3g} of the radii, its own at most {self.check.radius:.2g}"
             + (f", {self.check.unsolved} not solved" if self.check.unsolved else "")
         )
+        if self.unseen is not None:
+            lines.append(f"an error of V below a factor {self.unseen:.2f} would not be seen here")
         if not self.private:
             lines.append("this audit read the records it was given: not private")
         return "\n".join(lines)
