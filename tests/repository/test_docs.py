@@ -8,6 +8,7 @@ import io
 import json
 import math
 import re
+import runpy
 import shlex
 import sys
 from dataclasses import fields
@@ -133,6 +134,24 @@ def test_tutorials_print_what_they_quote(name, tmp_path, monkeypatch):
     assert len(found) >= 5
     for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
         assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
+
+
+def test_the_first_page_prints_what_it_quotes(monkeypatch):
+    found = [step for step in steps("index.md") if step[0] == "python" and "PrivateEffect" not in step[1]]
+    assert len(found) == 3
+    for (_, source, quoted), printed in zip(found, perform(found, monkeypatch), strict=True):
+        assert agree(printed, quoted), f"{source}\nprints\n{printed}\nand not\n{quoted}"
+
+
+def test_the_figures_of_the_first_page_show_what_their_texts_say(tmp_path):
+    pytest.importorskip("matplotlib")
+    doors = runpy.run_path(str(DOCS / "experiments" / "doors.py"))
+    assert doors["scheme_figure"](tmp_path) < 1
+    assert 0.5 < doors["audit_figure"](tmp_path, 300) < 1
+    assert all(claimed >= true for _, true, claimed in doors["solver_figure"](tmp_path))
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert drawn == {path.name for path in (DOCS / "_static").glob("door_*.svg")}
+    assert all(f"(_static/{name})" in page("index.md") for name in drawn)
 
 
 def test_tutorials_are_listed():
