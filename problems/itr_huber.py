@@ -11,20 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Self
 
-import numpy as np
-
-from dp2erm_cvx.program import (
-    Curve,
-    Domain,
-    Huber,
-    MarginRows,
-    Part,
-    Records,
-    RowBounds,
-    Universe,
-    WeightedMarginLoss,
-    public_size,
-)
+from dp2erm_cvx.program import Curve, Domain, Huber, Part, WeightedMarginLoss, public_size
 from dp2erm_cvx.program.first_stage import resolved
 
 
@@ -63,11 +50,3 @@ class HuberRule(WeightedMarginLoss):
     @property
     def loss(self) -> Curve:
         return Curve((Part(1.0, Huber(resolved("threshold", self.threshold))),))
-
-    def rows(self, records: Records) -> MarginRows:
-        z = 2.0 * (2 * records.a - 1) * records.y
-        return MarginRows(self.covariates(records.domain, records.X), z, np.ones(len(z)))
-
-    def row_bounds(self, universe: Universe) -> RowBounds:
-        z = 2 * universe.domain.outcome_bound
-        return RowBounds(self.row_norm(universe.domain), (-z, z))

@@ -1,29 +1,76 @@
-"""Linear regression of the outcome by a loss without curvature at full slope, over all of R^p.
+"""Linear regression and treatment rules by a loss without curvature at full slope, over all of R^p.
 
-minimize    sum_i w_i phi(y_i - <x_i, theta>) + n R(theta) + n gamma/2 ||theta||^2 + <b, theta>
+minimize    sum_i w_i phi(z_i - <x_i, theta>) + n R(theta) + n gamma/2 ||theta||^2 + <b, theta>
 subject to  theta in Theta
 
-with y the centered outcome and phi(s) = S |s| + S^2 (exp(-|s|/S) - 1): s^2/2 near 0, S |s| far out. No record
-pulls with more than S, and one that does adds no curvature: under pure noise the whole epsilon buys noise
-(Theorem 15), and neither Theta nor the bound on the outcome enters it.
+with z_i = y_i, the centered outcome, or z_i = 2 (2 a_i - 1) y_i for a rule, and phi(s) = S |s| + S^2
+(exp(-|s|/S) - 1): s^2/2 near 0, S |s| far out. No record pulls with more than S, and one that does adds no
+curvature: under pure noise the whole epsilon buys noise (Theorem 15), and neither Theta nor the bound on the
+outcome enters it. A rule may be fitted to what a released center leaves of the outcome.
 """
 
+import dataclasses
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Self
 
-from dp2erm_cvx.program import Array, Domain, Records
-from dp2erm_cvx.program.losses.saturating_stage import SaturatingStage
+from dp2erm_cvx.program import ConvexSet, Curve, Domain, Part, WeightedMarginLoss, WholeSpace, public_size
+from dp2erm_cvx.program.atoms import Saturating
+from dp2erm_cvx.program.first_stage import resolved
 
 
 @dataclass(frozen=True)
-class SaturatingRegression(SaturatingStage):
-    """Linear prediction, between that of the mean (large slope) and that of the median (small slope)."""
+class SaturatingRegression(WeightedMarginLoss):
+    """Linear prediction, between that of the mean (large slope) and that of the median (small slope).
 
+    Parameters
+    ----------
+    slope
+        S, in units of the response; 1 to 1.5 times the usual size of a residual serves well. Default: half of
+        the largest response, too large where the bound on the outcome is generous.
+    """
+
+    slope: float | None = None
+
+    contrast = False
     name = "saturating_regression"
     formula = "theta = argmin sum w_i phi(y_i - x_i'theta) + n R(theta) + n gamma/2 |theta|^2 + b'theta"
+    cone = "exponential (and second-order over an l2 ball)"
     citation = "Huber & Ronchetti (2009), bounded influence"
+    theorem = "Theorem 15: slope S, curvature 1 - |phi'|/S; Theorems 1 and 2: zeta_c <= M S, trace M^2"
+    defaults = MappingProxyType(
+        {**WeightedMarginLoss.defaults, "theta_set": "R^p", "slope": "half of the bound on z"}
+    )
+    default_kind = WholeSpace()
 
-    def response(self, records: Records) -> Array:
-        return records.y
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.slope is not None:
+            object.__setattr__(self, "slope", public_size("slope", self.slope))
 
-    def response_bound(self, domain: Domain) -> float:
-        return domain.outcome_bound
+    def default_set(self, domain: Domain) -> ConvexSet:
+        return WholeSpace()
+
+    def resolve(self, domain: Domain) -> Self:
+        S = self.response_bound(domain) / 2 if self.slope is None else self.slope
+        return dataclasses.replace(super().resolve(domain), slope=S)
+
+    @property
+    def loss(self) -> Curve:
+        return Curve((Part(1.0, Saturating(resolved("slope", self.slope))),))
+
+
+@dataclass(frozen=True)
+class SaturatingRule(SaturatingRegression):
+    """The rule of ``itr`` over R^p, where no outcome pulls with more than a public slope.
+
+    It has the sign of the effect where arms are balanced or the outcome is well centered, unless residuals
+    are skewed in opposite directions in the arms: a larger slope then helps.
+    """
+
+    contrast = True
+    name = "itr_saturating"
+    formula = (
+        "theta = argmin sum w_i phi(2(2a_i-1)y_i - x_i'theta) + n R(theta) + n gamma/2 |theta|^2 + b'theta"
+    )
+    citation = "Tian et al. (2014); Huber & Ronchetti (2009), bounded influence"

@@ -13,9 +13,8 @@ from dp2erm_cvx.program.first_stage import ClosedFormWeights, FirstStage, Privat
 from dp2erm_cvx.program.kernels import BalanceKernel, Gaussian, Kernel
 from dp2erm_cvx.program.log_weights import LogWeight, trimmed
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
-from dp2erm_cvx.program.losses.linear_rule import LinearStage
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
-from dp2erm_cvx.program.losses.weighted_least_squares import WeightedLeastSquares
+from dp2erm_cvx.program.losses.weighted_least_squares import LinearLeastSquares, WeightedLeastSquares
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
 from dp2erm_cvx.program.rows import Ball
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
@@ -52,7 +51,7 @@ __all__ = [
     "L1Ball",
     "L2Ball",
     "Leaves",
-    "LinearStage",
+    "LinearLeastSquares",
     "LogWeight",
     "LossConstants",
     "MarginRows",

@@ -20,6 +20,8 @@ Interval = tuple[float, float]
 
 #: Relative excess that a search may leave, and margin for the rounding of its own arithmetic.
 _CLOSE, _OUTWARD = 2e-5, 1.0 + 1e-10
+#: For the rounding of closed forms.
+_ROUNDED = 1.0 + 1e-12
 _ANGLES, _ROUNDS, _MOST_NODES = 256, 40, 8192
 #: Beyond this reach of margins only the limits of a loss are asked for.
 _FARTHEST = 1e5
@@ -88,6 +90,10 @@ def gradient_diameter(
     anywhere = 2.0 * max(abs(low), abs(high))
     if not reach <= _FARTHEST or not math.isfinite(anywhere) or anywhere == 0.0:
         return anywhere * _OUTWARD
+    if (factor, tilt) == ((1.0, 1.0), (0.0, 0.0)) and offset[0] == -offset[1]:
+        bend = _bend_of_odd_line(loss)
+        if bend is not None:
+            return _limacon_width(bend * reach, bend * offset[1])
     searched = _largest_over_radii(reach, lambda p, q: _width(loss, p, q, offset, factor, tilt))
     return min(anywhere, searched) * _OUTWARD
 
@@ -106,7 +112,7 @@ def largest_multiple(
     loss: ScalarLoss, reach: float, offset: Interval, factor: Interval, tilt: Interval
 ) -> float:
     """Bound on ``|c phi'(s + o) + t|`` over ``|s| <= reach``: the largest gradient of rows of norm 1."""
-    return max(map(abs, _multiples(loss, reach, offset, factor, tilt))) * _OUTWARD
+    return max(map(abs, _multiples(loss, reach, offset, factor, tilt))) * _ROUNDED
 
 
 def minimizer_norm(loss: ScalarLoss, ridge: float, radius: float = math.inf, beside: float = 0.0) -> float:
@@ -171,6 +177,20 @@ def _multiples(
     with np.errstate(invalid="ignore"):
         low, high = (min(c * down for c in factor), max(c * up for c in factor))
     return low + tilt[0], high + tilt[1]
+
+
+def _bend_of_odd_line(loss: ScalarLoss) -> float | None:
+    """The curvature of a loss whose slope is a multiple of the margin; None for any other."""
+    everywhere = np.array([math.inf])
+    with np.errstate(over="ignore", invalid="ignore"):
+        least, largest = (float(found[0]) for found in loss.curvatures(-everywhere, everywhere))
+    return least if least == largest and float(loss.slope(np.zeros(1))[0]) == 0.0 else None
+
+
+def _limacon_width(A: float, B: float) -> float:
+    """``max over t of 2 sin(t) (A cos(t) + B)``: the extreme gradients of a squared loss trace a limacon."""
+    cosine = 2.0 * A / (B + math.hypot(B, math.sqrt(8.0) * A))
+    return 2.0 * math.sqrt(1.0 - cosine**2) * (A * cosine + B) * _ROUNDED
 
 
 def _largest_over_radii(reach: float, width: Callable[[float, float], float], close: float = _CLOSE) -> float:

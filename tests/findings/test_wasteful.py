@@ -15,7 +15,7 @@ from dp2erm_cvx.plan import RuleStudy, Study, make_plan
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.problems.itr_huber import HuberRule
-from dp2erm_cvx.problems.itr_saturating import SaturatingRule
+from dp2erm_cvx.problems.saturating_regression import SaturatingRule
 from dp2erm_cvx.program import L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.stability import uniform_weights
 from dp2erm_cvx.studies.confounded import Strength

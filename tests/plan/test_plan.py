@@ -19,11 +19,10 @@ from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
 from dp2erm_cvx.problems.ipw_private import PrivateLogistic
 from dp2erm_cvx.problems.ipw_randomized import RandomizedTrial
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.itr_saturating import SaturatingRule
 from dp2erm_cvx.problems.mmd import MMD
 from dp2erm_cvx.problems.mmd_pooled import PooledMMD
 from dp2erm_cvx.problems.plug_in_ate import PlugInATE
-from dp2erm_cvx.problems.saturating_regression import SaturatingRegression
+from dp2erm_cvx.problems.saturating_regression import SaturatingRegression, SaturatingRule
 from dp2erm_cvx.problems.uniform import Uniform
 from dp2erm_cvx.program import WholeSpace
 from dp2erm_cvx.universe import Universe

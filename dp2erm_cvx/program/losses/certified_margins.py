@@ -36,8 +36,8 @@ class RowBounds:
         """Half the diameter of a record's gradients over ``||theta|| <= size``, and the largest of them."""
         reach = self.norm * size if self.norm else 0.0
         numbers = (-self.offset[1], -self.offset[0]), self.factor, self.tilt
-        radius = 0.5 * gradient_diameter(curve, reach, *numbers)
-        return self.norm * radius, self.norm * largest_multiple(curve, reach, *numbers)
+        largest = largest_multiple(curve, reach, *numbers)
+        return self.norm * min(0.5 * gradient_diameter(curve, reach, *numbers), largest), self.norm * largest
 
     def loss_at_zero(self, curve: Curve) -> float:
         """Root of the largest ``c (phi(-o) - inf phi)``: where the choice of a split starts from."""

@@ -1,7 +1,8 @@
-"""Second stages that are linear in all covariates, or in a public choice of them."""
+"""Second stages that are linear in all covariates, or in a public choice of them: rows, and all constants."""
 
 from __future__ import annotations
 
+import abc
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -10,10 +11,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.domain import Array, Domain, clip_norm
+from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.model.sets import ConvexSet, L2Ball
-from dp2erm_cvx.privacy import RowBox
+from dp2erm_cvx.privacy import LossConstants, RowBox
+from dp2erm_cvx.program.curves import Curve, saturation_of
+from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
 from dp2erm_cvx.public import chosen_columns, public_number
 from dp2erm_cvx.universe import Universe
@@ -41,6 +44,13 @@ class LinearStage(PenalizedSecondStage):
         {"theta_set": "l2 ball of radius M'/M", "features": "all", "features_bound": "that of the domain"}
     )
     default_kind: ClassVar[ConvexSet] = L2Ball(1.0)
+    #: Whether the response is ``2 (2a - 1) y``, whose mean at x is an effect, or y itself.
+    contrast: ClassVar[bool] = True
+
+    @property
+    @abc.abstractmethod
+    def loss(self) -> Curve:
+        """Phi of a resolved program: the loss of a record is ``phi(<x, theta> - z)``, z its response."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,6 +101,39 @@ class LinearStage(PenalizedSecondStage):
         bound = domain.features_bound if self.features_bound is None else self.features_bound
         return min(domain.covariate_bound, float(np.hypot(domain.intercept, bound)))
 
+    def response(self, records: Records) -> Array:
+        """Z (n,)."""
+        z: Array = 2.0 * (2 * records.a - 1) * records.y if self.contrast else records.y
+        return z
+
+    def response_bound(self, domain: Domain) -> float:
+        """Bound on ``|z|``."""
+        return (2.0 if self.contrast else 1.0) * domain.outcome_bound
+
+    def row_bounds(self, universe: Universe) -> RowBounds:
+        """Bounds on the rows, the responses, factors and tilts."""
+        z = self.response_bound(universe.domain)
+        return RowBounds(self.row_norm(universe.domain), (-z, z))
+
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A)."""
+        program, bounds = self.resolve(universe.domain), self.row_bounds(universe)
+        curve, (p, _, size) = program.loss, self.size(universe)
+        radius, largest = bounds.constants(curve, size)
+        saturation = saturation_of(curve, bounds.norm, factor=bounds.factor[1], ball=bounds.norm * size)
+        return LossConstants(
+            n_parameters=p,
+            gradient_radius=radius,
+            hessian_trace=bounds.factor[1] * curve.largest_curvature(bounds.reach(size)) * bounds.norm**2,
+            strong_convexity=program.regularizer.strong_convexity,
+            theta_bound=size if math.isfinite(size) else None,
+            outcome_bound=bounds.loss_at_zero(curve),
+            gradient_bound=largest,
+            saturation=None if any(bounds.tilt) else saturation,
+            is_margin=True,
+            box=self.box(universe, largest / bounds.norm),
+        )
+
     def box(self, universe: Universe, slope: float) -> RowBox | None:
         """That of the rows; None without one. Gradients are at most ``slope`` times a row."""
         domain, widths = universe.domain, universe.widths
@@ -109,16 +152,3 @@ class LinearStage(PenalizedSecondStage):
         # row by row: in a matrix product the rounding of a row may depend on where it stands
         rowwise: Array = np.sum(self.covariates(domain, domain.features(X)) * theta, axis=1)
         return rowwise
-
-
-def squared_gradient_radius(curvature: float, slope: float) -> float:
-    """Half the diameter of ``{2 (<x, theta> - z) x}``: ``max_t sin(t) (A cos(t) + B)``, rounded up.
-
-    ``A = curvature = 2 M^2 ||theta||`` and ``B = slope = 2 M Z`` over ``||x|| <= M``, ``|z| <= Z``.
-    Attained in two dimensions and more, where the extreme gradients trace a limacon; proof on the page of
-    programs.
-    """
-    if math.isinf(curvature):
-        return math.inf
-    cosine = 2 * curvature / (slope + math.hypot(slope, math.sqrt(8) * curvature))
-    return math.sqrt(1 - cosine**2) * (curvature * cosine + slope) * (1 + 1e-12)

@@ -15,8 +15,11 @@ from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.model.certified_radius import checked_perturbation, least_squares_radius
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ElasticNet, UserRegularizer, WholeSpace
+from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.losses.linear_rule import LinearStage
 from dp2erm_cvx.program.penalized_stage import PenalizedSecondStage
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.universe import Universe
@@ -104,3 +107,23 @@ class WeightedLeastSquares(PenalizedSecondStage):
         penalties, constraints = self.penalties(leaf, theta)
         objective = cp.sum_squares(factor @ theta) + leaf("linear") @ theta + penalties
         return Declaration(objective, {"theta": theta}, constraints)
+
+
+@dataclass(frozen=True)
+class LinearLeastSquares(LinearStage, WeightedLeastSquares):
+    """``(z_i - <x_i, theta>)^2``, z the :meth:`response` of a record."""
+
+    loss: ClassVar[Curve] = SQUARE
+    theorem: ClassVar[str] = "Theorems 1 and 2: zeta_c = max sin(t) (2 M^2 |theta| cos(t) + 2 M Z), 2 M^2"
+
+    def design(self, records: Records) -> tuple[Array, Array]:
+        return self.covariates(records.domain, records.X), self.response(records)
+
+    def loss_constants(self, universe: Universe) -> LossConstants:
+        rows = self.row_bounds(universe)
+        return dataclasses.replace(
+            super().loss_constants(universe),
+            outcome_bound=universe.domain.outcome_bound,
+            covariate_bound=rows.norm,
+            response_bound=rows.offset[1],
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,14 +11,14 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.images import ImageRecords
 from dp2erm_cvx.model.certified_radius import checked_perturbation, radius_at_floor
 from dp2erm_cvx.model.composite import Penalty
 from dp2erm_cvx.model.sets import ElasticNet
 from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
-from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.program.curves import Curve, saturation_of
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.losses.certified_margins import MarginSum, RowBounds
+from dp2erm_cvx.program.losses.certified_margins import MarginSum
+from dp2erm_cvx.program.losses.image_rows import rows_of
 from dp2erm_cvx.program.losses.linear_rule import LinearStage
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
@@ -53,45 +52,15 @@ class WeightedMarginLoss(LinearStage):
         if type(self.regularizer) is not ElasticNet:
             raise DeclarationError(f"regularizer: {self.name} takes an ElasticNet only")
 
-    @property
-    @abc.abstractmethod
-    def loss(self) -> Curve:
-        """Phi of a resolved program."""
-
-    @abc.abstractmethod
     def rows(self, records: Records) -> MarginRows:
         """z, o and c of every record."""
+        if isinstance(records, ImageRecords) and self.takes_all:
+            return rows_of(records, offset=self.response(records))
+        return MarginRows(self.covariates(records.domain, records.X), self.response(records))
 
     def tilts(self, records: Records) -> Array | None:
         """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""
         return None
-
-    @abc.abstractmethod
-    def row_bounds(self, universe: Universe) -> RowBounds:
-        """Bounds on z, o, c and t."""
-
-    def loss_constants(self, universe: Universe) -> LossConstants:
-        """All constants, derived from the curve, the bounds of the rows and Theta (Lemma A)."""
-        program, bounds = self.resolve(universe.domain), self.row_bounds(universe)
-        curve, p = program.loss, self.size(universe)[0]
-        size = program.feasible(universe.domain).norm_bound(p)
-        reach = bounds.reach(size)
-        tilt = max(map(abs, bounds.tilt))
-        radius, largest = bounds.constants(curve, size)
-        return LossConstants(
-            n_parameters=p,
-            gradient_radius=radius,
-            hessian_trace=bounds.factor[1] * curve.largest_curvature(reach) * bounds.norm**2,
-            strong_convexity=program.regularizer.strong_convexity,
-            theta_bound=size if math.isfinite(size) else None,
-            outcome_bound=bounds.loss_at_zero(curve),
-            gradient_bound=largest,
-            saturation=None
-            if tilt
-            else saturation_of(curve, bounds.norm, factor=bounds.factor[1], ball=bounds.norm * size),
-            is_margin=True,
-            box=self.box(universe, largest / bounds.norm),
-        )
 
     def instance(
         self, records: Records, weights: Array, *, gamma: float, noise: Array | None = None
