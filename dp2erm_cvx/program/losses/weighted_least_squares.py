@@ -111,7 +111,7 @@ class WeightedLeastSquares(PenalizedSecondStage):
 
 @dataclass(frozen=True)
 class LinearLeastSquares(LinearStage, WeightedLeastSquares):
-    """``(z_i - <x_i, theta>)^2``, z the :meth:`response` of a record."""
+    """``(z_i - <x_i, theta>)^2``, z the response of a record."""
 
     loss: ClassVar[Curve] = SQUARE
     theorem: ClassVar[str] = "Theorems 1 and 2: zeta_c = max sin(t) (2 M^2 |theta| cos(t) + 2 M Z), 2 M^2"
