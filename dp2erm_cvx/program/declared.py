@@ -23,7 +23,7 @@ from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.losses.certified_margins import RowBounds
 from dp2erm_cvx.program.losses.margin_rows import MarginRows
 from dp2erm_cvx.program.losses.weighted_margin_loss import WeightedMarginLoss
-from dp2erm_cvx.program.printing import printed
+from dp2erm_cvx.program.printing import SIZES, printed, with_n
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords, Setting, evaluated
 from dp2erm_cvx.program.schemes.separable_stage import PrivateSeparable, SeparableFirstStage
 from dp2erm_cvx.public import public_number
@@ -190,8 +190,7 @@ class LossProgram(DeclaredProgram, WeightedMarginLoss):
 
     def declared_formula(self) -> str:
         """The program in one line."""
-        _, _, problem = self.declared_problem(STANDARD, 5, 3)
-        text = printed(problem.objective.args[0])
+        text = with_n(*(printed(self.declared_problem(STANDARD, n, 3)[2].objective.args[0]) for n in SIZES))
         return f"theta = argmin {text} with weights w_i + n gamma/2 |theta|^2 + b'theta"
 
     def refuse_misread(self) -> None:
@@ -251,7 +250,7 @@ def _read_loss(program: LossProgram, domain: Domain) -> tuple[DeclaredRecords, F
     It is read at two numbers of records: a loss may be declared as a sum or as a mean, its penalties with it.
     """
     forms = []
-    for n in (5, 8):
+    for n in SIZES:
         records, theta, problem = program.declared_problem(domain, n, 3)
         forms.append((n, read(problem, theta)))
     (few, first), (many, last) = forms

@@ -73,8 +73,21 @@ def _derived(program: Program, universe: Universe) -> Iterator[tuple[str, str]]:
         yield "derived", f"margins at most {found.reach:.4g}, log weights {found.log_weight_range:.4g} apart"
         yield "", f"gradients in a set of diameter {found.gradient_diameter:.6g}"
         yield "", f"mean weight of the others at least {found.least_mean:.4g}, C of Theorem 22 {C}"
+    if isinstance(program, WeightsProgram):
+        yield "certificate", _certificate(program, universe)
     if isinstance(program, FirstStage):
         bound = program.stability(universe)
         share = f"{bound.V / (2 * n):.2g} of 2n"
         yield "theorem", bound.theorem
         yield "V", f"{bound.V:.6g} at n = {n} ({share}), largest weight {bound.w_max:.6g}"
+
+
+def _certificate(program: WeightsProgram, universe: Universe) -> str:
+    unread, error = program.unread(universe), program.certified_error(universe)
+    if unread is not None:
+        return f"duality gap, on every solve: {unread}"
+    if error is None:
+        return "Theorem D, on every solve: a norm, absolute value or maximum has a kink"
+    if math.isinf(error):
+        return "Theorem A, on every solve: no radius is public"
+    return f"Theorems A and C: weights within {error:.2g} n of the minimizer on every dataset"

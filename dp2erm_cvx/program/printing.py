@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,30 @@ def printed(e: Any) -> str:
     """Text of an expression or constraint, such as ``sum(logistic(-(signed @ v)))``, cut where it is long."""
     text = _text(e, 0)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 44]} ... {text[-40:]}"
+
+
+#: Numbers of records at which a formula is written, to tell which of its numbers grow with n.
+SIZES = (5, 8)
+
+
+def with_n(few: str, many: str) -> str:
+    """One formula of two texts that were written at ``SIZES`` records: ``5`` and ``8`` become ``n``."""
+    parts = [re.split(r"(?<![\w.])(\d+(?:\.\d+)?)", text) for text in (few, many)]
+    if len(parts[0]) != len(parts[1]):
+        return few
+    return "".join(part if part == other else _of_n(part, other) for part, other in zip(*parts, strict=True))
+
+
+def _of_n(few: str, many: str) -> str:
+    try:
+        x, y = float(few), float(many)
+    except ValueError:
+        return few
+    for found, text in ((x / SIZES[0], "{}n"), (x * SIZES[0], "{}/n")):
+        at_other = found * SIZES[1] if text == "{}n" else found / SIZES[1]
+        if abs(at_other - y) <= 1e-3 * abs(y):
+            return text.format("" if found == 1.0 and text == "{}n" else f"{found:g}")
+    return few
 
 
 def _text(e: Any, level: int) -> str:

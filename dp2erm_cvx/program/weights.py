@@ -17,7 +17,7 @@ from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.declaration import Leaves, Value
 from dp2erm_cvx.program.declared import STANDARD, DeclaredProgram, Function, called
 from dp2erm_cvx.program.form import weights_curvature
-from dp2erm_cvx.program.printing import printed
+from dp2erm_cvx.program.printing import SIZES, printed, with_n
 from dp2erm_cvx.program.rows import DeclaredRecords
 from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
 from dp2erm_cvx.program.stage import Kind
@@ -115,9 +115,12 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
 
     def declared_formula(self) -> str:
         """The program in one line."""
-        _, problem = self._problem(STANDARD, 5, 3)
-        sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
-        return f"w = argmin {printed(problem.objective.args[0])}, sum(w) == n, w >= 0{sets}"
+        texts = []
+        for n in SIZES:
+            _, problem = self._problem(STANDARD, n, 3)
+            sets = "".join(f", {printed(constraint)}" for constraint in problem.constraints)
+            texts.append(f"w = argmin {printed(problem.objective.args[0])}, sum(w) == n, w >= 0{sets}")
+        return with_n(*texts)
 
     def _problem(self, domain: Domain, n: int, p: int) -> tuple[Any, Any]:
         w, records = cp.Variable(n, name="w"), DeclaredRecords(domain, n, p)

@@ -14,6 +14,7 @@ from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Ball, Bound, FirstStage, scheme, second_stage
 from dp2erm_cvx.program.describe import describe
+from dp2erm_cvx.program.printing import with_n
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.universe import Universe
 from tests.plugins.beta_weights import beta_weights
@@ -153,6 +154,15 @@ def test_what_is_derived_is_on_one_screen(program):
         if own
         else "nothing"
     )
+
+
+def test_the_certificate_of_direct_programs_is_described_and_n_is_written_as_such():
+    universe = Universe(DOMAIN, 400, P)
+    read, kinked = dict(describe(penalized_balance(), universe)), dict(describe(robust(), universe))
+    assert "on every dataset" in read["certificate"]
+    assert "Theorem D" in kinked["certificate"]
+    assert "/ n)" in read["minimize"]
+    assert with_n("5 x + 0.2 y + 5a - 3", "8 x + 0.125 y + 5a - 3") == "n x + 1/n y + 5a - 3"
 
 
 def test_a_private_variant_is_one_call():
