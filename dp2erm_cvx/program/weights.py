@@ -19,7 +19,7 @@ from dp2erm_cvx.program.declared import STANDARD, DeclaredProgram, Function, cal
 from dp2erm_cvx.program.form import weights_curvature
 from dp2erm_cvx.program.printing import SIZES, printed, with_n
 from dp2erm_cvx.program.rows import DeclaredRecords
-from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage
+from dp2erm_cvx.program.schemes.direct_stage import DirectFirstStage, cached
 from dp2erm_cvx.program.stage import Kind
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
@@ -89,7 +89,9 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
         return stated
 
     def data(self, records: Records) -> dict[str, Value]:
-        problem = self._problem(records.domain, records.n_samples, records.X.shape[1])[1]
+        size = records.n_samples, records.X.shape[1]
+        key = type(self), self, records.domain, size, "problem"
+        problem = cached(key, lambda: self._problem(records.domain, *size)[1])
         return {leaf.name(): leaf.of(records) for leaf in problem.parameters()}
 
     def data_bounds(self, universe: Universe) -> dict[str, Value]:
@@ -110,8 +112,9 @@ class WeightsProgram(DeclaredProgram, DirectFirstStage):
         return {f"constraint_{k}": own for k, own in stated if _end(own, weights) is None}
 
     def strong_convexity(self, records: Records) -> float:
-        w, problem = self._problem(records.domain, records.n_samples, 3)
-        return weights_curvature(problem, w)
+        domain, n = records.domain, records.n_samples
+        key = type(self), self, domain, n, "curvature"
+        return cached(key, lambda: weights_curvature(*self._problem(domain, n, 3)[::-1]))
 
     def declared_formula(self) -> str:
         """The program in one line."""

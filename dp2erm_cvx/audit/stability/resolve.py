@@ -12,9 +12,12 @@ from dp2erm_cvx.audit.stability.claims import Quantity
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError, SolverError
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.program import FirstStage
-from dp2erm_cvx.solve import Solver, solve
+from dp2erm_cvx.program import DirectFirstStage, FirstStage
+from dp2erm_cvx.solve import TOLERANCE, Solver, solve
 from dp2erm_cvx.solve.batch import Reading
+
+#: Entries of covariates of the datasets that are solved at once.
+_TOGETHER = 500_000
 
 
 @dataclass(frozen=True)
@@ -213,8 +216,11 @@ def resolve(
     ``solver`` is that of the program by default. Raises SolverError where the solver returns no point.
     """
     chosen = program.usual_solver if solver is None else solver
-    solved: dict[int, Solved] = {}
-    for key, records in {id(end): end for pair in pairs for end in (pair.first, pair.second)}.items():
+    ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
+    solved = _together(program, ends) if solver is None and isinstance(program, DirectFirstStage) else {}
+    for key, records in ends.items():
+        if key in solved:
+            continue
         with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
             solution = solve(program.instance(records), solver=chosen, throw=False)
             solved[key] = Solved(solution.value, solution.certificate.output_radius)
@@ -225,6 +231,21 @@ def resolve(
             moved = movements(w.weights, v.weights, pair.changed, w.radius, v.radius)
             found.append(Resolved(pair, moved, (w, v)))
     return found
+
+
+def _together(program: DirectFirstStage, ends: dict[int, Records]) -> dict[int, Solved]:
+    """Those of the datasets that one Newton method on many of them certifies."""
+    solved: dict[int, Solved] = {}
+    keys = list(ends)
+    for begin in range(0, len(keys), step := max(1, _TOGETHER // max(next(iter(ends.values())).X.size, 1))):
+        part = keys[begin : begin + step]
+        found = program.solved_together([ends[key] for key in part])
+        if found is None:
+            return {}
+        for key, weights, radius in zip(part, *found, strict=True):
+            if radius <= TOLERANCE * len(weights):
+                solved[key] = Solved(weights, float(radius))
+    return solved
 
 
 def check(program: FirstStage, resolved: list[Resolved], solver: str, *, base: bool = True) -> SolverCheck:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.stability.claims import Quantity
 from dp2erm_cvx.audit.stability.groups import Groups
-from dp2erm_cvx.audit.stability.resolve import NeighborPair, movements, of_groups, resolve
+from dp2erm_cvx.audit.stability.resolve import NeighborPair, of_groups, resolve
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.universe import Universe
@@ -61,12 +61,11 @@ class InFull(Scout):
     def _movements(self, pairs: Groups) -> dict[Quantity, Array]:
         changed = self.universe.n_samples - 1
         found = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
-        for index in range(len(pairs)):
-            pair = NeighborPair(*pairs.expand(index, self.universe), changed, "")
-            for item in resolve(self.program, [pair]):
-                w, v = (end.weights for end in item.solved)
-                for quantity, interval in movements(w, v, changed, 0.0, 0.0).items():
-                    found[quantity][index] = interval.low
+        whole = [NeighborPair(*pairs.expand(k, self.universe), changed, "") for k in range(len(pairs))]
+        place = {id(pair): index for index, pair in enumerate(whole)}
+        for item in resolve(self.program, whole):
+            for quantity, interval in item.movements.items():
+                found[quantity][place[id(item.pair)]] = 0.5 * (interval.low + interval.high)
         return found
 
     def weights(self, x: Array, arm: Arms, count: Array) -> Array:

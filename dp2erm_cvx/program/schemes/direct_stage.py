@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
@@ -16,7 +16,13 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CalibrationError, ProgramError
 from dp2erm_cvx.model.composite import Composite, LocalError, Penalty
-from dp2erm_cvx.model.direct import DirectModel, PublicConstants, public_constants
+from dp2erm_cvx.model.direct import (
+    DirectModel,
+    PublicConstants,
+    judge_points,
+    newton_step,
+    public_constants,
+)
 from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.terms import ReadObjective
 from dp2erm_cvx.model.tree import read_objective
@@ -27,6 +33,8 @@ from dp2erm_cvx.program.stage import Instance, Kind, smooth_of
 from dp2erm_cvx.universe import Universe
 
 T = TypeVar("T")
+#: Steps of Newton's method on many datasets at once; whoever needs more is solved alone.
+_STEPS = 30
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -160,6 +168,38 @@ class DirectFirstStage(FirstStage):
             raise ProgramError(f"{self.name} is not read: solve it by a conic solver such as clarabel")
         return found
 
+    def solved_together(self, datasets: Sequence[Records]) -> tuple[Array, Array] | None:
+        """Weights (k, n) of k datasets of one universe, and proved bounds (k,) of their errors in l1.
+
+        Newton's method on all of them at once, judged by Theorem A. None where the objective is not read or
+        has a kink.
+        """
+        first = datasets[0]
+        program = self.resolve(first.domain)
+        model = program.instance(first).model
+        if not isinstance(model, DirectModel) or model.objective.kinks:
+            return None
+        universe = Universe(first.domain, first.n_samples, first.n_features)
+        leaves = [program._bounded(records, universe) for records in datasets]
+        read = program._read(leaves[0], universe)
+        assert isinstance(read, ReadObjective)
+        for data in leaves:
+            for name in read.tree.nonneg:
+                data[name] = np.maximum(data[name], 0.0)
+        objective = read.at(np.stack([read.tree.vector(data) for data in leaves]))
+        ends, goal = (model.floor, model.cap), 0.1 * (model.public.radius or 0.0)
+        x = at = np.ones((len(datasets), first.n_samples))
+        two = one = np.full(len(datasets), np.inf)
+        for _ in range(_STEPS):
+            x = newton_step(objective, x, *ends)
+            claim = judge_points(objective, model.public.strong_convexity, *ends, x)
+            better, moved = claim.two < two, claim.two < 0.5 * two
+            at = np.where(better[:, None], x, at)
+            two, one = np.where(better, claim.two, two), np.where(better, claim.one, one)
+            if np.all(two <= goal) or not np.any(moved):
+                break
+        return at, one
+
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
         # a solver meets the total only approximately
         return smooth_of(instance).penalty.set.project(values["weights"])
@@ -171,7 +211,7 @@ class DirectFirstStage(FirstStage):
 
     def _box(self, n: int) -> tuple[float, float]:
         """Floor and cap, at most n. Raises CalibrationError where no weights of sum n are between them."""
-        floor, cap = _cached((type(self), self, n), lambda: self.box(n))
+        floor, cap = cached((type(self), self, n), lambda: self.box(n))
         if not (0.0 <= floor <= 1.0 <= cap):
             raise CalibrationError(
                 f"{self.name}: no weights of mean 1 have floor = {floor:g} and cap = {cap:g}: state a floor "
@@ -182,7 +222,7 @@ class DirectFirstStage(FirstStage):
     def _bounded(self, records: Records, universe: Universe) -> dict[str, Value]:
         """The leaves, clipped to their public bounds."""
         data: dict[str, Value] = {**self.data(records), "ones": np.ones(records.n_samples)}
-        bounds = _cached((type(self), self, universe), lambda: self.data_bounds(universe))
+        bounds = cached((type(self), self, universe), lambda: self.data_bounds(universe))
         for name, bound in bounds.items():
             if name not in data:
                 raise ProgramError(f"{self.name}: data_bounds names {name!r}, which data does not make")
@@ -192,7 +232,7 @@ class DirectFirstStage(FirstStage):
     def _read(self, data: Mapping[str, Value], universe: Universe) -> ReadObjective | str:
         """The objective at data of these shapes, or why it is not read."""
         shapes = tuple((name, np.shape(value)) for name, value in data.items())
-        return _cached((type(self), self, shapes), lambda: _reading(self, shapes, universe))
+        return cached((type(self), self, shapes), lambda: _reading(self, shapes, universe))
 
     def _public(self, data: Mapping[str, Value], universe: Universe) -> PublicConstants | None:
         read = self._read(data, universe)
@@ -200,7 +240,7 @@ class DirectFirstStage(FirstStage):
             return None
         shapes = {name: np.shape(value) for name, value in data.items()}
         key = (type(self), self, tuple(shapes.items()), universe)
-        return _cached(key, lambda: _constants(self, read, shapes, universe))
+        return cached(key, lambda: _constants(self, read, shapes, universe))
 
     def _kinks(self, data: Mapping[str, Value], universe: Universe) -> bool:
         read = self._read(data, universe)
@@ -210,7 +250,7 @@ class DirectFirstStage(FirstStage):
 _cache: OrderedDict[Any, Any] = OrderedDict()
 
 
-def _cached(key: Any, make: Callable[[], T]) -> T:
+def cached(key: Any, make: Callable[[], T]) -> T:
     """One result per program and shape; a program that cannot be hashed is read anew."""
     try:
         hash(key)
