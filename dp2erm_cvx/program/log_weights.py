@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -138,7 +138,7 @@ class LogWeight:
         assert self.atom is not None
         return _of_atom(self.atom, inner[0])
 
-    @property
+    @cached_property
     def lipschitz(self) -> float:
         """Largest ``|h'|`` over all margins; ``inf`` where there is none."""
         everywhere = np.array([np.inf])
