@@ -281,3 +281,10 @@ def test_datasets_solved_together_are_those_solved_alone(name):
     for weights, radius, other in zip(*found, alone, strict=True):
         assert radius <= 1e-9 * len(weights)
         assert np.sum(np.abs(weights - other.value)) <= radius + other.certificate.output_radius
+
+
+def test_an_objective_that_is_never_compared_is_not_believed():
+    """Its logarithms are of negative numbers wherever it is tried."""
+    apart = objective(lambda Z, w: cp.sum_squares(w - 1) - cp.sum(cp.log(w - 100)))
+    program = variant(**apart)()
+    assert "could not be compared" in program.unread(Universe(DOMAIN, N, 2))

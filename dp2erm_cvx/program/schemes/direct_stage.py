@@ -277,24 +277,28 @@ def _reading(program: DirectFirstStage, shapes: Shapes, universe: Universe) -> R
         read = ReadObjective(read_objective(objective, w, leaves.parameters, program.eigenvalue_floor))
     except ProgramError as error:
         return str(error)
-    _compare(program, read, objective, w, leaves.parameters, universe)
+    if not _agrees(program, read, objective, w, leaves.parameters, universe):
+        return "its values on public data could not be compared with those of CVXPY"
     return read
 
 
-def _compare(
+def _agrees(
     program: DirectFirstStage,
     read: ReadObjective,
     objective: Any,
     w: Any,
     leaves: Mapping[str, Any],
     universe: Universe,
-) -> None:
-    """Value and gradient against CVXPY's own, on public data: what is certified is what is declared."""
-    rng = np.random.default_rng(read.n)
+) -> bool:
+    """Value and gradient against CVXPY's own, on public data: what is certified is what is declared.
+
+    False where nothing could be compared. Raises ProgramError where they differ.
+    """
+    rng, compared = np.random.default_rng(read.n), False
     for records in universe.examples():
         data = program._bounded(records, universe)
         if any(np.shape(data[name]) != leaf.shape for name, leaf in leaves.items()):
-            return  # records that change the shapes of their data: nothing public is known of these
+            continue  # records that change the shapes of their data: nothing public is known of these
         for name, leaf in leaves.items():
             leaf.value = data[name]
         w.value = rng.uniform(0.5, 1.5, read.n)
@@ -310,6 +314,8 @@ def _compare(
             off = max(off, float(np.max(np.abs(at.slope(w.value) - slope))))
         if not off <= 1e-9 * scale:
             raise ProgramError(f"{program.name}: the objective was read as another one; report it")
+        compared = True
+    return compared
 
 
 def _constants(
