@@ -30,6 +30,9 @@ from dp2erm_cvx.errors import DataError, ProgramError
 from dp2erm_cvx.program.kernels import RandomFourier
 from dp2erm_cvx.program.schemes import kernel_stage
 from dp2erm_cvx.registry import build, first_stages
+from tests.plugins.bounded_influence import bounded_influence
+from tests.plugins.matching import matching
+from tests.plugins.poisson import poisson
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
@@ -97,6 +100,15 @@ SETTINGS = {
     "trial": {"settings": {"propensity": 0.5}},
     "cells": {"prognostic": ["age", "bmi"], "settings": {"cells": {"age": 4, "bmi": 3}}},
 }
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(matching(), "arm_means"), (matching().private(), bounded_influence()), ("uniform", poisson())],
+    ids=["scheme", "private scheme", "own numbers"],
+)
+def test_declared_programs(path, first, second):
+    alike(*both(PrivateTwoStageERM(declared(), Budget(2.0), first, second, seed=3), path))
 
 
 @pytest.mark.parametrize(
