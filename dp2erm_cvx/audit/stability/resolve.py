@@ -217,35 +217,41 @@ def resolve(
     """
     chosen = program.usual_solver if solver is None else solver
     ends = {id(end): end for pair in pairs for end in (pair.first, pair.second)}
-    solved = _together(program, ends) if solver is None and isinstance(program, DirectFirstStage) else {}
+    solved: dict[int, Solved] = {}
+    found = solved_together(program, list(ends.values())) if solver is None else None
+    if found is not None:
+        many = zip(ends, *found, strict=True)
+        solved = {key: Solved(w, float(radius)) for key, w, radius in many if np.isfinite(radius)}
     for key, records in ends.items():
         if key in solved:
             continue
         with contextlib.suppress(InfeasibleError):  # hard constraints cannot be met
             solution = solve(program.instance(records), solver=chosen, throw=False)
             solved[key] = Solved(solution.value, solution.certificate.output_radius)
-    found = []
+    resolved = []
     for pair in pairs:
         w, v = (solved.get(id(end)) for end in (pair.first, pair.second))
         if w is not None and v is not None:
             moved = movements(w.weights, v.weights, pair.changed, w.radius, v.radius)
-            found.append(Resolved(pair, moved, (w, v)))
-    return found
+            resolved.append(Resolved(pair, moved, (w, v)))
+    return resolved
 
 
-def _together(program: DirectFirstStage, ends: dict[int, Records]) -> dict[int, Solved]:
-    """Those of the datasets that one Newton method on many of them certifies."""
-    solved: dict[int, Solved] = {}
-    keys = list(ends)
-    for begin in range(0, len(keys), step := max(1, _TOGETHER // max(next(iter(ends.values())).X.size, 1))):
-        part = keys[begin : begin + step]
-        found = program.solved_together([ends[key] for key in part])
+def solved_together(program: FirstStage, datasets: list[Records]) -> tuple[Array, Array] | None:
+    """Weights (k, n) that one Newton method finds for many datasets, and bounds (k,) of their errors in l1.
+
+    None for a program that has no such method. A bound is ``inf`` where the usual tolerance is not proved.
+    """
+    if not isinstance(program, DirectFirstStage):
+        return None
+    step, parts = max(1, _TOGETHER // max(datasets[0].X.size, 1)), []
+    for begin in range(0, len(datasets), step):
+        found = program.solved_together(datasets[begin : begin + step])
         if found is None:
-            return {}
-        for key, weights, radius in zip(part, *found, strict=True):
-            if radius <= TOLERANCE * len(weights):
-                solved[key] = Solved(weights, float(radius))
-    return solved
+            return None
+        parts.append(found)
+    weights, radius = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return weights, np.where(radius <= TOLERANCE * weights.shape[1], radius, np.inf)
 
 
 def check(program: FirstStage, resolved: list[Resolved], solver: str, *, base: bool = True) -> SolverCheck:

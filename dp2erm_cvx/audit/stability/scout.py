@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dp2erm_cvx.audit.stability.claims import Quantity
 from dp2erm_cvx.audit.stability.groups import Groups
-from dp2erm_cvx.audit.stability.resolve import NeighborPair, of_groups, resolve
+from dp2erm_cvx.audit.stability.resolve import NeighborPair, of_groups, resolve, solved_together
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.universe import Universe
@@ -60,8 +60,12 @@ class InFull(Scout):
 
     def _movements(self, pairs: Groups) -> dict[Quantity, Array]:
         changed = self.universe.n_samples - 1
-        found = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
         whole = [NeighborPair(*pairs.expand(k, self.universe), changed, "") for k in range(len(pairs))]
+        many = solved_together(self.program, [end for pair in whole for end in (pair.first, pair.second)])
+        if many is not None and np.all(np.isfinite(many[1])):
+            w, v = many[0][0::2], many[0][1::2]
+            return of_groups(w, v, np.ones_like(w))
+        found = {quantity: np.full(len(pairs), np.nan) for quantity in Quantity}
         place = {id(pair): index for index, pair in enumerate(whole)}
         for item in resolve(self.program, whole):
             for quantity, interval in item.movements.items():

@@ -180,7 +180,8 @@ class DirectFirstStage(FirstStage):
         if not isinstance(model, DirectModel) or model.objective.kinks:
             return None
         universe = Universe(first.domain, first.n_samples, first.n_features)
-        leaves = [program._bounded(records, universe) for records in datasets]
+        bounds = program.data_bounds(universe)
+        leaves = [program._clipped(records, bounds) for records in datasets]
         read = program._read(leaves[0], universe)
         assert isinstance(read, ReadObjective)
         for data in leaves:
@@ -221,8 +222,12 @@ class DirectFirstStage(FirstStage):
 
     def _bounded(self, records: Records, universe: Universe) -> dict[str, Value]:
         """The leaves, clipped to their public bounds."""
+        return self._clipped(
+            records, cached((type(self), self, universe), lambda: self.data_bounds(universe))
+        )
+
+    def _clipped(self, records: Records, bounds: Mapping[str, Value]) -> dict[str, Value]:
         data: dict[str, Value] = {**self.data(records), "ones": np.ones(records.n_samples)}
-        bounds = cached((type(self), self, universe), lambda: self.data_bounds(universe))
         for name, bound in bounds.items():
             if name not in data:
                 raise ProgramError(f"{self.name}: data_bounds names {name!r}, which data does not make")
