@@ -40,10 +40,16 @@ class RowBounds:
         return self.norm * min(0.5 * gradient_diameter(curve, reach, *numbers), largest), self.norm * largest
 
     def loss_at_zero(self, curve: Curve) -> float:
-        """Root of the largest ``c (phi(-o) - inf phi)``: where the choice of a split starts from."""
-        ends = -np.array(self.offset)
-        falls = curve.value(ends) - curve.least_value(self.reach(math.inf))
-        return math.sqrt(max(self.factor[1] * float(np.max(falls)), 1e-300))
+        """Root of a bound on ``c (phi(-o) - inf phi)``: where the choice of a split starts from.
+
+        That of the largest offset at the full slope, where there is one: a loss that saturates says little of
+        the size of theta by its own value.
+        """
+        ends, steepest = -np.array(self.offset), max(map(abs, curve.ends))
+        falls = float(np.max(curve.value(ends) - curve.least_value(self.reach(math.inf))))
+        if math.isfinite(steepest):
+            falls = max(falls, steepest * float(np.max(np.abs(ends))))
+        return math.sqrt(max(self.factor[1] * falls, 1e-300))
 
 
 @dataclass(frozen=True)
