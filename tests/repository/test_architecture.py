@@ -48,7 +48,7 @@ ORDER = (
     "ledger",
     "diagnostics",
     "estimators",
-    "tuning",
+    "design",
     "audit",
     "conformance",
     "compare",
