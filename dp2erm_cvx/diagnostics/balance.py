@@ -117,7 +117,7 @@ def balance_table(
     if len(names) != table.shape[1]:
         raise DataError(f"columns: {len(names)} names for the {table.shape[1]} columns of X")
 
-    members, weight = arms_of(arm), _scaled(weight)
+    members, weight = arm_masks(arm), _scaled(weight)
     variances = [_variance(table[one]) for one in members]
     spread = np.sqrt((variances[0] + variances[1]) / 2)
     scale = np.where(spread > 0, spread, np.nan)
@@ -149,7 +149,7 @@ def effective_sample_size(weights: ArrayLike) -> float:
     return float(np.sum(unit) ** 2 / np.sum(unit**2)) if unit.any() else 0.0
 
 
-def arms_of(a: ArrayLike) -> tuple[Mask, Mask]:
+def arm_masks(a: ArrayLike) -> tuple[Mask, Mask]:
     """(n,) masks of the controls and of the treated; DataError at the first a that is neither 0 nor 1."""
     arm = _numbers(a, "a")
     _refuse((arm != 0) & (arm != 1), arm, "a", "0 or 1")
