@@ -18,7 +18,7 @@ from dp2erm_cvx.blocks import VIEW, Beside, Blocks, cut
 from dp2erm_cvx.curves import Curves
 from dp2erm_cvx.data import Dataset, Public, all_names
 from dp2erm_cvx.domain import Array, Domain, Make, NumbersOf, Records
-from dp2erm_cvx.domain.records import records_of, replaced_record
+from dp2erm_cvx.domain.records import records_from_arrays, replaced_record
 from dp2erm_cvx.errors import DataError, DeclarationError, ProgramError
 from dp2erm_cvx.tables import Table
 
@@ -199,7 +199,9 @@ def _arrays(block: Records) -> tuple[NDArray[Any], ...]:
 
 def _aligned(domain: Domain, arrays: Sequence[NDArray[Any]]) -> Records:
     """The records of a block: products of arrays that came back misaligned from a disk round differently."""
-    return records_of(domain, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays])
+    return records_from_arrays(
+        domain, [one if one.ctypes.data % 16 == 0 else one.copy("K") for one in arrays]
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,7 +26,7 @@ HEAVY = {
     "dask": "dask",
     "jinja2": "jinja2",
     "audits": "dp2erm_cvx.audit",
-    "tuning": "dp2erm_cvx.tuning",
+    "design": "dp2erm_cvx.design",
     "studies": "dp2erm_cvx.studies",
     "estimators": "dp2erm_cvx.estimators",
 }

@@ -11,15 +11,13 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
+from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess, design
+from dp2erm_cvx.design.candidates import design_candidates
+from dp2erm_cvx.design.result import Enough, enough_records
+from dp2erm_cvx.design.simulation import SimulatedRun, ranked, replicate
+from dp2erm_cvx.design.world import World
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
-from dp2erm_cvx.tuning import DesignQuestion, DesignResult, DesignRow, Guess, design
-from dp2erm_cvx.tuning.designs.candidates import design_candidates
-from dp2erm_cvx.tuning.designs.enough import enough_records
-from dp2erm_cvx.tuning.designs.result import Enough
-from dp2erm_cvx.tuning.designs.row import ranked
-from dp2erm_cvx.tuning.designs.trials import SimulatedRun, replicate
-from dp2erm_cvx.tuning.designs.world import World
 from tests.command_line import run
 
 CLINIC = """\
@@ -244,7 +242,7 @@ def test_what_covers_less_than_09_is_never_first():
 @pytest.mark.parametrize(("most", "enough"), [(0, Enough(400, "more")), (1000, Enough(570, "simulated"))])
 def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, enough):
     """Planted: no interval covers the effect at n = 400, and the public plans say nothing of that."""
-    monkeypatch.setattr("dp2erm_cvx.tuning.designs.enough._SIMULATED", most)
+    monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", most)
     asked = question(guess=Guess(effect=4.0, confounding="none"), replicates=20)
     missing = DesignRow.of_effect("default", trials(8), 0.1)
     result = DesignResult(asked, (missing,), missing, 0.0)
@@ -346,7 +344,7 @@ def test_every_command_is_the_candidate(clinic, goal):
 def few(monkeypatch):
     """Two candidates, which take less time than all."""
     monkeypatch.setattr(
-        "dp2erm_cvx.tuning.designs.run.design_candidates", lambda asked: design_candidates(asked)[:2]
+        "dp2erm_cvx.design.result.design_candidates", lambda asked: design_candidates(asked)[:2]
     )
 
 
@@ -385,7 +383,7 @@ def test_the_command_tells_what_is_guessed_and_what_to_run(clinic, few):
 
 
 def test_where_nothing_answers_it_says_so(monkeypatch, few):
-    monkeypatch.setattr("dp2erm_cvx.tuning.designs.enough._SIMULATED", 0)
+    monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
     words = [
         "--range",
         "x=-1:1",
