@@ -108,8 +108,8 @@ def overlap_plot(
     ax.axhline(0.0, color="0.3", linewidth=0.8)
     outside = float(np.mean((score < low) | (score > high)))
     text = f"limits {low:g} and {high:g}: {outside:.1%} outside"
-    for limit, label in ((low, text), (high, None)):
-        ax.axvline(limit, color="0.4", linewidth=1, linestyle="--", label=label)
+    for limit, legend in ((low, text), (high, None)):
+        ax.axvline(limit, color="0.4", linewidth=1, linestyle="--", label=legend)
     ax.set_xlim(0.0, 1.0)
     height = 1.08 * max(abs(end) for end in ax.dataLim.intervaly)
     ax.set_ylim(-height, height)
