@@ -16,7 +16,6 @@ from dp2erm_cvx.cli.audit import audit_command
 from dp2erm_cvx.cli.bounds import bounds_command
 from dp2erm_cvx.cli.certify import certify_command
 from dp2erm_cvx.cli.check import check_command
-from dp2erm_cvx.cli.deferred import deferred
 from dp2erm_cvx.cli.demo import demo_command
 from dp2erm_cvx.cli.design import design_command
 from dp2erm_cvx.cli.effect import effect_command
@@ -54,9 +53,7 @@ class Guarded(click.Group):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # without UTF-8: question marks and no error
-        with deferred():
-            code = self._code(*args, **kwargs)
-        sys.exit(code)
+        sys.exit(self._code(*args, **kwargs))
 
     def _code(self, *args: Any, **kwargs: Any) -> int:
         try:
