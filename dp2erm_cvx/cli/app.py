@@ -24,7 +24,6 @@ from dp2erm_cvx.cli.fit import fit_command
 from dp2erm_cvx.cli.ledger import ledger_command
 from dp2erm_cvx.cli.options import WORDS
 from dp2erm_cvx.cli.own_program import check_program_command, new_program_command
-from dp2erm_cvx.cli.plan import plan_command
 from dp2erm_cvx.cli.programs import programs_command
 from dp2erm_cvx.cli.released import datasheet_command, predict_command, report_command, show_command
 from dp2erm_cvx.cli.rule import rule_command
@@ -126,7 +125,6 @@ for command in (
     verify_command,
     predict_command,
     bounds_command,
-    plan_command,
     programs_command,
     new_program_command,
     check_program_command,

@@ -54,11 +54,13 @@ release_options = apply(
 )
 
 
-def check_files(data: str, options: dict[str, Any], *others: str | None) -> None:
+def check_files(data: str | None, options: dict[str, Any], *others: str | None) -> None:
     """Refuse what could not be written or charged before anything is imported or read.
 
     ``others`` are files that the command writes besides.
     """
+    if data is None and options["planned"] is None:
+        raise DeclarationError("no data: name a CSV or Parquet file, or plan a release with --plan N")
     book, output = options["ledger"], options["output"]
     if (book is None) != (options["dataset"] is None):
         raise DeclarationError("--ledger and --dataset go together: give both or neither")

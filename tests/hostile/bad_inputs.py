@@ -26,7 +26,6 @@ GOOD = {
     "verify": "release.json",
     "predict": "release.json data.csv --output new.csv",
     "bounds": "--program ipw_logistic --domain domain.toml --n 50",
-    "plan": "--domain domain.toml --n 50",
     "programs": "",
     "new-program": "mine --kind loss",
     "check-program": "own.py --solves 10",
@@ -183,7 +182,7 @@ def words() -> Iterator[Bad]:
         line = good(command)
         yield Bad((*line, "--nobody"))
         yield Bad((*line, "one", "two", "more"))
-        if len(line) > 1 and command not in ("demo", "plan", "bounds", "audit", "certify"):
+        if len(line) > 1 and command not in ("demo", "bounds", "audit", "certify"):
             yield Bad((command,))
         if len(line) > 2 and line[-2].startswith("--"):
             yield Bad(tuple(line[:-1]))
@@ -194,14 +193,14 @@ def words() -> Iterator[Bad]:
 def contents() -> Iterator[Bad]:
     """Files of every kind with wrong contents, to every command that reads one."""
     readers = {
-        "domain.toml": ("effect", "fit", "plan", "check", "bounds", "audit", "rule"),
+        "domain.toml": ("effect", "fit", "check", "bounds", "audit", "rule"),
         "data.csv": ("effect", "fit", "check", "rule", "certify"),
         "release.json": ("show", "verify", "predict"),
         "book.db": ("ledger", "effect"),
-        "own.py": ("check-program", "fit", "plan"),
+        "own.py": ("check-program", "fit"),
         "design.toml": ("experiment",),
     }
-    own = {"fit": "--program", "plan": "--program"}
+    own = {"fit": "--program"}
     for name, commands in readers.items():
         for content in bad_files.WRONG[name]:
             for command in commands:

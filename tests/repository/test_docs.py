@@ -313,7 +313,7 @@ def test_commands_run(tmp_path, monkeypatch):
         np.savetxt(name, rows, delimiter=",", header="dose,severity,a,y", comments="")
     text = "\n".join(blocks("quickstart.md", "sh")).replace("\\\n", " ")
     commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("dp2erm ")]
-    told = ["effect", "show", "report", "verify", "plan", "bounds", "fit", "predict", "programs", "certify"]
+    told = ["effect", "show", "report", "verify", "effect", "bounds", "fit", "predict", "programs", "certify"]
     assert [command[1] for command in commands] == told
     for command in commands:
         result = CliRunner().invoke(main, command[1:])
