@@ -27,6 +27,7 @@ from dp2erm_cvx.cli.own_program import check_program_command, new_program_comman
 from dp2erm_cvx.cli.programs import programs_command
 from dp2erm_cvx.cli.released import datasheet_command, predict_command, report_command, show_command
 from dp2erm_cvx.cli.rule import rule_command
+from dp2erm_cvx.cli.run import run_command
 from dp2erm_cvx.cli.verify import verify_command
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 
@@ -116,6 +117,7 @@ def _filled(context: click.Context, parameter: click.Parameter, value: Any) -> A
 for command in (
     check_command,
     design_command,
+    run_command,
     effect_command,
     rule_command,
     fit_command,

@@ -39,24 +39,30 @@ def planned(model: Any, options: dict[str, Any]) -> bool:
     columns = getattr(domain, "columns", None) or names(options["covariates"]) or ()
     if not columns:
         raise DeclarationError("--plan: the covariates are not declared: give ranges, or --covariates A,B")
-    plan = model.plan(n_samples, len(columns))
+    show_plan(model.plan(n_samples, len(columns)), n_samples, as_json=options["as_json"])
+    return True
+
+
+def show_plan(plan: Plan, n_samples: int, *, as_json: bool, name: str | None = None) -> None:
+    """What a plan spends, step by step, and what is predicted of its release."""
     rows, predicted = _steps(plan), _predicted(plan)
-    if options["as_json"]:
+    if as_json:
         spent = {"epsilon": plan.guarantee.epsilon, "delta": plan.guarantee.delta}
         steps = [dict(zip(_FIELDS, row, strict=True)) for row in rows]
-        facts = {name: value for name, (value, _) in predicted.items()}
-        print_json({"n_samples": n_samples, "guarantee": spent, "steps": steps, "predicted": facts})
-        return True
+        facts = {fact: value for fact, (value, _) in predicted.items()}
+        title = {} if name is None else {"name": name}
+        print_json({**title, "n_samples": n_samples, "guarantee": spent, "steps": steps, "predicted": facts})
+        return
     screen = console()
-    screen.print(f"Planned for {n_samples:,} records. No data were read; nothing is spent.", style="bold")
+    head = "Planned" if name is None else f"{name}: planned"
+    screen.print(f"{head} for {n_samples:,} records. No data were read; nothing is spent.", style="bold")
     table = grid("step", "epsilon", "delta", "noise scale", "theorem", left=0)
-    for name, theorem, epsilon, delta, scale in rows:
-        table.add_row(name, f"{epsilon:.4g}", f"{delta:.3g}", f"{scale:.4g}", theorem)
+    for step, theorem, epsilon, delta, scale in rows:
+        table.add_row(step, f"{epsilon:.4g}", f"{delta:.3g}", f"{scale:.4g}", theorem)
     screen.print(table)
     screen.print(f"Together: epsilon = {plan.guarantee.epsilon:g}, delta = {plan.guarantee.delta:g}.")
     for value, sentence in predicted.values():
         screen.print(sentence.format(value))
-    return True
 
 
 _FIELDS = ("step", "theorem", "epsilon", "delta", "scale")
@@ -76,7 +82,8 @@ def _scale(calibration: Any) -> float:
 
     if isinstance(calibration, IntegerNoise):
         return calibration.unit * calibration.scale
-    return max(getattr(calibration, "scales", None) or (calibration.scale,))
+    scales: tuple[float, ...] = getattr(calibration, "scales", None) or (calibration.scale,)
+    return max(scales)
 
 
 def _predicted(plan: Plan) -> dict[str, tuple[float, str]]:

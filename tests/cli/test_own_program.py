@@ -73,7 +73,9 @@ def test_a_plan_and_the_bounds_of_a_file():
     plans = [json.loads(done("fit", *words, "--ridge", ridge, *more).stdout) for ridge in (0.5, 1)]
     tight, wide = (plan["predicted"]["V"] for plan in plans)
     assert tight > wide
-    (sharp, *_) = json.loads(done("bounds", *words, *_FEATURES, "--n", "100", "--ridge", "0.5", "--json").stdout)
+    (sharp, *_) = json.loads(
+        done("bounds", *words, *_FEATURES, "--n", "100", "--ridge", "0.5", "--json").stdout
+    )
     assert sharp["V"] == pytest.approx(tight, rel=1e-3)
 
 

@@ -22,6 +22,7 @@ GOOD = {
     "effect": f"{_DECLARED} {_BUDGET} --output new.json",
     "rule": f"{_DECLARED} {_BUDGET} --output new.json",
     "fit": f"{_DECLARED} {_BUDGET} --output new.json",
+    "run": "study.toml data.csv --output-dir new",
     "show": "release.json",
     "verify": "release.json",
     "predict": "release.json data.csv --output new.csv",
@@ -51,6 +52,7 @@ _TEXTS = {
     "--value-statistic": ("mean",),
     "--estimand": ("late", "", "ATE "),
     "--prognostic": ("nobody", ",", "x1,x1"),
+    "--output-dir": ("data.csv", "no/where", "x" * 5000),
     "--set": ("ridge", "=1", "nobody=1", "a\nb=1", "cap="),
     "--cells": ("x1", "x1=", "nobody=1,2", "x1=b,c", "x1:0", "x1:1e9"),
     "--expect": ("rain", ""),
@@ -89,6 +91,7 @@ _TEXTS = {
 _READ = {
     "--domain": ".toml",
     "--design": ".toml",
+    "study": ".toml",
     "data": ".csv",
     "release": ".json",
     "file": ".db",
@@ -194,7 +197,8 @@ def contents() -> Iterator[Bad]:
     """Files of every kind with wrong contents, to every command that reads one."""
     readers = {
         "domain.toml": ("effect", "fit", "check", "bounds", "audit", "rule"),
-        "data.csv": ("effect", "fit", "check", "rule", "certify"),
+        "study.toml": ("run",),
+        "data.csv": ("run", "effect", "fit", "check", "rule", "certify"),
         "release.json": ("show", "verify", "predict"),
         "book.db": ("ledger", "effect"),
         "own.py": ("check-program", "fit"),
