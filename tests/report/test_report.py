@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import SearchPlan
-from dp2erm_cvx.audit.stability import Claim, NeighborPair, Quantity, audit_stability, tightness
+from dp2erm_cvx.audit import Claim, NeighborPair, Quantity, SearchPlan, audit_stability, tightness
 from dp2erm_cvx.compare.reference_audits import reference_program
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.schemes import kernel_stage
