@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -218,33 +218,43 @@ def other_settings(subject: Subject) -> Judgment:
 
     A bound may be right at the examples and wrong elsewhere: a probability of 1/2 is its own complement.
     """
-    program, tried = subject.program, dict[str, dict[str, None]]()
+    program = subject.program
     cheap: dict[str, Check] = {"own record": contributions, "constants": constants}
     if isinstance(program, FirstStage):
         cheap = {"stated bound": bound_of_theorem, "own record": own_record, "constants": constants}
         cheap["movement"] = _few_movements
-    for one in (others := list(_variations(program))):
-        tried.setdefault(one.name, {})[_text(one.value) + one.beside] = None
     few = dataclasses.replace(subject.search, evaluations=min(subject.evaluations, 60))
-    for name, check in cheap.items():
-        for one in _distinct(others):
-            smaller = dataclasses.replace(subject, program=one.program, sizes=(8,), larger=(), search=few)
+    variations, distinct = list(_variations(program)), list[tuple[str, str, Program]]()
+    for one in variations:
+        if not any(_same(one[2], known[2]) for known in distinct):
+            distinct.append(one)
+    for check_name, check in cheap.items():
+        for name, value, other in distinct:
+            smaller = dataclasses.replace(subject, program=other, sizes=(8,), larger=(), search=few)
             status, detail = check(smaller)
             if status is CheckStatus.FAILED:
-                return failed(f"{one}: {name}: {detail}")
+                return failed(f"{name} = {value}: {check_name}: {detail}")
+    tried = dict[str, dict[str, None]]()
+    for name, value, _ in variations:
+        tried.setdefault(name, {})[value] = None
     text = "; ".join(f"{name} = {', '.join(values)}" for name, values in tried.items())
-    return _with_what_was_left_out(
-        program, f"{text}: nothing found" if text else "no other values were tried", tried
-    )
-
-
-def _distinct(others: list[_Variation]) -> list[_Variation]:
-    programs = [one.program for one in others]
-    return [
-        one
-        for place, one in enumerate(others)
-        if not any(_same(one.program, earlier) for earlier in programs[:place])
+    text = f"{text}: nothing found" if text else "no other values were tried"
+    fields: Any = dataclasses.fields(program)  # type: ignore[arg-type]
+    alone = [
+        field.name
+        for field in fields
+        if field.name not in tried
+        and all(
+            field.name not in one or _same(one[field.name], field.default) for one in type(program).examples
+        )
     ]
+    resolved = program.resolve(check_domain())
+    whole = [one.name for one in fields if one.name not in alone and _others(program, resolved, one) is None]
+    if whole:
+        text += f". {', '.join(whole)}: whole numbers, tried at those of the examples only"
+    if alone:
+        return noted(f"{text}. {', '.join(alone)}: only their defaults were checked")
+    return passed(text)
 
 
 def _few_movements(subject: Subject) -> Judgment:
@@ -254,26 +264,6 @@ def _few_movements(subject: Subject) -> Judgment:
         return noted(str(error))  # settings that nobody asked for may be hard to solve
 
 
-def _with_what_was_left_out(program: Program, text: str, tried: Container[str]) -> Judgment:
-    alone = [name for name in _at_their_defaults(program) if name not in tried]
-    whole = [name for name in _whole_numbers(program) if name not in alone]
-    if whole:
-        text += f". {', '.join(whole)}: whole numbers, tried at those of the examples only"
-    if alone:
-        return noted(f"{text}. {', '.join(alone)}: only their defaults were checked")
-    return passed(text)
-
-
-def _at_their_defaults(program: Program) -> list[str]:
-    """Fields that no example sets to another value than their default."""
-    examples = type(program).examples
-    return [
-        field.name
-        for field in dataclasses.fields(program)  # type: ignore[arg-type]
-        if all(field.name not in one or _same(one[field.name], field.default) for one in examples)
-    ]
-
-
 def _same(one: Any, other: Any) -> bool:
     try:
         return bool(one == other)
@@ -281,42 +271,27 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class _Variation:
-    """``program`` with its setting ``name`` at ``value``; ``beside`` names the example, if not the first."""
+def _variations(program: Program) -> Iterator[tuple[str, str, Program]]:
+    """A setting, its value in words, and the program with it: those that can be used at all.
 
-    name: str
-    value: Any
-    program: Program
-    beside: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} = {_text(self.value)}{self.beside}"
-
-
-def _variations(program: Program) -> Iterator[_Variation]:
-    """From the program and from every example but the first, those that can be used at all.
-
-    A bound that is right at twice the first example may be wrong at twice the second.
+    From the program and from every example but the first, which is named: a bound that is right at twice the
+    first example may be wrong at twice the second.
     """
-    yield from _around(program, "")
+    starts = [(program, "")]
     for settings in type(program).examples[1:]:
         beside = ", ".join(f"{name} = {_text(value)}" for name, value in settings.items())
-        try:
-            start = type(program)(**settings)
-        except (Dp2ermError, TypeError):
-            continue  # which its own run reports
-        yield from _around(start, f" (from {beside})")
-
-
-def _whole_numbers(program: Program) -> list[str]:
-    """Fields of integers: half of one is none, and twice a number of columns says nothing of a bound."""
-    resolved = program.resolve(check_domain())
-    return [
-        field.name
-        for field in dataclasses.fields(program)  # type: ignore[arg-type]
-        if _is_integer(_number(program, resolved, field.name)) and not _takes_floats(field)
-    ]
+        with contextlib.suppress(Dp2ermError, TypeError):  # which its own run reports
+            starts.append((type(program)(**settings), f" (from {beside})"))
+    for start, beside in starts:
+        resolved = start.resolve(check_domain())
+        for field in dataclasses.fields(start):  # type: ignore[arg-type]
+            for value in _others(start, resolved, field) or ():
+                try:
+                    other = dataclasses.replace(start, **{field.name: value})  # type: ignore[type-var]
+                except (Dp2ermError, TypeError, ValueError):
+                    continue  # a setting that the program refuses
+                if _applies(other):
+                    yield field.name, _text(value) + beside, other
 
 
 def _text(value: Any) -> str:
@@ -324,45 +299,27 @@ def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _around(program: Program, beside: str) -> Iterator[_Variation]:
-    resolved = program.resolve(check_domain())
-    for field in dataclasses.fields(program):  # type: ignore[arg-type]
-        for value in _others(_number(program, resolved, field.name), getattr(resolved, field.name), field):
-            try:
-                other = dataclasses.replace(program, **{field.name: value})  # type: ignore[type-var]
-            except (Dp2ermError, TypeError, ValueError):
-                continue  # a setting that the program refuses
-            if _applies(other):
-                yield _Variation(field.name, value, other, beside)
+def _others(program: Program, resolved: Program, field: dataclasses.Field[Any]) -> list[Any] | None:
+    """Other values of a setting, or of what the domain makes of one that is left to it.
 
-
-def _number(program: Program, resolved: Program, name: str) -> Any:
-    """A setting, or what the domain makes of one that is left to it."""
-    value = getattr(program, name)
-    return getattr(resolved, name) if value is None else value
-
-
-def _others(value: Any, resolved: Any, field: dataclasses.Field[Any]) -> list[Any]:
-    if isinstance(resolved, ConvexSet):
-        return [kind(0.9) for kind in (L1Ball, L2Ball, Box) if not isinstance(resolved, kind)]
+    None for a whole number: half of one is none, and twice a number of columns says nothing of a bound.
+    """
+    bound = getattr(resolved, field.name)
+    value = bound if (own := getattr(program, field.name)) is None else own
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        # an annotation is a string where annotations are not evaluated: "temperature: float = 1"
+        if "float" not in str(field.type) and not isinstance(field.default, float):
+            return None
+        value = float(value)
+    if isinstance(bound, ConvexSet):
+        return [kind(0.9) for kind in (L1Ball, L2Ball, Box) if not isinstance(bound, kind)]
     if isinstance(value, ElasticNet):
         return [ElasticNet(l1=0.3, l2=0.7)]
-    if _is_integer(value) and _takes_floats(field):
-        value = float(value)  # "temperature: float = 1"
     if not isinstance(value, float):
         return []
     if math.isinf(value):
         return [_FINITE]
     return [value / 2, 2 * value] if value else [0.5]
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _takes_floats(field: dataclasses.Field[Any]) -> bool:
-    # an annotation is a string where annotations are not evaluated
-    return "float" in str(field.type) or isinstance(field.default, float)
 
 
 def _applies(program: Program) -> bool:
