@@ -129,7 +129,7 @@ class Strategies:
         all those reported, are compared with. Above ``LARGEST_DECLARED`` records, where each of its solves
         would take minutes, neighbors are compared with solves of their own by the program's usual solver.
 
-    By default "ascent" is left out above ``LARGEST_DECLARED`` records: it differentiates through full solves.
+    By default "ascent" is left out above ``LARGEST_DECLARED`` records: it passes over them for every few.
     Records in blocks are treated like many; "base", whose datasets are in memory, is left out as well.
 
     Raises DeclarationError for anything else.
@@ -200,7 +200,7 @@ def refuse_whole(program: FirstStage, universe: Universe, search: SearchPlan, st
             "this dataset is read in blocks: audit a program of sums over records, or a Dataset"
         )
     if "ascent" in (strategies.names or ()):
-        raise DeclarationError("search = 'ascent': differentiates through solves in memory: leave it out")
+        raise DeclarationError("search = 'ascent': passes over all blocks for every few neighbors: leave it out")
     if search.workers != 1:
         raise DeclarationError("workers: those of the engine pass over the blocks; leave one to the search")
 

@@ -19,9 +19,9 @@ from dp2erm_cvx.audit.movement import (
     resolve,
 )
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.program import FirstStage, Kernel, Moments, PrivateFirstStage
+from dp2erm_cvx.program import FirstStage, PrivateFirstStage
+from dp2erm_cvx.release.rebuilt import rebuilt_settings
 from dp2erm_cvx.solve import Solver
-from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe
 
 
@@ -228,9 +228,7 @@ def replay(
     except (KeyError, ValueError, TypeError) as wrong:
         raise DataError(f"{path}: not a saved pair ({type(wrong).__name__})") from None
     if program is None:
-        program = registry.build(
-            registry.first_stages(), name, **{key: _value(key, value) for key, value in settings.items()}
-        )
+        program = registry.build(registry.first_stages(), name, **rebuilt_settings(settings))
     if (program.name, program.settings()) != (name, settings):
         raise DeclarationError(f"program: the pair was saved for {name} with {settings}")
     if isinstance(program, PrivateFirstStage):
@@ -240,22 +238,3 @@ def replay(
         claim = Claim("sharp", Quantity.V, bound.V, bound.theorem)
     (resolved,) = resolve(program, [NeighborPair(first, second, pair.changed, origin)], solver)
     return Verdict(claim, resolved.movements[claim.quantity], resolved, 1, saved)
-
-
-def _value(name: str, value: Any) -> Any:
-    """A setting from its plain JSON form. Raises DeclarationError where it stands for a function."""
-    if value == "inf":
-        return math.inf
-    if isinstance(value, list):
-        return tuple(value)
-    kernels = {kernel.__name__: kernel for kernel in written_members(Kernel)}
-    if isinstance(value, str) and value in kernels:
-        return kernels[value]()
-    if isinstance(value, dict):
-        ((kind, inner), *rest) = value.items()
-        if kind in kernels and not rest:
-            return kernels[kind](**inner)
-        if kind == "moments" and not rest:
-            return Moments(inner)
-        raise DeclarationError(f"{name}: pass the program, because {kind!r} is not stored")
-    return value
