@@ -200,7 +200,7 @@ def refuse_whole(program: FirstStage, universe: Universe, search: SearchPlan, st
             "this dataset is read in blocks: audit a program of sums over records, or a Dataset"
         )
     if "ascent" in (strategies.names or ()):
-        raise DeclarationError("search = 'ascent': passes over all blocks for every few neighbors: leave it out")
+        raise DeclarationError("search = 'ascent': passes over all blocks for every few: leave it out")
     if search.workers != 1:
         raise DeclarationError("workers: those of the engine pass over the blocks; leave one to the search")
 
