@@ -21,7 +21,7 @@ from dp2erm_cvx.audit.movement import (
     variations_apart,
 )
 from dp2erm_cvx.audit.neighbors import Base, Replacement, ascend, propose
-from dp2erm_cvx.audit.scouts import InFull, Scout, known_scout, scout_for
+from dp2erm_cvx.audit.scouts import Scout, known_scout, scout_for
 from dp2erm_cvx.audit.search import Gain, Searcher, State, Task
 from dp2erm_cvx.audit.verdicts import Verdict
 from dp2erm_cvx.domain import Array, Records
@@ -103,7 +103,7 @@ class Rounds(Searcher):
 
     def _scout(self) -> Scout:
         if not self.compare:  # a scout that is off wastes a search, but what is reported is solved in full
-            return known_scout(self.program, self.small) or InFull(self.program, self.small)
+            return known_scout(self.program, self.small) or Scout(self.program, self.small)
         sample = structured_starts(self.small, _SAMPLE, np.random.default_rng([self.seed, 1]))
         return scout_for(self.program, self.small, sample)
 

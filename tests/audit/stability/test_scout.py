@@ -8,9 +8,9 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import Quantity, scouts
 from dp2erm_cvx.audit.groups import structured_starts
-from dp2erm_cvx.audit.scouts import InFull
 from dp2erm_cvx.program import Gaussian, Moments, PublicSample
 from dp2erm_cvx.program.kernels import Linear
+from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.cases import reference_program
 
@@ -47,7 +47,7 @@ def test_movements_on_distinct_rows_are_those_of_all_records(program, domain):
     program = program.resolve(domain)
     pairs = structured_starts(universe, 25, np.random.default_rng(4))
     quickly = scouts.known_scout(program, universe)
-    full = InFull(program, universe)
+    full = scouts.Scout(program, universe)
     with np.errstate(all="ignore"):
         quick, slow = quickly.movements(pairs), full.movements(pairs)
     assert np.isfinite(slow[Quantity.V]).sum() > 10
@@ -67,6 +67,6 @@ def test_a_program_that_is_not_known_is_solved_in_full():
 def test_a_scout_that_disagrees_with_the_solves_is_dropped(monkeypatch):
     universe = Universe(PLAIN, 10, 2)
     sample = structured_starts(universe, 5, np.random.default_rng(0))
-    right = scouts.SeparableScout.weights
-    monkeypatch.setattr(scouts.SeparableScout, "weights", lambda *given: 1.01 * right(*given))
+    family, right = scouts._FAST[MarginModel]
+    monkeypatch.setitem(scouts._FAST, MarginModel, (family, lambda *given: 1.01 * right(*given)))
     assert scouts.scout_for(reference_program("ipw_logistic", ridge=0.1), universe, sample).exact
