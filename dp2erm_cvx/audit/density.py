@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 from scipy.optimize import minimize
 
+from dp2erm_cvx.audit.events import upper
 from dp2erm_cvx.audit.finding import Direction, differing_rows
 from dp2erm_cvx.audit.laws import Outputs, ReleaseLaw, log_ratio, regular
 from dp2erm_cvx.audit.release_laws import laws
@@ -132,16 +132,16 @@ def sampled_losses(one: ReleaseLaw, other: ReleaseLaw, draws: int, rng: np.rando
 def hockey_stick(found: LossSample, epsilon: float, confidence: float) -> HockeyStick:
     """Confidence bounds from one sample, each at a quarter of what ``confidence`` leaves."""
     risk = (1.0 - confidence) / 4
-    upper, lower = excess(found.ratio + found.error, epsilon), excess(found.ratio - found.error, epsilon)
-    exceeding = int(np.sum(found.ratio + found.error > epsilon))
-    high = min(bernstein(upper, risk, 1), largest_probability(exceeding, len(upper), risk))
+    most, least = excess(found.ratio + found.error, epsilon), excess(found.ratio - found.error, epsilon)
+    exceeding = np.array([np.sum(found.ratio + found.error > epsilon)], dtype=np.float64)
+    high = min(bernstein(most, risk, 1), float(upper(exceeding, len(most), risk)[0]))
     return HockeyStick(
         estimate=float(np.mean(excess(found.ratio, epsilon))),
-        low=max(bernstein(lower, risk, -1), 0.0),
+        low=max(bernstein(least, risk, -1), 0.0),
         high=min(high, 1.0),
-        theta_low=max(bernstein(lower * found.regular, risk, -1), 0.0),
+        theta_low=max(bernstein(least * found.regular, risk, -1), 0.0),
         confidence=confidence,
-        draws=len(upper),
+        draws=len(most),
     )
 
 
@@ -166,11 +166,6 @@ def bernstein(values: Array, risk: float, side: int) -> float:
     log = math.log(2.0 / risk)
     spread = math.sqrt(2.0 * float(np.var(values, ddof=1)) * log / n) + 7.0 * log / (3.0 * (n - 1))
     return float(np.mean(values)) + side * spread
-
-
-def largest_probability(count: int, n: int, risk: float) -> float:
-    """Upper Clopper-Pearson bound on a probability of which ``count`` of ``n`` trials were hits."""
-    return 1.0 if count >= n else float(stats.beta.ppf(1.0 - risk, count + 1, n - count))
 
 
 @dataclass(frozen=True)
