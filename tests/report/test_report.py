@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
-from dp2erm_cvx.audit import Claim, NeighborPair, Quantity, SearchPlan, audit_stability, tightness
-from dp2erm_cvx.compare.reference_audits import reference_program
+from dp2erm_cvx.audit import Claim, Quantity, SearchPlan, audit_stability, tightness
+from dp2erm_cvx.audit.movement import NeighborPair
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.schemes import kernel_stage
 from dp2erm_cvx.report import AuditSection, audit_facts, audit_page, words
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.universe import Universe
+from tests.audit.stability.reference import reference_program
 
 UNIT = Domain(1.0, 1.0)
 IPW = reference_program("ipw_logistic", ridge=0.1, radius=1.0)
