@@ -71,19 +71,19 @@ def test_a_world_has_the_sizes_that_were_guessed(clinic, confounding):
     stated = Guess(effect=3.0, effect_spread=2.0, outcome_scale=8.0, confounding=confounding, treated=0.3)
     guess = stated.filled(clinic, "effect")
     world = World(clinic, len(clinic.ranges), guess, (7,))
-    drawn = world.draw(100_000, np.random.default_rng(0))
-    e, effects = world.propensity(drawn.X), world.effects(drawn.X)
-    assert drawn.a.mean() == pytest.approx(0.3, abs=0.01)
+    X, a, y = world.draw(100_000, np.random.default_rng(0))
+    e, effects = world.propensity(X), world.effects(X)
+    assert a.mean() == pytest.approx(0.3, abs=0.01)
     assert np.std(np.log(e / (1 - e))) == pytest.approx(guess.log_odds, rel=0.03, abs=1e-9)
     assert (effects.mean(), effects.std()) == pytest.approx((3.0, 2.0), abs=0.1)
-    control = world.means(drawn.X)[:, 0] + 0.5 * effects
+    control = world.means(X)[:, 0] + 0.5 * effects
     assert np.var(control) == pytest.approx(guess.explained * 64.0, rel=0.1)
-    noise = drawn.y - world.means(drawn.X)[np.arange(len(e)), drawn.a]
+    noise = y - world.means(X)[np.arange(len(e)), a]
     assert np.var(noise) == pytest.approx((1 - guess.explained) * 64.0, rel=0.02)
-    naive = drawn.y[drawn.a == 1].mean() - drawn.y[drawn.a == 0].mean() - 3.0
+    naive = y[a == 1].mean() - y[a == 0].mean() - 3.0
     assert naive == pytest.approx(world.confounded_by, abs=0.2)
     assert (abs(naive) > 3.0) == (confounding == "strong")
-    treated = effects[drawn.a == 1].mean()
+    treated = effects[a == 1].mean()
     assert world.truth("att") == pytest.approx(treated, abs=0.1)
     assert world.truth("overlap") == pytest.approx(np.average(effects, weights=np.minimum(e, 1 - e)), abs=0.1)
 
@@ -92,11 +92,11 @@ def test_two_outcomes_are_two():
     domain = Domain(covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, ranges={"x": (0.0, 9.0)})
     guess = Guess(effect=0.2, effect_spread=0.0, explained=0.2, binary=True).filled(domain, "effect")
     world = World(domain, 1, guess)
-    drawn = world.draw(100_000, np.random.default_rng(0))
-    assert set(drawn.y) == {0.0, 1.0}
+    X, a, y = world.draw(100_000, np.random.default_rng(0))
+    assert set(y) == {0.0, 1.0}
     assert world.truth("ate") == pytest.approx(0.2, abs=0.03)
-    means = world.means(drawn.X)[np.arange(100_000), drawn.a]
-    assert np.mean(drawn.y - means) == pytest.approx(0.0, abs=0.006)
+    means = world.means(X)[np.arange(100_000), a]
+    assert np.mean(y - means) == pytest.approx(0.0, abs=0.006)
 
 
 def test_what_is_not_stated_is_filled_in_and_told():
