@@ -37,6 +37,8 @@ class Stage(NamedTuple):
 #: Covariates of every universe.
 P = 3
 SIZES = (50, 400, 4000)
+#: Numbers of records that programs are solved at.
+SOLVED = (50, 400)
 
 _PRODUCTS = BalanceFunctions(lambda x: np.array([x[0] * x[1], np.sin(x[2])]), 1.4, "products")
 _ENTROPY: list[dict[str, Any]] = [
