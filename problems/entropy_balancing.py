@@ -28,8 +28,13 @@ from dp2erm_cvx.program import (
     Universe,
     Value,
     public_number,
+    setting,
 )
-from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.program.exponential import ExponentialModel
+
+
+def _positive(name: str, values: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(public_number(name, q, above=0) for q in values)
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,8 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         q, one public positive number per record; None: uniform.
     """
 
-    trim: float = math.inf
-    base_measure: tuple[float, ...] | None = None
+    trim: float = setting(math.inf, above=0, infinite=True)
+    base_measure: tuple[float, ...] | None = setting(None, _positive)
 
     name = "entropy_balancing"
     formula = "lam = argmin log mean exp(b_i'lam) - t'lam + mu/2 |lam|^2, |lam| <= R;  w_i ~ exp(b_i'lam)"
@@ -56,12 +61,8 @@ class EntropyBalancing(RidgedEntropyFirstStage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "trim", public_number("trim", self.trim, above=0, infinite=True))
-        if self.base_measure is not None:
-            if math.isfinite(self.trim):
-                raise DeclarationError("trim and base_measure: declare one of them")
-            checked = tuple(public_number("base_measure", q, above=0) for q in self.base_measure)
-            object.__setattr__(self, "base_measure", checked)
+        if self.base_measure is not None and math.isfinite(self.trim):
+            raise DeclarationError("trim and base_measure: declare one of them")
 
     def log_base(self, n_samples: int) -> Array:
         """log(n q_i), (n,). Raises DeclarationError unless q has one entry per record."""

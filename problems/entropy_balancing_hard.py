@@ -29,8 +29,8 @@ from dp2erm_cvx.program import (
     Value,
 )
 from dp2erm_cvx.program.balance import MomentTargets, moment_names, refuse_infeasible
-from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
-from dp2erm_cvx.program.schemes.exponential import HardExponentialModel
+from dp2erm_cvx.program.entropy import EntropyFirstStage
+from dp2erm_cvx.program.exponential import HardExponentialModel
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from dp2erm_cvx.program import (
     RidgedEntropyFirstStage,
     Value,
 )
-from dp2erm_cvx.program.schemes.exponential import ExponentialModel
+from dp2erm_cvx.program.exponential import ExponentialModel
 
 
 @dataclass(frozen=True)

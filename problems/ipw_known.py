@@ -20,7 +20,14 @@ from dp2erm_cvx.program import (
     StabilityBound,
     Universe,
     public_number,
+    setting,
 )
+
+
+def _numbers(name: str, values: tuple[float, ...]) -> tuple[float, ...]:
+    if not (checked := tuple(public_number(name, value) for value in values)):
+        raise DeclarationError(f"{name}: must have one entry per covariate")
+    return checked
 
 
 @dataclass(frozen=True)
@@ -35,21 +42,14 @@ class KnownCoefficient(ClosedFormWeights):
         Public cap F on 1/propensity.
     """
 
-    coefficient: tuple[float, ...] = ()
-    trim: float = float("inf")
+    coefficient: tuple[float, ...] = setting((), _numbers)
+    trim: float = setting(math.inf, above=1, infinite=True)
 
     name = "ipw_known"
     examples = ({"coefficient": (0.1, 0.6, 0.0, -0.8)}, {"coefficient": (0.5, 2.0, 0.0, -2.0), "trim": 5.0})
     formula = "w_i = n f_i / sum f,  f_i = min(1 + exp(-z_i'c), F)"
     citation = "Lee & Chen (2026), Prop. IPW_known_beta"
     theorem = "V = 2 w_max, H = M ||coefficient||"
-
-    def __post_init__(self) -> None:
-        checked = tuple(public_number("coefficient", value) for value in self.coefficient)
-        if not checked:
-            raise DeclarationError("coefficient: must have one entry per covariate")
-        object.__setattr__(self, "coefficient", checked)
-        object.__setattr__(self, "trim", public_number("trim", self.trim, above=1, infinite=True))
 
     def unnormalized(self, records: Records) -> Array:
         if len(self.coefficient) != records.X.shape[1]:

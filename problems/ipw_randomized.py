@@ -19,7 +19,7 @@ from dp2erm_cvx.program import (
     Records,
     StabilityBound,
     Universe,
-    public_number,
+    setting,
 )
 
 
@@ -35,8 +35,8 @@ class RandomizedTrial(ClosedFormWeights):
         Public cap F on 1/p.
     """
 
-    propensity: float = 0.5
-    trim: float = float("inf")
+    propensity: float = setting(0.5, at_least=1e-300)
+    trim: float = setting(math.inf, above=1, infinite=True)
 
     name = "ipw_randomized"
     formula = "w_i = n f_i / sum f,  f_i = min(1/p_{a_i}, F)"
@@ -44,11 +44,9 @@ class RandomizedTrial(ClosedFormWeights):
     theorem = "V = 2 w_max, H = |log(p_1/p_0)|"
 
     def __post_init__(self) -> None:
-        propensity = public_number("propensity", self.propensity, at_least=1e-300)
-        object.__setattr__(self, "propensity", propensity)
-        if propensity >= 1:
+        super().__post_init__()
+        if self.propensity >= 1:
             raise DeclarationError(f"propensity = {self.propensity!r}: must be between 0 and 1")
-        object.__setattr__(self, "trim", public_number("trim", self.trim, above=1, infinite=True))
 
     def unnormalized(self, records: Records) -> Array:
         of_arm: Array = np.array([1 / (1 - self.propensity), 1 / self.propensity])

@@ -8,46 +8,18 @@ recommending against a treatment that did well (or for one that did badly). <x, 
 effect: its sign is the recommendation. The gradient is bounded whatever Theta is.
 """
 
-from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Any
 
-import numpy as np
+import cvxpy as cp
 
-from dp2erm_cvx.program import (
-    ConvexSet,
-    Domain,
-    L2Ball,
-    MarginRows,
-    Records,
-    RowBounds,
-    Universe,
-    WeightedMarginLoss,
-)
-from dp2erm_cvx.program.curves import LOGISTIC
+from dp2erm_cvx.program import second_stage
 
 
-@dataclass(frozen=True)
-class LogisticRule(WeightedMarginLoss):
-    """Theta defaults to the l2 ball of radius 4/M: no score exceeds 4, a probability of 0.98."""
+@second_stage()
+def itr_logistic(theta: cp.Variable, records: Any) -> cp.Problem:
+    """Outcome-weighted learning by a logistic loss (Zhao et al. 2012; Chen et al. 2017).
 
-    name = "itr_logistic"
-    formula = (
-        "theta = argmin sum w_i |y_i| log(1+exp(-z_i'theta)) + n R(theta) + n gamma/2 |theta|^2 + b'theta"
-    )
-    cone = "exponential (and second-order over an l2 ball)"
-    citation = "Zhao et al. (2012); Chen et al. (2017)"
-    theorem = "Theorems 1 and 2: zeta_c = M M' max cos(t) / (1 + exp(-M |theta| sin(t))), trace M' M^2 / 4"
-    defaults = MappingProxyType({**WeightedMarginLoss.defaults, "theta_set": "l2 ball of radius 4/M"})
-    loss = LOGISTIC
-
-    def default_set(self, domain: Domain) -> ConvexSet:
-        return L2Ball(4.0 / domain.covariate_bound)
-
-    def rows(self, records: Records) -> MarginRows:
-        side = np.where(records.y < 0, -1.0, 1.0) * (2 * records.a - 1)
-        X = self.covariates(records.domain, records.X)
-        return MarginRows(side[:, None] * X, np.zeros(len(X)), np.abs(records.y))
-
-    def row_bounds(self, universe: Universe) -> RowBounds:
-        domain = universe.domain
-        return RowBounds(self.row_norm(domain), factor=(0.0, domain.outcome_bound))
+    Theta defaults to the l2 ball of radius 4/M: no score exceeds 4, a probability of 0.98.
+    """
+    loss = cp.logistic(-(records.favored @ theta))
+    return cp.Problem(cp.Minimize(records.size @ loss), [cp.norm(theta) <= 4 / records.M])

@@ -18,7 +18,7 @@ from dp2erm_cvx.program import (
     Kernel,
     StabilityBound,
     Universe,
-    public_number,
+    setting,
 )
 from dp2erm_cvx.program.kernels import checked_kernel
 
@@ -35,8 +35,8 @@ class MMD(ArmKernelStage):
         Public bound R_MMD on every weight; ``inf`` for none.
     """
 
-    kernel: Kernel = Gaussian()
-    cap: float = math.inf
+    kernel: Kernel = setting(Gaussian(), checked_kernel)
+    cap: float = setting(math.inf, above=0, infinite=True)
 
     name = "mmd"
     formula = (
@@ -44,11 +44,6 @@ class MMD(ArmKernelStage):
     )
     citation = "Chen et al. (2024); Lee & Chen (2026), eq. MMD_weight_def"
     theorem = "Theorem 5 (needs an arm floor)"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_kernel(self.kernel)
-        object.__setattr__(self, "cap", public_number("cap", self.cap, above=0, infinite=True))
 
     @property
     def weight_cap(self) -> float:

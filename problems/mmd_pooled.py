@@ -9,7 +9,7 @@ are free; a constant in the kernel pulls each toward n/2.
 
 from dataclasses import dataclass
 
-from dp2erm_cvx.program import Gaussian, Kernel, PooledKernelStage
+from dp2erm_cvx.program import Gaussian, Kernel, PooledKernelStage, setting
 from dp2erm_cvx.program.kernels import checked_kernel
 
 
@@ -23,13 +23,9 @@ class PooledMMD(PooledKernelStage):
         A public kernel on the covariates.
     """
 
-    kernel: Kernel = Gaussian()
+    kernel: Kernel = setting(Gaussian(), checked_kernel)
 
     name = "mmd_pooled"
     formula = "w = argmin a sum_c |m_c - m/2|^2 + (1-a) |m_0 - m_1|^2 + mu/n |w|^2, sum w = n, w >= 0"
     citation = "after Chen et al. (2024)"
     theorem = "Theorem 6"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_kernel(self.kernel)

@@ -9,18 +9,16 @@ curvature: under pure noise the whole epsilon buys noise (Theorem 15), and neith
 outcome enters it. A rule may be fitted to what a released center leaves of the outcome.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Self
 
-from dp2erm_cvx.program import ConvexSet, Curve, Domain, Part, WeightedMarginLoss, WholeSpace, public_size
+from dp2erm_cvx.program import ConvexSet, Curve, Domain, LinearStage, Part, WholeSpace, public_size, setting
 from dp2erm_cvx.program.atoms import Saturating
-from dp2erm_cvx.program.first_stage import resolved
+from dp2erm_cvx.program.settings import resolved
 
 
 @dataclass(frozen=True)
-class SaturatingRegression(WeightedMarginLoss):
+class SaturatingRegression(LinearStage):
     """Linear prediction, between that of the mean (large slope) and that of the median (small slope).
 
     Parameters
@@ -30,7 +28,7 @@ class SaturatingRegression(WeightedMarginLoss):
         the largest response, too large where the bound on the outcome is generous.
     """
 
-    slope: float | None = None
+    slope: float | None = setting(None, public_size)
 
     contrast = False
     name = "saturating_regression"
@@ -38,22 +36,12 @@ class SaturatingRegression(WeightedMarginLoss):
     cone = "exponential (and second-order over an l2 ball)"
     citation = "Huber & Ronchetti (2009), bounded influence"
     theorem = "Theorem 15: slope S, curvature 1 - |phi'|/S; Theorems 1 and 2: zeta_c <= M S, trace M^2"
-    defaults = MappingProxyType(
-        {**WeightedMarginLoss.defaults, "theta_set": "R^p", "slope": "half of the bound on z"}
-    )
+    formulas = MappingProxyType({"slope": "outcome_bound / 2"})
+    defaults = MappingProxyType({"theta_set": "R^p", "slope": "half of the bound on z"})
     default_kind = WholeSpace()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.slope is not None:
-            object.__setattr__(self, "slope", public_size("slope", self.slope))
 
     def default_set(self, domain: Domain) -> ConvexSet:
         return WholeSpace()
-
-    def resolve(self, domain: Domain) -> Self:
-        S = self.response_bound(domain) / 2 if self.slope is None else self.slope
-        return dataclasses.replace(super().resolve(domain), slope=S)
 
     @property
     def loss(self) -> Curve:
@@ -69,6 +57,7 @@ class SaturatingRule(SaturatingRegression):
     """
 
     contrast = True
+    formulas = MappingProxyType({"slope": "outcome_bound"})
     name = "itr_saturating"
     formula = (
         "theta = argmin sum w_i phi(2(2a_i-1)y_i - x_i'theta) + n R(theta) + n gamma/2 |theta|^2 + b'theta"

@@ -15,10 +15,10 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import (
     ConvexSet,
+    LinearStage,
     PrivateFirstStage,
     SecondStage,
     WeightedLeastSquares,
-    WeightedMarginLoss,
 )
 from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.stability import Finding, Region, Report, Search, check_second_stage, record_domain
@@ -124,7 +124,7 @@ def _largest(findings: list[Finding]) -> tuple[Finding, ...]:
 
 def _row_bounds(program: _Perturbed, domain: Domain) -> Iterator[tuple[str, float, Callable[[Array], float]]]:
     """Bounds that the public bound on the numerical error, and Theorems 7 and 8, take over."""
-    if isinstance(program, WeightedMarginLoss):
+    if isinstance(program, LinearStage) and not isinstance(program, WeightedLeastSquares):
         bounds = program.row_bounds(samples.check_universe(domain))
         rows = remembered(lambda record: program.rows(samples.one_record(domain, record)))
         yield "row_bounds norm", bounds.norm, lambda d: norm(rows(d).Z)

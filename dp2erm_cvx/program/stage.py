@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 
 from dp2erm_cvx.domain import Array, Domain, Records
@@ -18,6 +19,7 @@ from dp2erm_cvx.model.direct import DirectModel
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program.balance import MomentTargets
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.settings import Setting, check_settings, evaluated, in_words
 from dp2erm_cvx.universe import Universe
 
 M = TypeVar("M", bound=Composite)
@@ -81,7 +83,9 @@ class Program(abc.ABC):
     citation: ClassVar[str]
     theorem: ClassVar[str]
     relations: ClassVar[frozenset[Neighboring]] = frozenset(Neighboring)
-    #: In words, the settings whose default depends on the domain.
+    #: Defaults that depend on the domain: formulas of :meth:`public_numbers`, see :meth:`resolve`.
+    formulas: ClassVar[Mapping[str, Setting]] = MappingProxyType({})
+    #: The same in words, and whatever else is left to the domain.
     defaults: ClassVar[Mapping[str, str]] = {}
     #: Leaves of the constraints that may differ between neighbors because the stated theorem allows it.
     moving: ClassVar[frozenset[str]] = frozenset()
@@ -89,6 +93,14 @@ class Program(abc.ABC):
     by_blocks: ClassVar[bool] = False
     #: Settings that the conformance suite tries the program at.
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "formulas" in vars(cls):
+            cls.defaults = {**cls.defaults, **in_words(cls.formulas), **vars(cls).get("defaults", {})}
 
     @abc.abstractmethod
     def declare(self, leaf: Leaves) -> Declaration:
@@ -100,7 +112,15 @@ class Program(abc.ABC):
 
     def resolve(self, domain: Domain) -> Self:
         """The same program with every default that depends on the public domain filled in."""
-        return self
+        left = [name for name in self.formulas if getattr(self, name) is None]
+        known = self.public_numbers(domain) if left else {}
+        numbers = {name: evaluated(name, self.formulas[name], known) for name in left}
+        program: Any = self
+        return dataclasses.replace(program, **numbers) if numbers else self
+
+    def public_numbers(self, domain: Domain) -> dict[str, float]:
+        """Numbers that formulas of settings may ask for."""
+        return {"M": domain.covariate_bound, "outcome_bound": domain.outcome_bound}
 
     def takes_blocks(self, universe: Universe) -> bool:
         """Whether the resolved program can be fitted to records that are never in memory together."""

@@ -11,7 +11,7 @@ import numpy as np
 from dp2erm_cvx.calibration import Calibration, PaperUtility, noise_tail, utility_bound
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import solve
 from dp2erm_cvx.solve.batch import solve_draws
 from dp2erm_cvx.studies.engine import Listing, Row
@@ -39,7 +39,7 @@ def costs(
     assert isinstance(calibration, Calibration)
     plain = rule.second.instance(records, w, gamma=0.0)
     model = plain.model
-    assert isinstance(model, LeastSquaresModel)
+    assert isinstance(model, MarginModel)
     best = solve(plain, solver="newton", throw=False).value
     thetas = solve_draws(
         rule.second.instance(records, w, gamma=calibration.gamma), simulate_noise(calibration, draws, rng)

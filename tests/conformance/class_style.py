@@ -43,14 +43,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dp2erm_cvx.program import Curve, L1Ball, MarginRows, Part, RowBounds, WeightedMarginLoss
+from dp2erm_cvx.program import Curve, L1Ball, LinearStage, MarginRows, Part, RowBounds
 from dp2erm_cvx.program.atoms import Line, Logistic
 
 LOG_COSH = Curve((Part(1.0, Logistic(), 2.0), Part(-1.0, Line())))
 
 
 @dataclass(frozen=True)
-class Mine(WeightedMarginLoss):
+class Mine(LinearStage):
     """<x, theta> estimates the effect at x."""
 
     name = "mine"

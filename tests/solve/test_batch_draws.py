@@ -13,7 +13,9 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
 from dp2erm_cvx.program import Box, Instance, L1Ball, WholeSpace
-from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.curves import SQUARE
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.margin_rows import MarginRows
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import certify, solve
 from dp2erm_cvx.solve.batch import solve_draws
@@ -90,10 +92,12 @@ def test_states_that_do_not_settle_are_solved_alone(monkeypatch: pytest.MonkeyPa
 def test_without_any_curvature_nothing_is_claimed() -> None:
     instance = bound({"theta_set": WholeSpace()})
     model = instance.model
-    assert isinstance(model, LeastSquaresModel)
-    X = model.X.copy()
+    assert isinstance(model, MarginModel)
+    X = model.Z.copy()
     X[:, 2] = 0.0
-    flat = LeastSquaresModel((X, model.z), model.weights, 0.0, np.zeros(7), model.penalty)
+    flat = MarginModel(
+        MarginRows(X, model.whole.offsets), SQUARE, 0.0, model.penalty, multipliers=model.multipliers
+    )
     found = solve_draws(dataclasses.replace(instance, model=flat), noises(2))
     assert not np.any(found.certified)
     assert np.all(found.by_single)

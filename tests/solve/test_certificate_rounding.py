@@ -26,10 +26,10 @@ from dp2erm_cvx.program import (
     WholeSpace,
 )
 from dp2erm_cvx.program.balance import HardBalanceModel
+from dp2erm_cvx.program.kernel_model import FactoredKernelModel
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import Energy, Laplace, Linear, RandomFourier
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel
-from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel
 from tests.model.test_certified_radius import PROGRAMS

@@ -12,7 +12,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError, ProgramError, SolverError
 from dp2erm_cvx.model.sets import Box, L1Ball, L2Ball, WholeSpace
 from dp2erm_cvx.model.sums import UNIT, dot_error, sum_error
-from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
+from dp2erm_cvx.program.curves import SQUARE
+from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.stage import Instance
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.replacements import Index, Mask
@@ -58,7 +59,7 @@ def solve_draws(instance: Instance, noises: ArrayLike, *, tolerance: float = TOL
     """
     tolerance = public_number("tolerance", tolerance, above=0)
     model = instance.model
-    if type(model) is not LeastSquaresModel:
+    if not isinstance(model, MarginModel) or model.loss != SQUARE:
         raise ProgramError(
             f"{instance.program.name}: draws are solved together for weighted least squares without a user's "
             "own regularizer; solve the instances one by one"
@@ -81,7 +82,7 @@ def solve_draws(instance: Instance, noises: ArrayLike, *, tolerance: float = TOL
     return DrawSolutions(thetas, radius, certified, iterations, by_single)
 
 
-def _fast(model: LeastSquaresModel, gram: _Gram, noises: Array) -> tuple[Array, Array, Index]:
+def _fast(model: MarginModel, gram: _Gram, noises: Array) -> tuple[Array, Array, Index]:
     m, chosen, l1 = len(noises), model.penalty.set, model.penalty.l1
     steps, price, pressure = np.ones(m, dtype=np.int64), np.full(m, l1), np.zeros(m)
     bound, l1_radius = np.inf, np.inf
@@ -127,9 +128,11 @@ def _radius(gram: _Gram, theta: Array, noises: Array, price: Array, pressure: Ar
 
 
 def _single(
-    instance: Instance, model: LeastSquaresModel, noise: Array, tolerance: float
+    instance: Instance, model: MarginModel, noise: Array, tolerance: float
 ) -> tuple[Array, float, bool, int]:
-    alone = LeastSquaresModel(model.blocks, model.weights, model.ridge, noise, model.penalty)
+    alone = MarginModel(
+        model.blocks, SQUARE, model.ridge, model.penalty, multipliers=model.multipliers, linear=noise
+    )
     try:
         found = solve(
             dataclasses.replace(instance, model=alone), solver="newton", tolerance=tolerance, throw=False
@@ -147,18 +150,18 @@ class _Gram:
     eigenvalues of H, ``smoothness`` an upper one.
     """
 
-    def __init__(self, model: LeastSquaresModel) -> None:
-        X, w = model.X, model.weights
+    def __init__(self, model: MarginModel) -> None:
+        X, w, z = model.Z, model.multipliers, model.whole.offsets
         self.dimension, self.ridge = model.dimension, model.ridge
         self.H: Array = 2 * _in_blocks(X, X * w[:, None]) + model.ridge * np.eye(model.dimension)
-        self.linear: Array = -2 * _in_blocks(X, (w * model.z)[:, None])[:, 0]
+        self.linear: Array = -2 * _in_blocks(X, (w * z)[:, None])[:, 0]
         self.values, self.vectors = np.linalg.eigh(self.H)
         error = sum_error(model.n) + 8 * UNIT
         norms = model.row_norms * (1 + 1e-12)
         wrong = 2 * error * float(w @ norms**2) + 4 * UNIT * model.ridge
         size = float(np.linalg.norm(self.H)) * (1 + 1e-9)
         self.slope_error = (wrong + dot_error(model.dimension) * size) * (1 + 1e-9)
-        self.offset_error = (2 * error * float(w @ (norms * np.abs(model.z)))) * (1 + 1e-9)
+        self.offset_error = (2 * error * float(w @ (norms * np.abs(z)))) * (1 + 1e-9)
         self.offset_error += 8 * UNIT * float(np.linalg.norm(self.linear))
         lost = wrong + 64 * model.dimension * UNIT * float(self.values[-1])
         self.curvature = max(float(self.values[0]) - lost, model.ridge)

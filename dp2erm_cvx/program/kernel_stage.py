@@ -22,11 +22,12 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import column_sums, row_products
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.first_stage import FirstStage, resolved
+from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.kernels import Kernel, factor
-from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel, KernelModel
+from dp2erm_cvx.program.settings import resolved, setting
 from dp2erm_cvx.program.stage import Instance, Kind, smooth_of
-from dp2erm_cvx.public import public_number, public_size
+from dp2erm_cvx.public import public_size
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.universe import Universe
 
@@ -61,14 +62,11 @@ class KernelFirstStage(FirstStage):
     #: Whether all records share one simplex; otherwise every arm has its own.
     pooled: ClassVar[bool] = False
 
-    alpha: float = 0.5
-    ridge: float | None = 1.0
+    alpha: float = setting(0.5, at_least=0)
+    ridge: float | None = setting(1.0, public_size)
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "alpha", public_number("alpha", self.alpha, at_least=0))
-        if self.ridge is not None:
-            put(self, "ridge", public_size("ridge", self.ridge))
+        super().__post_init__()
         if self.alpha > 1:
             raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
 
