@@ -22,8 +22,8 @@ from dp2erm_cvx.program import (
     StabilityBound,
     Universe,
     setting,
-    trimmed,
 )
+from dp2erm_cvx.program.log_weights import trimmed
 
 
 @dataclass(frozen=True)

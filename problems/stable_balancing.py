@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dp2erm_cvx.program import BalancedStage, BalanceKernel, PooledKernelStage, public_size, setting
-from dp2erm_cvx.program.settings import resolved
+from dp2erm_cvx.program.stage import resolved
 
 
 @dataclass(frozen=True)

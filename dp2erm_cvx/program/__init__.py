@@ -14,13 +14,12 @@ from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernel_stage import ArmKernelStage, PooledKernelStage
 from dp2erm_cvx.program.kernels import BalanceKernel, Gaussian, Kernel
 from dp2erm_cvx.program.linear_stage import LinearLeastSquares, LinearStage
-from dp2erm_cvx.program.log_weights import LogWeight, trimmed
+from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds
 from dp2erm_cvx.program.rows import Ball
 from dp2erm_cvx.program.second_stage import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.program.separable import PrivateSeparable, SeparableFirstStage
-from dp2erm_cvx.program.settings import setting
-from dp2erm_cvx.program.stage import Instance, Kind, Program
+from dp2erm_cvx.program.stage import Instance, Kind, Program, setting
 from dp2erm_cvx.program.weights import scheme, second_stage
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.stability import Bound
@@ -77,5 +76,4 @@ __all__ = [
     "scheme",
     "second_stage",
     "setting",
-    "trimmed",
 ]

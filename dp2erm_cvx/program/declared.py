@@ -23,15 +23,14 @@ from dp2erm_cvx.errors import DeclarationError, ProgramError
 from dp2erm_cvx.images import ImageRecords
 from dp2erm_cvx.model.sets import ConvexSet, ElasticNet
 from dp2erm_cvx.program.curves import Curve
+from dp2erm_cvx.program.declaration import SIZES, printed, with_n
 from dp2erm_cvx.program.form import Form, read, read_curve, read_log_weight
 from dp2erm_cvx.program.linear_stage import LinearStage
 from dp2erm_cvx.program.log_weights import LogWeight
 from dp2erm_cvx.program.margin_rows import MarginRows, RowBounds, rows_of
-from dp2erm_cvx.program.printing import SIZES, printed, with_n
 from dp2erm_cvx.program.rows import Ball, DeclaredRecords
 from dp2erm_cvx.program.separable import PrivateSeparable, SeparableFirstStage
-from dp2erm_cvx.program.settings import Setting, kept_check
-from dp2erm_cvx.program.stage import Program
+from dp2erm_cvx.program.stage import Program, Setting, kept_check
 from dp2erm_cvx.universe import Universe
 
 #: What a decorator is put on.

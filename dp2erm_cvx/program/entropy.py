@@ -20,8 +20,15 @@ from dp2erm_cvx.model.sums import compensated_sum, rounded_sum
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.first_stage import BalancedStage
-from dp2erm_cvx.program.settings import Setting, one_of_words, resolved, setting
-from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
+from dp2erm_cvx.program.stage import (
+    Kind,
+    ReplacedRows,
+    RowNeighbors,
+    Setting,
+    one_of_words,
+    resolved,
+    setting,
+)
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.stability import EntropyConstants
 from dp2erm_cvx.universe import Universe

@@ -20,8 +20,7 @@ from dp2erm_cvx.model.sums import UNIT, exact_sum
 from dp2erm_cvx.privacy import BoundFamily, LossConstants, StabilityBound
 from dp2erm_cvx.program.balance import BalanceFunctions, Moments, MomentTargets, checked_balance
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
-from dp2erm_cvx.program.settings import setting
-from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, model_of
+from dp2erm_cvx.program.stage import Instance, Kind, Program, RowNeighbors, model_of, setting
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.universe import Universe
 

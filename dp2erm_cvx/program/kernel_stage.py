@@ -25,8 +25,7 @@ from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.first_stage import FirstStage
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.program.kernels import Kernel, factor
-from dp2erm_cvx.program.settings import resolved, setting
-from dp2erm_cvx.program.stage import Instance, Kind, smooth_of
+from dp2erm_cvx.program.stage import Instance, Kind, resolved, setting, smooth_of
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
 from dp2erm_cvx.universe import Universe

@@ -20,7 +20,7 @@ from dp2erm_cvx.privacy import LossConstants, RowBox
 from dp2erm_cvx.program.curves import saturation_of
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds, rows_of
 from dp2erm_cvx.program.second_stage import LossStage, WeightedLeastSquares
-from dp2erm_cvx.program.settings import setting
+from dp2erm_cvx.program.stage import setting
 from dp2erm_cvx.public import chosen_columns
 from dp2erm_cvx.universe import Universe
 

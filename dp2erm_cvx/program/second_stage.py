@@ -23,8 +23,7 @@ from dp2erm_cvx.program.curves import SQUARE, Curve
 from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows
-from dp2erm_cvx.program.settings import setting
-from dp2erm_cvx.program.stage import Instance, Program
+from dp2erm_cvx.program.stage import Instance, Program, setting
 from dp2erm_cvx.universe import Universe
 
 

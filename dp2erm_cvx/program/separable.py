@@ -27,8 +27,16 @@ from dp2erm_cvx.program.first_stage import FirstStage, PrivateFirstStage
 from dp2erm_cvx.program.log_weights import LogWeight, weights_given_coefficient
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds, rows_of
-from dp2erm_cvx.program.settings import Setting, resolved, setting
-from dp2erm_cvx.program.stage import Instance, Kind, ReplacedRows, RowNeighbors, model_of
+from dp2erm_cvx.program.stage import (
+    Instance,
+    Kind,
+    ReplacedRows,
+    RowNeighbors,
+    Setting,
+    model_of,
+    resolved,
+    setting,
+)
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.stability import Beside, MarginMovement, SeparableConstants, margin_movement, separable
 from dp2erm_cvx.stability.suprema import gradient_diameter, log_weight_diameter, minimizer_norm

@@ -14,7 +14,7 @@ import numpy as np
 
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.program.declaration import Leaves, Value
+from dp2erm_cvx.program.declaration import SIZES, Leaves, Value, printed, with_n
 from dp2erm_cvx.program.declared import (
     STANDARD,
     DeclaredProgram,
@@ -26,10 +26,8 @@ from dp2erm_cvx.program.declared import (
 )
 from dp2erm_cvx.program.direct_stage import DirectFirstStage, cached
 from dp2erm_cvx.program.form import weights_curvature
-from dp2erm_cvx.program.printing import SIZES, printed, with_n
 from dp2erm_cvx.program.rows import DeclaredRecords
-from dp2erm_cvx.program.settings import Setting
-from dp2erm_cvx.program.stage import Kind
+from dp2erm_cvx.program.stage import Kind, Setting
 from dp2erm_cvx.stability import Bound
 from dp2erm_cvx.universe import Universe
 

@@ -12,10 +12,9 @@ from dp2erm_cvx.problems.energy_balancing import EnergyBalancing
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.entropy_balancing_hard import EntropyBalancingHard
 from dp2erm_cvx.problems.inverse_probability_tilting import InverseProbabilityTilting as Tilting
-from dp2erm_cvx.problems.ipw_logistic import IPWLogistic
-from dp2erm_cvx.problems.ipw_private import PrivateLogistic
+from dp2erm_cvx.problems.ipw_logistic import IPWLogistic, PrivateLogistic
 from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
-from dp2erm_cvx.problems.mmd_pooled import PooledMMD
+from dp2erm_cvx.problems.mmd import PooledMMD
 from dp2erm_cvx.problems.overlap import overlap as Overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, PublicSample, kernel_stage

@@ -13,7 +13,7 @@ import pytest
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.problems.itr_huber import HuberRule
+from dp2erm_cvx.problems.itr import itr_huber
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
 from dp2erm_cvx.program import (
@@ -236,7 +236,7 @@ def pieces(name: str, seed: int, count: int) -> list[tuple[Composite, Array, flo
         X = rng.uniform(-1, 1, (30, 2))
         records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(30) % 2, rng.uniform(-1, 1, 30))
         if name == "itr_huber":
-            program = HuberRule(WholeSpace(), threshold=10 ** rng.uniform(-1, 0.5))
+            program = itr_huber(WholeSpace(), threshold=10 ** rng.uniform(-1, 0.5))
             model = program.instance(records, np.ones(30), gamma=1e-6).model
             v = rng.normal(size=3) * 10 ** rng.uniform(-2, 1)
         else:
@@ -282,7 +282,7 @@ def test_a_huber_certificate_is_not_left_with_the_ridge():
     rng = np.random.default_rng(47)
     X = rng.uniform(-1, 1, (60, 2))
     records = Domain(2.0, 1.0, intercept=1.0).records(X, np.arange(60) % 2, rng.uniform(-1, 1, 60))
-    solution = solve(HuberRule(threshold=1.0).instance(records, np.ones(60), gamma=1e-12))
+    solution = solve(itr_huber(threshold=1.0).instance(records, np.ones(60), gamma=1e-12))
     assert solution.certificate.strong_convexity > 1.0
 
 
