@@ -111,7 +111,8 @@ class SeparableProgram(DeclaredProgram, SeparableFirstStage):
 
     def private(self, share: float = 0.3) -> Any:
         """The scheme at these settings with a private coefficient (Theorem 9)."""
-        return _private_class(type(self))(**self.by_name(), share=share)
+        known = {name: value for name, value in self.by_name().items() if value is not None}
+        return _private_class(type(self))(**known, share=share)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,9 +17,8 @@ from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd import PooledMMD
 from dp2erm_cvx.problems.overlap import overlap as Overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
-from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, PublicSample, kernel_stage
+from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, PublicSample, kernel_stage, margin_rows
 from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
-from dp2erm_cvx.program.losses import certified_margins
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
 from dp2erm_cvx.universe import Universe
 
@@ -144,7 +143,7 @@ def sizes_of(program, domain, n, p, monkeypatch):
         seen.append(sizes)
         return radius_at_floor(sizes)
 
-    for module in (certified_radius, certified_margins):
+    for module in (certified_radius, margin_rows):
         monkeypatch.setattr(module, "radius_at_floor", noted)
     program.certified_error(Universe(domain, n, p))
     monkeypatch.undo()

@@ -16,7 +16,8 @@ from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.problems.entropy_balancing import EntropyBalancing
 from dp2erm_cvx.problems.itr import TreatmentRule, itr_huber, itr_logistic
 from dp2erm_cvx.problems.regression import SaturatingRegression
-from dp2erm_cvx.program import Curve, Huber, Part
+from dp2erm_cvx.program import Curve, Part
+from dp2erm_cvx.program.atoms import Huber
 from dp2erm_cvx.saturation import CurvatureShape, Saturation
 from dp2erm_cvx.solve import solve
 from tests.audit.bugs import less
