@@ -16,16 +16,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dp2erm_cvx.program import (
-    Array,
-    Box,
-    ConvexSet,
-    Domain,
-    LossConstants,
-    Records,
-    Universe,
-    WeightedLeastSquares,
-)
+from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.program import Array, Box, Domain, LossConstants, Records, Universe, WeightedLeastSquares
 
 
 @dataclass(frozen=True)

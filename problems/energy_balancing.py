@@ -13,8 +13,10 @@ three-way discrepancy weights. The kernel lies in [0, 2 M], so the constants are
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dp2erm_cvx.program import ArmKernelStage, Domain, public_size, setting
+from dp2erm_cvx.program import Domain, setting
+from dp2erm_cvx.program.kernel_stage import ArmKernelStage
 from dp2erm_cvx.program.kernels import Energy
+from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,14 @@ from dp2erm_cvx.program import (
     Instance,
     Leaves,
     Records,
-    RidgedEntropyFirstStage,
     StabilityBound,
     Universe,
-    Value,
-    public_number,
     setting,
 )
+from dp2erm_cvx.program.declaration import Value
+from dp2erm_cvx.program.entropy import RidgedEntropyFirstStage
 from dp2erm_cvx.program.exponential import ExponentialModel
+from dp2erm_cvx.public import public_number
 
 
 def _positive(name: str, values: tuple[float, ...]) -> tuple[float, ...]:
@@ -119,9 +119,6 @@ class EntropyBalancing(RidgedEntropyFirstStage):
         return ExponentialModel(
             *self.balanced(records), self.mu, self.radius, trim=self.trim, log_base=log_base
         )
-
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return values["dual"]
 
     @property
     def trim_bound(self) -> float:

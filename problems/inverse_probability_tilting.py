@@ -22,7 +22,6 @@ from dp2erm_cvx import stability
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import (
     Array,
-    BalancedStage,
     Curve,
     Domain,
     Kind,
@@ -32,6 +31,7 @@ from dp2erm_cvx.program import (
     Universe,
 )
 from dp2erm_cvx.program.curves import EXPONENTIAL
+from dp2erm_cvx.program.first_stage import BalancedStage
 from dp2erm_cvx.program.log_weights import INVERSE_PROPENSITY
 from dp2erm_cvx.stability import Beside
 

@@ -15,15 +15,8 @@ import numpy as np
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.program import (
-    Array,
-    ClosedFormWeights,
-    Records,
-    StabilityBound,
-    Universe,
-    public_number,
-    setting,
-)
+from dp2erm_cvx.program import Array, ClosedFormWeights, Records, StabilityBound, Universe, setting
+from dp2erm_cvx.public import public_number
 
 
 def _numbers(name: str, values: tuple[float, ...]) -> tuple[float, ...]:

@@ -20,7 +20,8 @@ from typing import Any
 
 import cvxpy as cp
 
-from dp2erm_cvx.program import LinearLeastSquares, second_stage
+from dp2erm_cvx.program import second_stage
+from dp2erm_cvx.program.linear_stage import LinearLeastSquares
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ to a population with other covariates (covariate shift), with ``regression`` as 
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import cvxpy as cp
@@ -25,21 +24,18 @@ from dp2erm_cvx.program import (
     Declaration,
     FirstStage,
     Gaussian,
-    Instance,
-    Kernel,
     Kind,
     Leaves,
-    PublicSample,
     Records,
     StabilityBound,
     Universe,
-    Value,
-    public_size,
     setting,
 )
-from dp2erm_cvx.program.kernel_model import MatchingModel
+from dp2erm_cvx.program.declaration import Value
+from dp2erm_cvx.program.kernel_model import MatchingModel, PublicSample
 from dp2erm_cvx.program.kernel_stage import refuse_gram
-from dp2erm_cvx.program.kernels import checked_kernel, factor
+from dp2erm_cvx.program.kernels import Kernel, checked_kernel, factor
+from dp2erm_cvx.public import public_size
 
 
 def _public_sample(name: str, value: object) -> PublicSample:
@@ -115,12 +111,6 @@ class KernelMeanMatching(FirstStage):
         n, rows = records.n_samples, records.covariates[source]
         error = self.kernel.entry_error(records.domain.features_bound, rows.shape[1])
         return MatchingModel(self.kernel, rows, target, n * self.ridge, source, n, error)
-
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        model = instance.model
-        assert isinstance(model, MatchingModel)
-        # a solver meets the total only approximately
-        return model.penalty.set.project(values["weights"])
 
     def certified_error(self, universe: Universe) -> float | None:
         domain, n_samples = universe.domain, universe.n_samples

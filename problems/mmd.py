@@ -14,16 +14,9 @@ from dataclasses import dataclass
 
 from dp2erm_cvx import stability
 from dp2erm_cvx.errors import CalibrationError
-from dp2erm_cvx.program import (
-    ArmKernelStage,
-    Gaussian,
-    Kernel,
-    PooledKernelStage,
-    StabilityBound,
-    Universe,
-    setting,
-)
-from dp2erm_cvx.program.kernels import checked_kernel
+from dp2erm_cvx.program import Gaussian, StabilityBound, Universe, setting
+from dp2erm_cvx.program.kernel_stage import ArmKernelStage, PooledKernelStage
+from dp2erm_cvx.program.kernels import Kernel, checked_kernel
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,12 @@ z_i = 2 (2 a_i - 1) y_i, for a rule; it may be fitted to what a released center 
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dp2erm_cvx.program import (
-    ConvexSet,
-    Curve,
-    Domain,
-    LinearLeastSquares,
-    LinearStage,
-    Part,
-    WholeSpace,
-    public_size,
-    setting,
-)
+from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.program import Curve, Domain, LinearStage, Part, WholeSpace, setting
 from dp2erm_cvx.program.atoms import Saturating
+from dp2erm_cvx.program.linear_stage import LinearLeastSquares
 from dp2erm_cvx.program.stage import resolved
+from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)

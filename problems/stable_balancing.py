@@ -11,8 +11,12 @@ constraints, which no stability bound covers.
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dp2erm_cvx.program import BalancedStage, BalanceKernel, PooledKernelStage, public_size, setting
+from dp2erm_cvx.program import setting
+from dp2erm_cvx.program.first_stage import BalancedStage
+from dp2erm_cvx.program.kernel_stage import PooledKernelStage
+from dp2erm_cvx.program.kernels import BalanceKernel
 from dp2erm_cvx.program.stage import resolved
+from dp2erm_cvx.public import public_size
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,10 @@ from dp2erm_cvx.program import (
     Records,
     StabilityBound,
     Universe,
-    Value,
     setting,
 )
 from dp2erm_cvx.program.balance import HardBalanceModel, MomentTargets, checked_balance, moment_names
+from dp2erm_cvx.program.declaration import Value
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.program import (
     FirstStage,
-    Kernel,
     PrivateFirstStage,
     PrivateSeparable,
     Program,
@@ -30,6 +29,7 @@ from dp2erm_cvx.program import (
 )
 from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.stability import (
     Report,

@@ -13,13 +13,8 @@ from dp2erm_cvx.conformance import samples
 from dp2erm_cvx.conformance.objective import points_of
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Composite
-from dp2erm_cvx.program import (
-    ConvexSet,
-    LinearStage,
-    PrivateFirstStage,
-    SecondStage,
-    WeightedLeastSquares,
-)
+from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.program import LinearStage, PrivateFirstStage, SecondStage, WeightedLeastSquares
 from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.stability import Finding, Region, Report, Search, check_second_stage, record_domain
 

@@ -18,8 +18,8 @@ from dp2erm_cvx.conformance.samples import check_domain, check_universe
 from dp2erm_cvx.conformance.solutions import UNSOLVED
 from dp2erm_cvx.conformance.subject import Check, Subject, check_named
 from dp2erm_cvx.errors import Dp2ermError
-from dp2erm_cvx.model.sets import ElasticNet, L2Ball
-from dp2erm_cvx.program import Box, ConvexSet, FirstStage, L1Ball, PrivateFirstStage, Program, SecondStage
+from dp2erm_cvx.model.sets import ConvexSet, ElasticNet, L2Ball
+from dp2erm_cvx.program import Box, FirstStage, L1Ball, PrivateFirstStage, Program, SecondStage
 
 #: In place of a setting that is infinite, which cannot be halved.
 _FINITE = 1.5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -236,9 +235,6 @@ class LossStage(SecondStage):
             margins | phi.constraints | constraints,
             phi.auxiliary,
         )
-
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        return values["theta"]
 
 
 @dataclass(frozen=True)

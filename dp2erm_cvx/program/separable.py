@@ -28,12 +28,10 @@ from dp2erm_cvx.program.log_weights import LogWeight, weights_given_coefficient
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.program.margin_rows import MarginRows, MarginSum, RowBounds, rows_of
 from dp2erm_cvx.program.stage import (
-    Instance,
     Kind,
     ReplacedRows,
     RowNeighbors,
     Setting,
-    model_of,
     resolved,
     setting,
 )
@@ -202,11 +200,6 @@ class SeparableFirstStage(FirstStage):
             linear=n * self.linear_bound(domain) + noise_bound,
             weighted=domain.weighted,
         )
-
-    def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        # a solver meets the ball only approximately, or not at all where it fails: outside it an exponential
-        # loss may overflow, and a point that is judged by nan cannot be polished either
-        return model_of(instance, MarginModel).penalty.set.project(values["coefficient"])
 
     def linear(self, records: Records, noise: Array | None = None) -> Array | None:
         """The sum of all linear terms, (k,), rounded once."""

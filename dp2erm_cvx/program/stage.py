@@ -154,9 +154,12 @@ class Program(abc.ABC):
     def declare(self, leaf: Leaves) -> Declaration:
         """The CVXPY problem; ``leaf(name)`` is a datum. Must be DPP."""
 
-    @abc.abstractmethod
     def read(self, instance: Instance, values: Mapping[str, Array], duals: Mapping[str, Array]) -> Array:
-        """The point of the composite model that a solver's variables and duals stand for."""
+        """The point of the composite model that a solver's variables and duals stand for.
+
+        By default the first declared variable, put into the model's set, which solvers meet only nearly.
+        """
+        return smooth_of(instance).penalty.set.project(next(iter(values.values())))
 
     def resolve(self, domain: Domain) -> Self:
         """The same program with every default that depends on the public domain filled in."""

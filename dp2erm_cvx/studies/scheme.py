@@ -11,7 +11,8 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.plan import RuleStudy
 from dp2erm_cvx.privacy import Budget, Neighboring
-from dp2erm_cvx.program import FirstStage, Kernel, L1Ball, L2Ball, SecondStage
+from dp2erm_cvx.program import FirstStage, L1Ball, L2Ball, SecondStage
+from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.studies.engine import Design
 from dp2erm_cvx.universe import Universe
 

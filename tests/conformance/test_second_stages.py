@@ -19,7 +19,8 @@ from dp2erm_cvx.privacy import RowBox
 from dp2erm_cvx.problems.arm_means import ArmMeans
 from dp2erm_cvx.problems.itr import TreatmentRule, itr_logistic
 from dp2erm_cvx.problems.regression import SaturatingRegression
-from dp2erm_cvx.program import MarginRows, RowBounds
+from dp2erm_cvx.program import MarginRows
+from dp2erm_cvx.program.margin_rows import RowBounds
 from dp2erm_cvx.program.second_stage import recommendations
 from dp2erm_cvx.saturation import CurvatureShape
 from tests.conformance.planted import FEW, derived, judged, refuted, restated

@@ -17,7 +17,8 @@ from dp2erm_cvx.problems.kernel_mean_matching import KernelMeanMatching
 from dp2erm_cvx.problems.mmd import PooledMMD
 from dp2erm_cvx.problems.overlap import overlap as Overlap
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
-from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, PublicSample, kernel_stage, margin_rows
+from dp2erm_cvx.program import BalanceFunctions, Gaussian, Moments, kernel_stage, margin_rows
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
 from dp2erm_cvx.solve import FirstCertified, private_solver, solve
 from dp2erm_cvx.universe import Universe

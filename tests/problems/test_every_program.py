@@ -16,15 +16,9 @@ import pytest
 
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.sets import UserRegularizer
-from dp2erm_cvx.program import (
-    ClosedFormWeights,
-    LinearStage,
-    Moments,
-    PublicSample,
-    SecondStage,
-    WeightedLeastSquares,
-)
+from dp2erm_cvx.program import ClosedFormWeights, LinearStage, Moments, SecondStage, WeightedLeastSquares
 from dp2erm_cvx.program.declaration import Compiled
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.registry import programs
 from dp2erm_cvx.solve import SCS, Clarabel, Newton, solve

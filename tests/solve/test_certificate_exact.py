@@ -14,17 +14,10 @@ import pytest
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Penalty
-from dp2erm_cvx.program import (
-    ClosedFormWeights,
-    Gaussian,
-    Instance,
-    Moments,
-    PrivateFirstStage,
-    PublicSample,
-    SecondStage,
-)
+from dp2erm_cvx.program import ClosedFormWeights, Gaussian, Instance, Moments, PrivateFirstStage, SecondStage
 from dp2erm_cvx.program.curves import LOGISTIC
 from dp2erm_cvx.program.entropy import EntropyFirstStage
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.kernels import Laplace, Linear, RandomFourier
 from dp2erm_cvx.program.margin_model import MarginModel

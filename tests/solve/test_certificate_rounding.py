@@ -16,19 +16,11 @@ from dp2erm_cvx.model.sums import UNIT
 from dp2erm_cvx.problems.itr import itr_huber
 from dp2erm_cvx.problems.stable_balancing import StableBalancing
 from dp2erm_cvx.problems.stable_balancing_hard import StableBalancingHard
-from dp2erm_cvx.program import (
-    BalanceKernel,
-    Gaussian,
-    Instance,
-    Kernel,
-    Moments,
-    SecondStage,
-    WholeSpace,
-)
+from dp2erm_cvx.program import Gaussian, Instance, Moments, SecondStage, WholeSpace
 from dp2erm_cvx.program.balance import HardBalanceModel
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.kernels import Energy, Laplace, Linear, RandomFourier
+from dp2erm_cvx.program.kernels import BalanceKernel, Energy, Kernel, Laplace, Linear, RandomFourier
 from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.solve import certify, solve
 from tests import exact, exact_kernel

@@ -13,15 +13,8 @@ import cvxpy as cp
 import numpy as np
 
 from dp2erm_cvx.model.sets import ElasticNet, L2Ball, UserRegularizer
-from dp2erm_cvx.program import (
-    BalanceFunctions,
-    Box,
-    Gaussian,
-    L1Ball,
-    Moments,
-    PublicSample,
-    WholeSpace,
-)
+from dp2erm_cvx.program import BalanceFunctions, Box, Gaussian, L1Ball, Moments, WholeSpace
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from tests.unchanged import adapter
 

@@ -15,7 +15,8 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
-from dp2erm_cvx.program import ClosedFormWeights, FirstStage, RidgedEntropyFirstStage, SeparableFirstStage
+from dp2erm_cvx.program import ClosedFormWeights, FirstStage, SeparableFirstStage
+from dp2erm_cvx.program.entropy import RidgedEntropyFirstStage
 from dp2erm_cvx.program.exponential import ExponentialModel
 from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel, MatchingModel
 from dp2erm_cvx.program.kernel_stage import KernelFirstStage

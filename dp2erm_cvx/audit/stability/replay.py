@@ -12,7 +12,8 @@ from dp2erm_cvx.audit.pair_file import SavedPair
 from dp2erm_cvx.audit.stability.claims import Claim, Quantity
 from dp2erm_cvx.audit.stability.resolve import Interval, NeighborPair, Resolved, resolve
 from dp2erm_cvx.errors import DataError, DeclarationError
-from dp2erm_cvx.program import FirstStage, Kernel, Moments, PrivateFirstStage
+from dp2erm_cvx.program import FirstStage, Moments, PrivateFirstStage
+from dp2erm_cvx.program.kernels import Kernel
 from dp2erm_cvx.solve import Solver
 from dp2erm_cvx.text import written_members
 from dp2erm_cvx.universe import Universe

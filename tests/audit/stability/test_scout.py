@@ -9,7 +9,8 @@ from dp2erm_cvx import Domain
 from dp2erm_cvx.audit.stability import Quantity, fast
 from dp2erm_cvx.audit.stability.groups import structured_starts
 from dp2erm_cvx.audit.stability.scout import InFull
-from dp2erm_cvx.program import Gaussian, Moments, PublicSample
+from dp2erm_cvx.program import Gaussian, Moments
+from dp2erm_cvx.program.kernel_model import PublicSample
 from dp2erm_cvx.program.kernels import Linear
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.cases import reference_program
