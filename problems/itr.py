@@ -61,4 +61,4 @@ def itr_logistic(theta: cp.Variable, records: Any) -> cp.Problem:
     Theta defaults to the l2 ball of radius 4/M: no score exceeds 4, a probability of 0.98.
     """
     loss = cp.logistic(-(records.favored @ theta))
-    return cp.Problem(cp.Minimize(records.size @ loss), [cp.norm(theta) <= 4 / records.M])
+    return cp.Problem(cp.Minimize(records.outcome_size @ loss), [cp.norm(theta) <= 4 / records.M])

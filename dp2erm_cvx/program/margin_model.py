@@ -68,10 +68,11 @@ class MarginModel(Composite):
         self.n, self._multipliers = self.blocks.n_samples, multipliers
         self._is_square = loss == SQUARE
         found = self._map(partial(_extent, sizes=self._is_square))
-        self.row_norms: Array = constant(np.concatenate([part.norms for part in found]))
+        if not self._is_square:
+            self.row_norms = constant(np.concatenate([part.norms for part in found]))
         gram = tree_sum([part.gram for part in found])
         self.dimension = len(gram)
-        self.spread = float(np.max(self.row_norms, initial=0.0)) * (1 + 1e-12)
+        self.spread = max(float(np.max(part.norms, initial=0.0)) for part in found) * (1 + 1e-12)
         self._weight_spread = max(part.weight_norm for part in found) * (1 + 1e-12)
         far = max(part.offset for part in found)
         # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
@@ -98,6 +99,11 @@ class MarginModel(Composite):
         self.look(np.zeros(self.dimension))
         first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
         self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
+
+    @cached_property
+    def row_norms(self) -> Array:
+        """||z_i|| (n,), which only a squared loss is solved without."""
+        return np.concatenate(self.blocks.map(MarginRows.norms))
 
     @cached_property
     def whole(self) -> MarginRows:
@@ -205,7 +211,7 @@ class MarginModel(Composite):
             ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
         return self._moments.find(
             v,
-            lambda: _added(self._map(ask, self.row_norms)),
+            lambda: _added(self._map(ask, *(() if self._is_square else (self.row_norms,)))),
             lambda found: not curved or found.hessian is not None,
         )
 
@@ -247,10 +253,11 @@ class _Extent:
 
 
 def _extent(rows: MarginRows, multipliers: Array | None = None, *, sizes: bool) -> _Extent:
-    norms, grams, absolute = np.empty(len(rows)), [], []
+    norms, grams, absolute = np.zeros(0 if sizes else len(rows)), [], []
     for begin in range(0, len(rows), CACHED):
         part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
-        norms[part] = own.norms()
+        if not sizes:
+            norms[part] = own.norms()
         m = own.times(some_rows(multipliers, part))
         grams.append(own.gram(m))
         if sizes:
@@ -288,9 +295,7 @@ def _moments(
     return _added(found)
 
 
-def _square_moments(
-    rows: MarginRows, norms: Array, multipliers: Array | None = None, *, v: Array
-) -> _Moments:
+def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Array) -> _Moments:
     """``sum m s^2`` and its gradient, s the margins."""
     value, slopes = 0.0, []
     for begin in range(0, len(rows), CACHED):

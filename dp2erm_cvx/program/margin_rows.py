@@ -43,6 +43,8 @@ class MarginRows:
 
     def part(self, begin: int, end: int) -> MarginRows:
         """Some of the rows."""
+        if begin == 0 and end >= len(self):
+            return self
         part = slice(begin, end)
         return MarginRows(self.Z[part], *(some_rows(one, part) for one in _others(self)))
 

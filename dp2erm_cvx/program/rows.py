@@ -81,7 +81,10 @@ class Range:
 
 @runtime_checkable
 class Datum(Protocol):
-    """``cp.Parameter`` with one row or number per record, each projected into the public set ``within``."""
+    """``cp.Parameter`` with one row or number per record, each in the public set ``within``.
+
+    The domain puts covariates and outcomes into their sets; whatever else is made of a record is projected.
+    """
 
     id: int
     within: Ball | Range
@@ -100,7 +103,7 @@ class Datum(Protocol):
 def _parameter(name: str, shape: tuple[int, ...], within: Ball | Range, make: RecordMap, signs: Any) -> Datum:
     # no subclass: CVXPY is imported by whoever reads a problem, not by whoever imports a program
     leaf: Any = cp.Parameter(shape, name=name, nonneg=isinstance(within, Range) and within.low >= 0)
-    leaf.within, leaf.of, leaf.signs = within, lambda records: within.project(make(records)), signs
+    leaf.within, leaf.of, leaf.signs = within, make, signs
     return leaf  # type: ignore[no-any-return]
 
 
@@ -115,8 +118,8 @@ class DeclaredRecords:
     leaf : what stands for the data where a problem is made for solvers; None where it is read
 
     Attributes as well are ``x`` covariates, ``signed`` ``(2a - 1) x``, ``favored`` ``sign(y) (2a - 1) x``,
-    ``y`` the centered outcome, ``size`` its absolute value, ``response`` ``2 (2a - 1) y`` and ``treatment``
-    a. Raises DeclarationError for another one.
+    ``y`` the centered outcome, ``outcome_size`` its absolute value, ``response`` ``2 (2a - 1) y`` and
+    ``treatment`` a. Raises DeclarationError for another one.
     """
 
     domain: Domain
@@ -170,14 +173,18 @@ class DeclaredRecords:
         They are shrunk into ``within``, so that its bound need not be believed. A record for which ``make``
         fails has a row of zeros. ``width`` is that of a row, by default that of x.
         """
-        self.own = (*self.own, name)
         columns = self.n_columns if width is None else width
-        return self._datum(name, within, _by_record(name, make, width), columns)
+        return self._own(name, within, _by_record(name, make, width), columns)
 
     def numbers(self, name: str, make: Callable[..., Any], low: float, high: float) -> Datum:
         """Numbers of an author's own, ``make(x, a, y)`` of one record, clipped to ``[low, high]``."""
+        return self._own(name, Range(low, high), _by_record(name, make, 0))
+
+    def _own(self, name: str, within: Ball | Range, make: RecordMap, k: int | None = None) -> Datum:
+        if name in _LIBRARY:
+            raise DeclarationError(f"records: {name!r} is data of the library; choose another name")
         self.own = (*self.own, name)
-        return self._datum(name, Range(low, high), _by_record(name, make, 0))
+        return self._datum(name, within, lambda records: within.project(make(records)), k)
 
     def _refuse_solver(self, name: str) -> None:
         if self.leaf is not None:
@@ -211,7 +218,7 @@ _LIBRARY: Mapping[str, tuple[float, float, Callable[[Records], Any]]] = {
     "signed": (0.0, math.inf, lambda records: 2 * records.a - 1),
     "favored": (0.0, math.inf, lambda records: np.where(records.y < 0, -1.0, 1.0) * (2 * records.a - 1)),
     "y": (-1.0, 1.0, lambda records: records.y),
-    "size": (0.0, 1.0, lambda records: np.abs(records.y)),
+    "outcome_size": (0.0, 1.0, lambda records: np.abs(records.y)),
     "response": (-2.0, 2.0, lambda records: 2.0 * (2 * records.a - 1) * records.y),
     "treatment": (0.0, 1.0, lambda records: records.a.astype(np.float64)),
 }

@@ -145,7 +145,10 @@ class LossStage(SecondStage):
         return self.theta_set or self.default_set(domain)
 
     def resolve(self, domain: Domain) -> Self:
-        return dataclasses.replace(super().resolve(domain), theta_set=self.feasible(domain))
+        program = super().resolve(domain)
+        if program.theta_set is not None:
+            return program
+        return dataclasses.replace(program, theta_set=self.feasible(domain))
 
     def tilts(self, records: Records) -> Array | None:
         """Numbers t (n,), None for 0: their terms are linear, so that solvers see them beside the noise."""
