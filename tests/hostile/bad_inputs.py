@@ -82,7 +82,6 @@ _TEXTS = {
     "--heterogeneity": ("much", "-0.1", "nan", "1e200"),
     "--treated": ("0", "1", "2"),
     "--drivers": ("nobody", ","),
-    "--mechanism": ("nobody", "no.py", "own.py"),
     "--seed": ("-1", "1.5"),
     "--epsilon": ("0", "-1", "1e-400", "nan", "many"),
     "--level": ("0", "1", "95"),
