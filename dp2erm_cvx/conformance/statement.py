@@ -13,7 +13,7 @@ from dp2erm_cvx.conformance.files import executed_anew
 from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
 from dp2erm_cvx.conformance.samples import check_domain, check_universe, neighbors, standard_records
 from dp2erm_cvx.errors import InfeasibleError, ProgramError
-from dp2erm_cvx.program import FirstStage, Instance, Kind, LinearStage, Program
+from dp2erm_cvx.program import FirstStage, Instance, Kind, LinearStage, Program, WeightedLeastSquares
 from dp2erm_cvx.program.curves import Curve
 from dp2erm_cvx.program.declaration import Compiled
 from dp2erm_cvx.program.declared import DeclaredProgram
