@@ -27,7 +27,6 @@ HEAVY = {
     "jinja2": "jinja2",
     "audits": "dp2erm_cvx.audit",
     "tuning": "dp2erm_cvx.tuning",
-    "studies": "dp2erm_cvx.studies",
     "estimators": "dp2erm_cvx.estimators",
 }
 
