@@ -24,7 +24,6 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plotting.figure import COLORS, WIDTH, legend_below, new_figure, plain
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import solve_draws
 
 STRONG, NONE = "strongly convex", "not strongly convex"
 #: Level at which the observed tail of the excess is compared with the bound.
@@ -65,8 +64,11 @@ def costs(
     calibration, second, n = rule.plan.theta.calibration, rule.plan.study.second, records.n_samples
     unperturbed = second.instance(records, w, gamma=0.0)
     best, model = solve(unperturbed, solver="newton", throw=False).value, unperturbed.model
-    perturbed = second.instance(records, w, gamma=calibration.gamma)
-    thetas = solve_draws(perturbed, simulate_noise(calibration, draws, rng)).thetas
+    perturbed = (
+        second.instance(records, w, gamma=calibration.gamma, noise=b)
+        for b in simulate_noise(calibration, draws, rng)
+    )
+    thetas = np.array([solve(one, solver="newton", throw=False).value for one in perturbed])
     least = model.value(best)
     excess = np.array([model.value(theta) - least for theta in thetas]) / n
     curvature = max(float(np.linalg.eigvalsh(model.hessian(best))[0]) / n, 0.0)

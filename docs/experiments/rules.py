@@ -28,7 +28,6 @@ from dp2erm_cvx.plan import RuleStudy, Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget, Neighboring
 from dp2erm_cvx.program import FirstStage, Kernel, L1Ball, L2Ball, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import Solution, solve
-from dp2erm_cvx.solve.batch import solve_draws
 from dp2erm_cvx.steps import Execution, Rows
 from dp2erm_cvx.universe import Universe
 
@@ -238,12 +237,8 @@ def _thetas(
         thetas, certified = exact.value + simulate_noise(calibration.law, draws, rng), exact.certified
     else:
         noises = simulate_noise(calibration, draws, rng)
-        if program.loss_constants(plan.study.universe).saturation is None:
-            solved = solve_draws(program.instance(records, w, gamma=calibration.gamma), noises)
-            thetas, certified = solved.thetas, bool(np.all(solved.certified))
-        else:  # only draws of weighted least squares are solved together
-            single = [_newton(program.instance(records, w, gamma=calibration.gamma, noise=b)) for b in noises]
-            thetas, certified = np.array([one.value for one in single]), all(one.certified for one in single)
+        solved = [_newton(program.instance(records, w, gamma=calibration.gamma, noise=b)) for b in noises]
+        thetas, certified = np.array([one.value for one in solved]), all(one.certified for one in solved)
     if plan.theta.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release
         theta_set = second.feasible(records.domain)
         thetas = np.array([theta_set.project(theta) for theta in thetas])

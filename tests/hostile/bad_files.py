@@ -118,7 +118,6 @@ CONTRADICTIONS = (
     ("audit", "--n 1"),
     ("audit", "--output-dir data.csv"), ("audit", "--save no/where"), ("audit", "--workers 0"),
     ("audit", "--solves 0"),
-    ("audit", "--reference"),
     ("demo", "--output-dir data.csv"), ("demo", "--solver nobody"),
     ("new-program", "--output own.py"), ("new-program", "--output numpy.py"),
     ("new-program", "--output mine.txt"),
