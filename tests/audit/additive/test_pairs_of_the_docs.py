@@ -8,7 +8,7 @@ import pytest
 from competitors import EFFECTS, RULES
 
 from dp2erm_cvx.audit import Declared, replay_additive
-from dp2erm_cvx.audit.pair_file import SavedPair, differing_rows
+from dp2erm_cvx.audit.finding import SavedPair, differing_rows
 
 DOCS = Path(__file__).parents[3] / "docs/experiments"
 PAIRS = DOCS / "counterexamples/pairs"
