@@ -16,6 +16,7 @@ from dp2erm_cvx.conformance.loss_constants import (
     undeclared_curvature,
 )
 from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
+from dp2erm_cvx.conformance.search import Report, Search, ball, check_kernel, record_domain
 from dp2erm_cvx.conformance.subject import Subject, check_named
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
@@ -32,13 +33,6 @@ from dp2erm_cvx.program.declared import DeclaredProgram
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import smooth_of
-from dp2erm_cvx.stability import (
-    Report,
-    Search,
-    ball,
-    check_kernel,
-    record_domain,
-)
 
 _Row = Callable[[Array], tuple[Array, Array]]
 

@@ -11,6 +11,7 @@ import numpy as np
 from dp2erm_cvx.audit.search import remembered
 from dp2erm_cvx.conformance import samples
 from dp2erm_cvx.conformance.objective import points_of
+from dp2erm_cvx.conformance.search import Finding, Region, Report, Search, check_second_stage, record_domain
 from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import (
@@ -21,7 +22,6 @@ from dp2erm_cvx.program import (
     WeightedMarginLoss,
 )
 from dp2erm_cvx.program.stage import smooth_of
-from dp2erm_cvx.stability import Finding, Region, Report, Search, check_second_stage, record_domain
 
 #: Records of the datasets whose weight is all on the one that is searched for, and the share of the points.
 _SIZES = ((1, 1.0), (6, 0.25))

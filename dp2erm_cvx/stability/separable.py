@@ -16,8 +16,14 @@ import numpy as np
 
 from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability.declared import positive_ridge, sample_size
-from dp2erm_cvx.stability.one_sided import outward
+from dp2erm_cvx.stability.base import (
+    EXACT,
+    coupled_variation,
+    largest_weight,
+    positive_ridge,
+    sample_size,
+    stated_bound,
+)
 from dp2erm_cvx.stability.suprema import (
     Array,
     ScalarLoss,
@@ -27,7 +33,6 @@ from dp2erm_cvx.stability.suprema import (
     minimizer_norm,
     pull,
 )
-from dp2erm_cvx.stability.tilt import EXACT, coupled_variation, largest_weight, stated_bound
 
 _CELLS, _NORMS, _TILTS = 1500, 96, 120
 _MASSES, _MULTIPLIERS = 200, 120
@@ -35,17 +40,6 @@ _MOVES = 4000
 _OUTWARD = 1.0 + 1e-10
 #: Margins beyond which exponentials leave floating point.
 _FARTHEST = 600.0
-
-
-def coefficient_radius(ridge: float, gradient_at_zero: float, radius: float = math.inf) -> float:
-    """A bound r on ``||lam||``: ``min(radius, gradient_at_zero / ridge)``, rounded up.
-
-    ``gradient_at_zero`` = L_0 >= 0 bounds ``||mean grad psi(0; d_i)||`` over all datasets. Raises
-    DeclarationError, and CalibrationError for ``ridge = 0``.
-    """
-    ball = public_number("radius", radius, above=0.0, infinite=True)
-    size = public_number("gradient_at_zero", gradient_at_zero, at_least=0.0)
-    return min(ball, outward(size / positive_ridge(ridge)))
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,8 @@ class SeparableConstants:
     log_weight_diameter : D_h >= 0, diameter of the gradients of its log weight (with the zero vector where it
         is clipped: clipping does not preserve differences)
     log_weight_range : H >= 0, length of the interval that its log weight lies in (``inf``: no bound)
-    radius : r > 0, bound on ``||lam||`` on every dataset, for instance from :func:`coefficient_radius`
+    radius : r > 0, bound on ``||lam||`` on every dataset, as is a bound on the mean gradient at 0 over the
+        ridge
     """
 
     gradient_diameter: float
