@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy.special import erfinv
 
-from dp2erm_cvx.calibration.integers import analytic_delta, analytic_ratio
+from dp2erm_cvx.calibration.numbers import analytic_delta, analytic_ratio
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number

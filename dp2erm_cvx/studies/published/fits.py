@@ -8,7 +8,7 @@ import numpy as np
 
 from dp2erm_cvx.audit.additive import Noised
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.integers import analytic_ratio
+from dp2erm_cvx.calibration.numbers import analytic_ratio
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget
 
