@@ -32,7 +32,6 @@ from dp2erm_cvx.stability.paper import (
 from dp2erm_cvx.stability.separable import (
     Beside,
     MarginMovement,
-    SeparableConstants,
     margin_movement,
     separable,
 )
@@ -56,7 +55,6 @@ __all__ = [
     "EntropyConstants",
     "KernelConstants",
     "MarginMovement",
-    "SeparableConstants",
     "any_weights",
     "bounded_factors",
     "entropy_balancing",

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring, StabilityBound
@@ -14,6 +18,14 @@ BOTH_RELATIONS = frozenset(Neighboring)
 EXACT = "the weights are those of the exact minimizer"
 #: Relative margin for the rounding of a bound's own arithmetic, which is orders of magnitude smaller.
 ROUNDING = 1e-10
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Intervals [low, high] that cover a range of numbers."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
 
 
 def sample_size(n: int, *, name: str = "n", at_least: int = 2) -> int:

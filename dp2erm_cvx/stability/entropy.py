@@ -15,6 +15,7 @@ from dp2erm_cvx.privacy import StabilityBound
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.stability.base import (
     EXACT,
+    Cells,
     coupled_variation,
     declared_floor,
     largest_minimum,
@@ -33,15 +34,7 @@ ArmMass = Literal["equal", "proportional"]
 _CELLS = 4096
 
 
-@dataclass(frozen=True)
-class ArmCells:
-    """Intervals [low, high] that cover every admissible share of one arm."""
-
-    low: Array
-    high: Array
-
-
-def arm_cells(n: int, arm_floor: int) -> ArmCells:
+def arm_cells(n: int, arm_floor: int) -> Cells:
     """Shares k/n of the arm that holds the heavy record, k from ``max(1, arm_floor)`` to ``n - arm_floor``.
 
     Up to a few thousand records every share is a cell of its own; beyond, shares are grouped.
@@ -49,9 +42,9 @@ def arm_cells(n: int, arm_floor: int) -> ArmCells:
     first, last = max(1, arm_floor), n - arm_floor
     if last - first < _CELLS:
         share = np.arange(first, last + 1) / n
-        return ArmCells(share, share)
+        return Cells(share, share)
     edge = np.linspace(first / n, last / n, _CELLS + 1)
-    return ArmCells(edge[:-1], edge[1:])
+    return Cells(edge[:-1], edge[1:])
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,7 @@ class EntropyConstants:
     trim: float = math.inf
 
 
-def log_odds_excess(n: int, unit: EntropyConstants, cells: ArmCells) -> float:
+def log_odds_excess(n: int, unit: EntropyConstants, cells: Cells) -> float:
     """Upper bound xi of ``logit p_j - logit(1/n)`` over all records and datasets; ``inf`` if p_j may be 1.
 
     The ridge mu may be 0 where the radius is finite; all constants are in the same units. For each cell the

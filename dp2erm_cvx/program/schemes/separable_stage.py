@@ -22,7 +22,7 @@ from dp2erm_cvx.program.log_weights import weights_given_coefficient
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
 from dp2erm_cvx.program.stage import Kind, ReplacedRows, RowNeighbors
-from dp2erm_cvx.stability import Beside, MarginMovement, SeparableConstants, margin_movement, separable
+from dp2erm_cvx.stability import Beside, MarginMovement, margin_movement, separable
 from dp2erm_cvx.stability.suprema import gradient_diameter, log_weight_diameter, minimizer_norm
 from dp2erm_cvx.universe import Universe
 
@@ -82,7 +82,7 @@ class SeparableFirstStage(MarginFirstStage):
         r = minimizer_norm(self.loss, self.mu / Z**2, Z * self.ball(domain)) / Z
         H = self.log_weight.log_range(U * r)
         D_h = U * log_weight_diameter(self.log_weight, U * r, clipped=True)
-        return separable(n, self.mu, SeparableConstants(Z * gradient_diameter(self.loss, Z * r), D_h, H, r))
+        return separable(n, self.mu, Z * gradient_diameter(self.loss, Z * r), D_h, H, r)
 
     def data(self, records: Records) -> dict[str, Value]:
         return self.margin_data(records)
