@@ -19,9 +19,8 @@ from dp2erm_cvx.conformance.search import (
 )
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import LossConstants
-from dp2erm_cvx.problems.arm_means import ArmMeans
+from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.itr import TreatmentRule
-from dp2erm_cvx.problems.plug_in_ate import PlugInATE
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.kernels import Laplace, Linear
 from dp2erm_cvx.stability import logistic_diameter
