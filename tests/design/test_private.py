@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
+from dp2erm_cvx.design import private, tune_privately
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError, LedgerError
 from dp2erm_cvx.ledger import Ledger
 from dp2erm_cvx.release import Release, Standing
-from dp2erm_cvx.tuning import private, tune_privately
 
 DOMAIN = Domain(1.5, 1.0)
 
@@ -112,7 +112,7 @@ def test_the_charge_comes_first_and_stays(ledger, monkeypatch):
 KILLED = """
 import os, signal, sys
 import tests_here
-from dp2erm_cvx.tuning import private
+from dp2erm_cvx.design import private
 whole = private.fitted
 def second_is_killed(model, *rest):
     if model.budget.epsilon == 0.75:

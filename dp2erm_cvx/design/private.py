@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp2erm_cvx.data import Dataset, NamedColumns
+from dp2erm_cvx.design.score import (
+    SENSITIVITY,
+    Models,
+    common_domain,
+    declared_propensity,
+    fitted,
+    named_models,
+    total_gain,
+    unit,
+)
 from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import CalibrationError, DeclarationError, shown
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.ledger import Ledger
+from dp2erm_cvx.ledger import Ledger, Receipt
 from dp2erm_cvx.ledger.decimals import sums, up
 from dp2erm_cvx.mechanism import private_choice, random_source, repeatable_choice
 from dp2erm_cvx.mechanism.floating import Source
@@ -22,9 +34,77 @@ from dp2erm_cvx.plan import TwoStagePlan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import one_line, public_number, whole_number
 from dp2erm_cvx.release import Guarantee, Release, Standing
-from dp2erm_cvx.tuning.candidates import Models, common_domain, fitted, named_models
-from dp2erm_cvx.tuning.result import PrivateCandidate, PrivateTuning, Selection
-from dp2erm_cvx.tuning.score import SENSITIVITY, declared_propensity, total_gain, unit
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How the winner was chosen, from public quantities alone.
+
+    ``scale`` is that of the exponential noise, in units of the outcome (mean gain per record): with
+    probability 0.95 the winner's gain on the records scored is within ``resolution`` of the best.
+    ``sampler`` says what drew it.
+    """
+
+    epsilon: float
+    scale: float
+    resolution: float
+    propensity: float
+    sampler: str
+
+
+@dataclass(frozen=True)
+class PrivateCandidate:
+    """What one candidate spends, and its stability bound on the part that it is fitted to."""
+
+    name: str
+    epsilon: float
+    delta: float
+    V: float
+
+
+@dataclass(frozen=True)
+class PrivateTuning:
+    """The winner of a private comparison and what everything together guarantees.
+
+    ``guarantee`` covers the choice and the releases of all candidates. ``release`` is the winner's, fitted to
+    ``n_fitted`` records, and states this guarantee in place of its own. No score is kept: scores are private.
+    ``model`` is the winner, whose ``private_workings_`` are for the data holder only.
+    """
+
+    best: str
+    release: Release
+    guarantee: Guarantee
+    candidates: tuple[PrivateCandidate, ...]
+    selection: Selection
+    n_fitted: int
+    n_scored: int
+    receipt: Receipt | None
+    model: PrivateTwoStageERM = field(repr=False, compare=False)
+
+    @property
+    def private(self) -> bool:
+        """True only where the guarantee holds without a condition."""
+        return self.guarantee.private
+
+    def to_dict(self) -> dict[str, Any]:
+        """What may be published, as plain JSON values."""
+        guarantee = asdict(self.guarantee) | {
+            "relation": self.guarantee.relation.value,
+            "standing": self.guarantee.standing.value,
+            "assumptions": list(self.guarantee.assumptions),
+        }
+        return {
+            "private": self.private,
+            "best": self.best,
+            "guarantee": guarantee,
+            "candidates": [asdict(one) for one in self.candidates],
+            "selection": asdict(self.selection),
+            "n_fitted": self.n_fitted,
+            "n_scored": self.n_scored,
+            "receipt": None if self.receipt is None else asdict(self.receipt),
+            "release": json.loads(self.release.to_json()),
+        }
+
 
 #: What the total rests on, beyond what the candidates assume.
 _THEOREM = "the larger of basic composition of the candidates and of permute-and-flip, on disjoint parts"
@@ -49,7 +129,7 @@ def tune_privately(
     """Fit every candidate to one random part of the records, and choose by the other part.
 
     Each candidate is a private release of its own with its own budget. Their rules are then scored by the
-    mean gain over a coin toss (``dp2erm_cvx.tuning.score``), and one is chosen by permute-and-flip. One
+    mean gain over a coin toss (``dp2erm_cvx.design.score``), and one is chosen by permute-and-flip. One
     record is in one part: the whole is ``(max(sum epsilon_i, epsilon_score), sum delta_i)``-private, which is
     charged, and on disk, before anything is drawn.
 

@@ -11,15 +11,13 @@ import pandas as pd
 import pytest
 
 from dp2erm_cvx import Budget, Codebook, Domain, EffectRelease, PrivateEffect, load_domain
+from dp2erm_cvx.design import DesignQuestion, DesignResult, DesignRow, Guess, design
+from dp2erm_cvx.design.candidates import design_candidates
+from dp2erm_cvx.design.result import Enough, enough_records
+from dp2erm_cvx.design.simulation import SimulatedRun, ranked, replicate
+from dp2erm_cvx.design.world import World
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.sampling import SamplingWeights
-from dp2erm_cvx.tuning import DesignQuestion, DesignResult, DesignRow, Guess, design
-from dp2erm_cvx.tuning.designs.candidates import design_candidates
-from dp2erm_cvx.tuning.designs.enough import enough_records
-from dp2erm_cvx.tuning.designs.result import Enough
-from dp2erm_cvx.tuning.designs.row import ranked
-from dp2erm_cvx.tuning.designs.trials import SimulatedRun, replicate
-from dp2erm_cvx.tuning.designs.world import World
 from tests.command_line import run
 
 CLINIC = """\
@@ -73,19 +71,19 @@ def test_a_world_has_the_sizes_that_were_guessed(clinic, confounding):
     stated = Guess(effect=3.0, effect_spread=2.0, outcome_scale=8.0, confounding=confounding, treated=0.3)
     guess = stated.filled(clinic, "effect")
     world = World(clinic, len(clinic.ranges), guess, (7,))
-    drawn = world.draw(100_000, np.random.default_rng(0))
-    e, effects = world.propensity(drawn.X), world.effects(drawn.X)
-    assert drawn.a.mean() == pytest.approx(0.3, abs=0.01)
+    X, a, y = world.draw(100_000, np.random.default_rng(0))
+    e, effects = world.propensity(X), world.effects(X)
+    assert a.mean() == pytest.approx(0.3, abs=0.01)
     assert np.std(np.log(e / (1 - e))) == pytest.approx(guess.log_odds, rel=0.03, abs=1e-9)
     assert (effects.mean(), effects.std()) == pytest.approx((3.0, 2.0), abs=0.1)
-    control = world.means(drawn.X)[:, 0] + 0.5 * effects
+    control = world.means(X)[:, 0] + 0.5 * effects
     assert np.var(control) == pytest.approx(guess.explained * 64.0, rel=0.1)
-    noise = drawn.y - world.means(drawn.X)[np.arange(len(e)), drawn.a]
+    noise = y - world.means(X)[np.arange(len(e)), a]
     assert np.var(noise) == pytest.approx((1 - guess.explained) * 64.0, rel=0.02)
-    naive = drawn.y[drawn.a == 1].mean() - drawn.y[drawn.a == 0].mean() - 3.0
+    naive = y[a == 1].mean() - y[a == 0].mean() - 3.0
     assert naive == pytest.approx(world.confounded_by, abs=0.2)
     assert (abs(naive) > 3.0) == (confounding == "strong")
-    treated = effects[drawn.a == 1].mean()
+    treated = effects[a == 1].mean()
     assert world.truth("att") == pytest.approx(treated, abs=0.1)
     assert world.truth("overlap") == pytest.approx(np.average(effects, weights=np.minimum(e, 1 - e)), abs=0.1)
 
@@ -94,11 +92,11 @@ def test_two_outcomes_are_two():
     domain = Domain(covariate_bound=1.0, outcome_bound=0.5, outcome_center=0.5, ranges={"x": (0.0, 9.0)})
     guess = Guess(effect=0.2, effect_spread=0.0, explained=0.2, binary=True).filled(domain, "effect")
     world = World(domain, 1, guess)
-    drawn = world.draw(100_000, np.random.default_rng(0))
-    assert set(drawn.y) == {0.0, 1.0}
+    X, a, y = world.draw(100_000, np.random.default_rng(0))
+    assert set(y) == {0.0, 1.0}
     assert world.truth("ate") == pytest.approx(0.2, abs=0.03)
-    means = world.means(drawn.X)[np.arange(100_000), drawn.a]
-    assert np.mean(drawn.y - means) == pytest.approx(0.0, abs=0.006)
+    means = world.means(X)[np.arange(100_000), a]
+    assert np.mean(y - means) == pytest.approx(0.0, abs=0.006)
 
 
 def test_what_is_not_stated_is_filled_in_and_told():
@@ -244,7 +242,7 @@ def test_what_covers_less_than_09_is_never_first():
 @pytest.mark.parametrize(("most", "enough"), [(0, Enough(400, "more")), (1000, Enough(570, "simulated"))])
 def test_coverage_is_simulated_and_not_predicted(monkeypatch, most, enough):
     """Planted: no interval covers the effect at n = 400, and the public plans say nothing of that."""
-    monkeypatch.setattr("dp2erm_cvx.tuning.designs.enough._SIMULATED", most)
+    monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", most)
     asked = question(guess=Guess(effect=4.0, confounding="none"), replicates=20)
     missing = DesignRow.of_effect("default", trials(8), 0.1)
     result = DesignResult(asked, (missing,), missing, 0.0)
@@ -346,7 +344,7 @@ def test_every_command_is_the_candidate(clinic, goal):
 def few(monkeypatch):
     """Two candidates, which take less time than all."""
     monkeypatch.setattr(
-        "dp2erm_cvx.tuning.designs.run.design_candidates", lambda asked: design_candidates(asked)[:2]
+        "dp2erm_cvx.design.result.design_candidates", lambda asked: design_candidates(asked)[:2]
     )
 
 
@@ -385,7 +383,7 @@ def test_the_command_tells_what_is_guessed_and_what_to_run(clinic, few):
 
 
 def test_where_nothing_answers_it_says_so(monkeypatch, few):
-    monkeypatch.setattr("dp2erm_cvx.tuning.designs.enough._SIMULATED", 0)
+    monkeypatch.setattr("dp2erm_cvx.design.result._SIMULATED", 0)
     words = [
         "--range",
         "x=-1:1",

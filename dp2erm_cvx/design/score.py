@@ -1,4 +1,4 @@
-"""How rules are scored, on private records and on public ones.
+"""Candidates that tuners compare, and how their rules are scored, on private records and on public ones.
 
 The gain of a rule d over a coin toss on record i is ``(1{a_i = d(x_i)} - 1/2) y_i / p_{a_i}``, y the centered
 net outcome and p_a the declared probability of treatment a. Under that probability its mean is the value of d
@@ -9,17 +9,59 @@ and replacing one record moves the sum of any rule by at most 2 LEVELS.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from dp2erm_cvx.data import Dataset
+from dp2erm_cvx.data import Dataset, NamedColumns
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DataError, DeclarationError
 from dp2erm_cvx.estimators import PrivateTwoStageERM
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import one_line, public_number
+
+Models = Mapping[str, PrivateTwoStageERM] | Sequence[PrivateTwoStageERM]
+
+
+def named_models(models: Models) -> dict[str, PrivateTwoStageERM]:
+    """The candidates by name; those of a list are called "candidate 1", "candidate 2" and so on."""
+    if isinstance(models, Mapping):
+        named = dict(models)
+    elif isinstance(models, Sequence) and not isinstance(models, str):
+        named = {f"candidate {place}": model for place, model in enumerate(models, start=1)}
+    else:
+        raise DeclarationError(f"models = {models!r}: must be a dict of names and estimators, or a list")
+    if not named:
+        raise DeclarationError("models: give at least one candidate")
+    for name, model in named.items():
+        one_line("the name of a candidate", name)
+        if not isinstance(model, PrivateTwoStageERM):
+            raise DeclarationError(f"models[{name!r}] = {model!r}: must be a PrivateTwoStageERM")
+    return named
+
+
+def common_domain(models: Mapping[str, PrivateTwoStageERM]) -> Domain:
+    """The one domain of all candidates: values of rules are compared within one universe."""
+    (first, *others) = models.items()
+    domain = first[1].domain
+    if not isinstance(domain, Domain):
+        raise DeclarationError(f"domain = {domain!r}: must be a Domain")
+    for name, model in others:
+        if model.domain != domain:
+            raise DeclarationError(f"{name!r} and {first[0]!r} declare different domains: they must agree")
+    return domain
+
+
+def fitted(
+    model: PrivateTwoStageERM, dataset: Dataset, rows: NDArray[np.int64], seed: int | None
+) -> PrivateTwoStageERM:
+    """A copy of ``model`` without a ledger, fitted to ``rows`` of the dataset."""
+    copy: PrivateTwoStageERM = clone(model).set_params(ledger=None, dataset=None, seed=seed)
+    X = NamedColumns(dataset.X[rows], dataset.columns)
+    return copy.fit(X, dataset.a[rows], dataset.y[rows])
+
 
 #: (fitted model, X (m, k), a (m,), y (m,)) -> score, larger is better.
 Score = Callable[[PrivateTwoStageERM, Array, NDArray[np.int64], Array], float]

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import dp2erm_cvx.tuning
+import dp2erm_cvx.design
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
 
@@ -21,6 +21,6 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
 
 
 def test_every_function_named_is_public():
-    named = re.findall(r"`~dp2erm_cvx\.tuning\.(\w+)`", PAGE.read_text(encoding="utf-8"))
+    named = re.findall(r"`~dp2erm_cvx\.design\.(\w+)`", PAGE.read_text(encoding="utf-8"))
     assert set(named) == {"tune", "tune_privately"}
-    assert set(named) <= set(dp2erm_cvx.tuning.__all__)
+    assert set(named) <= set(dp2erm_cvx.design.__all__)

@@ -1,10 +1,10 @@
 """Choosing among candidates: by simulation or on public data for free, on private data for a charge."""
 
-from dp2erm_cvx.tuning.designs import DesignQuestion, DesignResult, DesignRow, Guess, design
-from dp2erm_cvx.tuning.private import tune_privately
-from dp2erm_cvx.tuning.public import tune
-from dp2erm_cvx.tuning.public_data import PublicData
-from dp2erm_cvx.tuning.result import PrivateCandidate, PrivateTuning, Selection, TuningResult, TuningRow
+from dp2erm_cvx.design.private import PrivateCandidate, PrivateTuning, Selection, tune_privately
+from dp2erm_cvx.design.public import PublicData, TuningResult, TuningRow, tune
+from dp2erm_cvx.design.question import DesignQuestion, Guess
+from dp2erm_cvx.design.result import DesignResult, design
+from dp2erm_cvx.design.simulation import DesignRow
 
 __all__ = [
     "DesignQuestion",

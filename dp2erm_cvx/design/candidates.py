@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dp2erm_cvx.design.question import DesignQuestion, rounded
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
 from dp2erm_cvx.steps import Confounding
-from dp2erm_cvx.tuning.designs.guess import rounded
-from dp2erm_cvx.tuning.designs.question import DesignQuestion
 
 Model = PrivateEffect | PrivateRule | PrivateTwoStageERM
 
@@ -29,6 +28,13 @@ _RULE: Mapping[str, Mapping[str, Any]] = {
     "rule alone": {"center_share": None, "propensity": None},
     "center and rule": {"center_share": 0.4, "propensity": None},
     "center, propensity and rule": {"center_share": 0.3, "propensity": "logistic"},
+}
+#: Values of options that need no words.
+_LEFT_OUT: Mapping[str, Any] = {
+    "estimand": "ate",
+    "prognostic": None,
+    "confounding": 1.0,
+    "heterogeneity": Confounding.heterogeneity,
 }
 #: First stages of weights, by their names.
 _WEIGHTS = ("entropy_balancing", "ipw_private")
@@ -106,45 +112,41 @@ def _effect(
     noise: str = "gamma",
     prognostic: Sequence[str] | None = None,
 ) -> Candidate:
-    scale, confounding = question.residual_scale, max(1.0, question.guess.log_odds)
-    model = PrivateEffect(
-        question.domain,
-        question.budget,
-        estimand=question.estimand,
-        prognostic=prognostic,
-        residual_scale=scale,
-        confounding=confounding,
-        heterogeneity=question.heterogeneity,
-        settings=dict(settings),
-        noise=noise,
-    )
-    words = [*([] if question.estimand == "ate" else ["--estimand", question.estimand])]
-    words += [] if prognostic is None else ["--prognostic", ",".join(prognostic)]
-    words += [] if confounding == 1.0 else ["--confounding", str(confounding)]
-    varying = question.heterogeneity
-    words += [] if varying == Confounding.heterogeneity else ["--heterogeneity", str(varying)]
-    words += ["--residual-scale", str(scale), *_told(settings, noise)]
-    return Candidate(_named(question, name, noise, prognostic), model, "effect", tuple(words))
+    declared = {
+        "estimand": question.estimand,
+        "prognostic": prognostic,
+        "confounding": max(1.0, question.guess.log_odds),
+        "heterogeneity": question.heterogeneity,
+        "residual_scale": question.residual_scale,
+    }
+    parts = [name] if prognostic is None else [name, "drivers alone"]
+    return _declared(question, PrivateEffect, parts, settings, noise, declared)
 
 
 def _rule(
     question: DesignQuestion, name: str, settings: Mapping[str, Any], noise: str = "gamma"
 ) -> Candidate:
-    scale = question.outcome_scale
-    model = PrivateRule(
-        question.domain, question.budget, outcome_scale=scale, settings=dict(settings), noise=noise
-    )
-    words = ("--outcome-scale", str(scale), *_told(settings, noise))
-    return Candidate(_named(question, name, noise), model, "rule", words)
+    declared = {"outcome_scale": question.outcome_scale}
+    return _declared(question, PrivateRule, [name], settings, noise, declared)
 
 
-def _named(question: DesignQuestion, name: str, noise: str, prognostic: Sequence[str] | None = None) -> str:
-    parts = [
-        name,
-        *([] if prognostic is None else ["drivers alone"]),
-        *([] if noise == "gamma" else [f"{noise} noise"]),
-    ]
-    return ", ".join(parts)
+def _declared(
+    question: DesignQuestion,
+    kind: type[PrivateEffect | PrivateRule],
+    parts: list[str],
+    settings: Mapping[str, Any],
+    noise: str,
+    declared: Mapping[str, Any],
+) -> Candidate:
+    """A pipeline of these settings, and the words that declare them on the command line."""
+    model = kind(question.domain, question.budget, settings=dict(settings), noise=noise, **declared)
+    words: list[str] = []
+    for name, value in declared.items():
+        if name not in _LEFT_OUT or value != _LEFT_OUT[name]:
+            words += ["--" + name.replace("_", "-"), ",".join(value) if name == "prognostic" else str(value)]
+    command = "effect" if kind is PrivateEffect else "rule"
+    named = ", ".join([*parts, *([] if noise == "gamma" else [f"{noise} noise"])])
+    return Candidate(named, model, command, (*words, *_told(settings, noise)))
 
 
 def _weights(question: DesignQuestion, second: str) -> Iterator[Candidate]:

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dp2erm_cvx.design.question import Guess, driver_columns
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.noise_range import public_covariates
-from dp2erm_cvx.public import chosen_columns
-from dp2erm_cvx.tuning.designs.guess import Guess
 
 #: Records that the moments of covariates and true effects are computed from.
 _CENSUS = 10_000
@@ -24,15 +23,6 @@ _OFF = 0.5
 _SHIFT = 0.25
 #: The probabilities that two outcomes keep.
 _LEAST = 0.02
-
-
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """Raw records: covariates ``X`` (n, k), treatments ``a`` and outcomes ``y`` (n,)."""
-
-    X: Array
-    a: NDArray[np.int64]
-    y: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,32 +129,21 @@ class World:
         naive = np.average(means[:, 1], weights=e) - np.average(means[:, 0], weights=1.0 - e)
         return float(naive - np.mean(means[:, 1] - means[:, 0]))
 
-    def draw(self, n_samples: int, rng: np.random.Generator) -> Drawn:
-        """``n_samples`` independent records."""
+    def draw(self, n_samples: int, rng: np.random.Generator) -> tuple[Array, NDArray[np.int64], Array]:
+        """Independent raw records: covariates (n, k), treatments and outcomes (n,)."""
         X = public_covariates(self.domain, self.n_features, n_samples, rng, _SHIFT)
         a = (rng.random(n_samples) < self.propensity(X)).astype(np.int64)
         mean = self.means(X)[np.arange(n_samples), a]
         if self.guess.binary:
-            low, room = (
-                self.domain.outcome_center - self.domain.outcome_bound,
-                2.0 * self.domain.outcome_bound,
-            )
+            bound = self.domain.outcome_bound
+            low, room = self.domain.outcome_center - bound, 2.0 * bound
             high = (rng.random(n_samples) < (mean - low) / room).astype(np.float64)
-            return Drawn(X, a, low + room * high)
+            return X, a, low + room * high
         assert self.guess.outcome_scale is not None
         noise = math.sqrt(1.0 - self.guess.explained) * self.guess.outcome_scale
-        return Drawn(X, a, mean + noise * rng.standard_normal(n_samples))
+        return X, a, mean + noise * rng.standard_normal(n_samples)
 
 
 def _unit(weights: Array, covariance: Array) -> Array:
     """The same direction, along which covariates have a standard deviation of 1."""
     return np.asarray(weights / math.sqrt(max(float(weights @ covariance @ weights), 1e-300)))
-
-
-def driver_columns(guess: Guess, domain: Domain, n_features: int) -> list[int]:
-    """Numbers of the covariates that are guessed to matter. Raises DeclarationError on an unknown one."""
-    if guess.drivers is None:
-        return list(range(n_features))
-    book = domain.codebook
-    chosen = guess.drivers if book is None else book.expanded(guess.drivers)
-    return chosen_columns("drivers", chosen, domain.columns or (), n_features)
