@@ -19,7 +19,6 @@ from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import Solution, solve
-from dp2erm_cvx.solve.batch import solve_draws
 from dp2erm_cvx.studies import baselines
 from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, build_scaled, is_printed
 from dp2erm_cvx.universe import Universe
@@ -217,15 +216,10 @@ def _thetas(
     else:
         assert isinstance(calibration, Calibration)
         program, noises = rule.plan.theta.program, simulate_noise(calibration, draws, rng)
-        if program.loss_constants(rule.plan.study.universe).saturation is None:
-            solved = solve_draws(program.instance(records, w, gamma=calibration.gamma), noises)
-            found, certified = solved.thetas, bool(np.all(solved.certified))
-        else:
-            # only draws of weighted least squares are solved together
-            perturbed = (program.instance(records, w, gamma=calibration.gamma, noise=b) for b in noises)
-            single = [solve(one, solver="newton", throw=False) for one in perturbed]
-            found = np.array([one.value for one in single])
-            certified = all(one.certified for one in single)
+        perturbed = (program.instance(records, w, gamma=calibration.gamma, noise=b) for b in noises)
+        single = [solve(one, solver="newton", throw=False) for one in perturbed]
+        found = np.array([one.value for one in single])
+        certified = all(one.certified for one in single)
     if rule.plan.theta.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release
         found = np.array([theta_set.project(theta) for theta in found])
     return found, certified

@@ -48,6 +48,7 @@ ORDER = (
     "ledger",
     "diagnostics",
     "estimators",
+    "study_file",
     "tuning",
     "audit",
     "conformance",
