@@ -13,17 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.conformance import samples
-from dp2erm_cvx.conformance.objective import DeclaredValue, points_of
-from dp2erm_cvx.conformance.outcome import Judgment, failed, noted, passed
-from dp2erm_cvx.conformance.subject import Subject, check_named
+from dp2erm_cvx.conformance.report import Judgment, Subject, failed, noted, passed
+from dp2erm_cvx.conformance.solutions import DeclaredValue, points_of
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import InfeasibleError
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.program import ClosedFormWeights, FirstStage, Kind, SecondStage
-from dp2erm_cvx.program.losses.margin_model import MarginModel
-from dp2erm_cvx.program.schemes.entropy import EntropyFirstStage
-from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
-from dp2erm_cvx.program.schemes.margin_stage import MarginFirstStage
+from dp2erm_cvx.program.entropy import EntropyFirstStage
+from dp2erm_cvx.program.kernel_stage import KernelFirstStage
+from dp2erm_cvx.program.margin_model import MarginModel
+from dp2erm_cvx.program.separable import SeparableFirstStage
 from dp2erm_cvx.program.stage import smooth_of
 from dp2erm_cvx.program.weights import WeightsProgram
 
@@ -36,7 +35,6 @@ _ORDER = [2, 1, _FIRST, 3, _SECOND, 4, 6, 7]
 _ALONE = 20
 
 
-@check_named("own record")
 def own_record(subject: Subject) -> Judgment:
     """Rows, weights and kernel entries of records among others, against those of each record alone.
 
@@ -80,7 +78,7 @@ def _asked_alone(count: int) -> NDArray[np.int64]:
 def _pairs(program: FirstStage, records: Records) -> Iterator[tuple[str, Array, Array]]:
     X, asked = records.covariates, _asked_alone(records.n_samples)
     each = [_one(records, i) for i in asked]
-    if isinstance(program, MarginFirstStage):
+    if isinstance(program, SeparableFirstStage):
         yield "rows", program.rows(records)[asked], np.vstack([program.rows(one) for one in each])
         weight_rows = program.weight_rows(records)
         if weight_rows is not None:
@@ -221,7 +219,6 @@ def _unit(index: int, length: int) -> Array:
     return unit
 
 
-@check_named("own record")
 def contributions(subject: Subject) -> Judgment:
     """What weight brings that moves from one record to another, whatever the other records are.
 
