@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
+from dp2erm_cvx import (
+    Budget,
+    Codebook,
+    Domain,
+    PrivateEffect,
+    PrivateRanges,
+    PrivateRule,
+    PrivateTwoStageERM,
+    Within,
+)
 from dp2erm_cvx.calibration import NAMES
-from dp2erm_cvx.domain import Domain
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
-from dp2erm_cvx.privacy import BoundFamily, Budget
+from dp2erm_cvx.privacy import BoundFamily
 from dp2erm_cvx.program import FirstStage, Program, SecondStage
 from dp2erm_cvx.registry import first_stages, programs, second_stages
+from dp2erm_cvx.release.verify import verify
+from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.universe import Universe
+
+__all__ = ["Codebook", "Domain", "PrivateRanges", "SamplingWeights", "Within"]
 
 #: What a refusal is raised as.
 Refusal = Dp2ermError
@@ -128,3 +142,42 @@ def _flat(plan: TwoStagePlan) -> dict[str, float | str | bool | None]:
         "weights_known": plan.theta.weights.known,
         "reason": plan.theta.reason,
     }
+
+
+ESTIMATORS = {"effect": PrivateEffect, "rule": PrivateRule, "weights": PrivateTwoStageERM}
+
+#: What a release states in numbers, of those that have it.
+STATED = (
+    *("estimate", "interval", "standard_deviation", "released", "risks", "ratios", "groups", "counted"),
+    *("capped", "target", "outcome_unit", "ranges", "theta", "noise_effect", "flipped_share", "gains"),
+    *("kept_confounding", "kept_imbalance", "covariate_mean", "covariate_norm", "covariate_scale", "value"),
+    *("own_units", "nuisances", "guarantee", "steps"),
+)
+
+
+def estimator(goal: str, domain: Any, epsilon: float, delta: float, options: Mapping[str, Any]) -> Any:
+    return ESTIMATORS[goal](domain, Budget(epsilon, delta), seed=1, **options)
+
+
+def released(model: Any, X: Any, a: Any, y: Any) -> dict[str, Any]:
+    """What a fit states, by name, and what verifying it said."""
+    release = model.fit(X, a, y).release_
+    judged = verify(release)
+    stated = {name: getattr(release, name) for name in STATED if hasattr(release, name)}
+    stated |= {"refuted": judged.refuted, "noted": judged.noted}
+    return {".".join(path): value for path, value in _leaves(stated) if value is not None}
+
+
+def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every plain value in a tree, by path; those of named parts by name."""
+    if is_dataclass(tree) and not isinstance(tree, type):
+        tree = asdict(tree)
+    if isinstance(tree, Mapping):
+        inner = [(str(name), part) for name, part in tree.items()]
+    elif isinstance(tree, list | tuple):
+        inner = [(str(place), part) for place, part in enumerate(tree)]
+    else:
+        yield path, tree
+        return
+    for name, part in inner:
+        yield from _leaves(part, (*path, name))
