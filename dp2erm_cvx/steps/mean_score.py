@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.number import SumsPlan

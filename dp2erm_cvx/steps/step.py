@@ -21,9 +21,9 @@ from dp2erm_cvx.calibration import (
     Perturbed,
     RangeNoise,
 )
-from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.calibration.joint import LossLaw, relieved
 from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration
+from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound
