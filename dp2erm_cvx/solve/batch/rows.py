@@ -91,10 +91,6 @@ class Terms(abc.ABC):
         The two may be one array.
         """
 
-    @abc.abstractmethod
-    def unnormalized(self, V: Array, Z: Array, base: tuple[Array, ...], room: Room) -> Array:
-        """The latter alone."""
-
 
 class Room:
     """Arrays (m, k) that are reused from tile to tile."""
@@ -141,7 +137,7 @@ class _Weighed(_AtPoints):
         room = Room(len(self.V))
         for part, held, place in self.tiles(numbers):
             base = tuple(one[part] for one in beside[: self.n_base])
-            f = self.terms.unnormalized(self.V, Z[part], base, room)
+            f = self.terms.tilted(self.V, Z[part], base, room)[1]
             f[held, place] = self.own[held]
             f *= self.scale[:, None]
             yield part, f
