@@ -24,8 +24,7 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.errors import CertificateError, DeclarationError, InfeasibleError, SolverError
 from dp2erm_cvx.plan import Plan
 from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
-from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
-from dp2erm_cvx.program.losses.margin_model import MarginModel
+from dp2erm_cvx.program.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.steps import (
     CenterPlan,
@@ -178,9 +177,9 @@ def _mean(step: ThetaPlan, side: _Side, released: _Released) -> ShiftLaw:
     """Of a weighted mean: an error e of the weights in l1, whose sum is n, moves it by e max |z| / n."""
     weights, error = side.weights(released)
     model = _objective(step.program.instance(side.records, weights, gamma=0.0))
-    assert isinstance(model, LeastSquaresModel)
-    mean = math.fsum(model.weights * model.z) / math.fsum(model.weights)
-    moved = error * float(np.max(np.abs(model.z))) / model.n
+    weights, z = model.multipliers, model.whole.offsets
+    mean = math.fsum(weights * z) / math.fsum(weights)
+    moved = error * float(np.max(np.abs(z))) / model.n
     assert isinstance(step.calibration, OutputCalibration)
     return ShiftLaw(np.array([mean]), step.calibration.scale, Noise.GAMMA, moved, False, True)
 
@@ -227,7 +226,7 @@ def _bound(
 
 
 def _objective(instance: Instance) -> Objective:
-    if not isinstance(instance.model, LeastSquaresModel | MarginModel):
+    if not isinstance(instance.model, MarginModel):
         raise DeclarationError(
             f"{instance.program.name}: audit_density needs weighted least squares or a sum of margin losses, "
             "with an elastic net"

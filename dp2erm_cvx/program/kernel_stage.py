@@ -1,0 +1,286 @@
+"""Kernel (maximum mean discrepancy) weights on one simplex per arm, or on one for all records."""
+
+from __future__ import annotations
+
+import abc
+import math
+import os
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import ClassVar
+
+import cvxpy as cp
+import numpy as np
+
+from dp2erm_cvx.blocks import tree_sum
+from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.errors import DeclarationError
+from dp2erm_cvx.model.certified_radius import kernel_weights_error
+from dp2erm_cvx.model.sets import Simplices
+from dp2erm_cvx.model.sums import column_sums, row_products
+from dp2erm_cvx.privacy import StabilityBound
+from dp2erm_cvx.program.declaration import Declaration, Leaves, Value
+from dp2erm_cvx.program.first_stage import FirstStage
+from dp2erm_cvx.program.kernel_model import FactoredKernelModel, KernelModel
+from dp2erm_cvx.program.kernels import Kernel, factor
+from dp2erm_cvx.program.stage import Kind, resolved, setting
+from dp2erm_cvx.public import public_size
+from dp2erm_cvx.stability import KernelConstants, kernel_balancing, pooled_kernel_balancing
+from dp2erm_cvx.universe import Universe
+
+#: Matrices of n x n doubles that a solve holds at a time: K, Q, the Hessian, the Jacobian of the projection
+#: and two products.
+COPIES = 6
+#: Seconds of a solve over n^3, measured at the default ridge on one core, and those of a solve that is long.
+_SECONDS, _LONG = 5e-10, 10.0
+#: Records up to which a Gram matrix is formed even where the kernel has few features.
+DENSE = 2000
+#: Bytes that are taken to be there where the system does not say.
+_UNKNOWN = 16e9
+#: Of time, in seconds.
+_UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+
+
+@dataclass(frozen=True)
+class KernelFirstStage(FirstStage):
+    """Direct weights by a quadratic balance of kernel features.
+
+    Parameters
+    ----------
+    alpha
+        In [0, 1]: weighs balance to the sample against balance between the arms.
+    ridge
+        Above 0: lambda_MMD over n. At a fixed ridge the stability bound stays bounded in n.
+    """
+
+    kind: ClassVar[Kind] = Kind.QUADRATIC
+    cone: ClassVar[str] = "QP"
+
+    #: Whether all records share one simplex; otherwise every arm has its own.
+    pooled: ClassVar[bool] = False
+
+    alpha: float = setting(0.5, at_least=0)
+    ridge: float | None = setting(1.0, public_size)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.alpha > 1:
+            raise DeclarationError(f"alpha = {self.alpha!r}: must be in [0, 1]")
+
+    @property
+    @abc.abstractmethod
+    def kernel(self) -> Kernel:
+        """The kernel, public."""
+
+    @property
+    def mu(self) -> float:
+        """The ridge. Raises ProgramError where it is still left to the domain."""
+        return resolved("ridge", self.ridge)
+
+    def constants(self, universe: Universe) -> KernelConstants:
+        """Constants of a resolved program, for Theorems 5 and 6."""
+        bound = universe.domain.features_bound
+        signed = self.kernel.negative_within(bound)
+        return KernelConstants(self.kernel.bound(bound), universe.n_samples * self.mu, self.alpha, signed)
+
+    @abc.abstractmethod
+    def feasible(self, records: Records) -> Simplices:
+        """The set of the variable that ``balancing_model`` is about."""
+
+    def model(self, records: Records) -> KernelModel | FactoredKernelModel:
+        return self.balancing_model(records, self.feasible(records))
+
+    def certified_error(self, universe: Universe) -> float | None:
+        domain = universe.domain
+        few = self.kernel.features(np.zeros((1, universe.n_features)))
+        if few is None:
+            refuse_gram(universe.n_samples)
+        error = self.kernel.entry_error(domain.features_bound, universe.n_features)
+        found = kernel_weights_error(
+            universe.n_samples,
+            kernel_bound=self.kernel.bound(domain.features_bound),
+            ridge=self.mu,
+            pooled=self.pooled,
+            entry_error=error if few is None else error + _product_error(few),
+        )
+        return math.inf if found is None else found
+
+    def cost(self, universe: Universe) -> str | None:
+        n = universe.n_samples
+        F = self.kernel.features(np.zeros((1, universe.n_features))) if n > DENSE else None
+        seconds = _SECONDS * n**3
+        if seconds < _LONG or (F is not None and 4 * F.shape[1] <= n):
+            return None
+        told = next(f"{seconds / unit:,.0f} {name}" for unit, name in _UNITS if seconds >= 2.0 * unit)
+        return (
+            f"{self.name} at n = {n:,}: a Gram matrix with its working copies takes "
+            f"{_gram_bytes(n) / 1e9:,.1f} GB (as n^2), and a solve in the order of {told} (as n^3), more "
+            "at a smaller ridge"
+        )
+
+    def features(self, records: Records) -> dict[str, Value]:
+        """Leaves F0, F1 (n, k): the kernel's features, or its factor, with the rows of one arm; t; n ridge.
+
+        Raises DeclarationError where a Gram matrix is needed that does not fit into memory.
+        """
+        F = self.kernel.features(records.covariates)
+        if F is None:
+            F = factor(self._gram(records))
+        treated, target = records.a[:, None], F.sum(axis=0) / (2 if self.pooled else 1)
+        curvature = records.n_samples * self.mu
+        return {"F0": (1 - treated) * F, "F1": treated * F, "target": target, "curvature": curvature}
+
+    def imbalance(self, leaf: Leaves, v: cp.Variable) -> cp.Expression:
+        """``alpha sum_c ||F_c'v - target||^2 + (1-alpha) ||F_0'v - F_1'v||^2 + curvature ||v||^2``."""
+        control, treated, target = leaf("F0").T @ v, leaf("F1").T @ v, leaf("target")
+        to_sample = cp.sum_squares(control - target) + cp.sum_squares(treated - target)
+        ridge = leaf("curvature", nonneg=True) * cp.sum_squares(v)
+        return self.alpha * to_sample + (1 - self.alpha) * cp.sum_squares(control - treated) + ridge
+
+    def balancing_model(self, records: Records, feasible: Simplices) -> KernelModel | FactoredKernelModel:
+        """The declared objective over ``feasible``: by features where they are few, else by a Gram matrix.
+
+        Raises DeclarationError where the Gram matrix does not fit into memory.
+        """
+        n, ridge = records.n_samples, records.n_samples * self.mu
+        share, scale = self.target_share, 1.0 if self.pooled else 0.5
+        bound = records.domain.features_bound
+        p = records.n_features
+        error = self.kernel.entry_error(bound, p)
+        few = self._few(n, p)
+        if few is not None:
+            features = records.rows(self._features)
+            total = tree_sum(features.map(column_sums))
+            c = np.concatenate(features.map(partial(row_products, v=share * total)))
+            rows = records.rows(self._factored)
+            return FactoredKernelModel(rows, c, ridge, feasible, scale, error + _product_error(few))
+        K = self._gram(records)
+        same = records.a[:, None] == records.a[None, :]
+        Q = np.where(same, 1.0, self.alpha - 1.0) * K
+        return KernelModel(Q, share * K.sum(axis=1), ridge, feasible, scale, error)
+
+    def takes_blocks(self, universe: Universe) -> bool:
+        return self._few(universe.n_samples, universe.n_features) is not None
+
+    def _few(self, n_samples: int, n_features: int) -> Array | None:
+        """The features of one record where they are few: no matrix of all pairs of records is then made."""
+        few = self.kernel.features(np.zeros((1, n_features))) if n_samples > DENSE else None
+        return few if few is not None and 4 * few.shape[1] <= n_samples else None
+
+    def _features(self, records: Records) -> Array:
+        found = self.kernel.features(records.covariates)
+        assert found is not None
+        return found
+
+    def _factored(self, records: Records) -> Array:
+        """Rows G with the matrix ``1 within an arm, alpha - 1 across`` times K as ``G G'``."""
+        # eigenvalues alpha on (1, 1) and 2 - alpha on (1, -1)
+        F, sign = self._features(records), np.where(records.a == 1, 1.0, -1.0)[:, None]
+        return np.hstack([math.sqrt(self.alpha / 2) * F, math.sqrt(1 - self.alpha / 2) * (sign * F)])
+
+    @property
+    def target_share(self) -> float:
+        """The factor of the row sums of the kernel matrix in the linear term of the model."""
+        return 0.5 * self.alpha if self.pooled else self.alpha
+
+    def _gram(self, records: Records) -> Array:
+        refuse_gram(records.n_samples)
+        return self.kernel.matrix(records.covariates)
+
+
+@dataclass(frozen=True)
+class ArmKernelStage(KernelFirstStage):
+    """One simplex per arm.
+
+    minimize    alpha (||F_0'v - t||^2 + ||F_1'v - t||^2) + (1 - alpha) ||F_0'v - F_1'v||^2 + n ridge ||v||^2
+    subject to  sum over arm a of v_i = n for a = 0, 1,  0 <= v <= 2 weight_cap
+
+    then w = v/2. With K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0), t = F'1. An
+    arm without records leaves all weight to the other.
+    """
+
+    # Theorem 5 takes the changed record out, which leaves both datasets the same two simplices
+    moving: ClassVar[frozenset[str]] = frozenset({"treated", "totals"})
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 5."""
+        domain = universe.domain
+        return kernel_balancing(
+            universe.n_samples, self.constants(universe), domain.arm_floor, self.weight_cap, domain.relation
+        )
+
+    def feasible(self, records: Records) -> Simplices:
+        """The doubled weights: every arm that has records gets n, or 2n where it is alone."""
+        arms = np.concatenate(records.rows(attrgetter("a")).each())
+        total = 2 * records.n_samples / len(np.unique(arms))
+        return Simplices(arms, total, 2 * self.weight_cap)
+
+    def data(self, records: Records) -> dict[str, Value]:
+        arms = {"treated": records.a.astype(np.float64), "totals": self.feasible(records).totals()}
+        data = self.features(records) | arms
+        return data if math.isinf(self.weight_cap) else data | {"cap": 2 * self.weight_cap}
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        treated, totals = leaf("treated"), leaf("totals", nonneg=True)
+        v = cp.Variable(treated.shape[0], name="doubled_weights", nonneg=True)
+        constraints = {"treated_total": treated @ v == totals[1], "total": cp.sum(v) == cp.sum(totals)}
+        if not math.isinf(self.weight_cap):
+            constraints["cap"] = v <= leaf("cap", nonneg=True)
+        return Declaration(self.imbalance(leaf, v), {"doubled_weights": v}, constraints)
+
+
+@dataclass(frozen=True)
+class PooledKernelStage(KernelFirstStage):
+    """One simplex for all records: no overlap assumption, an arm may be empty.
+
+    minimize    alpha (||F_0'w - t||^2 + ||F_1'w - t||^2) + (1 - alpha) ||F_0'w - F_1'w||^2 + n ridge ||w||^2
+    subject to  sum_i w_i = n,  w >= 0
+
+    with K = F F' the kernel matrix, F_a its factor's rows of arm a (the others 0) and t = F'1/2. Arm masses
+    are free; a constant in the kernel pulls each toward n/2.
+    """
+
+    pooled: ClassVar[bool] = True
+
+    def bound(self, universe: Universe) -> StabilityBound:
+        """Theorem 6."""
+        return pooled_kernel_balancing(universe.n_samples, self.constants(universe))
+
+    def feasible(self, records: Records) -> Simplices:
+        n = records.n_samples
+        return Simplices(np.zeros(n, dtype=np.int64), float(n))
+
+    def data(self, records: Records) -> dict[str, Value]:
+        return self.features(records)
+
+    def declare(self, leaf: Leaves) -> Declaration:
+        n = leaf("F0").shape[0]
+        w = cp.Variable(n, name="weights", nonneg=True)
+        return Declaration(self.imbalance(leaf, w), {"weights": w}, {"total": cp.sum(w) == n})
+
+
+def refuse_gram(n_samples: int) -> None:
+    """Raise DeclarationError where the Gram matrix of ``n_samples`` records and its copies do not fit."""
+    needed, there = _gram_bytes(n_samples), _memory()
+    if needed > there:
+        raise DeclarationError(
+            f"n = {n_samples:,}: a Gram matrix with its working copies needs {needed / 1e9:,.1f} GB, this "
+            f"machine has {there / 1e9:,.1f}: declare a kernel with few features (RandomFourier, Linear)"
+        )
+
+
+def _gram_bytes(n_samples: int) -> float:
+    return COPIES * 8.0 * float(n_samples) ** 2
+
+
+def _product_error(F: Array) -> float:
+    """Units of roundoff of an inner product of rows of G, which are twice as long as those of F (n, k)."""
+    return 4.0 * float(F.shape[1]) + 4.0
+
+
+def _memory() -> float:
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * float(os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return _UNKNOWN

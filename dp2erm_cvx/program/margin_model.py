@@ -1,0 +1,356 @@
+"""Sums of a margin loss over records: coefficients of weighting schemes, and second stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dp2erm_cvx.blocks import Blocks, constant, tree_sum, whole
+from dp2erm_cvx.domain import Array
+from dp2erm_cvx.model.composite import Composite, LocalError, Penalty, Recent
+from dp2erm_cvx.model.sets import ConvexSet
+from dp2erm_cvx.model.sums import (
+    CACHED,
+    UNIT,
+    dot_error,
+    exact_sum,
+    product_error,
+    sum_error,
+    weighted_gram,
+)
+from dp2erm_cvx.program.curves import SQUARE, Curve
+from dp2erm_cvx.program.log_weights import LogWeight
+from dp2erm_cvx.program.margin_rows import MarginRows, some_rows, whole_rows
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Sums over records at one point: f without its quadratic part, and what their gradient rounds."""
+
+    value: float
+    gradient: Array
+    rounding: float
+    hessian: Array | None = None
+    hessian_rounding: float = 0.0
+
+
+class MarginModel(Composite):
+    """f(v) = sum_i m_i phi(<z_i, v> - o_i) + ridge/2 ||v||^2 + <linear, v>, plus a penalty.
+
+    ``rows`` may come in blocks; ``multipliers`` w >= 0 (n,), of ``m = w c``, are 1
+    by default, and so are factors c; ``ridge`` counts n; ``linear`` (d,) is exact or rounded once.
+    With ``weight`` the output is ``w = n f / sum(f)``, f its value at ``<u_i, v>``; otherwise it is v.
+
+    One pass over the records yields whatever is asked about a point, which is kept for the next question. The
+    Hessian of a squared loss is that of any point, and its rounding is known by coordinate.
+    """
+
+    def __init__(
+        self,
+        rows: MarginRows | Blocks[MarginRows],
+        loss: Curve,
+        ridge: float,
+        penalty: Penalty,
+        *,
+        multipliers: Array | None = None,
+        linear: Array | None = None,
+        weight: LogWeight | None = None,
+    ) -> None:
+        self.blocks = whole(rows, len(rows)) if isinstance(rows, MarginRows) else rows
+        self.loss, self.penalty, self.weight, self.ridge = loss, penalty, weight, ridge
+        self.n, self._multipliers = self.blocks.n_samples, multipliers
+        self._is_square = loss == SQUARE
+        found = self._map(partial(_extent, sizes=self._is_square))
+        if not self._is_square:
+            self.row_norms = constant(np.concatenate([part.norms for part in found]))
+        gram = tree_sum([part.gram for part in found])
+        self.dimension = len(gram)
+        self.spread = max(float(np.max(part.norms, initial=0.0)) for part in found) * (1 + 1e-12)
+        self._weight_spread = max(part.weight_norm for part in found) * (1 + 1e-12)
+        far = max(part.offset for part in found)
+        # roundoffs of a term beside its slope's and that of the sum, and of a margin beside its product's
+        steps = (2 if multipliers is None and all(part.plain for part in found) else 4) * UNIT
+        self._errors = _Errors(
+            dot_error(self.dimension), UNIT if far else 0.0, sum_error(self.n) + steps, product_error(self.n)
+        )
+        self.linear: Array = np.zeros(self.dimension) if linear is None else linear
+        self.self_concordance = loss.concordance * self.spread if self.spread else 0.0
+        feasible = penalty.set
+        longest = feasible.norm_bound(self.dimension) if isinstance(feasible, ConvexSet) else math.inf
+        # 0 * inf: where all rows are 0 every margin is
+        reach = far + (self.spread * longest if self.spread else 0.0)
+        steepest = float(np.linalg.eigvalsh(gram)[-1]) * loss.largest_curvature(reach)
+        self.smoothness = steepest * (1 + 1e-9) + 1e-300 + ridge
+        if self._is_square:
+            self._hessian = 2 * gram + ridge * np.eye(self.dimension)
+            self._moment = 2 * float(np.trace(gram)) * (1 + product_error(self.n))
+            columns = zip(*(part.sizes for part in found), strict=True)
+            self._sizes, self._pull = (tree_sum(column) for column in columns)
+        self._moments: Recent[_Moments] = Recent()
+        self._log_weights: Recent[Array] = Recent(1)
+        # theta itself may be 0: a relative radius is then stated in a gradient step from 0
+        self.look(np.zeros(self.dimension))
+        first_step = -self.gradient(np.zeros(self.dimension)) / self.smoothness
+        self.least_scale = float(np.linalg.norm(penalty.set.project(first_step)))
+
+    @cached_property
+    def row_norms(self) -> Array:
+        """||z_i|| (n,), which only a squared loss is solved without."""
+        return np.concatenate(self.blocks.map(MarginRows.norms))
+
+    @cached_property
+    def whole(self) -> MarginRows:
+        """All rows in memory, for those who work on many neighbors at once."""
+        return whole_rows(self.blocks)
+
+    @property
+    def Z(self) -> Array:
+        """The rows z (n, d), in memory."""
+        return self.whole.Z
+
+    @property
+    def multipliers(self) -> Array:
+        """The factors m (n,)."""
+        return self.whole.times(self._multipliers)
+
+    def margins(self, v: Array) -> Array:
+        """<z_i, v> - o_i, (n,)."""
+        return np.concatenate(self.blocks.map(partial(MarginRows.margins, v=v)))
+
+    def look(self, v: Array) -> None:
+        self._at(v, curved=True)
+
+    def value(self, v: Array) -> float:
+        return self._at(v).value + 0.5 * self.ridge * float(v @ v) + float(self.linear @ v)
+
+    def gradient(self, v: Array) -> Array:
+        return self._at(v).gradient + self.ridge * v + self.linear
+
+    def hessian(self, v: Array) -> Array:
+        if self._is_square:
+            return self._hessian
+        found = self._at(v, curved=True).hessian
+        assert found is not None
+        return found + self.ridge * np.eye(self.dimension)
+
+    def spectrum(self, v: Array) -> tuple[float, float]:
+        if math.isinf(self.self_concordance):
+            return self.ridge, self.smoothness  # the Hessian at one point says nothing about the next
+        return super().spectrum(v)
+
+    def lowest_within(self, v: Array, distance: float) -> float:
+        ask = partial(_least, loss=self.loss, v=v, distance=distance * (1 + 1e-12), errors=self._errors)
+        found = self._map(ask, self.row_norms)
+        gram, trace = tree_sum([part[0] for part in found]), sum(part[1] for part in found)
+        lowest = float(np.linalg.eigvalsh(gram)[0])
+        lowest -= (64 * self.dimension * UNIT + product_error(self.n)) * trace
+        return self.ridge + max(lowest, 0.0)
+
+    def hessian_rounding(self, v: Array) -> float:
+        if self._is_square:
+            # entry (j, k) is wrong by a share of sum m |z_j| |z_k|, a matrix of norm sum m ||z||^2 at most
+            return (product_error(self.n) + 8 * UNIT) * self._moment + 4 * UNIT * self.ridge
+        return self._at(v, curved=True).hessian_rounding + 4 * UNIT * self.ridge
+
+    def rounding_by_coordinate(self, v: Array) -> Array:
+        if not self._is_square:
+            return super().rounding_by_coordinate(v)
+        # sums of sum m |z_j| (<|z|, |v|> + |o|), of nonnegative terms
+        error = (dot_error(self.dimension) + 8 * UNIT + sum_error(self.n)) * (1 + 2 * product_error(self.n))
+        data: Array = 2 * error * (self._sizes @ np.abs(v) + self._pull)
+        return data + 8 * UNIT * (self.ridge * np.abs(v) + np.abs(self.linear))
+
+    def rounding(self, v: Array) -> float:
+        if self._is_square:
+            return float(np.linalg.norm(self.rounding_by_coordinate(v)))
+        linear = self.ridge * float(np.linalg.norm(v)) + float(np.linalg.norm(self.linear))
+        return self._at(v).rounding + 4 * UNIT * linear
+
+    def output(self, v: Array) -> Array:
+        if self.weight is None:
+            return v
+        logs = self._logs(v)
+        tilt: Array = np.exp(logs - np.max(logs))
+        tilt *= self.n / exact_sum(tilt)
+        return tilt
+
+    def output_radius(self, v: Array, radius: float, local: LocalError | None = None) -> float:
+        if self.weight is None:
+            return radius
+        # tilt lemma without a changed record: no log weight moves by more than kappa
+        kappa = self._weight_spread * radius
+        if local is not None:
+            kappa = min(kappa, max(self.blocks.map(partial(_largest, local=local))))
+        product = dot_error(self.dimension) * self._weight_spread * float(np.linalg.norm(v))
+        ask = partial(_steepness, weight=self.weight, v=v, reach=kappa + product)
+        steep, size = np.max(np.array(self.blocks.map(ask)), axis=0)
+        kappa = float(steep) * (kappa + product) + 16 * UNIT * float(size)
+        return 2 * self.n * math.tanh(kappa / 2) + 16 * UNIT * self.n
+
+    def output_scale(self, v: Array) -> float:
+        if self.weight is not None:
+            return float(self.n)
+        return max(float(np.linalg.norm(v)), self.least_scale) or 1.0
+
+    def _map(self, function: Callable[..., R], *beside: Array) -> list[R]:
+        more = () if self._multipliers is None else (self._multipliers,)
+        return self.blocks.map(function, *beside, *more)
+
+    def _at(self, v: Array, *, curved: bool = False) -> _Moments:
+        ask: Callable[..., _Moments]
+        if self._is_square:
+            ask, curved = partial(_square_moments, v=v), False
+        else:
+            ask = partial(_moments, loss=self.loss, v=v, errors=self._errors, curved=curved)
+        return self._moments.find(
+            v,
+            lambda: _added(self._map(ask, *(() if self._is_square else (self.row_norms,)))),
+            lambda found: not curved or found.hessian is not None,
+        )
+
+    def _logs(self, v: Array) -> Array:
+        """Log f (n,) of every weight."""
+        assert self.weight is not None
+        ask = partial(_log_weights, weight=self.weight, v=v)
+        return self._log_weights.find(v, lambda: np.concatenate(self.blocks.map(ask)))
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Relative errors of a margin's product and of its offset, of a gradient's term, of a Hessian's."""
+
+    product: float
+    shift: float
+    term: float
+    hessian_term: float
+
+    def margin(self, rows: MarginRows, norms: Array, v: Array) -> Array:
+        """Bound on the error of every margin (n,)."""
+        error: Array = norms * ((self.product + self.shift) * float(np.linalg.norm(v)))
+        return error if rows.offset is None else error + self.shift * np.abs(rows.offset)
+
+
+@dataclass(frozen=True)
+class _Extent:
+    """What is asked of the rows once: norms (n,), largest offset and weight row, ``sum m z z'``.
+
+    ``sizes`` are ``sum m |z| |z|'`` and ``sum m |o| |z|`` of a squared loss.
+    """
+
+    norms: Array
+    offset: float
+    weight_norm: float
+    gram: Array
+    plain: bool
+    sizes: tuple[Array, ...]
+
+
+def _extent(rows: MarginRows, multipliers: Array | None = None, *, sizes: bool) -> _Extent:
+    norms, grams, absolute = np.zeros(0 if sizes else len(rows)), [], []
+    for begin in range(0, len(rows), CACHED):
+        part, own = slice(begin, begin + CACHED), rows.part(begin, begin + CACHED)
+        if not sizes:
+            norms[part] = own.norms()
+        m = own.times(some_rows(multipliers, part))
+        grams.append(own.gram(m))
+        if sizes:
+            size = np.abs(own.Z)
+            absolute.append((weighted_gram(size, m), (m * np.abs(own.offsets)) @ size))
+    u = norms if rows.weight_rows is None else np.linalg.norm(rows.weight_rows, axis=1)
+    offset = 0.0 if rows.offset is None else float(np.max(np.abs(rows.offset), initial=0.0))
+    largest, sums = float(np.max(u, initial=0.0)), tuple(map(tree_sum, zip(*absolute, strict=True)))
+    return _Extent(norms, offset, largest, tree_sum(grams), rows.factor is None, sums)
+
+
+def _moments(
+    rows: MarginRows,
+    norms: Array,
+    multipliers: Array | None = None,
+    *,
+    loss: Curve,
+    v: Array,
+    errors: _Errors,
+    curved: bool,
+) -> _Moments:
+    found = []
+    for begin in range(0, len(rows), CACHED):
+        part = slice(begin, begin + CACHED)
+        own, size = rows.part(begin, begin + CACHED), norms[part]
+        m, s, error = own.times(some_rows(multipliers, part)), own.margins(v), errors.margin(own, size, v)
+        of, m_size = loss.at(s, error), m * size
+        rounded = of.slope_error + errors.term * np.abs(of.slope)
+        more: tuple[Any, ...] = ()
+        if curved:
+            wrong = of.curvature_error + (errors.hessian_term + 8 * UNIT) * of.curvature
+            more = own.gram(m * of.curvature), float(m_size @ (wrong * size))
+        gradient = own.gradient(m * of.slope)
+        found.append(_Moments(float(m @ of.value), gradient, float(m_size @ rounded), *more))
+    return _added(found)
+
+
+def _square_moments(rows: MarginRows, multipliers: Array | None = None, *, v: Array) -> _Moments:
+    """``sum m s^2`` and its gradient, s the margins."""
+    value, slopes = 0.0, []
+    for begin in range(0, len(rows), CACHED):
+        own = rows.part(begin, begin + CACHED)
+        s = own.margins(v)
+        pull = own.times(some_rows(multipliers, slice(begin, begin + CACHED))) * s
+        value += float(pull @ s)
+        slopes.append(own.gradient(pull))
+    return _Moments(value, 2 * tree_sum(slopes), 0.0)
+
+
+def _added(parts: Sequence[_Moments]) -> _Moments:
+    """The sum of moments, gradients in a fixed tree."""
+    hessians = [part.hessian for part in parts if part.hessian is not None]
+    return _Moments(
+        float(np.sum([part.value for part in parts])),  # may overflow, where math.fsum would raise
+        tree_sum([part.gradient for part in parts]),
+        float(np.sum([part.rounding for part in parts])),
+        tree_sum(hessians) if hessians else None,
+        float(np.sum([part.hessian_rounding for part in parts])),
+    )
+
+
+def _least(
+    rows: MarginRows,
+    norms: Array,
+    multipliers: Array | None = None,
+    *,
+    loss: Curve,
+    v: Array,
+    distance: float,
+    errors: _Errors,
+) -> tuple[Array, float]:
+    """The least ``sum m phi'' z z'`` within a distance of v, and its trace."""
+    reach = norms * distance + errors.margin(rows, norms, v)
+    steep = rows.times(multipliers) * loss.least_curvature(rows.margins(v), reach)
+    return rows.gram(steep), float(steep @ norms**2)
+
+
+def _steepness(rows: MarginRows, *, weight: LogWeight, v: Array, reach: float) -> tuple[float, float]:
+    """Largest ``|h'|`` within reach of the margins of weights, and the largest size of what h adds up."""
+    s = _weight_margins(rows, v)
+    steep = weight.lipschitz
+    if not steep <= 1.0:
+        steep = min(steep, float(np.max(weight.enclose(s - reach, s + reach).steepest, initial=0.0)))
+    return steep, float(np.max(weight.magnitude(s), initial=1.0))
+
+
+def _weight_margins(rows: MarginRows, v: Array) -> Array:
+    return rows.products(v) if rows.weight_rows is None else rows.weight_rows @ v
+
+
+def _log_weights(rows: MarginRows, *, weight: LogWeight, v: Array) -> Array:
+    return weight.log(_weight_margins(rows, v))
+
+
+def _largest(rows: MarginRows, *, local: LocalError) -> float:
+    return local.largest(rows.Z if rows.weight_rows is None else rows.weight_rows)
