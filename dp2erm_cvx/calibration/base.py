@@ -1,4 +1,8 @@
-"""What calibrations return, and the checks of public constants that they share."""
+"""What calibrations consume and return, and what they refuse.
+
+A calibration is a pure function of public numbers: a bound on the movement of the weights, constants of the
+loss, n and a budget.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,26 @@ import enum
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.privacy import LossConstants
+from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.public import public_number, whole_number
+
+#: Relative margin that absorbs the rounding of the closed forms; always spent on more noise.
+MARGIN = 1e-12
+
+#: Smallest epsilon that is calibrated; the noise leaves floating point near there.
+SMALLEST_EPSILON = 1e-100
+#: Range of double precision: beyond the first epsilon - s^2/2 loses its digits, below the second the survival
+#: function of chi_p underflows.
+LARGEST_EPSILON, SMALLEST_DELTA = 1e6, 1e-300
+# squares of noise vectors have to stay finite as well
+_SMALLEST, _LARGEST = 1e-140, 1e140
 
 
 class Noise(enum.StrEnum):
@@ -210,10 +226,6 @@ def check_loss(loss: LossConstants) -> None:
             public_number("box", width, above=0.0, infinite=True)
 
 
-# squares of noise vectors have to stay finite as well
-_SMALLEST, _LARGEST = 1e-140, 1e140
-
-
 def in_range(name: str, value: float, setting: str) -> float:
     """Return ``value``; raises CalibrationError, naming the ``setting``, where floating point gives out."""
     if not _SMALLEST < value < _LARGEST:
@@ -222,3 +234,84 @@ def in_range(name: str, value: float, setting: str) -> float:
             "the budget"
         )
     return value
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The weighted objective that a release minimizes, by what is public of it.
+
+    ``bound`` says how far its weights move between neighbors of the ``relation``, ``loss`` what is public of
+    its loss, its regularizer and its set; ``n_samples`` is at least 2. ``name``, ``weights`` and
+    ``theta_set`` are what texts call the program, the one that its weights are from, and its set.
+    ``restriction`` says why the program is no plain squared loss over R^p, None where it is one once its set
+    is left out (Theorems 7 and 8).
+
+    Raises DeclarationError for a number of samples that is none.
+    """
+
+    bound: StabilityBound
+    loss: LossConstants
+    n_samples: int
+    relation: Neighboring = Neighboring.REPLACE_ONE
+    name: str = "the second stage"
+    weights: str = "the first stage"
+    theta_set: str = "the parameter set"
+    restriction: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_samples", whole_number("n_samples", self.n_samples, at_least=2))
+
+    def calibrated(
+        self, noise: Noise, budget: Budget, scale: float, gamma: float, setting: str, **facts: Any
+    ) -> Calibration:
+        """The mechanism of this noise and ridge; the ``setting`` is named where floating point gives out.
+
+        ``facts`` are ``sensitivity`` and ``theorem``, and a ``split`` where it is not 1.
+        """
+        return Calibration(
+            noise=noise,
+            scale=in_range("noise scale", scale * (1.0 + MARGIN), setting),
+            gamma=in_range("gamma", gamma, setting),
+            n_parameters=self.loss.n_parameters,
+            V=self.bound.V,
+            epsilon=budget.epsilon,
+            delta=0.0 if noise.pure else budget.delta,
+            box=box_of(self.loss, noise),
+            **({"split": 1.0} | facts),
+        )
+
+    def refuse_restricted(self) -> None:
+        """Raise CalibrationError where the program has no form over R^p, which Theorems 7 and 8 need."""
+        if self.restriction is not None:
+            raise CalibrationError(self.restriction)
+
+    def refuse_unbounded(self) -> None:
+        """Raise CalibrationError where zeta_c is infinite, which Theorems 1 and 2 need finite."""
+        self.loss.refuse_unbounded(self.name, self.theta_set)
+
+
+def refuse_uncovered(bound: StabilityBound, relation: Neighboring, budget: Budget, kind: Noise) -> None:
+    """Raise CalibrationError where a bound does not cover what is declared, or a budget is out of range."""
+    if not bound.private:
+        raise CalibrationError(
+            f"the stability bound of {bound.theorem} was read off the data: declare its constants publicly"
+        )
+    if relation not in bound.relations:
+        raise CalibrationError(
+            f"{bound.theorem} does not cover the neighboring relation {relation.value!r}: "
+            f"it covers {', '.join(sorted(known.value for known in bound.relations)) or 'none'}"
+        )
+    if not (math.isfinite(bound.V) and bound.V > 0.0):
+        raise CalibrationError(
+            f"{bound.theorem} gives V = {bound.V!r}: no finite noise covers it; use a larger ridge, "
+            "a smaller radius or a trim"
+        )
+    if not SMALLEST_EPSILON <= budget.epsilon <= LARGEST_EPSILON:
+        raise CalibrationError(
+            f"epsilon = {budget.epsilon!r}: must be between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}"
+        )
+    if kind is Noise.GAUSSIAN and budget.delta < SMALLEST_DELTA:
+        raise CalibrationError(
+            f"delta = {budget.delta!r}: Gaussian noise needs at least {SMALLEST_DELTA:g}: declare one, or "
+            "take gamma noise"
+        )

@@ -1,4 +1,4 @@
-"""The checkers find constants that are too small, and leave right ones alone."""
+"""Searches find constants that are too small, and leave right ones alone."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import numpy as np
 import pytest
 
 from dp2erm_cvx import Domain
+from dp2erm_cvx.conformance.search import (
+    Region,
+    Search,
+    ball,
+    check_kernel,
+    check_second_stage,
+    record_domain,
+)
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.privacy import LossConstants
 from dp2erm_cvx.problems.arm_means import ArmMeans, PlugInATE
 from dp2erm_cvx.problems.itr import TreatmentRule
 from dp2erm_cvx.program import Gaussian
 from dp2erm_cvx.program.kernels import Laplace, Linear
-from dp2erm_cvx.stability import (
-    Region,
-    SeparableScheme,
-    ball,
-    check_kernel,
-    check_second_stage,
-    check_separable,
-    logistic_diameter,
-    record_domain,
-)
+from dp2erm_cvx.stability import logistic_diameter
 from dp2erm_cvx.universe import Universe
 
 M, R = 2.0, 0.7
@@ -40,83 +39,46 @@ def grad_psi(lam, record):
     return -z / (1 + math.exp(z @ lam))
 
 
-def log_weight(lam, record):
-    return math.log1p(math.exp(-(signed(record) @ lam)))
+def check_logistic(declared, **settings):
+    """Search for the diameter of the gradients of a logistic loss, where treatments may flip."""
+    search = Search(**settings)
+
+    def apart(lam, first, second):
+        return float(np.linalg.norm(grad_psi(lam, first) - grad_psi(lam, second)))
+
+    search.add("gradient_diameter", declared, apart, (ball(2, R), RECORDS, RECORDS))
+    return search.report()
 
 
-LOGISTIC = {
-    "gradient_diameter": M * logistic_diameter(M * R),
-    "log_weight_diameter": M * logistic_diameter(M * R),
-    "log_weight_range": M * R,
-    "loss_lipschitz": M / (1 + math.exp(-M * R)),
-    "log_weight_lipschitz": M / (1 + math.exp(-M * R)),
-    "gradient_at_zero": M / 2,
-}
+DIAMETER = M * logistic_diameter(M * R)
 
 
-def check_logistic(constants, grad_h=None, **search):
-    scheme = SeparableScheme(grad_psi, log_weight, grad_h)
-    return check_separable(RECORDS, ball(2, R), scheme, constants, **search)
-
-
-def test_constants_of_the_logistic_scheme_pass_and_are_nearly_attained():
-    for report in (check_logistic(LOGISTIC), check_logistic(LOGISTIC, grad_h=grad_psi, evaluations=1000)):
-        assert report.violations == ()
-        assert {finding.constant for finding in report.findings} == {"convexity", *LOGISTIC}
-        for name in LOGISTIC:
-            assert 0.93 < report[name].ratio <= 1 + 1e-5, name
-        assert "not a proof" in report.searched
-    assert "1000 points" in report.searched
-
-
-@pytest.mark.parametrize("name", LOGISTIC)
-def test_a_halved_constant_is_caught_at_a_point_that_shows_it(name):
-    report = check_logistic({name: LOGISTIC[name] / 2}, evaluations=600)
-    assert [finding.constant for finding in report.violations] == [name]
-    finding = report[name]
-    if name == "gradient_diameter":
-        lam, first, second = finding.points
-        assert np.linalg.norm(lam) <= R
-        assert max(np.linalg.norm(first[:2]), np.linalg.norm(second[:2])) <= M
-        assert {first[2], second[2]} <= {0.0, 1.0}
-        apart = np.linalg.norm(grad_psi(lam, first) - grad_psi(lam, second))
-        assert apart == pytest.approx(finding.found)
-        assert apart > finding.declared
+def test_a_diameter_passes_and_is_nearly_attained_and_a_smaller_one_is_caught():
+    report = check_logistic(DIAMETER)
+    assert report.violations == ()
+    assert 0.93 < report["gradient_diameter"].ratio <= 1 + 1e-9
+    assert "not a proof" in report.searched
+    assert "2000 points" in report.searched
+    (finding,) = check_logistic(DIAMETER / 2, evaluations=600).violations
+    lam, first, second = finding.points
+    assert np.linalg.norm(lam) <= R
+    assert max(np.linalg.norm(first[:2]), np.linalg.norm(second[:2])) <= M
+    assert {first[2], second[2]} <= {0.0, 1.0}
+    apart = np.linalg.norm(grad_psi(lam, first) - grad_psi(lam, second))
+    assert apart == pytest.approx(finding.found)
+    assert apart > finding.declared
 
 
 def test_a_diameter_that_forgets_treatment_flips_is_caught():
     # all records treated: half of the universe, in one dimension with a positive covariate
     half = Region(3, lambda d: np.array([abs(d[0]), 0.0, 1.0]) / max(1.0, abs(d[0]) / M), M)
-    found = check_separable(
-        half,
-        ball(2, R),
-        SeparableScheme(grad_psi, log_weight),
-        {"gradient_diameter": LOGISTIC["gradient_diameter"]},
-    )
-    tempting = found["gradient_diameter"].found
-    assert check_logistic({"gradient_diameter": tempting}).violations
+    search = Search(2000)
 
+    def apart(lam, first, second):
+        return float(np.linalg.norm(grad_psi(lam, first) - grad_psi(lam, second)))
 
-def test_a_clipped_log_weight_needs_the_zero_gradient():
-    # f = min(1 + exp(-s), 1.5): all that is left of the gradients lies on one side of 0
-    def clipped(lam, record):
-        return min(log_weight(lam, record), math.log(1.5))
-
-    single = Region(3, lambda d: np.array([M, 0.0, 1.0]), 1.0)
-    lone = ball(2, R)
-    arguments = {"log_weight_diameter": 0.1}
-    assert not check_separable(single, lone, SeparableScheme(grad_psi, clipped), arguments).violations
-    assert check_separable(
-        single, lone, SeparableScheme(grad_psi, clipped, clipped=True), arguments
-    ).violations
-
-
-def test_a_loss_that_is_not_convex_is_caught():
-    report = check_separable(
-        RECORDS, ball(2, R), SeparableScheme(lambda lam, d: -grad_psi(lam, d), log_weight), {}
-    )
-    assert [finding.constant for finding in report.violations] == ["convexity"]
-    assert report["convexity"].ratio == math.inf
+    search.add("gradient_diameter", DIAMETER, apart, (ball(2, R), half, half))
+    assert check_logistic(search.report()["gradient_diameter"].found).violations
 
 
 @pytest.mark.parametrize(
@@ -212,7 +174,7 @@ def test_an_exact_trace_function_is_used():
 
 
 def test_reports_are_repeatable():
-    first, second = (check_logistic(LOGISTIC, evaluations=200, seed=4) for _ in range(2))
+    first, second = (check_logistic(DIAMETER, evaluations=200, seed=4) for _ in range(2))
     assert [f.found for f in first.findings] == [f.found for f in second.findings]
 
 
@@ -223,8 +185,8 @@ def test_reports_are_repeatable():
         (lambda: ball(2, 0.0), "radius"),
         (lambda: record_domain(2, -1.0), "covariate_bound"),
         (lambda: record_domain(2, 1.0, 0.0), "outcome_bound"),
-        (lambda: check_logistic({"gradient_diameter": math.nan}), "gradient_diameter"),
-        (lambda: check_logistic({}, evaluations=1), "evaluations"),
+        (lambda: check_logistic(math.nan), "gradient_diameter"),
+        (lambda: check_logistic(1.0, evaluations=1), "evaluations"),
         (lambda: check_kernel(ball(2, 1.0), lambda x, z: math.nan, 1.0), "not a number"),
     ],
 )
