@@ -59,7 +59,7 @@ class PrivateTwoStageERM(PrivateEstimator, TwoStageBase):
         Share of epsilon that pays for counted arithmetic.
     value_share, value_statistic
         Share of epsilon that pays for the value of the rule against treating all and treating none, None to
-        release no value; "cells" or "contrasts", see :class:`~dp2erm_cvx.calibration.value.ValueStatistic`.
+        release no value; "cells" or "contrasts", see :class:`~dp2erm_cvx.calibration.numbers.ValueStatistic`.
     ledger, dataset
         The ledger to charge and the name of the data set in it, or neither. What the plan guarantees is
         charged, and on disk, before the first noise is drawn.

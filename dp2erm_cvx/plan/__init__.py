@@ -1,6 +1,6 @@
 """Steps, calibrated and composed from public quantities alone."""
 
-from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.plan.effect import EffectPlan, EffectStudy
 from dp2erm_cvx.plan.effect_rule import EffectSettings, effect_rule
 from dp2erm_cvx.plan.make import make_plan

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.grid import Arithmetic
-from dp2erm_cvx.calibration.joint import joint_delta, joint_relief
+from dp2erm_cvx.calibration.numbers import Arithmetic
+from dp2erm_cvx.calibration.profiles import joint_delta, joint_relief
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
 from dp2erm_cvx.mechanism import secure_available
 from dp2erm_cvx.plan.pipeline import P_co, Pipeline

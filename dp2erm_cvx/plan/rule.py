@@ -12,7 +12,7 @@ import numpy as np
 
 from dp2erm_cvx import registry
 from dp2erm_cvx.calibration import Noise, calibrator
-from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.calibration.numbers import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.plan.effect_rule import NORM, Request, effect_error

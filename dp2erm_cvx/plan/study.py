@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dp2erm_cvx.calibration import Calibrator, Noise, calibrator
-from dp2erm_cvx.calibration.grid import Arithmetic
-from dp2erm_cvx.calibration.value import ValueStatistic
+from dp2erm_cvx.calibration.numbers import Arithmetic, ValueStatistic
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.plan.two_stage import TwoStagePlan

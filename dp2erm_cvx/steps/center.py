@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from dp2erm_cvx.calibration import Noise
-from dp2erm_cvx.calibration.joint import LossLaw, saturating_law
+from dp2erm_cvx.calibration.profiles import LossLaw, saturating_law
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.privacy import Budget, LossConstants
 from dp2erm_cvx.stability import own_factors

@@ -21,8 +21,7 @@ from dp2erm_cvx.calibration import (
     Perturbed,
     RangeNoise,
 )
-from dp2erm_cvx.calibration.joint import LossLaw, relieved
-from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration
+from dp2erm_cvx.calibration.profiles import LossLaw, MarginCalibration, relieved
 from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records

@@ -17,7 +17,7 @@ from dp2erm_cvx.program.stage import model_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve import Certificate, Solution, Stats, Status
 from dp2erm_cvx.stability import uniform_weights
-from dp2erm_cvx.stability.tilt import EXACT
+from dp2erm_cvx.stability.base import EXACT
 from dp2erm_cvx.steps.solving import refuse_unsolvable, released_weights, to_grid
 from dp2erm_cvx.steps.step import Execution, Inputs
 from dp2erm_cvx.universe import Universe
