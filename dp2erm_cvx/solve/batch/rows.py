@@ -205,7 +205,7 @@ class RowBatch(abc.ABC):
     def weights(self, V: Array, members: Members, total: Array) -> Array:
         """The weights (m, n) that :meth:`read` reads."""
         parts = self._map(partial(_weights, weighed=self._weighed(V, members, total)))
-        return np.concatenate(parts, axis=1)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def at_base(self) -> tuple[Array, float]:
         """The sums over all shared rows at the base solution: of pulls times rows (d,), and of pulls."""
