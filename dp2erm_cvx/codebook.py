@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.public import one_line, public_number
+from dp2erm_cvx.public import declared_by_name, one_line, public_number
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.tables import distinct_labels, label_of, labels, numbers_or_nan, repeated
 
@@ -126,7 +126,7 @@ class Codebook:
     def __post_init__(self) -> None:
         put = object.__setattr__
         if isinstance(self.treatment, Mapping):
-            put(self, "treatment", _built(Treatment, "treatment", self.treatment))
+            put(self, "treatment", declared_by_name(Treatment, "treatment", self.treatment))
         if not isinstance(self.treatment, Treatment):
             raise DeclarationError(f"treatment = {shown(self.treatment)}: must be a Treatment")
         if self.outcome is not None:
@@ -136,7 +136,7 @@ class Codebook:
         put(self, "units", _named("units", self.units, one_line))
         sampling = self.sampling_weights
         if isinstance(sampling, Mapping):
-            put(self, "sampling_weights", _built(SamplingWeights, "sampling_weights", sampling))
+            put(self, "sampling_weights", declared_by_name(SamplingWeights, "sampling_weights", sampling))
         elif not isinstance(sampling, SamplingWeights | None):
             raise DeclarationError(f"sampling_weights = {shown(sampling)}: must be a table")
         put(self, "where", _named("where", self.where, _label))
@@ -350,10 +350,7 @@ class Codebook:
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Codebook:
         """Build a codebook from plain values; raises DeclarationError on an unknown name."""
-        return _built(cls, "codebook", declared)
-
-
-Kind = TypeVar("Kind", Treatment, SamplingWeights, Codebook)
+        return declared_by_name(cls, "codebook", declared)
 
 
 def checked_codebook(codebook: object, ranges: object) -> Codebook | None:
@@ -384,19 +381,6 @@ def norm_within(ranges: Mapping[str, Any] | Sequence[Any], codebook: Codebook | 
     if codebook is None or not isinstance(ranges, Mapping):
         return math.sqrt(len(ranges))
     return codebook.norm(ranges)
-
-
-def _built(kind: type[Kind], title: str, declared: Mapping[str, Any]) -> Kind:
-    known = [one.name for one in fields(kind)]
-    if not isinstance(declared, Mapping):
-        raise DeclarationError(f"{title} = {shown(declared)}: must have names")
-    for name in declared:
-        if name not in known:
-            raise DeclarationError(f"{title}: unknown name {shown(name)}; {known_names(name, known)}")
-    for one in fields(kind):
-        if one.name not in declared and one.default is one.default_factory is MISSING:
-            raise DeclarationError(f"{title}: {one.name} is missing")
-    return kind(**declared)
 
 
 def _named(title: str, declared: Any, check: Callable[[str, Any], Value]) -> Named[Value]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
-from dp2erm_cvx.errors import DataError, DeclarationError, known_names, shown
+from dp2erm_cvx.errors import DataError, DeclarationError, shown
+from dp2erm_cvx.public import declared_by_name
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,7 @@ class CsvLayout:
         """Of a table ``[csv]``. Raises DeclarationError."""
         if not isinstance(declared, Mapping):
             raise DeclarationError(f"csv = {shown(declared)}: must be a table [csv]")
-        known = [one.name for one in fields(cls)]
-        for name in declared:
-            if name not in known:
-                raise DeclarationError(f"csv: unknown name {shown(name)}; {known_names(name, known)}")
-        return cls(**declared)
+        return declared_by_name(cls, "csv", declared)
 
 
 def guessed_layout(path: str) -> CsvLayout:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
-from collections.abc import Collection, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
-from dp2erm_cvx.errors import DeclarationError, shown
+from dp2erm_cvx.errors import DeclarationError, known_names, shown
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Member = TypeVar("Member", bound=enum.Enum)
+Declared = TypeVar("Declared", bound="DataclassInstance")
 
 #: Characters of a declared line of text.
 _LONGEST_LINE = 200
@@ -126,3 +131,20 @@ def one_line(name: str, value: object, *, empty: bool = False) -> str:
             f"{name} = {value!r}: must be one printable line of at most {_LONGEST_LINE} characters"
         )
     return str(value)
+
+
+def declared_by_name(kind: type[Declared], title: str, declared: object) -> Declared:
+    """The dataclass ``kind`` of plain values by the names of its fields.
+
+    Raises DeclarationError where a name is unknown or missing, and whatever the class refuses.
+    """
+    known = {one.name: one for one in dataclasses.fields(kind)}
+    if not isinstance(declared, Mapping):
+        raise DeclarationError(f"{title} = {shown(declared)}: must have names")
+    for name in declared:
+        if name not in known:
+            raise DeclarationError(f"{title}: unknown name {shown(name)}; {known_names(name, known)}")
+    for name, one in known.items():
+        if name not in declared and one.default is one.default_factory is dataclasses.MISSING:
+            raise DeclarationError(f"{title}: {name} is missing")
+    return kind(**declared)

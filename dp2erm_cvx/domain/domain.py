@@ -15,7 +15,7 @@ from dp2erm_cvx.codebook import Codebook, Named, checked_codebook, norm_within
 from dp2erm_cvx.domain.records import LARGEST, Array, Records, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
 from dp2erm_cvx.privacy import Neighboring
-from dp2erm_cvx.public import public_number
+from dp2erm_cvx.public import declared_by_name, public_number
 from dp2erm_cvx.sampling import SamplingWeights
 
 
@@ -359,14 +359,7 @@ class Domain:
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> Domain:
         """Build a domain from plain values; raises DeclarationError on an unknown or missing name."""
-        known = {field.name for field in fields(cls)}
-        for name in declared:
-            if name not in known:
-                raise DeclarationError(f"domain: unknown name {name!r}; {known_names(name, sorted(known))}")
-        for name in ("covariate_bound", "outcome_bound"):
-            if name not in declared:
-                raise DeclarationError(f"domain: {name} is missing")
-        return cls(**declared)
+        return declared_by_name(cls, "domain", declared)
 
 
 def _checked_widths(declared: Any) -> float | tuple[float, ...] | None:

@@ -115,7 +115,7 @@ def test_without_ranges_covariates_are_taken_as_they_are() -> None:
         ({"ranges": {"age": (1, 2, 3)}}, r"ranges\[age\] = \(1, 2, 3\): must be a pair"),
         ({"ranges": {"age": (2, 2)}}, r"ranges\[age\] = \(2, 2\): low must be below high"),
         ({"ranges": [(0, 1), (0, float("inf"))]}, r"ranges\[1\] high = inf: must be a finite number"),
-        ({"bound": 3}, "domain: unknown name 'bound'; known: arm_floor, binary_outcome, center"),
+        ({"bound": 3}, "domain: unknown name 'bound'; known: covariate_bound, outcome_bound, outcome_center"),
     ],
 )
 def test_an_invalid_declaration_is_one_line(changed: dict[str, object], message: str) -> None:
