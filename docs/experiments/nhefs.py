@@ -114,7 +114,9 @@ def figures(table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
             # a triangle at the edge where a bar goes on beyond it
             for beyond, edge, mark in ((line["low"] < _LOW, _LOW, "v"), (line["high"] > _HIGH, _HIGH, "^")):
                 spots = place[beyond]
-                ax.plot(spots, [edge] * len(spots), mark, color=color, markersize=7, clip_on=False, zorder=5)
+                if len(spots):  # a layout has no room for a line without points
+                    ends = [edge] * len(spots)
+                    ax.plot(spots, ends, mark, color=color, markersize=7, clip_on=False, zorder=5)
         for name, style in _LINES.items():
             owner = "IPW, ridge/10" if (name, scheme) == (CLIPPED, "private IPW") else scheme
             known = plain_rows[(plain_rows["scheme"] == owner) & (plain_rows["statistic"] == name)]
