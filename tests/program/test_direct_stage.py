@@ -164,8 +164,13 @@ def test_an_unread_objective_keeps_the_gap():
 def test_a_misread_objective_is_refused(monkeypatch):
     from dp2erm_cvx.model import terms
 
-    right = terms._slope
-    monkeypatch.setattr(terms, "_slope", lambda t, a, e: (1.001 * right(t, a, e)[0], right(t, a, e)[1]))
+    right = terms.Loaded.slope
+
+    def wrong(term, *arguments, **settings):
+        slope, error = right(term, *arguments, **settings)
+        return 1.001 * slope, error
+
+    monkeypatch.setattr(terms.Loaded, "slope", wrong)
     with pytest.raises(ProgramError, match="was read as another one"):
         variant()().instance(records())
 
