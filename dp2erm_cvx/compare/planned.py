@@ -93,7 +93,7 @@ def _planned(row: GridRow, made: TwoStagePlan) -> GridRow:
 
 
 def _spread(made: TwoStagePlan) -> tuple[float | None, float | None]:
-    if not isinstance(made.theta.second, WeightedLeastSquares):
+    if not isinstance(made.study.second, WeightedLeastSquares):
         return None, None
     moved = planned_range(made)
     return float(np.median(moved.half_width)) if moved.effect is None else moved.effect, moved.shrinkage

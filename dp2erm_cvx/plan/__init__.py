@@ -3,14 +3,11 @@
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.plan.effect import EffectPlan, EffectStudy
 from dp2erm_cvx.plan.effect_rule import EffectSettings, effect_rule
-from dp2erm_cvx.plan.make import make_plan
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
-from dp2erm_cvx.plan.plan import Plan, PlanResult
-from dp2erm_cvx.plan.rule import RuleStudy
-from dp2erm_cvx.plan.rule_plan import RulePlan
+from dp2erm_cvx.plan.plan import Plan, PlanResult, make_plan
+from dp2erm_cvx.plan.rule import RulePlan, RuleStudy
 from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
-from dp2erm_cvx.plan.study import Study
-from dp2erm_cvx.plan.two_stage import TwoStagePlan
+from dp2erm_cvx.plan.weighted import Study, TwoStagePlan
 
 __all__ = [
     "NUMERICAL_SHARE",

@@ -14,19 +14,9 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.kept_imbalance import UNPREDICTED, shifted, varying
 from dp2erm_cvx.plan.noise_range import public_covariates
-from dp2erm_cvx.plan.rule_plan import RulePlan
+from dp2erm_cvx.plan.rule import RulePlan
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.steps import (
-    CenterPlan,
-    CovariateMeanPlan,
-    MeanSquarePlan,
-    PropensityPlan,
-    Rows,
-    RuleFitPlan,
-    RuleRows,
-    StepPlan,
-    Term,
-)
+from dp2erm_cvx.steps import CovariateMean, Fit, MeanSquare, Planned, Rows, RuleRows, Term
 from dp2erm_cvx.universe import Universe
 
 _LEAST, _TOLERANCE = 50, 1e-3
@@ -61,19 +51,19 @@ def kept_confounding(plan: RulePlan) -> float | None:
 
 
 @lru_cache(maxsize=256)
-def _kept(steps: tuple[StepPlan, ...], universe: Universe, scale: float) -> float:
+def _kept(steps: tuple[Planned, ...], universe: Universe, scale: float) -> float:
     """The same for steps of which one is the rule, perhaps before its value."""
     rng = np.random.default_rng(universe.n_features)
     records = _confounded(universe, scale, rng)
-    last = next(step for step in steps if isinstance(step, RuleFitPlan))
+    last = next(step for step in steps if step.name == "rule")
     before = steps[: steps.index(last)]
     # noise is divided by n
     less = records.n_samples / universe.n_samples
     placed: dict[str, Array] = {}
     for step in before:
-        if isinstance(step, CovariateMeanPlan | MeanSquarePlan):
-            placed[step.name] = np.array(step.exact_sums(records, placed)) / less
-            records = step.mapped(records, placed)
+        if isinstance(step.declared, CovariateMean | MeanSquare):
+            placed[step.name] = np.array(step.declared.exact_sums(step, records, placed)) / less
+            records = step.declared.mapped(step, records, placed)
     before = tuple(step for step in before if step.name not in placed)
     naive = _mean_effect(_uncorrected(last, universe.n_features), records, {})
     found: list[float] = []
@@ -102,42 +92,36 @@ def _confounded(universe: Universe, scale: float, rng: np.random.Generator) -> R
 
 
 def _released(
-    step: StepPlan, records: Records, released: Mapping[str, Array], less: float, rng: np.random.Generator
+    step: Planned, records: Records, released: Mapping[str, Array], less: float, rng: np.random.Generator
 ) -> Array:
     """What a step would release, with noise ``less`` times its own, as these records are fewer."""
-    assert isinstance(step, CenterPlan | PropensityPlan)
     assert isinstance(step.calibration, Calibration)
     return _solved(step, records, released, less * simulate_noise(step.calibration, 1, rng)[0])
 
 
-def _solved(
-    step: CenterPlan | PropensityPlan, records: Records, released: Mapping[str, Array], noise: Array
-) -> Array:
+def _solved(step: Planned, records: Records, released: Mapping[str, Array], noise: Array) -> Array:
     """The coefficient (p,) of a regression with this noise."""
-    calibration = step.calibration
-    assert isinstance(calibration, Calibration)
-    if isinstance(step, PropensityPlan):
-        mapped = records if step.map is None else step.map.records(records, released)
-        return solve(
-            step.first.perturbed(mapped, calibration.gamma, noise), solver="newton", tolerance=_TOLERANCE
-        ).point
-    mapped, factors = step.map.records(records, released), step.map.factors(records, released)
-    instance = step.program.instance(mapped, factors, gamma=calibration.gamma, noise=noise)
-    return step.map.unscaled(
-        solve(instance, solver="newton", tolerance=_TOLERANCE).value, records.covariates.shape[1]
-    )
+    fit = step.declared
+    assert isinstance(fit, Fit)
+    instance = fit.instance(step, *fit.mapped(records, released), noise)
+    found = solve(instance, solver="newton", tolerance=_TOLERANCE)
+    if fit.regression is None:
+        return found.point
+    return fit.regression.unscaled(found.value, records.n_features)
 
 
-def _mean_effect(step: RuleFitPlan, records: Records, released: Mapping[str, Array]) -> float:
+def _mean_effect(step: Planned, records: Records, released: Mapping[str, Array]) -> float:
     """What a rule estimates on average, without noise of its own."""
     assert isinstance(step.calibration, Calibration)
     theta = _solved(step, records, released, np.zeros(step.calibration.n_parameters))
     return float(np.mean(Rows.POOLED.predict(theta, records.covariates, 0.0)))
 
 
-def _uncorrected(step: RuleFitPlan, n_features: int) -> RuleFitPlan:
+def _uncorrected(step: Planned, n_features: int) -> Planned:
     """The same rule without a center, at the factors of a propensity of one half."""
-    rows = step.map
-    assert isinstance(rows, RuleRows)
-    even = rows.balance and replace(rows.balance, log_odds=Term(Rows.POOLED, (0.0,) * (n_features + 1)))
-    return replace(step, map=replace(rows, after=(), balance=even))
+    fit = step.declared
+    assert isinstance(fit, Fit)
+    assert isinstance(fit.map, RuleRows)
+    balance = fit.map.balance
+    even = balance and replace(balance, log_odds=Term(Rows.POOLED, (0.0,) * (n_features + 1)))
+    return replace(step, declared=replace(fit, map=replace(fit.map, after=(), balance=even)))

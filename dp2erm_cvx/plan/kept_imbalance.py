@@ -13,7 +13,7 @@ from dp2erm_cvx.domain import Array, Domain, Records
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.plan.noise_range import public_covariates
-from dp2erm_cvx.plan.two_stage import TwoStagePlan
+from dp2erm_cvx.plan.weighted import TwoStagePlan
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage
 from dp2erm_cvx.solve import solve
 

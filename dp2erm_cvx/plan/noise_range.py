@@ -10,7 +10,7 @@ from dp2erm_cvx.calibration import Calibration, OutputCalibration
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan.two_stage import TwoStagePlan
+from dp2erm_cvx.plan.weighted import TwoStagePlan
 from dp2erm_cvx.program import SecondStage, WeightedLeastSquares
 from dp2erm_cvx.steps.covariates import MISSING
 from dp2erm_cvx.universe import Universe
@@ -92,10 +92,10 @@ def noise_range(
 
 def planned_range(plan: TwoStagePlan) -> NoiseRange:
     """That of a plan, whose second stage is least squares."""
-    theta = plan.theta
-    assert isinstance(theta.second, WeightedLeastSquares)
-    scale = 0.0 if theta.grid is None else theta.grid.scale
-    return noise_range(theta.second, plan.study.universe, theta.calibration, grid_scale=scale)
+    theta, second = plan.theta, plan.study.second
+    assert isinstance(second, WeightedLeastSquares)
+    scale = 0.0 if theta.precision is None else theta.precision.grid.scale
+    return noise_range(second, plan.study.universe, theta.calibration, grid_scale=scale)
 
 
 def _coefficients(second: SecondStage, domain: Domain, X: Array, n_parameters: int) -> Array | None:

@@ -26,7 +26,8 @@ from dp2erm_cvx.release.record import SCHEMA_VERSION, BaseRelease, Guarantee, St
 from dp2erm_cvx.release.rule_text import rule_blocks
 from dp2erm_cvx.release.shown import beside
 from dp2erm_cvx.release.statement import state_steps
-from dp2erm_cvx.steps import CovariateMeanPlan, MeanSquarePlan, Rows, SideCountsPlan
+from dp2erm_cvx.steps import Rows, placed, score_of
+from dp2erm_cvx.steps.sums import SIDES, side_shares
 
 if TYPE_CHECKING:
     from dp2erm_cvx.display import Block
@@ -175,10 +176,8 @@ def make_rule(
     sums: tuple[int, ...] = ()
     if plan.value is not None:
         sums = tuple(int(number) for number in released[plan.value.name])
-    spreads, norm, scale = plan.spreads(released), study.norm_bound, 1.0
-    mean, square = plan.step(CovariateMeanPlan.name), plan.step(MeanSquarePlan.name)
-    if isinstance(square, MeanSquarePlan):
-        scale = square.scale(released)
+    spreads, norm = plan.spreads(released), study.norm_bound
+    mean, scale = placed(plan.steps, released)
     guesses = (study.scale, list(study.expected), plan.mass)
     settings = asdict(study.settings)
     if isinstance(settings["propensity"], tuple):
@@ -202,7 +201,7 @@ def make_rule(
         gains=() if plan.value is None else tuple(gains(plan, released, sums)),
         released=sums,
         kept_confounding=kept_confounding(plan),
-        covariate_mean=tuple(mean.mean(released).tolist()) if isinstance(mean, CovariateMeanPlan) else (),
+        covariate_mean=() if mean is None else tuple(mean.tolist()),
         covariate_norm=None if study.settings.norm_bound is None else norm / scale,
         covariate_scale=scale,
     )
@@ -215,16 +214,16 @@ def gains(plan: RulePlan, released: Mapping[str, Array], sums: tuple[int, ...]) 
     """
     step = plan.value
     assert step is not None
-    noise, own = step.calibration, step.score.at(step.universe, released)
+    noise, own = step.calibration, score_of(step).at(step.universe, released)
     assert isinstance(noise, ContrastNoise)
-    counts, part = plan.step(SideCountsPlan.name), 1.0
-    if isinstance(counts, SideCountsPlan) and step.universe.domain.weighted:
-        part = min(max(float(counts.shares(released).sum()), 1.0 / counts.universe.n_samples), 1.0)
+    counts, part = plan.step("sides"), 1.0
+    if counts is not None and step.universe.domain.weighted:
+        part = min(max(float(side_shares(counts, released).sum()), 1.0 / counts.universe.n_samples), 1.0)
     for over, mean, treats in zip(_OTHERS, sums[:2], (True, False), strict=True):
         found = score_interval(noise.alone, (mean, sums[2]), 0.0, widening=own.widening)
         error = value_error(plan, released, found.standard_deviation / math.sqrt(part), treats=treats)
         if part < 1.0:
-            assert isinstance(counts, SideCountsPlan)
+            assert counts is not None
             counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)
             error = replace(error, noise=math.hypot(error.noise, counted * found.estimate))
         found = effect_interval(noise.alone, found, error, own.widening)
@@ -280,7 +279,7 @@ def _check_numbers(release: RuleRelease) -> None:
     special = {
         "mean": release.columns,
         "spread": ("square",),
-        "sides": SideCountsPlan.parameters,
+        "sides": SIDES,
         "arms": Rows.ARMS.names(release.columns),
     }
     for part in release.nuisances:

@@ -13,10 +13,10 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.plan.kept_imbalance import kept_imbalance
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
-from dp2erm_cvx.release.value import state_value
+from dp2erm_cvx.release.value import ValueRelease, state_value
 from dp2erm_cvx.sampling import OWN_RECORD
 from dp2erm_cvx.solve import by_design, private_solver
-from dp2erm_cvx.steps import Execution, Precision, StepPlan
+from dp2erm_cvx.steps import Execution, Planned, Precision, Value
 
 # what only a run knows of itself
 _UNKNOWN_SOLVER = "the declared solver certifies on every dataset: it is not known to"
@@ -38,10 +38,17 @@ def make_release(
         domain=domain.to_dict(),
         first_stage={"name": study.first.name, "settings": study.first.settings()},
         second_stage={"name": study.second.name, "settings": study.second.settings()},
-        value=None if plan.value is None else state_value(plan.value, released[plan.value.name]),
+        value=_value(plan, released),
         kept_imbalance=kept_imbalance(plan),
         declared_delta=study.budget.delta,
     )
+
+
+def _value(plan: TwoStagePlan, released: Mapping[str, Array]) -> ValueRelease | None:
+    if plan.value is None:
+        return None
+    assert isinstance(plan.value.declared, Value)
+    return state_value(plan.value, plan.value.declared.kind, released[plan.value.name])
 
 
 def state_guarantee(plan: Plan, result: PlanResult, execution: Execution) -> Guarantee:
@@ -100,7 +107,7 @@ def _assumptions(plan: Plan, certifies: bool, by_gap: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stated(step: StepPlan) -> StepStatement:
+def _stated(step: Planned) -> StepStatement:
     loss, law = step.loss, _law(step.calibration)
     # in the norm of the noise
     radius = math.inf if loss is None else gradient_size(loss, law["noise"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp2erm_cvx.calibration import Calibration, MarginCalibration, privacy_loss
+from dp2erm_cvx.calibration import Calibration, GridNoise, MarginCalibration, privacy_loss
 from dp2erm_cvx.calibration.joint import joint_delta
 from dp2erm_cvx.display import heading
 from dp2erm_cvx.domain import Array, Domain
@@ -22,8 +22,7 @@ from dp2erm_cvx.release.record import BaseRelease, NumericalNoise, Release, Step
 from dp2erm_cvx.release.replanned import stated_again, studies_of
 from dp2erm_cvx.release.rule_release import RuleRelease
 from dp2erm_cvx.release.statement import state_steps
-from dp2erm_cvx.steps import CenterPlan, Precision, PropensityPlan, StepPlan, SumsPlan, ThetaPlan, ValuePlan
-from dp2erm_cvx.steps.number import NumberPlan
+from dp2erm_cvx.steps import Fit, Planned, Precision
 from dp2erm_cvx.steps.step import exact_budget
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ def _compared(plan: Plan, release: BaseRelease) -> tuple[Plan, _Compared]:
         return plan, ([f"steps: what is declared has {names}"], [])
     refuted: list[str] = []
     noted: list[str] = []
-    as_stated: list[StepPlan] = []
+    as_stated: list[Planned] = []
     for place, (step, own, stated) in enumerate(zip(plan.steps, planned, release.steps, strict=True)):
         one, other = (json.loads(json.dumps(asdict(statement))) for statement in (stated, own))
         unlike = list(_unlike(one, other, f"steps.{place}"))
@@ -196,14 +195,14 @@ def _compared(plan: Plan, release: BaseRelease) -> tuple[Plan, _Compared]:
     return replace(plan, steps=tuple(as_stated)), (refuted, noted)
 
 
-def _as_stated(step: StepPlan, own: StepStatement, stated: StepStatement) -> StepPlan | None:
+def _as_stated(step: Planned, own: StepStatement, stated: StepStatement) -> Planned | None:
     """The step with the noise that it states; None unless that is as private as it says, by a theorem."""
     if any(getattr(own, name) != getattr(stated, name) for name in _FACTS) or not _proven(stated.theorem):
         return None
-    if isinstance(step, NumberPlan) or _states(own) != _states(stated):
+    if step.numbers or _states(own) != _states(stated):
         return None  # what follows from such numbers follows from today's noise
     found, told = step.calibration, stated.numerical
-    solved = type(found) in (Calibration, MarginCalibration) and isinstance(step, ThetaPlan | PropensityPlan)
+    solved = type(found) in (Calibration, MarginCalibration) and isinstance(step.declared, Fit)
     for name in _BOUNDS[:3] if solved else _BOUNDS:
         if not _at_least(getattr(stated, name), getattr(own, name)):
             return None
@@ -211,7 +210,6 @@ def _as_stated(step: StepPlan, own: StepStatement, stated: StepStatement) -> Ste
         spent = _at_least(stated.epsilon, own.epsilon) and _at_least(stated.delta, own.delta)
         return step if spent and _hidden(told, step.precision) else None
     assert isinstance(found, Calibration)
-    assert isinstance(step, ThetaPlan | PropensityPlan)
     assert step.loss is not None
     left = stated.epsilon - (0.0 if told is None else 2.0 * told.epsilon)
     delta = stated.delta * (1.0 if told is None else math.exp(-told.epsilon))
@@ -245,7 +243,7 @@ def _hidden(told: NumericalNoise | None, needed: Precision | None) -> bool:
     return _at_least(told.epsilon * told.scale, shift)
 
 
-def _together(steps: Sequence[StepPlan], release: BaseRelease) -> bool:
+def _together(steps: Sequence[Planned], release: BaseRelease) -> bool:
     """Whether the guarantee is that of these steps, by adding what they state or by their joint delta."""
     budget = Budget(release.guarantee.epsilon, release.guarantee.delta)
     epsilon = math.fsum(step.epsilon for step in release.steps)
@@ -270,10 +268,10 @@ def _impossible(plan: Plan, release: BaseRelease) -> Iterator[str]:
         if step is None:
             continue
         scaled = np.ones(len(numbers))
-        if isinstance(step, CenterPlan):
-            scaled = step.map.unscaled(scaled, plan.study.universe.n_features)
-        if isinstance(step, ThetaPlan):
-            allowed = step.second.feasible(step.universe.domain)
+        if step.regression is not None:
+            scaled = step.regression.unscaled(scaled, plan.study.universe.n_features)
+        if isinstance(step.declared, Fit) and step.declared.coefficient is None:
+            allowed = step.declared.second.feasible(step.universe.domain)
             if not _inside(allowed, numbers / scaled):
                 yield f"{path}: lies outside of the public set {shown(allowed)}"
             if not _inside(allowed, numbers / scaled * (1.0 + 1e-6)):
@@ -301,11 +299,11 @@ def _inside(allowed: ConvexSet, numbers: Array) -> bool:
     return np.allclose(allowed.project(numbers), numbers, rtol=1e-9, atol=0.0)
 
 
-def _grid(step: StepPlan) -> float | None:
+def _grid(step: Planned) -> float | None:
     """The step of the public grid that a step releases on; None where it has floating-point noise."""
-    if isinstance(step, SumsPlan):
+    if step.integers is not None:
         return step.integers.unit
     grid = None if step.precision is None else step.precision.grid
-    if isinstance(step, ValuePlan):
-        grid = step.calibration if step.exact else None
+    if isinstance(step.calibration, GridNoise):
+        grid = step.calibration if step.counted else None
     return None if grid is None else math.ldexp(1.0, min(grid.exponent, 1000))

@@ -25,9 +25,8 @@ from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.mechanism import arm_sums, contrast_sums, overlap_sums, score_sums, treated_sums
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.steps.nuisances import LinearNuisances
+from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
-from dp2erm_cvx.steps.rule_nuisances import RuleNuisances
 from dp2erm_cvx.steps.score import EffectScore, Parts, Released
 from dp2erm_cvx.universe import Universe
 

@@ -17,8 +17,8 @@ from dp2erm_cvx.plan import Study, TwoStagePlan
 from dp2erm_cvx.privacy import Budget, LossConstants, Neighboring, StabilityBound
 from dp2erm_cvx.program import PrivateFirstStage
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.stability import universal_corollary
-from dp2erm_cvx.steps import PropensityPlan, ThetaPlan, WeightsPlan
+from dp2erm_cvx.stability import own_factors, universal_corollary
+from dp2erm_cvx.steps import Fit, WeightsPlan
 
 _BOTH = frozenset(Neighboring)
 #: exp beyond this overflows.
@@ -114,7 +114,10 @@ def ipw_composition_printed(study: Study) -> Baseline:
     )
     reason = "the fixed-weight corollary does not cover weights that depend on their own record"
     plan = _plan(bound, dataclasses.replace(study, first=first, budget=half), reason, printed=True)
-    coefficient = PropensityPlan(universe, propensity, None, stage_1, first, plan.theta.weights)
+    released = Fit("propensity", program=first)
+    assert plan.theta.weights is not None
+    own = own_factors(universe.n_samples, factored=False)
+    coefficient = released.planned(universe, propensity, stage_1, plan.theta.weights, own)
     plan = TwoStagePlan(dataclasses.replace(plan.study, budget=budget), (coefficient, *plan.steps))
     return Baseline("ipw, composition as printed", plan, False, reason)
 
@@ -178,5 +181,5 @@ def _plan(bound: StabilityBound, study: Study, reason: str, *, printed: bool) ->
         bound = dataclasses.replace(bound, private=False)
         calibration = dataclasses.replace(calibration, private=False)
     weights = WeightsPlan(study.first, bound, 0.0, universe.n_samples)
-    theta = ThetaPlan(universe, calibration, None, loss, second, weights, None, reason)
-    return TwoStagePlan(study, (theta,))
+    theta = Fit("theta", program=second, first=study.first)
+    return TwoStagePlan(study, (theta.planned(universe, calibration, loss, weights, reason=reason),))

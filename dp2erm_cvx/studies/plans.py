@@ -20,6 +20,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import Solution, solve
 from dp2erm_cvx.solve.batch import solve_draws
+from dp2erm_cvx.steps import Fit
 from dp2erm_cvx.studies import baselines
 from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, build_scaled, is_printed
 from dp2erm_cvx.universe import Universe
@@ -216,7 +217,9 @@ def _thetas(
         found, certified = exact.value + simulate_noise(calibration.law, draws, rng), exact.certified
     else:
         assert isinstance(calibration, Calibration)
-        program, noises = rule.plan.theta.program, simulate_noise(calibration, draws, rng)
+        theta, noises = rule.plan.theta, simulate_noise(calibration, draws, rng)
+        assert isinstance(theta.declared, Fit)
+        program = theta.declared.solved(theta)
         if program.loss_constants(rule.plan.study.universe).saturation is None:
             solved = solve_draws(program.instance(records, w, gamma=calibration.gamma), noises)
             found, certified = solved.thetas, bool(np.all(solved.certified))

@@ -96,6 +96,6 @@ def planned_noise(question: DesignQuestion, one: Candidate) -> float:
     if not isinstance(one.model, PrivateTwoStageERM) or question.goal == "rule":
         return math.nan
     plan = one.model.plan(question.n_samples, question.n_features)
-    assert isinstance(plan.theta.second, WeightedLeastSquares)
+    assert isinstance(plan.study.second, WeightedLeastSquares)
     found = planned_range(plan).effect
     return math.nan if found is None else found
