@@ -115,7 +115,7 @@ def plan_command(program: str, as_json: bool, **options: Any) -> None:
 
 
 def _show(rows: Sequence[GridRow], title: str, automatic: bool) -> None:
-    from dp2erm_cvx.plan.kept_imbalance import DIFFERENCE
+    from dp2erm_cvx.plan.predict import DIFFERENCE
 
     screen = console()
     screen.print(f"{title}: planned from public quantities", style="bold")

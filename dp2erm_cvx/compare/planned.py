@@ -10,8 +10,7 @@ import numpy as np
 from dp2erm_cvx.calibration import OutputCalibration
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
-from dp2erm_cvx.plan.kept_imbalance import kept_imbalance
-from dp2erm_cvx.plan.noise_range import planned_range
+from dp2erm_cvx.plan.predict import kept_imbalance, planned_range
 from dp2erm_cvx.program import WeightedLeastSquares
 
 AUTOMATIC = "auto"
@@ -24,7 +23,7 @@ class GridRow:
     ``refusal`` says why nothing covers it; the results are then None. ``V`` is the bound on the coupled
     variation, ``scale`` the noise scale, ``noise`` the expected size of the noise in the averaged objective
     (``E||b||/n``) or, for output perturbation, in the release itself. ``spread`` and ``shrinkage`` are those
-    of :class:`~dp2erm_cvx.plan.noise_range.NoiseRange`, ``kept`` the share of an imbalance that the weights
+    of :class:`~dp2erm_cvx.plan.predict.NoiseRange`, ``kept`` the share of an imbalance that the weights
     are predicted to leave. ``automatic`` names the theorem that calibration = "auto" would follow.
     """
 

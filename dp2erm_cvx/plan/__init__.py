@@ -1,12 +1,12 @@
 """Steps, calibrated and composed from public quantities alone."""
 
 from dp2erm_cvx.calibration.grid import Arithmetic
+from dp2erm_cvx.plan.defaults import effect_rule, rule_of_use
 from dp2erm_cvx.plan.effect import EffectPlan, EffectStudy
-from dp2erm_cvx.plan.effect_rule import EffectSettings, effect_rule
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, Pipeline
 from dp2erm_cvx.plan.plan import Plan, PlanResult, make_plan
 from dp2erm_cvx.plan.rule import RulePlan, RuleStudy
-from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
+from dp2erm_cvx.plan.settings import EffectSettings, RuleSettings
 from dp2erm_cvx.plan.weighted import Study, TwoStagePlan
 
 __all__ = [

@@ -10,10 +10,9 @@ from typing import Any
 from dp2erm_cvx.calibration import Noise
 from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.errors import DeclarationError, known_names, shown
-from dp2erm_cvx.plan.effect_rule import (
+from dp2erm_cvx.plan.defaults import (
     CAP,
     NORM,
-    EffectSettings,
     Request,
     check_groups,
     default_scale,
@@ -29,6 +28,7 @@ from dp2erm_cvx.plan.pipeline import (
     shares_in_turn,
 )
 from dp2erm_cvx.plan.plan import Plan
+from dp2erm_cvx.plan.settings import EffectSettings
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.private_ranges import PrivateRanges
 from dp2erm_cvx.public import one_of, public_fraction, public_number, public_size

@@ -14,6 +14,7 @@ from dp2erm_cvx.calibration import Calibration
 from dp2erm_cvx.calibration.sums import bracketed
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.steps import (
+    EffectScore,
     GroupScore,
     LinearNuisances,
     MeanSquare,
@@ -74,11 +75,10 @@ def nuisance_error(
     ``collinearity`` allows. The spread of residuals is read off that of the score, the size of the regression
     off its released slopes. First order; where it holds is simulated, not proved.
     """
-    study = plan.study
-    nuisances = score_of(plan.score).at(plan.score.universe, released).nuisances
-    known = study.settings.known is not None  # then nothing is confounded, whatever the regressions are
-    if known or not isinstance(nuisances, LinearNuisances) or not nuisances.regressions:
+    found = _confounded(plan, released)
+    if found is None:
         return NO_ERROR
+    nuisances, study = found[1], plan.study
     assert not isinstance(nuisances.rate, str)
     counted, half = nuisances.regressions[-1].mass, 0.5 * study.universe.domain.outcome_bound
     square = counted * squared_factors(study.estimand, nuisances.rate, min(share / counted, 0.5))
@@ -88,40 +88,48 @@ def nuisance_error(
 
 def group_errors(plan: EffectPlan, released: Mapping[str, Array], deviation: float) -> list[NuisanceError]:
     """Those of the effects in all groups, where clipped residuals have at most this ``deviation``."""
-    study, score = plan.study, score_of(plan.score).at(plan.score.universe, released)
+    found, study = _confounded(plan, released), plan.study
+    if found is None:
+        return [NO_ERROR] * len(study.universe.domain.groups)
+    score, nuisances = found
     assert isinstance(score, GroupScore)
-    nuisances, found = score.nuisances, [NO_ERROR] * len(score.members)
-    if study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
-        return found
-    if not nuisances.regressions:
-        return found
-    half = 0.5 * study.universe.domain.outcome_bound
-    residual, counted = (
-        residual_deviation(deviation, study.settings.residual_bound, half),
-        nuisances.regressions[-1].mass,
-    )
+    counted, half = nuisances.regressions[-1].mass, 0.5 * study.universe.domain.outcome_bound
+    residual = residual_deviation(deviation, study.settings.residual_bound, half)
+    errors = []
     for place, member in enumerate(score.members):
         assert isinstance(member.nuisances, LinearNuisances)
         assert not isinstance(member.nuisances.rate, str)
         group = member.nuisances.rate, place
-        found[place] = combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted, group))
-    return found
+        errors.append(combined(*_arm_errors(plan, nuisances, released, (residual, residual), counted, group)))
+    return errors
 
 
 def risk_errors(
     plan: EffectPlan, released: Mapping[str, Array], risks: tuple[float, float]
 ) -> tuple[NuisanceError, NuisanceError]:
     """Those of both released ``risks`` by regressions by arm, the treated first, in the same way."""
-    study = plan.study
-    nuisances = score_of(plan.score).at(plan.score.universe, released).nuisances
-    known = study.settings.known is not None
-    if known or not isinstance(nuisances, LinearNuisances) or not nuisances.regressions:
+    found, study = _confounded(plan, released), plan.study
+    if found is None:
         return NO_ERROR, NO_ERROR
     least = 1.0 / study.universe.n_samples
     shares = [min(max(risk, least), 1.0 - least) for risk in risks]
     treated, untreated = (math.sqrt(share * (1.0 - share)) for share in shares)
-    first, second = _arm_errors(plan, nuisances, released, (untreated, treated), 1.0)
+    first, second = _arm_errors(plan, found[1], released, (untreated, treated), 1.0)
     return second, first
+
+
+def _confounded(
+    plan: EffectPlan, released: Mapping[str, Array]
+) -> tuple[EffectScore, LinearNuisances] | None:
+    """The score at what was released, and its regressions; None where they leave no confounding.
+
+    Where the propensity is public nothing is confounded, whatever the regressions are.
+    """
+    score = score_of(plan.score).at(plan.score.universe, released)
+    nuisances = score.nuisances
+    if plan.study.settings.known is not None or not isinstance(nuisances, LinearNuisances):
+        return None
+    return (score, nuisances) if nuisances.regressions else None
 
 
 def combined(*errors: NuisanceError) -> NuisanceError:

@@ -18,10 +18,10 @@ from dp2erm_cvx.calibration.grid import Arithmetic
 from dp2erm_cvx.domain import Array, clip_norm
 from dp2erm_cvx.errors import DeclarationError, known_names
 from dp2erm_cvx.mechanism import simulate_noise
-from dp2erm_cvx.plan.effect_rule import NORM, Request, effect_error
+from dp2erm_cvx.plan.defaults import NORM, Request, effect_error, rule_of_use
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE, STEADY, CausalPipeline, chosen_noise, shares_in_turn
 from dp2erm_cvx.plan.plan import Plan
-from dp2erm_cvx.plan.rule_settings import RuleSettings, rule_of_use
+from dp2erm_cvx.plan.settings import RuleSettings
 from dp2erm_cvx.privacy import Budget, StabilityBound
 from dp2erm_cvx.public import public_fraction, public_size
 from dp2erm_cvx.sampling import refuse_sampling

@@ -10,7 +10,7 @@ from dp2erm_cvx.display import grid
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan import EffectPlan
-from dp2erm_cvx.quantile_grid import Known, Within
+from dp2erm_cvx.private_ranges import Known, Within
 from dp2erm_cvx.steps import ColumnRanges
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from dp2erm_cvx.plan import (
 )
 from dp2erm_cvx.plan.pipeline import NUMERICAL_SHARE
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.quantile_grid import Known, Within
+from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within
 from dp2erm_cvx.release.effect import ASSUMED, EffectRelease, make_effect
 from dp2erm_cvx.release.rebuilt import rebuilt_settings
 from dp2erm_cvx.release.record import BaseRelease, Release

@@ -14,9 +14,9 @@ from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.plan import RulePlan, RuleSettings
+from dp2erm_cvx.plan.defaults import EXPECTATIONS
 from dp2erm_cvx.plan.effect_error import value_error
-from dp2erm_cvx.plan.kept_confounding import kept_confounding
-from dp2erm_cvx.plan.rule_settings import EXPECTATIONS
+from dp2erm_cvx.plan.predict import kept_confounding
 from dp2erm_cvx.public import public_size
 from dp2erm_cvx.release.interval import EffectInterval, effect_interval, score_interval
 from dp2erm_cvx.release.nuisances import Nuisance, state_coefficient
@@ -66,7 +66,7 @@ class RuleRelease(BaseRelease):
     ``settings`` hold the public settings and guesses, such as the ``mass`` of the factors over n. ``gains``
     say what the rule is worth, and ``released`` are the integers that noise was added to for them, where a
     share of the budget was declared for that. ``kept_confounding`` is the share of a bias that is predicted
-    to stay, by :func:`~dp2erm_cvx.plan.kept_confounding.kept_confounding`; None where that is not known.
+    to stay, by :func:`~dp2erm_cvx.plan.predict.kept_confounding`; None where that is not known.
 
     Where a mean and a mean square of covariates are released, ``covariate_mean`` (k,) is subtracted from the
     scaled covariates, which are then shrunk to ``covariate_norm`` and multiplied by ``covariate_scale``: in

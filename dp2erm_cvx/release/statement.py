@@ -11,7 +11,7 @@ from dp2erm_cvx.calibration.constants import gradient_size
 from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
-from dp2erm_cvx.plan.kept_imbalance import kept_imbalance
+from dp2erm_cvx.plan.predict import kept_imbalance
 from dp2erm_cvx.release.record import Guarantee, NumericalNoise, Release, Standing, StepStatement
 from dp2erm_cvx.release.value import ValueRelease, state_value
 from dp2erm_cvx.sampling import OWN_RECORD

@@ -1,7 +1,7 @@
 """Private steps: each is planned from public quantities and run on records and on what was released.
 
 A :class:`Fit` releases a perturbed minimizer: theta, a regression of the outcome, a propensity, a rule.
-:class:`Sums` release exact integers with noise: a rate, counts, cells, covariates, scores. Beside them stand
+:class:`IntegerSums` release exact integers with noise: a rate, counts, cells, covariates, scores. Beside them stand
 the ranges of columns that nobody declared, and the value of a weighted rule.
 """
 
@@ -25,7 +25,7 @@ from dp2erm_cvx.steps.record_map import Arms, OutcomeRows, RecordMap, Rows, Term
 from dp2erm_cvx.steps.score import EffectScore, MeanScore, score_of
 from dp2erm_cvx.steps.shrinkage import Confounding, RidgeFit, TwoValues, shrinkage
 from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
-from dp2erm_cvx.steps.sums import SideCounts, Sums, TreatmentRate
+from dp2erm_cvx.steps.sums import IntegerSums, SideCounts, TreatmentRate
 from dp2erm_cvx.steps.value import Value
 from dp2erm_cvx.steps.weights import WeightsPlan, refuse_unsolvable, solve_theta, solve_weights
 
@@ -45,6 +45,7 @@ __all__ = [
     "Fit",
     "GroupScore",
     "Inputs",
+    "IntegerSums",
     "LinearNuisances",
     "MeanScore",
     "MeanSquare",
@@ -64,7 +65,6 @@ __all__ = [
     "SideCounts",
     "Step",
     "StepResult",
-    "Sums",
     "Term",
     "TreatedScore",
     "TreatmentRate",

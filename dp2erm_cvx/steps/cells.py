@@ -19,7 +19,7 @@ from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, whole_number
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.step import Planned
-from dp2erm_cvx.steps.sums import Sums, split_noise
+from dp2erm_cvx.steps.sums import IntegerSums, split_noise
 from dp2erm_cvx.universe import Universe
 
 #: Every cell gets noise of its own, whether or not records are in it.
@@ -67,7 +67,7 @@ class Partition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellSums(Sums):
+class CellSums(IntegerSums):
     """Every outcome, split in two, by cell of a public ``partition`` and by arm.
 
     The outcome ``t = (y - c) / M'`` lies in [-1, 1]. A record adds ``p``, the whole number nearest to

@@ -19,7 +19,7 @@ from dp2erm_cvx.domain import Array, Domain, Records, clip_norm
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.record_map import UNIT
 from dp2erm_cvx.steps.step import Planned
-from dp2erm_cvx.steps.sums import Sums, in_parts, released_mass
+from dp2erm_cvx.steps.sums import IntegerSums, in_parts, released_mass
 from dp2erm_cvx.universe import Universe
 
 #: Share of the records that miss a number whose gaps are marked, where nothing is declared.
@@ -113,7 +113,7 @@ class CovariateLaw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CovariateMean(Sums):
+class CovariateMean(IntegerSums):
     """The mean of the scaled covariates: it is subtracted from all of them.
 
     The records of later steps are then shrunk radially to norm ``bound``. Both are maps of single records at
@@ -185,7 +185,7 @@ class CovariateMean(Sums):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanSquare(Sums):
+class MeanSquare(IntegerSums):
     """The mean square of the norm of the covariates over its bound.
 
     It is the curvature that a regression has in its slopes, so that shrinkage is predicted from it. What it

@@ -20,8 +20,7 @@ from dp2erm_cvx.mechanism import (
     repeatable_choice,
 )
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.quantile_grid import Known, Within, candidates
+from dp2erm_cvx.private_ranges import Known, PrivateRanges, Within, candidates
 from dp2erm_cvx.stability import own_factors
 from dp2erm_cvx.steps.step import Execution, Inputs, Planned, Step, StepResult
 from dp2erm_cvx.universe import Universe

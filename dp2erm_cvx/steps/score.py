@@ -23,7 +23,7 @@ from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows
 from dp2erm_cvx.steps.step import Planned
-from dp2erm_cvx.steps.sums import Sums
+from dp2erm_cvx.steps.sums import IntegerSums
 from dp2erm_cvx.universe import Universe
 
 Released = Mapping[str, Array]
@@ -246,7 +246,7 @@ def score_of(step: Planned) -> EffectScore:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanScore(Sums):
+class MeanScore(IntegerSums):
     """The sums of a ``score``, an effect's or a rule's value, and what its interval needs (Theorem 12)."""
 
     name: str = "score"

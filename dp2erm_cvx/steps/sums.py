@@ -38,7 +38,7 @@ def in_parts(shift: int, budget: Budget, noise: Noise | str) -> IntegerNoise:
 
 
 @dataclass(frozen=True)
-class Sums(Step):
+class IntegerSums(Step):
     """Integers that are sums over records, each with noise of the same law; ``exact`` draws are exact."""
 
     @abc.abstractmethod
@@ -92,7 +92,7 @@ class Sums(Step):
 
 
 @dataclass(frozen=True)
-class TreatmentRate(Sums):
+class TreatmentRate(IntegerSums):
     """The number of treated records: one replacement moves it by 1.
 
     Where records may count less than 1, what the treated and the untreated count is added up, in K-ths, in
@@ -136,7 +136,7 @@ def released_mass(released: Array) -> float:
 
 
 @dataclass(frozen=True)
-class SideCounts(Sums):
+class SideCounts(IntegerSums):
     """The records on either side of a released ``rule`` by arm: four counts.
 
     A record adds what it counts to one of them, as to a cell, whatever its side and arm are.

@@ -6,7 +6,7 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM, registry
 from dp2erm_cvx.cli.app import main
-from dp2erm_cvx.plan.noise_range import noise_range
+from dp2erm_cvx.plan.predict import noise_range
 from dp2erm_cvx.release import Release
 from dp2erm_cvx.universe import Universe
 from tests.command_line import run

@@ -10,8 +10,7 @@ from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.errors import CalibrationError
 from dp2erm_cvx.plan import EffectStudy, make_plan
 from dp2erm_cvx.privacy import Budget
-from dp2erm_cvx.private_ranges import PrivateRanges
-from dp2erm_cvx.quantile_grid import Within
+from dp2erm_cvx.private_ranges import PrivateRanges, Within
 from dp2erm_cvx.steps import ColumnRanges, Execution, Inputs
 from dp2erm_cvx.steps.ranges import widened
 from dp2erm_cvx.universe import Universe

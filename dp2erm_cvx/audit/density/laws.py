@@ -21,7 +21,7 @@ from dp2erm_cvx.program import FirstStage, Instance, PrivateFirstStage
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.program.losses.margin_model import MarginModel
 from dp2erm_cvx.public import public_number
-from dp2erm_cvx.steps import CovariateMean, Execution, Fit, MeanSquare, Planned, Sums, solve_weights
+from dp2erm_cvx.steps import CovariateMean, Execution, Fit, IntegerSums, MeanSquare, Planned, solve_weights
 
 _Released = Mapping[str, Array]
 
@@ -61,7 +61,7 @@ class _Side:
         records = self.records
         for step in self.maps:
             if step.name in released:
-                assert isinstance(step.declared, Sums)
+                assert isinstance(step.declared, IntegerSums)
                 records = step.declared.mapped(step, records, released)
         return records
 
@@ -149,12 +149,12 @@ class _Remembered:
 
 
 def _refuse_unknown(step: Planned) -> None:
-    if not isinstance(step.declared, Sums | Fit):
+    if not isinstance(step.declared, IntegerSums | Fit):
         raise DeclarationError(f"audit_density knows no density of the step {step.name!r}: leave it out")
 
 
 def _sums(step: Planned, side: _Side, released: _Released, last: bool) -> ShiftLaw:
-    assert isinstance(step.declared, Sums)
+    assert isinstance(step.declared, IntegerSums)
     assert step.integers is not None
     center = np.array(step.declared.exact_sums(step, side.at(released), released), dtype=np.float64)
     return ShiftLaw(center, step.integers.scale, step.integers.noise, 0.0, True, last)

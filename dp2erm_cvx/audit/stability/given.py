@@ -16,7 +16,7 @@ from dp2erm_cvx.blocked import BlockedDataset, told_bytes
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Domain, Records
 from dp2erm_cvx.errors import DeclarationError, ProgramError
-from dp2erm_cvx.estimators.in_blocks import blocked_dataset
+from dp2erm_cvx.estimators.fitting import blocked_dataset
 from dp2erm_cvx.program import FirstStage
 from dp2erm_cvx.solve.solvers import ConicSolver, solver_by_name
 from dp2erm_cvx.universe import Universe

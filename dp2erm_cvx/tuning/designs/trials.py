@@ -12,7 +12,7 @@ from sklearn.base import clone
 from dp2erm_cvx.data import NamedColumns
 from dp2erm_cvx.errors import Dp2ermError
 from dp2erm_cvx.estimators import PrivateEffect, PrivateRule, PrivateTwoStageERM
-from dp2erm_cvx.plan.noise_range import planned_range
+from dp2erm_cvx.plan.predict import planned_range
 from dp2erm_cvx.program import WeightedLeastSquares
 from dp2erm_cvx.tuning.designs.candidates import Candidate, Model
 from dp2erm_cvx.tuning.designs.question import DesignQuestion
