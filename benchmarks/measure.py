@@ -18,7 +18,7 @@ from benchmarks.machine import memory_rate, multiply_rate
 from benchmarks.work import NAIVE, Loaded, Work, load
 from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel
 from dp2erm_cvx.solve import certify
-from dp2erm_cvx.solve.batch import Neighborhood, solve_draws
+from dp2erm_cvx.solve.batch import Neighborhood
 
 #: Runs of a contender on one work, beyond which its time does not matter.
 _ROUNDS = 9
@@ -60,7 +60,7 @@ def measure(work: Work) -> list[Row]:
     for turn in range(_ROUNDS):
         which = turn % work.batch
         instance = loaded.instance(which)
-        records = loaded.records if loaded.replacements is None else loaded.replacements.neighbor(which)
+        records = loaded.replacements.neighbor(which)
         for name, contender in contenders.items():
             slow = name != "library, one at a time"
             if (slow and turn >= work.naive) or name in notes:
@@ -119,8 +119,8 @@ def measure(work: Work) -> list[Row]:
 def _warm_up(work: Work, contenders: Mapping[str, Contender]) -> None:
     """Import what the contenders need, and let each of them run once on few records."""
     small = load(replace(work, n_samples=200, batch=8))
-    assert small.replacements is None or len(small.replacements)
-    records = small.records if small.replacements is None else small.replacements.neighbor(0)
+    assert len(small.replacements)
+    records = small.replacements.neighbor(0)
     for name, contender in contenders.items():
         if "empirical" not in name or find_spec("empirical_calibration") is not None:
             with warnings.catch_warnings():
@@ -129,19 +129,12 @@ def _warm_up(work: Work, contenders: Mapping[str, Contender]) -> None:
 
 
 def _error(certificate: Any, work: Work) -> float:
-    if work.draws:
-        return float(certificate.relative_radius)
     return float(certificate.output_radius) / work.n_samples
 
 
 def _batch(loaded: Loaded) -> tuple[float, float, float]:
     """Seconds per neighbor of a whole batch with its set-up, the largest error, and mean sweeps."""
     began = time.perf_counter()
-    if loaded.replacements is None:
-        found = solve_draws(loaded.drawn(loaded.noises[0]), loaded.noises)
-        seconds = (time.perf_counter() - began) / len(found)
-        norms = np.linalg.norm(found.thetas, axis=1)
-        return seconds, float(np.max(found.radius / norms)), float(np.mean(found.iterations))
     count, worst, sweeps = 0, 0.0, 0.0
     for part in Neighborhood(loaded.program, loaded.records).solve(loaded.replacements):
         count += len(part)
@@ -155,13 +148,9 @@ def _least_time(loaded: Loaded, sweeps: float) -> float:
     """Seconds that this machine needs for the products and the memory traffic of one solve of the batch.
 
     A sweep over n records in d dimensions is two products (margins, gradient) and three vectors of length n
-    read or written; a kernel program takes at least one product with its factor; a draw two with its p x p
-    factor.
+    read or written; a kernel program takes at least one product with its factor.
     """
     n, work = loaded.work.n_samples, loaded.work
-    if work.draws:
-        p = loaded.noises.shape[1]
-        return 4.0 * p * p / multiply_rate(p, p, 512) + 3 * 8.0 * p / memory_rate()
     if isinstance(model := loaded.instance(0).model, FactoredKernelModel):
         k = model.G.shape[1]
         # one product for the system of the features, four for gradients

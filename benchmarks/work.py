@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dp2erm_cvx import Domain, registry
 from dp2erm_cvx.datasets import simulate
-from dp2erm_cvx.domain import Array, Records
+from dp2erm_cvx.domain import Records
 from dp2erm_cvx.program import FirstStage, Gaussian, Instance
 from dp2erm_cvx.program.kernels import RandomFourier
 from dp2erm_cvx.solve.batch import Replacements
@@ -23,7 +23,7 @@ _FEATURES = {"ridge": 0.01, "kernel": RandomFourier(2.0, 100)}
 
 @dataclass(frozen=True)
 class Work:
-    """A program to solve on neighbors of n records, or under draws of noise.
+    """A program to solve on neighbors of n records.
 
     ``naive`` says how often the slow contenders run, ``batch`` how many neighbors a batch has; contenders in
     ``without`` would take minutes.
@@ -35,7 +35,6 @@ class Work:
     n_samples: int
     naive: int
     batch: int
-    draws: bool = False
     without: tuple[str, ...] = ()
 
     @property
@@ -50,24 +49,12 @@ class Loaded:
 
     work: Work
     records: Records
-    program: Any
-    replacements: Replacements | None
-    noises: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    base: Instance | None = None
+    program: FirstStage
+    replacements: Replacements
 
     def instance(self, k: int) -> Instance:
-        """Neighbor k, or draw k."""
-        if self.replacements is not None:
-            assert isinstance(self.program, FirstStage)
-            return self.program.instance(self.replacements.neighbor(k))
-        return self.drawn(self.noises[k])
-
-    def drawn(self, noise: Array) -> Instance:
-        """The second stage under one draw of its noise."""
-        instance: Instance = self.program.instance(
-            self.records, np.ones(self.work.n_samples), gamma=0.05, noise=noise
-        )
-        return instance
+        """Neighbor k."""
+        return self.program.instance(self.replacements.neighbor(k))
 
 
 def works(quick: bool) -> list[Work]:
@@ -77,10 +64,9 @@ def works(quick: bool) -> list[Work]:
         Work("EBW", "entropy_balancing", {"ridge": 0.01}, 400, 7, 16_384),
         Work("MMD, active bounds", "mmd", _CAPPED, 400, 5, 4096),
         Work("MMD, inactive bounds", "mmd", {"ridge": 1.0}, 400, 5, 4096),
-        Work("draws of theta", "itr", {}, 400, 9, 8192, draws=True),
     ]
     if quick:
-        return [Work(w.name, w.program, w.settings, 150, 1, 64, w.draws) for w in few]
+        return [Work(w.name, w.program, w.settings, 150, 1, 64) for w in few]
     more = [
         Work("IPW", "ipw_logistic", {"ridge": 0.01}, 4000, 5, 4096),
         Work("IPW", "ipw_logistic", {"ridge": 0.01}, 40_000, 3, 3072),
@@ -90,8 +76,6 @@ def works(quick: bool) -> list[Work]:
         Work("MMD, inactive bounds", "mmd", {"ridge": 1.0}, 4000, 1, 2048, without=(DECLARED,)),
         Work("MMD, random features", "mmd", _FEATURES, 4000, 1, 24, without=(DECLARED,)),
         Work("MMD, random features", "mmd", _FEATURES, 40_000, 0, 8, without=(DECLARED, NAIVE)),
-        Work("draws of theta", "itr", {}, 4000, 9, 8192, draws=True),
-        Work("draws of theta", "itr", {}, 40_000, 7, 8192, draws=True),
     ]
     names = list(dict.fromkeys(work.name for work in few + more))
     return sorted(few + more, key=lambda work: names.index(work.name))
@@ -103,10 +87,7 @@ def load(work: Work, seed: int = 9) -> Loaded:
     data = simulate("linear", work.n_samples, rng=rng).dataset
     p = data.X.shape[1]
     records = Domain(math.sqrt(p), 8.0).records(data.X, data.a, data.y)
-    program = registry.build(registry.programs(), work.program, **work.settings).resolve(records.domain)
-    if work.draws:
-        noises = 0.3 * work.n_samples * rng.normal(size=(work.batch, p))
-        return Loaded(work, records, program, None, noises)
+    program = registry.build(registry.first_stages(), work.program, **work.settings).resolve(records.domain)
     X = rng.normal(size=(work.batch, p))
     X *= math.sqrt(p) * (1 - 1e-12) * rng.random((work.batch, 1)) / np.linalg.norm(X, axis=1, keepdims=True)
     index = rng.integers(work.n_samples, size=work.batch)

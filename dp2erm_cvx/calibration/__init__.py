@@ -2,28 +2,23 @@
 
 ``sharp`` holds Theorem 1 (pure), 2 and 16 (approximate), ``renyi`` Theorem 7, ``output`` Theorem 8,
 ``saturating`` Theorem 15 and ``paper`` the paper's own formulas. Each is a :class:`Calibrator` that says
-where it applies; ``registry`` lists them and ranks those that are valid. ``score``, ``arms``, ``treated``
-and ``overlap`` are the private means of Theorem 12, ``ranges`` the private quantiles of columns whose range
-is not declared.
+where it applies; ``registry`` lists them and ranks those that are valid. ``sums`` holds the private means of
+Theorem 12, ``ranges`` the private quantiles of columns whose range is not declared.
 """
 
-from dp2erm_cvx.calibration.arms import ArmNoise, calibrate_arms
 from dp2erm_cvx.calibration.calibrator import Calibrator, Objective
 from dp2erm_cvx.calibration.constants import Calibration, Noise, OutputCalibration, Perturbed
-from dp2erm_cvx.calibration.contrasts import ContrastNoise, calibrate_contrasts
 from dp2erm_cvx.calibration.grid import EXACT_ARITHMETIC, GridNoise, calibrate_grid
 from dp2erm_cvx.calibration.integers import IntegerNoise, calibrate_integers
 from dp2erm_cvx.calibration.margin_gaussian import MarginCalibration, margin_delta, margin_divergence
 from dp2erm_cvx.calibration.output import calibrate_output
-from dp2erm_cvx.calibration.overlap import OverlapNoise, calibrate_groups, calibrate_overlap
 from dp2erm_cvx.calibration.paper import PaperCalibration, calibrate_paper
 from dp2erm_cvx.calibration.ranges import RangeNoise, calibrate_ranges
 from dp2erm_cvx.calibration.registry import CALIBRATORS, NAMES, RankedCalibration, Ranking, calibrator, rank
 from dp2erm_cvx.calibration.renyi import RenyiCalibration, calibrate_renyi, renyi_divergence, renyi_epsilon
 from dp2erm_cvx.calibration.saturating import calibrate_saturating, saturating_epsilon
-from dp2erm_cvx.calibration.score import ScoreNoise, calibrate_score
 from dp2erm_cvx.calibration.sharp import calibrate, privacy_loss
-from dp2erm_cvx.calibration.treated import TreatedNoise, calibrate_treated
+from dp2erm_cvx.calibration.sums import GridSums, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.utility import PaperUtility, noise_tail, predicted_error, utility_bound
 from dp2erm_cvx.calibration.value import calibrate_value
 
@@ -31,17 +26,15 @@ __all__ = [
     "CALIBRATORS",
     "EXACT_ARITHMETIC",
     "NAMES",
-    "ArmNoise",
     "Calibration",
     "Calibrator",
-    "ContrastNoise",
     "GridNoise",
+    "GridSums",
     "IntegerNoise",
     "MarginCalibration",
     "Noise",
     "Objective",
     "OutputCalibration",
-    "OverlapNoise",
     "PaperCalibration",
     "PaperUtility",
     "Perturbed",
@@ -49,22 +42,16 @@ __all__ = [
     "RankedCalibration",
     "Ranking",
     "RenyiCalibration",
-    "ScoreNoise",
-    "TreatedNoise",
+    "SumLaw",
     "calibrate",
-    "calibrate_arms",
-    "calibrate_contrasts",
     "calibrate_grid",
-    "calibrate_groups",
     "calibrate_integers",
     "calibrate_output",
-    "calibrate_overlap",
     "calibrate_paper",
     "calibrate_ranges",
     "calibrate_renyi",
     "calibrate_saturating",
-    "calibrate_score",
-    "calibrate_treated",
+    "calibrate_sums",
     "calibrate_value",
     "calibrator",
     "margin_delta",

@@ -1,19 +1,360 @@
-"""Sums of a normal and of Laplace variables: sampling error and noise of a private mean."""
+"""Sums of whole numbers that records contribute, released together with noise on each of them (Theorem 12).
+
+Every law has its factors, and how far one record moves the products; proofs are on the page "Private
+effects". Tails of such noise, summed with sampling errors, stand at the end.
+"""
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from dp2erm_cvx.calibration.constants import Noise
+from dp2erm_cvx.calibration.integers import LARGEST_INTEGER, IntegerNoise, calibrate_integers
+from dp2erm_cvx.errors import CalibrationError, DeclarationError
+from dp2erm_cvx.privacy import Budget
+from dp2erm_cvx.public import one_of, public_size, whole_number
 
+Whole = NDArray[np.int64]
+
+#: A record counts by a multiple of ``2^-SHARE_BITS``, and by one half at most.
+SHARE_BITS = 20
+#: Scores are rounded to a grid of 2^19 to 2^20 steps on either side of their center, fewer for huge n.
+_FINEST, _COARSEST = 20, 15
+#: Noise beyond this many of its scales has probability below exp(-60).
+_TAIL = 64.0
 _ROUND_UP = 1.0 + 1e-9
 _ROOT_2 = math.sqrt(2.0)
 #: Laplace scales closer than this have no stable closed form; both are then taken larger.
 _APART = 1.002
+
+
+class SumLaw(enum.StrEnum):
+    """What a record adds to: its score is k steps, ``|k| <= K``; a mark of the record may stand beside it.
+
+    ``SCORE``: ``k, k^2``: the second moment costs nothing.
+    ``CONTRASTS``: ``k`` of records of the first of two means, k of the others, ``k^2``: two for one.
+    ``ARMS``: ``k_1, k_0, (k_1 - k_0)^2, (k_1 + k_0)^2, k_1^2 - k_0^2``; the score of the record's own arm is
+    at most K, that of the other arm, a prediction, at most L <= K.
+    ``TREATED``: ``k, a, k^2, (2a - 1) k``, a in {0, 1}.
+    ``OVERLAP``: ``k, h, k^2``, h in [0, 1/2] on its grid, whatever the score has to do with it.
+    ``WITHIN``: the same where ``|k| <= 2 h K``, as with sampling weights.
+    ``WHOLE``: the same where h is 0 or 1/2, and k = 0 where h is.
+    ``GROUPS``, ``WHOLE_GROUPS``: these two in each of many disjoint groups; the noise covers all of them.
+    """
+
+    SCORE = "score"
+    CONTRASTS = "contrasts"
+    ARMS = "arms"
+    TREATED = "treated"
+    OVERLAP = "overlap"
+    WITHIN = "within"
+    WHOLE = "whole"
+    GROUPS = "groups"
+    WHOLE_GROUPS = "whole groups"
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """Power of the step, and of the outcome's unit, that each released mean has."""
+        return _ROWS[self].degrees
+
+    @property
+    def counts(self) -> bool:
+        """Whether a record counts by a share of its own, up to one half."""
+        return _ROWS[self].degrees == (1, 0, 2)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every share is 0 or 1/2."""
+        return self in (SumLaw.WHOLE, SumLaw.WHOLE_GROUPS)
+
+
+class _Row(NamedTuple):
+    """``factors(K, L, pure)`` of the sums, and how far one record moves them: l1 if pure, else l2 norm."""
+
+    degrees: tuple[int, ...]
+    factors: Callable[[int, int, bool], tuple[int, ...]]
+    moved: Callable[[int, int, bool], int]
+
+
+def _arm_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
+    both = K + L
+    return (18 * K, 18 * K, 4, 4, 1) if pure else (16 * K, 16 * K, *(16 * K // both,) * 2, 8 * K // both)
+
+
+def _size(square: int, times: int = 1) -> int:
+    """Factor of a share: near ``times square``, a multiple of the steps of its grid in one."""
+    return times * (square >> (SHARE_BITS - 1)) << SHARE_BITS
+
+
+def _overlap_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
+    return (2 * K, _size(K**2), 1) if pure else (2 * K, _size(K**2, 2), 3)
+
+
+def _whole_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
+    return (2 * K, _size(K**2 if pure else math.isqrt(3 * K**4)), 1 if pure else 3)
+
+
+def _group_factors(K: int, L: int, pure: bool) -> tuple[int, ...]:
+    return (8 * K, _size(K**2), 1) if pure else (10 * K, _size(K**2, 7), 7)
+
+
+def _overlap_moved(K: int, L: int, pure: bool) -> int:
+    score, share = 4 * K**2, _overlap_factors(K, L, pure)[1] // 2
+    return score + share if pure else _root(score**2 + share**2)
+
+
+def _within_moved(K: int, L: int, pure: bool) -> int:
+    least = 17 * K**2 // 4 + 1 if pure else _root(17 * K**4)
+    return min(_overlap_moved(K, L, pure), least + 12 * K)  # 12 K for what is rounded
+
+
+def _root(square: int) -> int:
+    return math.isqrt(square - 1) + 1  # rounded up
+
+
+# For w = 1 a score moves its two sums by 2K d + d (2K - d) <= 4 K^2, d = |k - k'| and |k + k'| <= 2K - d. For
+# w = 3 the squares add up to 16 K^4 u^2 (1 + 9 (1 - u)^2), u = d / 2K: at most 16 K^4. With sizes u >= v a
+# record that changes its contrast moves them by 2K (u + v) + u^2 - v^2 <= 4 K^2; squared, for w = 3, by
+# 4 K^2 (u^2 + v^2) + 9 (u^2 - v^2)^2, convex in the squares and at most 13 K^4. One that changes its group
+# moves both: its own is at most 10 K^2, or 198 K^4 squared.
+_ROWS: dict[SumLaw, _Row] = {
+    SumLaw.SCORE: _Row((1, 2), lambda K, L, pure: (2 * K, 1 if pure else 3), lambda K, L, pure: 4 * K**2),
+    SumLaw.CONTRASTS: _Row(
+        (1, 1, 2), lambda K, L, pure: (2 * K, 2 * K, 1 if pure else 3), lambda K, L, pure: 4 * K**2
+    ),
+    SumLaw.ARMS: _Row(
+        (1, 1, 2, 2, 2),
+        _arm_factors,
+        lambda K, L, pure: 2 * (K + L) * (19 * K - L) if pure else 32 * K * (K + L),
+    ),
+    SumLaw.TREATED: _Row(
+        (1, 0, 2, 1),
+        lambda K, L, pure: (14 * K, 4 * K**2, 6, 2 * K) if pure else (8 * K, 4 * K**2, 11, 2 * K),
+        lambda K, L, pure: 32 * K**2 if pure else _root(272 * K**4),
+    ),
+    SumLaw.OVERLAP: _Row((1, 0, 2), _overlap_factors, _overlap_moved),
+    SumLaw.WITHIN: _Row((1, 0, 2), _overlap_factors, _within_moved),
+    SumLaw.WHOLE: _Row((1, 0, 2), _whole_factors, lambda K, L, pure: 4 * K**2),
+    SumLaw.GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
+    SumLaw.WHOLE_GROUPS: _Row((1, 0, 2), _group_factors, lambda K, L, pure: 20 * K**2),
+}
+
+
+@dataclass(frozen=True)
+class GridSums:
+    """Sums over the records of whole numbers k, each times a whole factor, with noise on each product.
+
+    The score of a record, less its public center, is ``step * k`` with ``|k| <= largest``.
+
+    Attributes
+    ----------
+    law
+        What a record adds to.
+    step_exponent
+        e of the ``step`` 2^e of the grid, in units of the outcome.
+    largest
+        K, an integer.
+    n_samples
+        n, public.
+    integers
+        The noise on the released integers.
+    largest_other
+        L of both arms, 0 otherwise.
+    """
+
+    law: SumLaw
+    step_exponent: int
+    largest: int
+    n_samples: int
+    integers: IntegerNoise
+    largest_other: int = 0
+
+    @property
+    def multipliers(self) -> tuple[int, ...]:
+        """Whole factors of the sums."""
+        return _ROWS[self.law].factors(self.largest, self.largest_other, self.noise is Noise.GAMMA)
+
+    @property
+    def noise(self) -> Noise:
+        """Laplace (``GAMMA``) or Gaussian."""
+        return self.integers.noise
+
+    @property
+    def epsilon(self) -> float:
+        """What all released numbers cost together."""
+        return self.integers.epsilon
+
+    @property
+    def delta(self) -> float:
+        """0 for Laplace noise."""
+        return self.integers.delta
+
+    @property
+    def step(self) -> float:
+        """Step of the grid, in units of the outcome."""
+        return math.ldexp(1.0, self.step_exponent)
+
+    @property
+    def bound(self) -> float:
+        """B, which the score less its center is clipped to: ``largest`` steps, in units of the outcome."""
+        return math.ldexp(float(self.largest), self.step_exponent)
+
+    @property
+    def other_bound(self) -> float:
+        """G, which the score of the other arm is clipped to, in units of the outcome."""
+        return math.ldexp(float(self.largest_other), self.step_exponent)
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """What one unit of each released integer is worth in the mean over the records."""
+        pairs = zip(self.multipliers, self.law.degrees, strict=True)
+        return tuple(self.step**degree / (float(factor) * self.n_samples) for factor, degree in pairs)
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """Scale of the noise of each mean over the records."""
+        return tuple(self.integers.scale * unit for unit in self.units)
+
+    def margin(self, tail: float, *which: int) -> float:
+        """What the noise of a mean, or of the sum of two, exceeds in one direction with probability ``tail``.
+
+        ``which`` are their places among ``multipliers``. The law is the continuous one; what the noise on
+        integers may differ from it is added.
+        """
+        scales = [self.scales[place] for place in which]
+        apart = self.integers.coupling * sum(self.units[place] for place in which)
+        return sum_quantile(self.noise, tail, 0.0, *scales) + apart
+
+    def means(self, released: Sequence[int]) -> tuple[float, ...]:
+        """The means over the records that the ``released`` integers stand for."""
+        return tuple(number * unit for number, unit in zip(released, self.units, strict=True))
+
+    def totals(self, *columns: ArrayLike) -> tuple[int, ...]:
+        """The exact integers before their noise, private; parts of the records have sums that add up.
+
+        The first column (n,) is the score less its public center, in units of the outcome; of both arms the
+        scores of the treated and of the untreated one. The last is the mark: 1 in the first of two means, 1
+        if treated, or the share h. Scores are rounded to steps and clipped; what is not a number counts as 0.
+        Shares are clipped to [0, 1/2] and rounded to their grid, or to 0 and 1/2 where records are whole.
+
+        Raises DeclarationError for more than n records, and where lengths differ.
+        """
+        if len(columns) != {SumLaw.SCORE: 1, SumLaw.ARMS: 3}.get(self.law, 2):
+            raise DeclarationError(f"{len(columns)} columns are not what the sums {self.law.value!r} are of")
+        score, mark = columns[0], columns[-1]
+        if self.law is SumLaw.ARMS:
+            own = _flags(mark, score)
+            k_1 = self._steps(score, np.where(own, self.largest, self.largest_other))
+            k_0 = self._steps(columns[1], np.where(own, self.largest_other, self.largest))
+            apart, both = k_1 - k_0, k_1 + k_0
+            return self._totals(k_1, k_0, apart**2, both**2, apart * both)
+        k = self._steps(score, self.largest)
+        if self.law is SumLaw.SCORE:
+            return self._totals(k, k * k)
+        if self.law.counts:
+            return self._counted(k, mark)
+        flags = _flags(mark, score)
+        if self.law is SumLaw.CONTRASTS:
+            return self._totals(np.where(flags, k, 0), np.where(flags, 0, k), k * k)
+        return self._totals(k, flags.astype(np.int64), k * k, np.where(flags, k, -k))
+
+    def _counted(self, k: Whole, share: ArrayLike) -> tuple[int, ...]:
+        shares = np.asarray(share, dtype=np.float64)
+        if shares.shape != k.shape:
+            raise DeclarationError(f"share of shape {shares.shape}: the score is {k.shape}")
+        inside = np.clip(np.where(np.isnan(shares), 0.0, shares), 0.0, 0.5)
+        if self.law.whole:
+            inside = np.where(inside >= 0.25, 0.5, 0.0)
+            k = np.where(inside > 0.0, k, 0)
+        parts = np.rint(np.ldexp(inside, SHARE_BITS)).astype(np.int64)
+        if self.law in (SumLaw.GROUPS, SumLaw.WHOLE_GROUPS):
+            most = parts * (2 * self.largest) >> SHARE_BITS
+            k = np.clip(k, -most, most)
+        first, size, last = self._totals(k, parts, k * k)
+        return first, size >> SHARE_BITS, last
+
+    def _steps(self, values: ArrayLike, largest: ArrayLike) -> Whole:
+        score = np.asarray(values, dtype=np.float64)
+        if score.ndim != 1 or len(score) > self.n_samples:
+            raise DeclarationError(f"score of shape {score.shape}: the noise is for ({self.n_samples},)")
+        bound = np.asarray(largest, dtype=np.float64)
+        with np.errstate(all="ignore"):
+            steps = np.rint(np.ldexp(score, -self.step_exponent))
+        return np.clip(np.where(np.isnan(steps), 0.0, steps), -bound, bound).astype(np.int64)
+
+    def _totals(self, *columns: Whole) -> tuple[int, ...]:
+        return tuple(m * int(column.sum()) for m, column in zip(self.multipliers, columns, strict=True))
+
+
+def calibrate_sums(
+    law: SumLaw | str,
+    score_bound: float,
+    n_samples: int,
+    budget: Budget,
+    noise: Noise | str = Noise.GAMMA,
+    *,
+    other_bound: float | None = None,
+) -> GridSums:
+    """Calibrate the noise of all sums of a law, on the finest grid that fits into 64-bit integers.
+
+    The noise of a mean, in that of one mean alone (Laplace, Gaussian): ``SCORE`` and ``CONTRASTS`` 1, 1;
+    ``ARMS`` ``1.06 (1 + G/B)``; ``TREATED`` 8/7, 1.03; ``OVERLAP`` 5/4, 1.12; ``WITHIN`` 17/16, 1.03;
+    ``WHOLE`` 1, 1; in groups, however many, 5/4, 1.
+
+    Parameters
+    ----------
+    law
+        What a record adds to.
+    score_bound
+        Bound B of the score less its center, in units of the outcome; the bound in force,
+        ``GridSums.bound``, is the next number on the grid, larger by at most ``2^-19`` of it (``2^-14``
+        beyond 1.3 million records).
+    n_samples
+        n, public, at most about 1.4e9 (3e8 for the treated).
+    budget
+        What all numbers may spend together.
+    noise
+        ``GAMMA``: discrete Laplace, which spends no delta. ``GAUSSIAN``: needs a delta.
+    other_bound
+        G, for both arms alone: that of the score of the other arm, the prediction less its public center; at
+        most B.
+
+    Raises DeclarationError for an invalid argument, and CalibrationError where n is too large, epsilon too
+    small, or Gaussian noise has no delta.
+    """
+    law = one_of("law", law, SumLaw)
+    bound, kind = public_size("score_bound", score_bound), one_of("noise", noise, Noise).on_numbers
+    if (law is SumLaw.ARMS) is (other_bound is None):
+        raise DeclarationError(
+            f"other_bound: is for both arms alone, and needed there; the law is {law.value!r}"
+        )
+    other = 0.0 if other_bound is None else public_size("other_bound", other_bound)
+    if other > bound:
+        raise DeclarationError(f"other_bound = {other:g}: must be at most score_bound = {bound:g}")
+    n = whole_number("n_samples", n_samples, at_least=2)
+    exponent = math.frexp(math.nextafter(bound, 0.0))[1]
+    for bits in range(_FINEST, _COARSEST - 1, -1):
+        K, L = (math.ceil(math.ldexp(size, bits - exponent)) for size in (bound, other))
+        integers = calibrate_integers(_ROWS[law].moved(K, L, kind is Noise.GAMMA), budget, kind)
+        found = GridSums(law, exponent - bits, K, n, integers, L)
+        most = max(m * K**degree for m, degree in zip(found.multipliers, law.degrees, strict=True))
+        if n * most <= LARGEST_INTEGER and _TAIL * integers.scale <= LARGEST_INTEGER:
+            return found
+    raise CalibrationError(f"n_samples = {n}: the sums of a score or their noise are beyond 64-bit integers")
+
+
+def _flags(mark: ArrayLike, score: ArrayLike) -> NDArray[np.bool_]:
+    if np.shape(mark) != np.shape(score):
+        raise DeclarationError(f"treated of shape {np.shape(mark)}: the score is {np.shape(score)}")
+    return np.equal(mark, 1)
 
 
 def sum_tail(noise: Noise, x: float, deviation: float, *scales: float) -> float:

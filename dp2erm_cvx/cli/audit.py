@@ -14,7 +14,6 @@ from dp2erm_cvx.cli.audit_show import (
     Output,
     audited_universe,
     replayed,
-    run_reference,
     saved_files,
     search_of,
     show,
@@ -61,7 +60,6 @@ dp2erm audit --program ipw_logistic --ridge 0.1 --radius 1 --covariate-bound 1 -
 @click.option("--checkpoint", metavar="FILE", help="Save the search here, and go on from it.")
 @click.option("--save", metavar="PATH", help="Write the worst pair to PATH.npz and PATH.json.")
 @click.option("--replay", metavar="PATH", help="Solve a saved pair again with --solver, and certify it.")
-@click.option("--reference", is_flag=True, help="Run the audits whose outcome is known, and compare.")
 @click.option("--plant", type=Number(), help="Exit with 1 unless V divided by this number is refuted.")
 @output_dir_option("For audit.html and audit.json.")
 @click.option("--no-page", is_flag=True, help="Write audit.json only.")
@@ -73,13 +71,11 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
 
     Without DATA the search is over datasets of the domain as well; with DATA over neighbors of those records
     too, and the result is for the data holder only. Large Parquet files are read in blocks (--blocks). A
-    search refutes a bound or says nothing. The exit code is 1 where a bound is violated, or where --reference
-    does not come out as it should.
+    search refutes a bound or says nothing. The exit code is 1 where a bound is violated.
 
     --plant 2 asks what the search is worth: the exit code is also 1 unless it refutes V/2 beside V.
 
-    Short searches at other n and ridges come on top, each with a twentieth of the budget. --reference gives
-    --solves [80000] to each audit, or divides --seconds among them.
+    Short searches at other n and ridges come on top, each with a twentieth of the budget.
 
     --mechanism audits any function by its runs instead: --solves [60] pairs are screened, and the worst is
     run --runs times on both sides. With --replay the pair is that of a file. --exact computes the losses of a
@@ -88,11 +84,11 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     """
     plant = _planted(options)
     if options["mechanism"] is not None:
-        if data is not None or program is not None or options["reference"] or options["checkpoint"]:
-            raise DeclarationError("--mechanism goes without DATA, --program, --reference and --checkpoint")
+        if data is not None or program is not None or options["checkpoint"]:
+            raise DeclarationError("--mechanism goes without DATA, --program and --checkpoint")
         return audited_mechanism(options)
     if options["replay"] is not None:
-        if data is not None or options["reference"]:
+        if data is not None:
             raise DeclarationError("--replay takes the records from the saved pair")
         if program is not None and known_name(program, "first") == program:
             raise DeclarationError("--replay takes the program from the saved pair, or from a FILE.py")
@@ -100,10 +96,6 @@ def audit_command(context: click.Context, /, data: str | None, program: str | No
     command = shlex.join(["dp2erm", *context.meta[WORDS]])
     used = [data, options["domain"], options["checkpoint"], *saved_files(options)]
     output = Output(options["output_dir"], "audit", *used, page=not options["no_page"])
-    if options["reference"]:
-        if data is not None or program is not None or options["save"] or options["checkpoint"]:
-            raise DeclarationError("--reference has programs and settings of its own")
-        return run_reference(options, output, command)
     if program is None:
         raise DeclarationError("--program is missing: name the first stage")
     section = _searched(data, program, options)
@@ -135,7 +127,7 @@ def _planted(options: dict[str, Any]) -> float | None:
     """The factor of ``--plant``, above 1. Raises DeclarationError."""
     if options["plant"] is None:
         return None
-    if options["mechanism"] or options["replay"] or options["reference"]:
+    if options["mechanism"] or options["replay"]:
         raise DeclarationError("--plant goes with the search of a --program")
     return public_number("--plant", options["plant"], above=1)
 

@@ -6,28 +6,20 @@ candidate. Exact arithmetic needs the extra ``secure``.
 """
 
 from dp2erm_cvx.mechanism.discrete import (
-    arm_sums,
-    contrast_sums,
-    overlap_sums,
     perturb_integers,
     perturb_on_grid,
     private_choice,
     quantile_counts,
     quantile_scores,
     repeatable_choice,
-    score_sums,
-    treated_sums,
 )
 from dp2erm_cvx.mechanism.exact import Draw, draw_within, secure_available
 from dp2erm_cvx.mechanism.floating import draw, random_source, simulate_noise
 
 __all__ = [
     "Draw",
-    "arm_sums",
-    "contrast_sums",
     "draw",
     "draw_within",
-    "overlap_sums",
     "perturb_integers",
     "perturb_on_grid",
     "private_choice",
@@ -35,8 +27,6 @@ __all__ = [
     "quantile_scores",
     "random_source",
     "repeatable_choice",
-    "score_sums",
     "secure_available",
     "simulate_noise",
-    "treated_sums",
 ]

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dp2erm_cvx.calibration import ArmNoise
-from dp2erm_cvx.calibration.sums import sum_quantile
+from dp2erm_cvx.calibration.sums import GridSums, sum_quantile
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, combined
 from dp2erm_cvx.release.interval import ScoreInterval, biased_quantile, misses
 from dp2erm_cvx.release.ratio import Fieller, RatioInterval, quadratic_norm
@@ -33,7 +32,7 @@ class ArmRisks:
         What the scores were divided by.
     """
 
-    noise: ArmNoise
+    noise: GridSums
     released: Sequence[int]
     centers: tuple[float, float] = (0.5, 0.5)
     errors: tuple[NuisanceError, NuisanceError] = (NO_ERROR, NO_ERROR)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dp2erm_cvx.calibration import ArmNoise, OverlapNoise, ScoreNoise, TreatedNoise
+from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.domain import Array, Domain
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
 from dp2erm_cvx.plan import EffectPlan, EffectSettings
@@ -217,13 +217,13 @@ def estimated(
     ``errors`` are those of both risks, the treated first, or twice that of an effect.
     """
     noise = step.calibration
-    if isinstance(noise, TreatedNoise):
+    if noise.law is SumLaw.TREATED:
         return treated_interval(noise, sums, center, level, widening, errors[0]), (), ()
-    if isinstance(noise, OverlapNoise):
+    if noise.law.counts:
         found = overlap_interval(noise, sums, center, level, widening, errors[0])
         # that of a whole score, of which a part was summed
         return replace(found, standard_deviation=found.standard_deviation / score_of(step).part), (), ()
-    if isinstance(noise, ArmNoise):
+    if noise.law is SumLaw.ARMS:
         middle = step.universe.domain.outcome_center
         # shifts are those of the difference
         centers = middle + errors[0].shift, middle - errors[1].shift
@@ -233,22 +233,22 @@ def estimated(
             Ratio(name, one.estimate, EffectInterval.of(one)) for name, one in both.items() if one is not None
         )
         return means.difference(level), means.risks, ratios
-    assert isinstance(noise, ScoreNoise)
+    assert noise.law is SumLaw.SCORE
     mean = score_interval(noise, sums, center, level, widening)
     return effect_interval(noise, mean, errors[0], widening), (), ()
 
 
 def counted_records(step: Planned, sums: tuple[int, ...]) -> float | None:
     """How many records count, from the same sums; None where that is not among them."""
-    whole = isinstance(step.calibration, OverlapNoise) and step.calibration.whole
+    whole = step.calibration.law.whole
     return step.universe.n_samples * counted_share(step, sums) if whole else None
 
 
 def counted_share(step: Planned, sums: tuple[int, ...]) -> float:
     """What records count on average, from the sums of an average effect; 1 where all count alike."""
-    if not isinstance(step.calibration, OverlapNoise):
+    if not step.calibration.law.counts:
         return 1.0
-    share = sum(2.0 * step.calibration.means(sums[at : at + 3])[1] for at in range(0, len(sums), 3))
+    share = float(sum(2.0 * step.calibration.means(sums[at : at + 3])[1] for at in range(0, len(sums), 3)))
     return min(max(share, 1.0 / step.universe.n_samples), 1.0)
 
 

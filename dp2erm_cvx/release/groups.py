@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp2erm_cvx.calibration import OverlapNoise
+from dp2erm_cvx.calibration import GridSums
 from dp2erm_cvx.calibration.sums import sum_quantile
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import EffectPlan
@@ -80,7 +80,7 @@ class GroupMean:
         What the nuisances add.
     """
 
-    noise: OverlapNoise
+    noise: GridSums
     released: tuple[int, ...]
     center: float
     widening: float
@@ -203,7 +203,7 @@ def group_means(plan: EffectPlan, released: Mapping[str, Array], *, predicted: b
     score, universe = plan.score, plan.score.universe
     own, noise = score_of(score).at(universe, released), score.calibration
     assert isinstance(own, GroupScore)
-    assert isinstance(noise, OverlapNoise)
+    assert noise.law.counts
     assert own.center is not None
     found = []
     each = zip(universe.domain.groups, own.members, np.reshape(released[score.name], (-1, 3)), strict=True)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from dp2erm_cvx.calibration import ScoreNoise
 from dp2erm_cvx.calibration.constants import Noise
-from dp2erm_cvx.calibration.sums import bracketed, sum_quantile, sum_tail
+from dp2erm_cvx.calibration.sums import GridSums, bracketed, sum_quantile, sum_tail
 from dp2erm_cvx.errors import DeclarationError, shown
 from dp2erm_cvx.plan.effect_error import NuisanceError
 from dp2erm_cvx.public import public_number
@@ -84,7 +83,7 @@ class EffectInterval:
 
 
 def score_interval(
-    noise: ScoreNoise, released: Sequence[int], center: float, level: float = 0.95, widening: float = 1.0
+    noise: GridSums, released: Sequence[int], center: float, level: float = 0.95, widening: float = 1.0
 ) -> ScoreInterval:
     """The interval of Theorem 12 from the two ``released`` integers and public numbers alone.
 
@@ -112,7 +111,7 @@ def score_interval(
 
 
 def effect_interval(
-    noise: ScoreNoise, found: ScoreInterval, error: NuisanceError, widening: float
+    noise: GridSums, found: ScoreInterval, error: NuisanceError, widening: float
 ) -> ScoreInterval:
     """The interval for an effect: sampling, noise, and what the nuisances may leave of the confounding.
 
@@ -155,7 +154,7 @@ def misses(level: float) -> tuple[float, float]:
     return _MOMENTS_SHARE * share, 0.5 * (1.0 - _MOMENTS_SHARE) * share
 
 
-def _deviation(noise: ScoreNoise, released: Sequence[int], share: float) -> float:
+def _deviation(noise: GridSums, released: Sequence[int], share: float) -> float:
     """At least the sample standard deviation of the clipped score, but with probability ``share``.
 
     The noise lowers the second moment by more than its margin, and moves the mean by more than its own

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dp2erm_cvx.calibration import ContrastNoise
+from dp2erm_cvx.calibration import SumLaw
 from dp2erm_cvx.codebook import norm_within
 from dp2erm_cvx.domain import Array, Domain, clip_norm
 from dp2erm_cvx.errors import DeclarationError, Dp2ermError
@@ -215,18 +215,20 @@ def gains(plan: RulePlan, released: Mapping[str, Array], sums: tuple[int, ...]) 
     step = plan.value
     assert step is not None
     noise, own = step.calibration, score_of(step).at(step.universe, released)
-    assert isinstance(noise, ContrastNoise)
+    assert noise.law is SumLaw.CONTRASTS
+    # the common second moment is at least that of either mean
+    alone = replace(noise, law=SumLaw.SCORE)
     counts, part = plan.step("sides"), 1.0
     if counts is not None and step.universe.domain.weighted:
         part = min(max(float(side_shares(counts, released).sum()), 1.0 / counts.universe.n_samples), 1.0)
     for over, mean, treats in zip(_OTHERS, sums[:2], (True, False), strict=True):
-        found = score_interval(noise.alone, (mean, sums[2]), 0.0, widening=own.widening)
+        found = score_interval(alone, (mean, sums[2]), 0.0, widening=own.widening)
         error = value_error(plan, released, found.standard_deviation / math.sqrt(part), treats=treats)
         if part < 1.0:
             assert counts is not None
             counted = 2.0 * math.sqrt(counts.predicted_error) / (part * counts.universe.n_samples)
             error = replace(error, noise=math.hypot(error.noise, counted * found.estimate))
-        found = effect_interval(noise.alone, found, error, own.widening)
+        found = effect_interval(alone, found, error, own.widening)
         yield RuleGain(over, found.estimate / part, EffectInterval.of(found).times(1.0 / part))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dp2erm_cvx.calibration import Calibration, GridNoise, IntegerNoise, Noise, OutputCalibration, RangeNoise
 from dp2erm_cvx.calibration.constants import gradient_size
-from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.plan import Plan, PlanResult, TwoStagePlan
 from dp2erm_cvx.plan.predict import kept_imbalance

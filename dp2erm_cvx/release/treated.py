@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dp2erm_cvx.calibration import OverlapNoise, TreatedNoise
-from dp2erm_cvx.calibration.overlap import SHARE_BITS
+from dp2erm_cvx.calibration.sums import SHARE_BITS, GridSums
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError
 from dp2erm_cvx.release.interval import ScoreInterval, misses
 from dp2erm_cvx.release.ratio import Fieller, quadratic_norm
@@ -16,7 +15,7 @@ _ROUND_UP = 1.0 + 1e-12
 
 
 def treated_interval(
-    noise: TreatedNoise,
+    noise: GridSums,
     released: Sequence[int],
     center: float = 0.0,
     level: float = 0.95,
@@ -39,7 +38,7 @@ def treated_interval(
 
 
 def overlap_interval(
-    noise: OverlapNoise,
+    noise: GridSums,
     released: Sequence[int],
     center: float = 0.0,
     level: float = 0.95,
@@ -63,11 +62,11 @@ def overlap_interval(
 
 
 def overlap_spread(
-    noise: OverlapNoise, released: Sequence[int], share: float
+    noise: GridSums, released: Sequence[int], share: float
 ) -> tuple[Callable[[float], float], float]:
     """Of the mean of ``phi - psi h``: its deviation by psi, and the slope far out."""
     score, size, square = noise.means(released)
-    if noise.whole:
+    if noise.law.whole:
         return _spread(noise, released, share, 0.5, 0.5 * score, (0,))
     square = min(max(square + noise.margin(0.5 * share, 2), 0.0), noise.bound**2)
     spread = math.sqrt(0.5 * min(max(size + noise.margin(0.5 * share, 1), 0.0), 0.5))
@@ -76,7 +75,7 @@ def overlap_spread(
 
 
 def _inverted(
-    noise: TreatedNoise | OverlapNoise,
+    noise: GridSums,
     means: tuple[float, float],
     spread: tuple[Callable[[float], float], float],
     largest: float,
@@ -121,17 +120,17 @@ def _inverted(
     )
 
 
-def roundings_of(noise: TreatedNoise | OverlapNoise) -> tuple[float, float]:
+def roundings_of(noise: GridSums) -> tuple[float, float]:
     """What both means may be moved by beyond the continuous law of their noise."""
     coupling = noise.integers.coupling
     # a share that is no whole number is rounded to its grid
-    rounded = isinstance(noise, OverlapNoise) and not noise.whole
+    rounded = noise.law.counts and not noise.law.whole
     step = math.ldexp(0.5, -SHARE_BITS) if rounded else 0.0
     return 0.5 * noise.step + coupling * noise.units[0], step + coupling * noise.units[1]
 
 
 def _spread(
-    noise: TreatedNoise | OverlapNoise,
+    noise: GridSums,
     released: Sequence[int],
     share: float,
     largest: float,

@@ -1,7 +1,6 @@
 """Solvers, certificates and the one function that joins them."""
 
 from dp2erm_cvx.solve.certificate import Certificate, certify
-from dp2erm_cvx.solve.gradient import iteration_bound
 from dp2erm_cvx.solve.solution import Solution, Stats
 from dp2erm_cvx.solve.solve import GAP_TOLERANCE, TOLERANCE, solve, uncertified_start
 from dp2erm_cvx.solve.solvers import (
@@ -38,7 +37,6 @@ __all__ = [
     "Status",
     "by_design",
     "certify",
-    "iteration_bound",
     "private_solver",
     "solve",
     "solver_by_name",

@@ -1,8 +1,8 @@
 """Private steps: each is planned from public quantities and run on records and on what was released.
 
 A :class:`Fit` releases a perturbed minimizer: theta, a regression of the outcome, a propensity, a rule.
-:class:`IntegerSums` release exact integers with noise: a rate, counts, cells, covariates, scores. Beside them stand
-the ranges of columns that nobody declared, and the value of a weighted rule.
+:class:`IntegerSums` release exact integers with noise: a rate, counts, cells, covariates, scores. Beside them
+stand the ranges of columns that nobody declared, and the value of a weighted rule.
 """
 
 from dp2erm_cvx.steps.cell_nuisances import CellNuisances

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
-from dp2erm_cvx.calibration import (
-    ArmNoise,
-    ContrastNoise,
-    Noise,
-    OverlapNoise,
-    ScoreNoise,
-    TreatedNoise,
-    calibrate_arms,
-    calibrate_contrasts,
-    calibrate_groups,
-    calibrate_overlap,
-    calibrate_score,
-    calibrate_treated,
-)
-from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
-from dp2erm_cvx.mechanism import arm_sums, contrast_sums, overlap_sums, score_sums, treated_sums
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.steps.nuisances import LinearNuisances, RuleNuisances
 from dp2erm_cvx.steps.record_map import Arms, Rows, treated_share
@@ -39,19 +24,19 @@ class AverageScore(EffectScore):
     """
 
     estimand: ClassVar[str] = "ate"
-    law: ClassVar[type[GridSums]] = ScoreNoise
+    law: ClassVar[SumLaw] = SumLaw.SCORE
     within: ClassVar[bool] = True
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         if self.missing:
-            return calibrate_overlap(self.part * self.bound, n_samples, budget, noise, whole=True)
-        return calibrate_score(self.bound, n_samples, budget, noise)
+            return calibrate_sums(SumLaw.WHOLE, self.part * self.bound, n_samples, budget, noise)
+        return calibrate_sums(SumLaw.SCORE, self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
         score = self.score(parts) / self.widening
         if self.missing:
-            return overlap_sums(self.part * score, self.part * counts, noise)
-        return score_sums(score, noise)
+            return noise.totals(self.part * score, self.part * counts)
+        return noise.totals(score)
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B in proportion to the larger inverse of the rate, and F at least four times that."""
@@ -59,8 +44,8 @@ class AverageScore(EffectScore):
         return replace(self, widening=min(0.5 * inverse, self.widest), cap=max(self.cap, 4.0 * inverse))
 
     @classmethod
-    def law_in(cls, domain: Domain) -> type[GridSums]:
-        return OverlapNoise if domain.weighted else cls.law
+    def law_in(cls, domain: Domain) -> SumLaw:
+        return SumLaw.OVERLAP if domain.weighted else cls.law
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
@@ -74,15 +59,15 @@ class GroupScore(AverageScore):
     ``members`` are the scores of all groups in their order, once their rates are released.
     """
 
-    law: ClassVar[type[GridSums]] = OverlapNoise
+    law: ClassVar[SumLaw] = SumLaw.OVERLAP
     price: ClassVar[float] = 1.25
     propensities: ClassVar[tuple[float, ...]] = (0.0,)
 
     members: tuple[AverageScore, ...] = ()
 
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        part = self.part * self.bound
-        return calibrate_groups(part, n_samples, budget, noise, whole=not self.sampled)
+        law = SumLaw.GROUPS if self.sampled else SumLaw.WHOLE_GROUPS
+        return calibrate_sums(law, self.part * self.bound, n_samples, budget, noise)
 
     def at(self, universe: Universe, released: Released) -> Self:
         found, n_groups = super().at(universe, released), len(universe.domain.groups)
@@ -100,7 +85,7 @@ class GroupScore(AverageScore):
             members.append(own)
         return replace(found, members=tuple(members))
 
-    def block_sums(self, block: Records, released: Released, noise: Any) -> tuple[int, ...]:
+    def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """The sums of every group by itself, in turn."""
         sums: tuple[int, ...] = ()
         for own, counts in zip(self.members, block.group_counts.T, strict=True):
@@ -120,7 +105,7 @@ class TreatedScore(EffectScore):
     """
 
     estimand: ClassVar[str] = "att"
-    law: ClassVar[type[GridSums]] = TreatedNoise
+    law: ClassVar[SumLaw] = SumLaw.TREATED
     arms: ClassVar[Arms] = Arms.CONTROLS
     reach: ClassVar[tuple[float, float]] = (1.0, 2.0)
     residuals: ClassVar[float] = 4.0
@@ -136,10 +121,10 @@ class TreatedScore(EffectScore):
         return np.minimum(cleaned(propensity - 0.5, 0.5) + 0.5, 1.0 - 1.0 / self.cap)
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        return calibrate_treated(self.bound, n_samples, budget, noise)
+        return calibrate_sums(SumLaw.TREATED, self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
-        return treated_sums(counts * self.score(parts) / self.widening, counts * parts.treated, noise)
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
+        return noise.totals(counts * self.score(parts) / self.widening, counts * parts.treated)
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B in proportion to the larger of 1 and the odds, and F at least twice what they need."""
@@ -164,7 +149,7 @@ class OverlapScore(EffectScore):
     """
 
     estimand: ClassVar[str] = "overlap"
-    law: ClassVar[type[GridSums]] = OverlapNoise
+    law: ClassVar[SumLaw] = SumLaw.OVERLAP
     largest_share: ClassVar[float] = 0.5
     arms: ClassVar[Arms] = Arms.MATCHED
     reach: ClassVar[tuple[float, float]] = (1.0, 1.0)
@@ -176,10 +161,10 @@ class OverlapScore(EffectScore):
         return cleaned(propensity - 0.5, 0.5) + 0.5
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        return calibrate_overlap(self.bound, n_samples, budget, noise)
+        return calibrate_sums(SumLaw.OVERLAP, self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
-        return overlap_sums(counts * self.score(parts), counts * self.share(parts), noise)
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
+        return noise.totals(counts * self.score(parts), counts * self.share(parts))
 
     def score(self, parts: Parts) -> Array:
         m_0, m_1, center, e, treated, r, _ = parts
@@ -200,7 +185,7 @@ class RiskScores(EffectScore):
     """
 
     estimand: ClassVar[str] = "risks"
-    law: ClassVar[type[GridSums]] = ArmNoise
+    law: ClassVar[SumLaw] = SumLaw.ARMS
     rows: ClassVar[Rows] = Rows.ARMS
     arms: ClassVar[Arms] = Arms.ALIKE
     propensities: ClassVar[tuple[float, ...]] = (0.0,)
@@ -208,11 +193,12 @@ class RiskScores(EffectScore):
     other_bound: float = 0.5
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        return calibrate_arms(self.bound, self.other_bound, n_samples, budget, noise)
+        other = self.other_bound
+        return calibrate_sums(SumLaw.ARMS, self.bound, n_samples, budget, noise, other_bound=other)
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
         score_1, score_0 = self._arms(parts)
-        return arm_sums(score_1 / self.widening, score_0 / self.widening, parts.treated, noise)
+        return noise.totals(score_1 / self.widening, score_0 / self.widening, parts.treated)
 
     def scaled(self, rate: float, domain: Domain) -> Self:
         """B as far as scores of an event reach; no factor of a constant propensity is capped."""
@@ -244,7 +230,7 @@ class ValueScore(AverageScore):
     """
 
     estimand: ClassVar[str] = "value"
-    law: ClassVar[type[GridSums]] = ContrastNoise
+    law: ClassVar[SumLaw] = SumLaw.CONTRASTS
     arms: ClassVar[Arms] = Arms.ALIKE
     rows: ClassVar[Rows] = Rows.ARMS
 
@@ -252,13 +238,13 @@ class ValueScore(AverageScore):
     center: float | None = 0.0
 
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
-        return calibrate_contrasts(self.bound, n_samples, budget, noise)
+        return calibrate_sums(SumLaw.CONTRASTS, self.bound, n_samples, budget, noise)
 
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
         assert parts.effect is not None
         treats, score = parts.effect > 0, counts * self.score(parts) / self.widening
-        return contrast_sums(np.where(treats, score, -score), treats, noise)
+        return noise.totals(np.where(treats, score, -score), treats)
 
     @classmethod
-    def law_in(cls, domain: Domain) -> type[GridSums]:
+    def law_in(cls, domain: Domain) -> SumLaw:
         return cls.law

@@ -7,17 +7,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.blocks import tree_sum
-from dp2erm_cvx.calibration import Noise, OverlapNoise, calibrate_overlap
-from dp2erm_cvx.calibration.grid_sums import GridSums
+from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.domain import Array, Domain, Records, cleaned
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import overlap_sums
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.public import public_number, public_size
 from dp2erm_cvx.steps.nuisances import LinearNuisances, Nuisances
@@ -75,7 +73,7 @@ class EffectScore(abc.ABC):
     #: What is estimated, as it is declared.
     estimand: ClassVar[str]
     #: The sums that it releases where records have no sampling weights.
-    law: ClassVar[type[GridSums]]
+    law: ClassVar[SumLaw]
     #: What a record counts by at most before its sampling weight.
     largest_share: ClassVar[float] = 1.0
     #: Whether every record counts by its sampling weight alone, so that its score is at most that share of B.
@@ -114,11 +112,11 @@ class EffectScore(abc.ABC):
     def calibrate(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums, by the bounds of the score alone."""
         if self.sampled:
-            part = self.part * self.bound
-            return calibrate_overlap(part, n_samples, budget, noise, within=self.within)
+            law = SumLaw.WITHIN if self.within else SumLaw.OVERLAP
+            return calibrate_sums(law, self.part * self.bound, n_samples, budget, noise)
         return self.unweighted_noise(n_samples, budget, noise)
 
-    def sums(self, records: Records, released: Released, noise: Any) -> tuple[int, ...]:
+    def sums(self, records: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """The exact sums, before their noise: integers, added block by block. Private.
 
         With factors u in [0, 1] of sampling weights those of ``u phi`` and of ``u h``, h what a record counts
@@ -132,16 +130,16 @@ class EffectScore(abc.ABC):
         found = records.blocks.map(partial(own.block_sums, released=released, noise=noise))
         return tuple(sum(column) for column in zip(*found, strict=True))
 
-    def block_sums(self, block: Records, released: Released, noise: Any) -> tuple[int, ...]:
+    def block_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """Those of a block of records, by a score that is ``given`` what was released. Private."""
         if not self.sampled:
             return self.unweighted_sums(self.parts(block, released), block.counts, noise)
         return self.counted_sums(block, released, noise)
 
-    def counted_sums(self, block: Records, released: Released, noise: Any) -> tuple[int, ...]:
+    def counted_sums(self, block: Records, released: Released, noise: GridSums) -> tuple[int, ...]:
         """Those of records that may count less than 1. Private."""
         parts, factors = self.parts(block, released), self.part * block.counts
-        return overlap_sums(factors * self.score(parts) / self.widening, factors * self.share(parts), noise)
+        return noise.totals(factors * self.score(parts) / self.widening, factors * self.share(parts))
 
     def given(self, records: Records, released: Released) -> Self:
         """The same score, with what follows from n and from ``released`` alone worked out."""
@@ -162,16 +160,16 @@ class EffectScore(abc.ABC):
         return self
 
     @classmethod
-    def law_in(cls, domain: Domain) -> type[GridSums]:
+    def law_in(cls, domain: Domain) -> SumLaw:
         """The sums that it releases, by what is declared of the records."""
-        return cls.law if domain.sampling is None else OverlapNoise
+        return cls.law if domain.sampling is None else SumLaw.OVERLAP
 
     @abc.abstractmethod
     def unweighted_noise(self, n_samples: int, budget: Budget, noise: Noise | str) -> GridSums:
         """The noise of the sums where no record has a sampling weight."""
 
     @abc.abstractmethod
-    def unweighted_sums(self, parts: Parts, counts: Array, noise: Any) -> tuple[int, ...]:
+    def unweighted_sums(self, parts: Parts, counts: Array, noise: GridSums) -> tuple[int, ...]:
         """The sums where no record has a sampling weight; ``counts`` (n,) in {0, 1}. Private."""
 
     @classmethod

@@ -23,8 +23,8 @@ from dp2erm_cvx.calibration import (
     RangeNoise,
     RenyiCalibration,
 )
-from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.calibration.joint import LossLaw, relieved
+from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.data import Dataset
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.privacy import Budget, LossConstants, RenyiCurve, StabilityBound

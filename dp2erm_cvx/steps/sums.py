@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp2erm_cvx.calibration import IntegerNoise, Noise, calibrate_integers
-from dp2erm_cvx.calibration.grid_sums import GridSums
 from dp2erm_cvx.calibration.joint import LossLaw
+from dp2erm_cvx.calibration.sums import GridSums
 from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import perturb_integers
 from dp2erm_cvx.privacy import Budget

@@ -13,7 +13,6 @@ from dp2erm_cvx.domain import Array, Records
 from dp2erm_cvx.mechanism import simulate_noise
 from dp2erm_cvx.program.losses.least_squares import LeastSquaresModel
 from dp2erm_cvx.solve import solve
-from dp2erm_cvx.solve.batch import solve_draws
 from dp2erm_cvx.studies.engine import Listing, Row
 from dp2erm_cvx.studies.plans import PlannedRule, Refused, plan_rule
 from dp2erm_cvx.studies.scheme import Rule
@@ -41,9 +40,11 @@ def costs(
     model = plain.model
     assert isinstance(model, LeastSquaresModel)
     best = solve(plain, solver="newton", throw=False).value
-    thetas = solve_draws(
-        rule.second.instance(records, w, gamma=calibration.gamma), simulate_noise(calibration, draws, rng)
-    ).thetas
+    perturbed = (
+        rule.second.instance(records, w, gamma=calibration.gamma, noise=b)
+        for b in simulate_noise(calibration, draws, rng)
+    )
+    thetas = np.array([solve(one, solver="newton", throw=False).value for one in perturbed])
     least = model.value(best)
     excess = np.array([model.value(theta) - least for theta in thetas]) / n
     curvature = max(float(np.linalg.eigvalsh(model.hessian(best))[0]) / n, 0.0)

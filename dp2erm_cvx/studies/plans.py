@@ -19,7 +19,6 @@ from dp2erm_cvx.plan import Study, TwoStagePlan, make_plan
 from dp2erm_cvx.privacy import Budget
 from dp2erm_cvx.program import FirstStage, PrivateFirstStage, SecondStage
 from dp2erm_cvx.solve import Solution, solve
-from dp2erm_cvx.solve.batch import solve_draws
 from dp2erm_cvx.steps import Fit
 from dp2erm_cvx.studies import baselines
 from dp2erm_cvx.studies.scheme import Constants, Rule, StudyScheme, build_scaled, is_printed
@@ -220,15 +219,10 @@ def _thetas(
         theta, noises = rule.plan.theta, simulate_noise(calibration, draws, rng)
         assert isinstance(theta.declared, Fit)
         program = theta.declared.solved(theta)
-        if program.loss_constants(rule.plan.study.universe).saturation is None:
-            solved = solve_draws(program.instance(records, w, gamma=calibration.gamma), noises)
-            found, certified = solved.thetas, bool(np.all(solved.certified))
-        else:
-            # only draws of weighted least squares are solved together
-            perturbed = (program.instance(records, w, gamma=calibration.gamma, noise=b) for b in noises)
-            single = [solve(one, solver="newton", throw=False) for one in perturbed]
-            found = np.array([one.value for one in single])
-            certified = all(one.certified for one in single)
+        perturbed = (program.instance(records, w, gamma=calibration.gamma, noise=b) for b in noises)
+        single = [solve(one, solver="newton", throw=False) for one in perturbed]
+        found = np.array([one.value for one in single])
+        certified = all(one.certified for one in single)
     if rule.plan.theta.perturbed is not Perturbed.OBJECTIVE:  # theta is projected as in a release
         found = np.array([theta_set.project(theta) for theta in found])
     return found, certified

@@ -6,12 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import Noise, calibrate_arms, calibrate_overlap, calibrate_treated
-from dp2erm_cvx.calibration.arms import ArmNoise
+from dp2erm_cvx.calibration import GridSums, Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.integers import calibrate_integers
-from dp2erm_cvx.calibration.treated import TreatedNoise
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.mechanism import overlap_sums
 from dp2erm_cvx.privacy import Budget
 
 BUDGET = Budget(1.0, 1e-6)
@@ -39,7 +36,7 @@ def arm_points(noise, own=None, other=None):
 
 
 def arms(largest, other, kind, sensitivity=1):
-    return ArmNoise(0, largest, 2, calibrate_integers(sensitivity, BUDGET, kind), other)
+    return GridSums(SumLaw.ARMS, 0, largest, 2, calibrate_integers(sensitivity, BUDGET, kind), other)
 
 
 def stated(largest, other, kind):
@@ -58,7 +55,7 @@ def test_second_moments_of_the_arms_cost_little(kind, largest, other):
     assert means == 2 * (largest + other) * noise.multipliers[0] >= bound / 1.06
     # were the other arm not clipped, both scores would be large at once
     assert movement(arm_points(noise, other=largest + 1), 1) > bound
-    calibrated = calibrate_arms(5.0, 1.0, 1000, BUDGET, kind)
+    calibrated = calibrate_sums(SumLaw.ARMS, 5.0, 1000, BUDGET, kind, other_bound=1.0)
     assert calibrated.integers.sensitivity == stated(calibrated.largest, calibrated.largest_other, kind)
 
 
@@ -82,11 +79,11 @@ def treated_points(noise, largest=None):
 @pytest.mark.parametrize("kind", list(ORDER))
 @pytest.mark.parametrize("largest", [1, 2, 7, 30])
 def test_number_of_treated_and_moments_cost_an_eighth(kind, largest):
-    noise = TreatedNoise(0, largest, 2, calibrate_integers(1, BUDGET, kind))
+    noise = GridSums(SumLaw.TREATED, 0, largest, 2, calibrate_integers(1, BUDGET, kind))
     stated = 32.0 if kind is Noise.GAMMA else math.sqrt(272.0)
     assert movement(treated_points(noise), ORDER[kind]) == pytest.approx(stated * largest**2)
     assert movement(treated_points(noise, largest + 1), ORDER[kind]) > stated * largest**2
-    calibrated = calibrate_treated(5.0, 1000, BUDGET, kind)
+    calibrated = calibrate_sums(SumLaw.TREATED, 5.0, 1000, BUDGET, kind)
     assert calibrated.integers.sensitivity >= stated * calibrated.largest**2 * (1 - 1e-12)
     assert calibrated.integers.sensitivity <= stated * calibrated.largest**2 + 1
 
@@ -94,7 +91,7 @@ def test_number_of_treated_and_moments_cost_an_eighth(kind, largest):
 @pytest.mark.parametrize("kind", list(ORDER))
 @pytest.mark.parametrize("largest", [2**15, 2**16 - 1, 2**20])
 def test_the_size_of_the_overlap_costs_a_quarter(kind, largest):
-    noise = calibrate_overlap(float(largest), 1000, BUDGET, kind)
+    noise = calibrate_sums(SumLaw.OVERLAP, float(largest), 1000, BUDGET, kind)
     top, (first, size, last) = noise.largest, noise.multipliers
     scores = np.unique(np.linspace(-top, top, 61).astype(int))
     points = [(first * k, size * h, last * k * k) for k in scores for h in (0.0, 0.2, 0.5)]
@@ -109,16 +106,14 @@ def test_the_size_of_the_overlap_costs_a_quarter(kind, largest):
 @pytest.mark.parametrize("bound", [1.0, 3.0])
 def test_a_score_within_its_share_costs_a_sixteenth(kind, bound):
     """Records of sampling weights u have scores within u B, and shares u / 2; rounded to their grids."""
-    noise = calibrate_overlap(bound, 2, BUDGET, kind, within=True)
+    noise = calibrate_sums(SumLaw.WITHIN, bound, 2, BUDGET, kind)
     u, sign = (grid.ravel() for grid in np.meshgrid(np.linspace(0, 1, 41), [-1.0, -0.7, -0.1, 0.3, 1.0]))
-    points = [
-        overlap_sums([s, 0.0], [h, 0.0], noise) for s, h in zip(sign * u * noise.bound, u / 2, strict=True)
-    ]
+    points = [noise.totals([s, 0.0], [h, 0.0]) for s, h in zip(sign * u * noise.bound, u / 2, strict=True)]
     found, stated = movement(points, ORDER[kind]), noise.integers.sensitivity
     assert (1 - 1e-4) * stated < found <= stated
     assert stated <= (17 / 4 if kind is Noise.GAMMA else math.sqrt(17.0)) * (1 + 1e-4) * noise.largest**2
     # a record without a share that has a score costs more
-    assert movement([*points, overlap_sums([noise.bound, 0.0], [0.0, 0.0], noise)], ORDER[kind]) > stated
+    assert movement([*points, noise.totals([noise.bound, 0.0], [0.0, 0.0])], ORDER[kind]) > stated
 
 
 def counted_points(largest, size, last, shares):
@@ -151,30 +146,30 @@ def test_not_counting_a_record_is_free_where_others_count_in_full(largest):
 @pytest.mark.parametrize("kind", list(ORDER))
 @pytest.mark.parametrize("bound", [1.0, 3.0])
 def test_sums_over_whole_records_move_as_a_mean_alone(kind, bound):
-    noise = calibrate_overlap(bound, 2, BUDGET, kind, whole=True)
+    noise = calibrate_sums(SumLaw.WHOLE, bound, 2, BUDGET, kind)
     scores = np.linspace(-1.0, 1.0, 201) * noise.bound
-    points = [overlap_sums([one, 0.0], [0.5, 0.0], noise) for one in scores]
-    silent = overlap_sums([noise.bound, 0.0], [0.0, 0.0], noise)
+    points = [noise.totals([one, 0.0], [0.5, 0.0]) for one in scores]
+    silent = noise.totals([noise.bound, 0.0], [0.0, 0.0])
     assert silent == (0, 0, 0)
     assert movement([*points, silent], ORDER[kind]) == noise.integers.sensitivity == 4 * noise.largest**2
-    assert overlap_sums([bound, bound], [0.4, 0.2], noise) == overlap_sums([bound, bound], [0.5, 0.0], noise)
+    assert noise.totals([bound, bound], [0.4, 0.2]) == noise.totals([bound, bound], [0.5, 0.0])
 
 
 def test_shares_are_clipped_to_one_half_and_summed_exactly():
-    noise = calibrate_overlap(3.0, 4, BUDGET)
-    found = overlap_sums([1.0, -9.0, np.nan, 0.0], [0.25, 0.9, np.nan, -1.0], noise)
+    noise = calibrate_sums(SumLaw.OVERLAP, 3.0, 4, BUDGET)
+    found = noise.totals([1.0, -9.0, np.nan, 0.0], [0.25, 0.9, np.nan, -1.0])
     means = noise.means(found)
     bound = noise.bound
     assert means == pytest.approx(((1.0 - bound) / 4, 0.75 / 4, (1.0 + bound**2) / 4), rel=1e-5)
     with pytest.raises(DeclarationError, match="share of shape"):
-        overlap_sums([1.0] * 4, [0.1], noise)
+        noise.totals([1.0] * 4, [0.1])
 
 
 @pytest.mark.parametrize("kind", list(ORDER))
 def test_scales(kind):
     budget = Budget(0.5, 1e-6)
-    both = calibrate_arms(4.0, 0.5, 1000, budget, kind)
-    effect = calibrate_treated(4.0, 1000, budget, kind)
+    both = calibrate_sums(SumLaw.ARMS, 4.0, 1000, budget, kind, other_bound=0.5)
+    effect = calibrate_sums(SumLaw.TREATED, 4.0, 1000, budget, kind)
     unit = both.integers.scale / both.integers.sensitivity
     # means: 2 (B + G) / n and a little, number of treated over n: 8 / n and sqrt(17) / n
     extra = 1 + 3.5 / (18 * 4.0) if kind is Noise.GAMMA else 1.0
@@ -187,8 +182,15 @@ def test_scales(kind):
 
 def test_refusals():
     with pytest.raises(DeclarationError, match="other_bound = 2: must be at most score_bound"):
-        calibrate_arms(1.0, 2.0, 100, BUDGET)
+        calibrate_sums(SumLaw.ARMS, 1.0, 100, BUDGET, other_bound=2.0)
     with pytest.raises(CalibrationError, match="beyond 64-bit"):
-        calibrate_treated(1.0, 10**9, BUDGET)
+        calibrate_sums(SumLaw.TREATED, 1.0, 10**9, BUDGET)
+    for law, other in ((SumLaw.ARMS, None), (SumLaw.SCORE, 0.5)):
+        with pytest.raises(DeclarationError, match="other_bound: is for both arms alone"):
+            calibrate_sums(law, 1.0, 100, BUDGET, other_bound=other)
+    with pytest.raises(DeclarationError, match="2 columns are not what"):
+        calibrate_sums("score", 1.0, 100, BUDGET).totals([0.5], [1.0])
+    with pytest.raises(DeclarationError, match="law = 'sums': must be one of score, contrasts"):
+        calibrate_sums("sums", 1.0, 100, BUDGET)
     with pytest.raises(CalibrationError, match="needs a delta"):
-        calibrate_arms(1.0, 0.5, 100, Budget(1.0), "gaussian")
+        calibrate_sums(SumLaw.ARMS, 1.0, 100, Budget(1.0), "gaussian", other_bound=0.5)

@@ -2,23 +2,20 @@
 
 import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from dp2erm_cvx.calibration import (
-    ContrastNoise,
+    GridSums,
     Noise,
-    ScoreNoise,
-    calibrate_contrasts,
-    calibrate_groups,
+    SumLaw,
     calibrate_integers,
-    calibrate_overlap,
-    calibrate_score,
+    calibrate_sums,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.mechanism import overlap_sums
 from dp2erm_cvx.privacy import Budget
 
 LAPLACE, GAUSSIAN = Budget(1.0), Budget(1.0, 1e-6)
@@ -38,8 +35,8 @@ def contributions(largest, second, reach=None):
 
 @pytest.mark.parametrize("largest", [1, 2, 3, 8, 37, 200])
 def test_the_second_moment_is_free(largest):
-    noise = ScoreNoise(0, largest, 2, calibrate_integers(4 * largest**2, LAPLACE))
-    by_two = ScoreNoise(0, largest, 2, calibrate_integers(4 * largest**2, GAUSSIAN, "gaussian"))
+    noise = GridSums(SumLaw.SCORE, 0, largest, 2, calibrate_integers(4 * largest**2, LAPLACE))
+    by_two = GridSums(SumLaw.SCORE, 0, largest, 2, calibrate_integers(4 * largest**2, GAUSSIAN, "gaussian"))
     assert noise.multipliers == (2 * largest, 1)
     assert by_two.multipliers == (2 * largest, 3)
     for weight, order in ((noise.multipliers[1], 1), (by_two.multipliers[1], 2)):
@@ -51,13 +48,13 @@ def test_the_second_moment_is_free(largest):
 def test_two_means_of_which_a_record_adds_to_one_cost_what_one_does(largest):
     k = np.arange(-largest, largest + 1)
     for budget, kind, order in ((LAPLACE, "gamma", 1), (GAUSSIAN, "gaussian", 2)):
-        noise = ContrastNoise(0, largest, 2, calibrate_integers(4 * largest**2, budget, kind))
+        noise = GridSums(SumLaw.CONTRASTS, 0, largest, 2, calibrate_integers(4 * largest**2, budget, kind))
         first, second, square = noise.multipliers
         nothing = np.zeros_like(k)
         one = np.stack([first * k, nothing, square * k * k], axis=1)
         other = np.stack([nothing, second * k, square * k * k], axis=1)
         assert movement(np.concatenate([one, other]), order) == 4 * largest**2
-        assert noise.alone.scales == (noise.scales[0], noise.scales[2])
+        assert replace(noise, law=SumLaw.SCORE).scales == (noise.scales[0], noise.scales[2])
         # a record that adds to both is not covered
         both = np.stack([first * k, second * k, square * k * k], axis=1)
         assert movement(both, order) > 4 * largest**2
@@ -65,7 +62,7 @@ def test_two_means_of_which_a_record_adds_to_one_cost_what_one_does(largest):
 
 def test_the_noise_of_two_means_is_that_of_one():
     for budget, kind in ((LAPLACE, "gamma"), (GAUSSIAN, "gaussian")):
-        two, one = (law(3.0, 500, budget, kind) for law in (calibrate_contrasts, calibrate_score))
+        two, one = (calibrate_sums(law, 3.0, 500, budget, kind) for law in (SumLaw.CONTRASTS, SumLaw.SCORE))
         assert (two.integers, two.largest, two.step) == (one.integers, one.largest, one.step)
 
 
@@ -112,7 +109,7 @@ def test_exact_privacy_loss_of_the_pair(largest):
 @pytest.mark.parametrize("n", [2, 500, 1_300_000, 10**9])
 def test_the_grid_holds_the_bound_and_the_sums(bound, n):
     for budget, kind in ((LAPLACE, Noise.GAMMA), (GAUSSIAN, Noise.GAUSSIAN)):
-        noise = calibrate_score(bound, n, budget, kind)
+        noise = calibrate_sums(SumLaw.SCORE, bound, n, budget, kind)
         assert Fraction(noise.bound) == noise.largest * Fraction(2) ** noise.step_exponent
         assert bound <= noise.bound <= bound * (1 + 2.0**-14 if n > 1_300_000 else 1 + 2.0**-19)
         assert max(noise.multipliers[0], noise.multipliers[1] * noise.largest) * n * noise.largest <= 2**62
@@ -121,31 +118,31 @@ def test_the_grid_holds_the_bound_and_the_sums(bound, n):
 
 
 def test_scales_are_those_of_the_theorem():
-    noise = calibrate_score(5.0, 1000, Budget(0.5, 1e-6))
+    noise = calibrate_sums(SumLaw.SCORE, 5.0, 1000, Budget(0.5, 1e-6))
     b = 2 * noise.bound / (1000 * 0.5)
-    assert noise.mean_scale == pytest.approx(b, rel=1e-9)
-    assert noise.second_moment_scale == pytest.approx(2 * noise.bound * b, rel=1e-9)
+    assert noise.scales[0] == pytest.approx(b, rel=1e-9)
+    assert noise.scales[1] == pytest.approx(2 * noise.bound * b, rel=1e-9)
     assert (noise.epsilon, noise.delta) == (0.5, 0.0)
-    normal = calibrate_score(5.0, 1000, Budget(0.5, 1e-6), "gaussian")
+    normal = calibrate_sums(SumLaw.SCORE, 5.0, 1000, Budget(0.5, 1e-6), "gaussian")
     sigma = normal.integers.scale / normal.integers.sensitivity * 2 * normal.bound / 1000
-    assert normal.mean_scale == pytest.approx(sigma, rel=1e-9)
-    assert normal.second_moment_scale == pytest.approx(2 * normal.bound * sigma / 3, rel=1e-9)
+    assert normal.scales[0] == pytest.approx(sigma, rel=1e-9)
+    assert normal.scales[1] == pytest.approx(2 * normal.bound * sigma / 3, rel=1e-9)
     assert (normal.epsilon, normal.delta) == (0.5, 1e-6)
 
 
 def test_refusals():
     with pytest.raises(CalibrationError, match="beyond 64-bit"):
-        calibrate_score(1.0, 10**10, LAPLACE)
+        calibrate_sums(SumLaw.SCORE, 1.0, 10**10, LAPLACE)
     with pytest.raises(CalibrationError, match="out of the range of 64-bit"):
-        calibrate_score(1.0, 100, Budget(1e-9))
+        calibrate_sums(SumLaw.SCORE, 1.0, 100, Budget(1e-9))
     with pytest.raises(CalibrationError, match="out of the range of 64-bit"):
         calibrate_integers(2**62, Budget(0.5))
     with pytest.raises(CalibrationError, match="needs a delta"):
-        calibrate_score(1.0, 100, LAPLACE, "gaussian")
+        calibrate_sums(SumLaw.SCORE, 1.0, 100, LAPLACE, "gaussian")
     with pytest.raises(DeclarationError, match="score_bound"):
-        calibrate_score(math.inf, 100, LAPLACE)
+        calibrate_sums(SumLaw.SCORE, math.inf, 100, LAPLACE)
     with pytest.raises(DeclarationError, match="noise"):
-        calibrate_score(1.0, 100, LAPLACE, "uniform")
+        calibrate_sums(SumLaw.SCORE, 1.0, 100, LAPLACE, "uniform")
 
 
 def grouped(n_groups, sizes, vector):
@@ -183,7 +180,7 @@ def of_one_record(noise, n_groups, shares):
     rows = [np.zeros(3 * n_groups, dtype=object)]
     for place, share, part in itertools.product(range(n_groups), shares, np.linspace(-1.3, 1.3, 27)):
         row = np.zeros(3 * n_groups, dtype=object)
-        row[3 * place : 3 * place + 3] = overlap_sums([part * noise.bound], [share], noise)
+        row[3 * place : 3 * place + 3] = noise.totals([part * noise.bound], [share])
         rows.append(row)
     return np.array(rows, dtype=object)
 
@@ -192,29 +189,31 @@ def of_one_record(noise, n_groups, shares):
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize(("kind", "order"), [("gamma", 1), ("gaussian", 2)])
 def test_the_noise_of_groups_covers_whatever_a_record_does(kind, order, whole, n_groups):
-    noise = calibrate_groups(3.0, 100, GAUSSIAN, kind, whole=whole)
+    law = SumLaw.WHOLE_GROUPS if whole else SumLaw.GROUPS
+    noise = calibrate_sums(law, 3.0, 100, GAUSSIAN, kind)
     shares = [0.0, 0.5] if whole else [0.0, 0.1, 0.2371, 1 / 3, 0.49, 0.5]
     found = of_one_record(noise, n_groups, shares).astype(float)
     assert noise.integers.sensitivity == 20 * noise.largest**2
     moved = movement(found, order)
     assert moved <= 20 * noise.largest**2
     assert moved >= 19.9 * noise.largest**2
-    one = calibrate_score(3.0, 100, GAUSSIAN, kind)
+    one = calibrate_sums(SumLaw.SCORE, 3.0, 100, GAUSSIAN, kind)
     # halves of a score over halves of a record
     assert noise.scales[0] == pytest.approx((1.25 if order == 1 else 1.0) * one.scales[0], rel=1e-9)
 
 
 def test_groups_at_the_noise_of_one_would_cost_twice_as_much():
-    noise = calibrate_overlap(3.0, 100, LAPLACE, whole=True)
+    noise = calibrate_sums(SumLaw.WHOLE, 3.0, 100, LAPLACE)
     found = of_one_record(noise, 2, [0.0, 0.5]).astype(float)
     loss = movement(found, 1) / noise.integers.scale
     assert loss == pytest.approx(2.0, rel=1e-4)
-    right = calibrate_groups(3.0, 100, LAPLACE, whole=True)
+    right = calibrate_sums(SumLaw.WHOLE_GROUPS, 3.0, 100, LAPLACE)
     found = of_one_record(right, 2, [0.0, 0.5]).astype(float)
     assert 0.999 < movement(found, 1) / right.integers.scale <= 1.0
     # a score that is larger than its record's share is clipped to it
     wide = [
-        overlap_sums([right.bound], [0.1], noise)[0] for noise in (right, calibrate_groups(3.0, 9, LAPLACE))
+        noise.totals([right.bound], [0.1])[0]
+        for noise in (right, calibrate_sums(SumLaw.GROUPS, 3.0, 9, LAPLACE))
     ]
     assert wide[0] == 0
     assert wide[1] == pytest.approx(0.2 * 8 * right.largest**2, rel=1e-4)

@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp2erm_cvx.audit.stability import Interval, TightnessCell
-from dp2erm_cvx.compare import reference_audits as reference
 from tests.command_line import run, write_files
-
-reference_wrong = reference.wrong_bounds()
 
 MMD = ["audit", "--program", "mmd", "--set", "cap=4", "--set", "ridge=100", "--covariate-bound", "1"]
 MMD += ["--arm-floor", "25", "--n", "100", "--solves", "1500"]
@@ -95,20 +92,6 @@ def test_json_needs_no_package_of_the_page(folder, monkeypatch):
     assert [path.name for path in Path("output").iterdir()] == ["audit.json"]
 
 
-def test_reference_audits_report_what_did_not_come_out(folder, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "140")  # no cell of the table is wrapped
-    few = reference.worst_cases()[:1]
-    monkeypatch.setattr(reference, "worst_cases", lambda: few)
-    monkeypatch.setattr(reference, "wrong_bounds", lambda: reference_wrong[1:2])
-    result = run("audit", "--reference", "--solves", "3000")
-    assert result.exit_code == 0, result.output
-    assert "2 of 2 as expected" in result.stdout
-    assert "so it came out" in Path("output/audit.html").read_text()
-    result = run("audit", "--reference", "--solves", "2", "--no-page")
-    assert result.exit_code == 1
-    assert "NOT AS EXPECTED" in result.stdout
-
-
 def test_data_are_read_and_it_says_so(folder):
     words = ["audit", "data.csv", "--program", "ipw_logistic", "--domain", "domain.toml", "--solves", "200"]
     result = run(*words, "--treatment", "a", "--outcome", "y", "--json")
@@ -131,7 +114,6 @@ def test_data_are_read_and_it_says_so(folder):
         ([*IPW, "--output-dir", "data.csv"], "cannot be made"),
         ([*IPW, "--workers", "0"], "workers"),
         ([*IPW, "--scratch", "."], "--scratch describes data"),
-        (["audit", "--reference", "--program", "mmd"], "settings of its own"),
         (["audit", "--program", "ipw_private", "--covariate-bound", "1"], "adds noise"),
         (["audit", "--program", "nope", "--covariate-bound", "1"], "nope"),
     ],
@@ -260,6 +242,9 @@ def test_a_planted_error_says_what_a_search_is_worth(tmp_path, monkeypatch):
     told = json.loads(missed.stdout)
     assert told["planted"] == {"factor": 1.05, "caught": False}
     assert told["unseen"] == pytest.approx(float(unseen), abs=0.01)
-    for wrong, message in ((("--plant", "1"), "--plant"), (("--plant", "2", "--reference"), "--program")):
+    for wrong, message in (
+        (("--plant", "1"), "--plant"),
+        (("--plant", "2", "--replay", "pair"), "--program"),
+    ):
         refused = run("audit", "--program", "overlap", *wrong)
         assert (refused.exit_code, message in refused.stderr) == (2, True)

@@ -133,7 +133,7 @@ CONTRADICTIONS = (
     ("audit", "--n 1"),
     ("audit", "--output-dir data.csv"), ("audit", "--save no/where"), ("audit", "--workers 0"),
     ("audit", "--solves 0"),
-    ("audit", "--reference"), ("experiment", "--quick --variant nobody"),
+    ("experiment", "--quick --variant nobody"),
     ("experiment", "--output-dir data.csv"), ("demo", "--output-dir data.csv"), ("demo", "--solver nobody"),
     ("new-program", "--output own.py"), ("new-program", "--output numpy.py"),
     ("new-program", "--output mine.txt"),

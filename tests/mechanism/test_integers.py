@@ -11,13 +11,12 @@ from scipy import stats
 from dp2erm_cvx.calibration import (
     IntegerNoise,
     Noise,
-    calibrate_arms,
+    SumLaw,
     calibrate_integers,
-    calibrate_score,
-    calibrate_treated,
+    calibrate_sums,
 )
 from dp2erm_cvx.errors import CalibrationError, DeclarationError
-from dp2erm_cvx.mechanism import arm_sums, exact, perturb_integers, score_sums, treated_sums
+from dp2erm_cvx.mechanism import exact, perturb_integers
 from dp2erm_cvx.mechanism.exact import _rounded
 from dp2erm_cvx.privacy import Budget
 from tests.mechanism.laws import STREAMS, forced_uniforms
@@ -105,22 +104,22 @@ def test_without_the_extra(kind, package, monkeypatch):
 
 
 def test_sums_of_a_score_are_exact():
-    noise = calibrate_score(4.0, 7, Budget(1.0))
+    noise = calibrate_sums(SumLaw.SCORE, 4.0, 7, Budget(1.0))
     score = [0.3, -1.7, 4.0, -4.0, 3.9999999, 1e-9, 2.0]
     k = [round(value / noise.step) for value in score]
-    assert score_sums(score, noise) == (2 * noise.largest * sum(k), sum(value * value for value in k))
-    assert all(isinstance(value, int) for value in score_sums(score, noise))
-    parts = [score_sums(part, noise) for part in (score[:3], score[3:])]
-    assert tuple(map(sum, zip(*parts, strict=True))) == score_sums(score, noise)
+    assert noise.totals(score) == (2 * noise.largest * sum(k), sum(value * value for value in k))
+    assert all(isinstance(value, int) for value in noise.totals(score))
+    parts = [noise.totals(part) for part in (score[:3], score[3:])]
+    assert tuple(map(sum, zip(*parts, strict=True))) == noise.totals(score)
     with pytest.raises(DeclarationError, match=r"shape \(8,\)"):
-        score_sums([*score, 0.0], noise)
+        noise.totals([*score, 0.0])
 
 
 def test_hostile_scores_are_clipped_to_public_numbers():
-    noise = calibrate_score(4.0, 5, Budget(1.0))
+    noise = calibrate_sums(SumLaw.SCORE, 4.0, 5, Budget(1.0))
     hostile = [math.nan, math.inf, -math.inf, sys.float_info.max, 1e300]
     top = noise.largest
-    assert score_sums(hostile, noise) == (2 * top * 2 * top, 4 * top * top)
+    assert noise.totals(hostile) == (2 * top * 2 * top, 4 * top * top)
 
 
 def test_sums_of_both_arms_and_of_the_treated():
@@ -128,7 +127,7 @@ def test_sums_of_both_arms_and_of_the_treated():
     treated = rng.integers(0, 2, 50)
     score_1, score_0 = rng.normal(size=(2, 50)) * 3
     budget = Budget(1.0)
-    arms = calibrate_arms(4.0, 0.5, 50, budget)
+    arms = calibrate_sums(SumLaw.ARMS, 4.0, 50, budget, other_bound=0.5)
     k_1, k_0 = [], []
     for one, zero, a in zip(score_1, score_0, treated, strict=True):
         tops = (arms.largest, arms.largest_other)[:: 1 if a else -1]
@@ -139,13 +138,13 @@ def test_sums_of_both_arms_and_of_the_treated():
     sums = [sum(k_1), sum(k_0), sum((k - j) ** 2 for k, j in pairs), sum((k + j) ** 2 for k, j in pairs)]
     sums.append(sum(k * k - j * j for k, j in pairs))
     expected = tuple(factor * total for factor, total in zip(arms.multipliers, sums, strict=True))
-    assert arm_sums(score_1, score_0, treated, arms) == expected
+    assert arms.totals(score_1, score_0, treated) == expected
 
-    noise = calibrate_treated(4.0, 50, budget)
+    noise = calibrate_sums(SumLaw.TREATED, 4.0, 50, budget)
     k = [min(max(round(v / noise.step), -noise.largest), noise.largest) for v in score_1]
     signed = sum(value if a else -value for value, a in zip(k, treated, strict=True))
     sums = [sum(k), int(treated.sum()), sum(v * v for v in k), signed]
     expected = tuple(factor * total for factor, total in zip(noise.multipliers, sums, strict=True))
-    assert treated_sums(score_1, treated, noise) == expected
+    assert noise.totals(score_1, treated) == expected
     with pytest.raises(DeclarationError, match=r"treated of shape \(49,\)"):
-        treated_sums(score_1, treated[1:], noise)
+        noise.totals(score_1, treated[1:])

@@ -7,7 +7,6 @@ import pytest
 
 from dp2erm_cvx import Budget, Domain, PrivateTwoStageERM
 from dp2erm_cvx.audit import SearchPlan, audit_stability
-from dp2erm_cvx.compare.reference_audits import reference_program
 from dp2erm_cvx.datasets import simulate
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program import Gaussian
@@ -16,6 +15,7 @@ from dp2erm_cvx.program.schemes import kernel_stage
 from dp2erm_cvx.program.schemes.kernel_model import FactoredKernelModel, KernelModel
 from dp2erm_cvx.solve import certify, solve
 from dp2erm_cvx.universe import Universe
+from tests.audit.stability.reference import reference_program
 
 DOMAIN = Domain(math.sqrt(10), 8.0, arm_floor=20)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dp2erm_cvx.calibration import Noise, calibrate_score
+from dp2erm_cvx.calibration import Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.effect_error import NO_ERROR, NuisanceError, residual_deviation
 from dp2erm_cvx.privacy import Budget
@@ -39,7 +39,7 @@ def releases(noise, scores, rng, second_scale=1.0):
 def study(name, n, budget, kind, replicates, seed, second_scale=1.0):
     """Shares of intervals that cover and of standard deviations that are large enough, and the mean width."""
     rng = np.random.default_rng(seed)
-    noise = calibrate_score(B, n, budget, kind)
+    noise = calibrate_sums(SumLaw.SCORE, B, n, budget, kind)
     covered = enough = 0
     width = 0.0
     for start in range(0, replicates, 100):
@@ -90,7 +90,7 @@ def test_second_moment_with_too_much_noise_is_caught():
 
 @pytest.mark.parametrize("kind", LAWS)
 def test_parts_of_the_width(kind):
-    noise = calibrate_score(B, 1000, Budget(1.0, 1e-6), kind)
+    noise = calibrate_sums(SumLaw.SCORE, B, 1000, Budget(1.0, 1e-6), kind)
     second = int(1.5 / noise.units[1])
     found = score_interval(noise, (int(0.5 / noise.units[0]), second), 2.0)
     assert found.estimate == pytest.approx(2.5)
@@ -104,20 +104,20 @@ def test_parts_of_the_width(kind):
 
 @pytest.mark.parametrize("kind", LAWS)
 def test_ends_of_the_standard_deviation(kind):
-    noise = calibrate_score(B, 1000, Budget(1.0, 1e-6), kind)
+    noise = calibrate_sums(SumLaw.SCORE, B, 1000, Budget(1.0, 1e-6), kind)
     least = score_interval(noise, (0, -(2**62)), 0.0)
     assert least.standard_deviation == 0.0
     assert least.high == pytest.approx(least.noise_half_width)
     assert score_interval(noise, (0, 2**62), 0.0).standard_deviation == noise.bound
     # misses of noise alone: 0.045 in both tails
     scales = math.log(0.5 / 0.0225) if kind is Noise.GAMMA else 2.00465
-    assert least.high == pytest.approx(noise.mean_scale * scales + noise.step / 2, rel=1e-5)
+    assert least.high == pytest.approx(noise.scales[0] * scales + noise.step / 2, rel=1e-5)
 
 
 def test_margins_of_the_standard_deviation():
     """Closed forms of the theorem: alpha' = 0.005, B b log(1/alpha') and b log(2/alpha')."""
-    noise = calibrate_score(B, 2000, Budget(1.0))
-    b = noise.mean_scale
+    noise = calibrate_sums(SumLaw.SCORE, B, 2000, Budget(1.0))
+    b = noise.scales[0]
     released = (int(1.0 / noise.units[0]), int(3.0 / noise.units[1]))
     mean = 1.0 - b * math.log(2 / 0.005)
     expected = math.sqrt(3.0 + 2 * noise.bound * b * math.log(1 / 0.005) - mean**2)
@@ -125,7 +125,7 @@ def test_margins_of_the_standard_deviation():
 
 
 def test_huge_noise_has_a_finite_interval():
-    noise = replace(calibrate_score(B, 2, Budget(1e-4)), n_samples=2)
+    noise = replace(calibrate_sums(SumLaw.SCORE, B, 2, Budget(1e-4)), n_samples=2)
     found = score_interval(noise, (2**63 - 1, -(2**63)), 0.0)
     assert math.isfinite(found.low)
     assert math.isfinite(found.high)
@@ -134,12 +134,12 @@ def test_huge_noise_has_a_finite_interval():
 @pytest.mark.parametrize("level", [0.4, 1.0, math.nan])
 def test_wrong_levels_are_refused(level):
     with pytest.raises(DeclarationError, match="level"):
-        score_interval(calibrate_score(B, 100, Budget(1.0)), (0, 0), 0.0, level)
+        score_interval(calibrate_sums(SumLaw.SCORE, B, 100, Budget(1.0)), (0, 0), 0.0, level)
 
 
 @pytest.mark.parametrize("kind", LAWS)
 def test_an_interval_for_the_effect_is_that_of_the_score_where_nuisances_do_no_harm(kind):
-    noise = calibrate_score(B, 2000, Budget(1.0, 1e-6), kind)
+    noise = calibrate_sums(SumLaw.SCORE, B, 2000, Budget(1.0, 1e-6), kind)
     released = (3 * 10**9, 10**12)
     for widening in (1.0, 4.0):
         old = score_interval(noise, released, 0.1, 0.9, widening)

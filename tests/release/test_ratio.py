@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dp2erm_cvx.calibration import Noise, calibrate_arms, calibrate_overlap, calibrate_treated
+from dp2erm_cvx.calibration import Noise, SumLaw, calibrate_sums
 from dp2erm_cvx.calibration.sums import sum_tail
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.plan.effect_error import NuisanceError
@@ -45,7 +45,7 @@ def arm_study(n, budget, kind, replicates, seed):
     """Share of intervals of the difference, the ratio and the odds ratio that cover."""
     p, a, score_1, score_0, _, _ = records(0.3)
     center = 0.3
-    noise = calibrate_arms(4.0, 0.6, n, budget, kind)
+    noise = calibrate_sums(SumLaw.ARMS, 4.0, n, budget, kind, other_bound=0.6)
     k_1, k_0 = (np.rint((score - center) / noise.step) for score in (score_1, score_0))
     assert np.abs(np.where(a == 1, k_0, k_1)).max() <= noise.largest_other
     cells, rng = counts(p, n, replicates, seed)
@@ -67,7 +67,7 @@ def treated_study(n, budget, kind, replicates, seed):
     center = 0.1
     odds = e / (1 - e)
     score = np.where(a == 1, y - 0.3 - center, -odds * (y - 0.3))
-    noise = calibrate_treated(1.5, n, budget, kind)
+    noise = calibrate_sums(SumLaw.TREATED, 1.5, n, budget, kind)
     k = np.rint(score / noise.step)
     cells, rng = counts(p, n, replicates, seed)
     columns = np.stack([k, a, k * k, np.where(a == 1, k, -k)], axis=1)
@@ -170,9 +170,9 @@ def test_roundings_widen():
 )
 def test_whatever_is_released_has_an_interval(sums):
     budget = Budget(1.0)
-    arms = ArmRisks(calibrate_arms(1.0, 0.5, 100, budget), (*sums, 2**61))
-    treated = treated_interval(calibrate_treated(1.0, 100, budget), sums)
-    overlap = overlap_interval(calibrate_overlap(1.0, 100, budget), sums[:3])
+    arms = ArmRisks(calibrate_sums(SumLaw.ARMS, 1.0, 100, budget, other_bound=0.5), (*sums, 2**61))
+    treated = treated_interval(calibrate_sums(SumLaw.TREATED, 1.0, 100, budget), sums)
+    overlap = overlap_interval(calibrate_sums(SumLaw.OVERLAP, 1.0, 100, budget), sums[:3])
     for interval in (treated, overlap, arms.difference(), arms.ratio(), arms.odds_ratio()):
         if interval is None:
             continue
@@ -186,7 +186,7 @@ def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
     def covered():
         n, budget = 1000, Budget(0.2)
         p, a = np.array([0.1, 0.9]), np.array([1, 0])
-        noise = calibrate_treated(1.0, n, budget)
+        noise = calibrate_sums(SumLaw.TREATED, 1.0, n, budget)
         k = np.rint(np.where(a == 1, 0.9, 0.0) / noise.step)
         cells, rng = counts(p, n, 300, seed=5)
         columns = np.stack([k, a, k * k, np.where(a == 1, k, -k)], axis=1)
@@ -210,7 +210,7 @@ def test_forgetting_the_noise_of_the_number_of_treated_is_caught(monkeypatch):
 @pytest.mark.parametrize("level", [0.3, 1.0])
 def test_wrong_levels_of_ratios_are_refused(level):
     with pytest.raises(DeclarationError, match="level"):
-        treated_interval(calibrate_treated(1.0, 100, Budget(1.0)), (0, 0, 0, 0), level=level)
+        treated_interval(calibrate_sums(SumLaw.TREATED, 1.0, 100, Budget(1.0)), (0, 0, 0, 0), level=level)
 
 
 @pytest.mark.parametrize("kind", [Noise.GAMMA, Noise.GAUSSIAN])
@@ -219,11 +219,11 @@ def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unb
     """Sums of no records, of records all alike, and of none that there can be: nothing divides by zero."""
     rng, budget = random.Random(0), Budget(epsilon, 1e-6)
     for noise in (
-        calibrate_arms(1.0, 0.5, n, budget, kind),
-        calibrate_treated(1.0, n, budget, kind),
-        calibrate_overlap(1.0, n, budget, kind),
+        calibrate_sums(SumLaw.ARMS, 1.0, n, budget, kind, other_bound=0.5),
+        calibrate_sums(SumLaw.TREATED, 1.0, n, budget, kind),
+        calibrate_sums(SumLaw.OVERLAP, 1.0, n, budget, kind),
     ):
-        pairs = zip(noise.multipliers, noise.degrees, strict=True)
+        pairs = zip(noise.multipliers, noise.law.degrees, strict=True)
         full = [n * factor * noise.largest**degree for factor, degree in pairs]
         for _ in range(12):
             sums = [rng.choice([0, 1, m, -m, m // 2, 3 * m, 2**63 - 1, -(2**63)]) for m in full]
@@ -244,7 +244,7 @@ def test_whatever_the_noise_has_made_of_the_sums_every_result_is_a_number_or_unb
 
 def test_an_odds_ratio_without_a_complement_is_not_stated():
     """All of the treated have the outcome, at the least level: nothing is left of their complement."""
-    noise = calibrate_arms(1.0, 0.5, 1000, Budget(100.0))
+    noise = calibrate_sums(SumLaw.ARMS, 1.0, 1000, Budget(100.0), other_bound=0.5)
     mean = [
         0.75,
         0.0,
@@ -263,7 +263,7 @@ def test_an_odds_ratio_without_a_complement_is_not_stated():
 )
 def test_ratios_are_stated_where_their_denominators_are_significant(risk_0, bias, stated):
     """A risk that is within its noise, or within the bias that is allowed for, may be 0."""
-    noise = calibrate_arms(2.0, 0.5, 4000, Budget(1.0))
+    noise = calibrate_sums(SumLaw.ARMS, 2.0, 4000, Budget(1.0), other_bound=0.5)
     mean = [-0.1, risk_0 - 0.5, 0.2, 0.6, 0.0]
     sums = [round(value / unit) for value, unit in zip(mean, noise.units, strict=True)]
     errors = NuisanceError(0.0, 0.0, 0.0), NuisanceError(bias, 0.0, 0.0)
@@ -274,7 +274,7 @@ def test_ratios_are_stated_where_their_denominators_are_significant(risk_0, bias
 
 def test_bias_of_both_risks_widens_every_interval():
     """Difference by b_1 + b_0; the ends of the ratio solve ``|T_1 - rho T_0| = q + b_1 + rho b_0``."""
-    noise = calibrate_arms(2.0, 0.5, 10**6, Budget(100.0))
+    noise = calibrate_sums(SumLaw.ARMS, 2.0, 10**6, Budget(100.0), other_bound=0.5)
     mean = [-0.1, -0.2, 0.2, 0.6, 0.0]
     sums = [round(value / unit) for value, unit in zip(mean, noise.units, strict=True)]
     errors = NuisanceError(0.05, 0.0, 0.0), NuisanceError(0.02, 0.0, 0.0)

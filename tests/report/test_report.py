@@ -12,12 +12,12 @@ import pytest
 from dp2erm_cvx import Domain
 from dp2erm_cvx.audit import SearchPlan
 from dp2erm_cvx.audit.stability import Claim, NeighborPair, Quantity, audit_stability, tightness
-from dp2erm_cvx.compare.reference_audits import reference_program
 from dp2erm_cvx.errors import DeclarationError
 from dp2erm_cvx.program.schemes import kernel_stage
 from dp2erm_cvx.report import AuditSection, audit_facts, audit_page, words
 from dp2erm_cvx.report import page as pages
 from dp2erm_cvx.universe import Universe
+from tests.audit.stability.reference import reference_program
 
 UNIT = Domain(1.0, 1.0)
 IPW = reference_program("ipw_logistic", ridge=0.1, radius=1.0)

@@ -127,7 +127,7 @@ def test_the_radius_covers_the_error_of_a_wrong_point(case: tuple[str, dict[str,
     gradient, total = batch.sweep(V, members)
     weights = batch.weights(V, members, total)
     judged = judge(batch, members, V, gradient, np.zeros(len(V)))
-    moved = np.sum(np.abs(weights - exact.weights), axis=1)
+    moved = np.sum(np.abs(weights - exact.weights()), axis=1)
     assert np.all(moved > exact.radius)
     assert np.all(moved <= judged.output_radius + exact.radius)
     assert np.all(np.linalg.norm(V - exact.points, axis=1) <= judged.radius + 1e-9)

@@ -7,7 +7,6 @@ from dp2erm_cvx import Budget, Domain, blocks
 from dp2erm_cvx.codebook import Codebook
 from dp2erm_cvx.domain import Records, cleaned
 from dp2erm_cvx.errors import DeclarationError
-from dp2erm_cvx.mechanism import overlap_sums
 from dp2erm_cvx.sampling import SamplingWeights
 from dp2erm_cvx.steps import (
     Arms,
@@ -62,7 +61,7 @@ def of_all_at_once(kind, records, released, noise):
     if not sampled:
         return score.unweighted_sums(given, np.ones(len(x)), noise)
     half = 0.5 / kind.largest_share * records.counts
-    return overlap_sums(half * score.score(given) / widening, half * score.share(given), noise)
+    return noise.totals(half * score.score(given) / widening, half * score.share(given))
 
 
 @pytest.mark.parametrize("sampled", [False, True])

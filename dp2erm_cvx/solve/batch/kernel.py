@@ -13,7 +13,7 @@ from dp2erm_cvx.model.sets import Simplices
 from dp2erm_cvx.model.sums import UNIT, product_error
 from dp2erm_cvx.program.schemes.kernel_model import KernelModel
 from dp2erm_cvx.program.schemes.kernel_stage import KernelFirstStage
-from dp2erm_cvx.solve.batch.replacements import FastSolutions, Index, Mask, Replacements
+from dp2erm_cvx.solve.batch.replacements import Held, Index, Mask, Replacements
 from dp2erm_cvx.solve.batch.rows import dot
 
 _MAX_STEPS = 20
@@ -60,7 +60,7 @@ class KernelPath:
         group = np.zeros(len(part), dtype=np.int64) if program.pooled else new.a
         return _Members(part.index, coupling, linear, own, own_linear, group)
 
-    def solve(self, part: Replacements, goal: float) -> FastSolutions:
+    def solve(self, part: Replacements, goal: float) -> Held:
         """Exchange steps for all of them at once, then one product with Q to certify."""
         members = self.members(part)
         model, cap, rows = self.model, self.simplices.cap, np.arange(len(part))
@@ -73,7 +73,7 @@ class KernelPath:
         radius[(self.sizes[left] == 1) & (members.group != left)] = np.inf
         V = points.shared
         V[rows, part.index] = points.new
-        return FastSolutions(model.scale * V, radius, steps, V)
+        return Held(model.scale * V, radius, steps, V, part.index)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -19,14 +19,14 @@ from dp2erm_cvx.program.schemes.separable_stage import SeparableFirstStage
 from dp2erm_cvx.program.stage import Instance, RowNeighbors, model_of
 from dp2erm_cvx.public import public_number
 from dp2erm_cvx.solve.batch.kernel import KernelPath
-from dp2erm_cvx.solve.batch.newton import Points, minimize_together
+from dp2erm_cvx.solve.batch.newton import RowSolutions, minimize_together
 from dp2erm_cvx.solve.batch.replacements import (
     FastSolutions,
+    Held,
     NeighborReadings,
     NeighborSolutions,
     Reading,
     Replacements,
-    Tally,
 )
 from dp2erm_cvx.solve.batch.row_models import ExponentialBatch, MarginBatch
 from dp2erm_cvx.solve.batch.rows import Members
@@ -63,16 +63,11 @@ class Neighborhood:
         if self._base is None:
             instance = self.program.instance(self.records)
             # any point will do to start from; certificates are about the neighbors alone
-            found = solve(instance, solver=self.program.usual_solver, throw=False)
-            self._base = instance, found.point
+            self._base = instance, solve(instance, solver=self.program.usual_solver, throw=False).point
         return fast_path(self._base[0], self.records, self._base[1])
 
     def solve(
-        self,
-        replacements: Replacements,
-        *,
-        tolerance: float = TOLERANCE,
-        chunk: int | None = None,
+        self, replacements: Replacements, *, tolerance: float = TOLERANCE, chunk: int | None = None
     ) -> Iterator[NeighborSolutions]:
         """Weights of every neighbor with a bound on their l1 error, in chunks of ``chunk`` neighbors.
 
@@ -82,7 +77,7 @@ class Neighborhood:
         other records; InfeasibleError where the base problem has no solution.
         """
         tolerance = self._checked(replacements, tolerance)
-        return self._solved(replacements, tolerance, _chunk(self.records.n_samples, chunk))
+        return self._solve(replacements, tolerance, _chunk(self.records.n_samples, chunk))
 
     def read(
         self, replacements: Replacements, reading: Reading, *, tolerance: float = TOLERANCE
@@ -99,62 +94,64 @@ class Neighborhood:
             raise DeclarationError("replacements: made for other records")
         return public_number("tolerance", tolerance, above=0)
 
-    def _agreed(
-        self, part: Replacements, radius: Array, one: Callable[[int], FastSolutions], tolerance: float
-    ) -> bool:
-        """Whether the judge of single instances agrees on the first solution that the fast path certifies.
-
-        ``radius`` (m,) are its claims, ``one(k)`` what it found for neighbor k. Asked until it has an answer.
-        """
-        certified = np.flatnonzero(radius <= tolerance * part.base.n_samples)
-        if not self._judged and len(certified):
-            k = int(certified[0])
-            self._judged = True
-            if not _confirmed(self.program, part.neighbor(k), one(k), tolerance):
-                self._path = None
-        return self._path is not None
-
-    def _solved(self, replacements: Replacements, tolerance: float, size: int) -> Iterator[NeighborSolutions]:
-        for first in range(0, len(replacements), size):
-            part = replacements.take(first, first + size)
-            fast = None
-            if (path := self._path) is not None:
-                fast = path.solve(part, _AIM * tolerance * self.records.n_samples)
-                if not self._agreed(part, fast.radius, fast.one, tolerance):
-                    fast = None
-            yield _finish(self.program, part, fast, tolerance, first)
+    def _solve(self, replacements: Replacements, tolerance: float, size: int) -> Iterator[NeighborSolutions]:
+        for first, part, fast in self._parts(replacements, tolerance, size):
+            weights, goal = fast.weights(), tolerance * self.records.n_samples
+            by_single = ~(fast.radius <= goal)
+            for k in map(int, np.flatnonzero(by_single)):
+                weights[k], fast.radius[k], fast.iterations[k] = self._alone(part, k, tolerance)
+            yield NeighborSolutions(
+                first, fast.radius, fast.radius <= goal, fast.iterations, by_single, weights
+            )
 
     def _read(
         self, replacements: Replacements, reading: Reading, tolerance: float
     ) -> Iterator[NeighborReadings]:
-        n = self.records.n_samples
-        size = min(max(_CHUNK // n, 128), 1024)
-        for first in range(0, len(replacements), size):
-            part = replacements.take(first, first + size)
-            read = None
-            if isinstance(path := self._path, RowPath):
-                read = path.read(part, _AIM * tolerance * n, reading)
-                if not self._agreed(part, read[0].radius, partial(path.held, part, read[0]), tolerance):
-                    read = None
-            if read is None:
-                yield from self._held(part, reading, tolerance, first)
-                continue
-            found, tally = read
-            radius, iterations = found.radius, found.sweeps
-            by_single = ~(radius <= tolerance * n)
+        for first, part, fast in self._parts(replacements, tolerance, None):
+            (sums, largest, own), goal = fast.read(reading), tolerance * self.records.n_samples
+            by_single = ~(fast.radius <= goal)
             for k in map(int, np.flatnonzero(by_single)):
-                weights, radius[k], iterations[k] = _single(self.program, part.neighbor(k), tolerance)
-                tally.put(k, weights, int(part.index[k]))
-            yield tally.readings(first, radius, tolerance * n, iterations, by_single)
+                weights, fast.radius[k], fast.iterations[k] = self._alone(part, k, tolerance)
+                (sums[k],), (largest[k],) = reading.of(weights[None, :], *reading.beside)
+                own[k] = weights[part.index[k]]
+            certified = fast.radius <= goal
+            yield NeighborReadings(
+                first, fast.radius, certified, fast.iterations, by_single, sums, largest, own
+            )
 
-    def _held(
-        self, part: Replacements, reading: Reading, tolerance: float, first: int
-    ) -> Iterator[NeighborReadings]:
-        for held in self.solve(part, tolerance=tolerance):
-            index = part.index[held.first : held.first + len(held)]
-            tally = Tally.held(reading, held.weights, index)
-            goal = tolerance * self.records.n_samples
-            yield tally.readings(first + held.first, held.radius, goal, held.iterations, held.by_single)
+    def _parts(
+        self, replacements: Replacements, tolerance: float, size: int | None
+    ) -> Iterator[tuple[int, Replacements, FastSolutions]]:
+        """Chunks of neighbors, the number of the first, and the claims of the fast path.
+
+        ``size`` None asks for as many at once as the path can do without holding too many weights.
+        """
+        n, first = self.records.n_samples, 0
+        while first < len(replacements):
+            path = self._path
+            usual = _size(n) if isinstance(path, RowPath) else _chunk(n, None)
+            part = replacements.take(first, first + (size or usual))
+            fast = Held.nothing(part) if path is None else path.solve(part, _AIM * tolerance * n)
+            if not self._judged and len(certified := np.flatnonzero(fast.radius <= tolerance * n)):
+                self._judged = True
+                if not _confirmed(self.program, part, fast, int(certified[0]), tolerance):
+                    self._path = None
+                    continue
+            yield first, part, fast
+            first += len(part)
+
+    def _alone(self, part: Replacements, k: int, tolerance: float) -> tuple[Array, float, int]:
+        """Weights (n,) of neighbor k by its usual solver, their l1 radius, and iterations."""
+        try:
+            solution = solve(
+                self.program.instance(part.neighbor(k)),
+                solver=self.program.usual_solver,
+                tolerance=tolerance,
+                throw=False,
+            )
+        except (InfeasibleError, SolverError):
+            return np.full(part.base.n_samples, np.nan), np.inf, 0
+        return solution.value, solution.certificate.output_radius, solution.stats.iterations
 
 
 def fast_path(
@@ -185,26 +182,9 @@ class RowPath:
     def __init__(self, batch: ExponentialBatch | MarginBatch, rows: RowNeighbors) -> None:
         self.batch, self.rows = batch, rows
 
-    def solve(self, part: Replacements, goal: float) -> FastSolutions:
+    def solve(self, part: Replacements, goal: float) -> RowSolutions:
         """Newton steps for all of them at once."""
-        members = self.members(part)
-        out = self.batch.room(len(part))
-        found = minimize_together(self.batch, members, goal, out)
-        weights = self.batch.finished(out, members, found.points, found.total, found.last)
-        return FastSolutions(weights, found.radius, found.sweeps, found.points)
-
-    def read(self, part: Replacements, goal: float, reading: Reading) -> tuple[Points, Tally]:
-        """The same without their weights, of which a reading is taken at the points that were found."""
-        members = self.members(part)
-        found = minimize_together(self.batch, members, goal)
-        with np.errstate(all="ignore"):  # of a point that nothing was proved about
-            return found, self.batch.read(found.points, members, found.total, reading)
-
-    def held(self, part: Replacements, found: Points, k: int) -> FastSolutions:
-        """The weights that :meth:`read` reads of neighbor k at the points that were found."""
-        one = np.array([k])
-        weights = self.batch.weights(found.points[one], self.members(part.take(k, k + 1)), found.total[one])
-        return FastSolutions(weights, found.radius[one], found.sweeps[one], found.points[one])
+        return minimize_together(self.batch, self.members(part), goal)
 
     def members(self, part: Replacements) -> Members:
         """The rows that leave and those that come."""
@@ -219,7 +199,7 @@ class _ClosedFormPath:
         self.program = program
         self.base: Array = np.concatenate(records.rows(program.unnormalized).each())
 
-    def solve(self, part: Replacements, goal: float) -> FastSolutions:
+    def solve(self, part: Replacements, goal: float) -> Held:
         """One replaced f each."""
         m, n = len(part), len(self.base)
         weights = np.tile(self.base, (m, 1))
@@ -231,12 +211,18 @@ class _ClosedFormPath:
         weights *= (n / total)[:, None]
         # f is exact by declaration, but may round differently when other records are asked for along with it
         radius = np.full(m, 1e-11 * n)
-        return FastSolutions(weights, radius, np.zeros(m, dtype=np.int64), (2 * n / total)[:, None])
+        points = (2 * n / total)[:, None]
+        return Held(weights, radius, np.zeros(m, dtype=np.int64), points, part.index)
+
+
+def _size(n: int) -> int:
+    """Neighbors at once whose weights stay in the cache of a processor."""
+    return min(max(_CHUNK // n, 128), 1024)
 
 
 def _chunk(n: int, chunk: int | None) -> int:
     if chunk is None:
-        return max(min(max(_CHUNK // n, 128), 1024, LARGEST_CHUNK // n), 1)
+        return max(min(_size(n), LARGEST_CHUNK // n), 1)
     if isinstance(chunk, bool) or not isinstance(chunk, int | np.integer) or chunk < 1:
         raise DeclarationError(f"chunk = {chunk!r}: must be a whole number of at least 1")
     if chunk * n > LARGEST_CHUNK and chunk > 1:
@@ -247,35 +233,12 @@ def _chunk(n: int, chunk: int | None) -> int:
     return int(chunk)
 
 
-def _confirmed(program: FirstStage, neighbor: Records, fast: FastSolutions, tolerance: float) -> bool:
-    """Whether the judge of single instances agrees on the one solution that the fast path certified."""
-    instance = program.instance(neighbor)
+def _confirmed(
+    program: FirstStage, part: Replacements, fast: FastSolutions, k: int, tolerance: float
+) -> bool:
+    """Whether the judge of single instances agrees on the solution that the fast path certified."""
+    instance, point = program.instance(part.neighbor(k)), fast.points[k]
     model = model_of(instance, Composite)  # type: ignore[type-abstract]
-    apart = float(np.sum(np.abs(model.output(fast.points[0]) - fast.weights[0])))
-    judged = certify(instance, fast.points[0])
-    return bool(apart <= judged.output_radius + fast.radius[0]) and judged.certifies(10 * tolerance)
-
-
-def _finish(
-    program: FirstStage, part: Replacements, fast: FastSolutions | None, tolerance: float, first: int
-) -> NeighborSolutions:
-    m, n = len(part), part.base.n_samples
-    if fast is None:
-        weights, radius = np.full((m, n), np.nan), np.full(m, np.inf)
-        iterations = np.zeros(m, dtype=np.int64)
-    else:
-        weights, radius, iterations = fast.weights, fast.radius, fast.iterations
-    by_single = ~(radius <= tolerance * n)
-    for k in np.flatnonzero(by_single):
-        weights[k], radius[k], iterations[k] = _single(program, part.neighbor(int(k)), tolerance)
-    return NeighborSolutions(first, weights, radius, radius <= tolerance * n, iterations, by_single)
-
-
-def _single(program: FirstStage, neighbor: Records, tolerance: float) -> tuple[Array, float, int]:
-    try:
-        found = solve(
-            program.instance(neighbor), solver=program.usual_solver, tolerance=tolerance, throw=False
-        )
-    except (InfeasibleError, SolverError):
-        return np.full(neighbor.n_samples, np.nan), np.inf, 0
-    return found.value, found.certificate.output_radius, found.stats.iterations
+    apart = float(np.sum(np.abs(model.output(point) - fast.weights(slice(k, k + 1))[0])))
+    judged = certify(instance, point)
+    return bool(apart <= judged.output_radius + fast.radius[k]) and judged.certifies(10 * tolerance)

@@ -8,30 +8,36 @@ import numpy as np
 
 from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch.replacements import Index, Mask
+from dp2erm_cvx.solve.batch.replacements import FastSolutions, Index, Mask, Reading
 from dp2erm_cvx.solve.batch.rows import LARGEST_SCORE, Members, Part, RowBatch, dot, norms
 
 _MAX_SWEEPS = 24
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Points:
-    """What was found for m neighbors: points (m, d), what f adds up to there, l1 radii, sweeps (m,).
+@dataclass(eq=False, repr=False)
+class RowSolutions(FastSolutions):
+    """Points (m, d) of m neighbors, at which f adds up to ``total`` (m,); weights are made of them."""
 
-    ``last`` (m,) tells whether the last sweep of a neighbor was at its point.
-    """
-
+    batch: RowBatch
+    members: Members
     points: Array
     total: Array
     radius: Array
-    sweeps: Index
-    last: Mask
+    iterations: Index
+
+    @np.errstate(all="ignore")  # of a point that nothing was proved about
+    def weights(self, of: slice = slice(None)) -> Array:
+        """In one pass over the records."""
+        return self.batch.weights(self.points[of], self.members.take(of), self.total[of])
+
+    @np.errstate(all="ignore")
+    def read(self, reading: Reading) -> tuple[Array, Array, Array]:
+        """In one pass over the records."""
+        return self.batch.read(self.points, self.members, self.total, reading)
 
 
-def minimize_together(batch: RowBatch, members: Members, goal: float, out: Array | None = None) -> Points:
+def minimize_together(batch: RowBatch, members: Members, goal: float) -> RowSolutions:
     """Solve m neighbors until the weights are certified to ``goal`` in l1, or rounding stops a member.
-
-    Sweeps write into ``out`` (m, n), if any, what weights are proportional to.
 
     The first gradient costs no sweep. Steps are those of Newton's method with the Hessians at the base
     solution. On the ball the multiplier is solved for along with the point. Nothing here decides whether a
@@ -43,8 +49,8 @@ def minimize_together(batch: RowBatch, members: Members, goal: float, out: Array
     on_ball = np.full(m, np.linalg.norm(batch.point) >= batch.radius * (1 - 1e-9))
     multiplier = _multiplier(V, G, on_ball)
     best, best_radius, sweeps = V.copy(), np.full(m, np.inf), np.zeros(m, dtype=np.int64)
-    total, last = np.ones(m), np.zeros(m, dtype=bool)
     inverses, live, stalled = _Inverses(batch, members), np.arange(m), np.zeros(m, dtype=np.int64)
+    total = np.ones(m)
     for sweep in range(_MAX_SWEEPS):
         of: Part = slice(None) if len(live) == m else live
         with np.errstate(all="ignore"):
@@ -53,7 +59,7 @@ def minimize_together(batch: RowBatch, members: Members, goal: float, out: Array
             far = ~(members.spread[live] * np.linalg.norm(V_new, axis=1) <= LARGEST_SCORE)
         V_new[far] = V[live][far]
         part = members if len(live) == m else members.take(live)
-        G_new, f_total = batch.sweep(V_new, part, out, of)
+        G_new, f_total = batch.sweep(V_new, part)
         nu = _multiplier(V_new, G_new, on_ball[live])
         judged = judge(batch, part, V_new, G_new, nu)
         found = judged.output_radius
@@ -61,13 +67,13 @@ def minimize_together(batch: RowBatch, members: Members, goal: float, out: Array
         sweeps[live] = sweep + 1
         better, progress = found < best_radius[live], found < 0.5 * best_radius[live]
         stalled[live] = np.where(progress, 0, stalled[live] + 1)
-        improved, last[live] = live[better], better
+        improved = live[better]
         best[improved], best_radius[improved] = V_new[better], found[better]
         total[improved] = f_total[better]
         live = live[(found > goal) & ~judged.at_floor & (stalled[live] < 3) & ~far]
         if not len(live):
             break
-    return Points(best, total, best_radius, sweeps, last)
+    return RowSolutions(batch, members, best, total, best_radius, sweeps)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -81,31 +81,6 @@ class Replacements:
         return self.base.replaced(int(self.index[k]), self.X[k], int(self.a[k]))
 
 
-@dataclass(frozen=True, eq=False)
-class NeighborSolutions:
-    """Weights of m neighbors with their certificates. Everything is private where the records are.
-
-    Attributes
-    ----------
-    first : number of the first neighbor of this chunk among all replacements
-    weights : (m, n), of sum n; nan where a neighbor has no solution
-    radius : (m,) bounds on ``||w_hat - w||_1``; inf where nothing was proved
-    certified : (m,) whether the radius is within ``tolerance * n``
-    iterations : (m,) sweeps over the records, or iterations of the single solver
-    by_single : (m,) whether the fast path did not certify the neighbor, which was then solved alone
-    """
-
-    first: int
-    weights: Array = field(repr=False)
-    radius: Array = field(repr=False)
-    certified: Mask = field(repr=False)
-    iterations: Index = field(repr=False)
-    by_single: Mask = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.radius)
-
-
 class Reading(abc.ABC):
     """Sums and maxima over the weights of a neighbor, of which records in any order make up the whole.
 
@@ -120,32 +95,26 @@ class Reading(abc.ABC):
         """Sums (m, s) and maxima (m, t) of weights (m, k) of some records; neither reads ``self.beside``."""
 
     def alone(self) -> Self:
-        """The same without the arrays beside it, which is sent to whoever makes the pass."""
-        found = copy.copy(self)
-        found.beside = ()
-        return found
+        """A copy without the arrays beside it, which is sent to whoever makes the pass."""
+        alone = copy.copy(self)
+        alone.beside = ()
+        return alone
 
 
 @dataclass(frozen=True, eq=False)
-class NeighborReadings:
-    """What was read off the weights of m neighbors. Everything is private where the records are.
+class NeighborChunk:
+    """A chunk of m neighbors. Everything is private where the records are.
 
     Attributes
     ----------
     first : number of the first neighbor of this chunk among all replacements
-    sums : (m, s), those of the reading
-    largest : (m, t), its maxima
-    own : (m,) weights of the replaced records
-    radius : (m,) bounds on ``||w_hat - w||_1`` of the weights w that were read; inf where nothing was proved
+    radius : (m,) bounds on ``||w_hat - w||_1``; inf where nothing was proved
     certified : (m,) whether the radius is within ``tolerance * n``
-    iterations : (m,) sweeps over the records before those that read
+    iterations : (m,) sweeps over the records, or iterations of the single solver
     by_single : (m,) whether the fast path did not certify the neighbor, which was then solved alone
     """
 
     first: int
-    sums: Array = field(repr=False)
-    largest: Array = field(repr=False)
-    own: Array = field(repr=False)
     radius: Array = field(repr=False)
     certified: Mask = field(repr=False)
     iterations: Index = field(repr=False)
@@ -155,52 +124,69 @@ class NeighborReadings:
         return len(self.radius)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Tally:
-    """What a reading says of m neighbors: sums (m, s), maxima (m, t), weights of replaced records (m,)."""
+@dataclass(frozen=True, eq=False)
+class NeighborSolutions(NeighborChunk):
+    """With ``weights`` (m, n), of sum n; nan where a neighbor has no solution."""
 
-    reading: Reading
-    sums: Array
-    largest: Array
-    own: Array
-
-    @classmethod
-    def held(cls, reading: Reading, weights: Array, index: Index) -> Self:
-        """Of all weights (m, n), of neighbors whose records ``index`` (m,) were replaced."""
-        return cls(reading, *reading.of(weights, *reading.beside), weights[np.arange(len(index)), index])
-
-    def put(self, k: int, weights: Array, index: int) -> None:
-        """All weights (n,) of neighbor k, in place of what was read."""
-        (self.sums[k],), (self.largest[k],) = self.reading.of(weights[None, :], *self.reading.beside)
-        self.own[k] = weights[index]
-
-    def readings(
-        self,
-        first: int,
-        radius: Array,
-        goal: float,
-        iterations: Index,
-        by_single: Mask,
-    ) -> NeighborReadings:
-        """All of it, of weights off by ``radius`` (m,)."""
-        read = (self.sums, self.largest, self.own)
-        return NeighborReadings(first, *read, radius, radius <= goal, iterations, by_single)
+    weights: Array = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
-class FastSolutions:
-    """What a fast path found for m neighbors: weights (m, n), certified l1 radii (m,), iterations (m,)."""
+class NeighborReadings(NeighborChunk):
+    """With the ``sums`` (m, s) and ``largest`` (m, t) of a reading of the weights.
 
-    weights: Array = field(repr=False)
-    radius: Array = field(repr=False)
-    iterations: Index = field(repr=False)
-    #: Points of the composite models, (m, d).
-    points: Array = field(repr=False)
+    ``own`` (m,) are the weights of the replaced records.
+    """
 
-    def one(self, k: int) -> Self:
-        """That of neighbor k alone."""
-        part = slice(k, k + 1)
-        return type(self)(self.weights[part], self.radius[part], self.iterations[part], self.points[part])
+    sums: Array = field(repr=False)
+    largest: Array = field(repr=False)
+    own: Array = field(repr=False)
+
+
+class FastSolutions(abc.ABC):
+    """Claims of a fast path about m neighbors.
+
+    ``points`` (m, d) of the composite models, ``radius`` (m,) certified of the l1 error of the weights,
+    ``iterations`` (m,).
+    """
+
+    points: Array
+    radius: Array
+    iterations: Index
+
+    @abc.abstractmethod
+    def weights(self, of: slice = slice(None)) -> Array:
+        """The weights (m, n) of those neighbors."""
+
+    @abc.abstractmethod
+    def read(self, reading: Reading) -> tuple[Array, Array, Array]:
+        """Sums (m, s), maxima (m, t) and the weights of the replaced records (m,)."""
+
+
+@dataclass(eq=False, repr=False)
+class Held(FastSolutions):
+    """Of neighbors whose weights ``held`` (m, n) are in memory; ``index`` (m,) numbers replaced records."""
+
+    held: Array
+    radius: Array
+    iterations: Index
+    points: Array
+    index: Index
+
+    @classmethod
+    def nothing(cls, part: Replacements) -> Self:
+        """Nothing known about any of them."""
+        m, nan = len(part), np.full((len(part), part.base.n_samples), np.nan)
+        return cls(nan, np.full(m, np.inf), np.zeros(m, dtype=np.int64), nan, part.index)
+
+    def weights(self, of: slice = slice(None)) -> Array:
+        """As they are."""
+        return self.held[of]
+
+    def read(self, reading: Reading) -> tuple[Array, Array, Array]:
+        """All at once."""
+        sums, largest = reading.of(self.held, *reading.beside)
+        return sums, largest, self.held[np.arange(len(self.index)), self.index]
 
 
 def _whole(name: str, values: ArrayLike, limit: int) -> Index:

@@ -17,10 +17,9 @@ from dp2erm_cvx.domain import Array
 from dp2erm_cvx.model.composite import Composite
 from dp2erm_cvx.model.sets import L2Ball
 from dp2erm_cvx.model.sums import UNIT
-from dp2erm_cvx.solve.batch.replacements import Index, Mask, Reading, Tally
+from dp2erm_cvx.solve.batch.replacements import Index, Reading
 
 Part = Index | slice
-_ALL = slice(None)
 #: Scores in one tile of a sweep: half a megabyte, which stays in the cache of a core.
 _TILE = 2**16
 #: The most shared rows in a tile: sums over more of them would round worse. Powers of 2, as those of views.
@@ -49,7 +48,7 @@ class Members:
     kept: Array
     reach: Array
 
-    def take(self, chosen: Index) -> Self:
+    def take(self, chosen: Part) -> Self:
         """Those neighbors alone."""
         parts = (self.index, self.old, self.rows, self.target, self.spread, self.kept, self.reach)
         return type(self)(*(part[chosen] for part in parts))  # type: ignore[arg-type]
@@ -136,16 +135,22 @@ class _AtPoints:
             inside = (place >= low) & (place < low + height)
             yield slice(low, min(low + height, len(numbers))), here[inside], place[inside] - low
 
-    def weighed(
-        self, Z: Array, numbers: range, beside: tuple[Array, ...], own: Array, scale: Array
-    ) -> Iterator[tuple[slice, Array]]:
-        """The weights (m, k) of parts of a block: ``scale`` (m,) times f, ``own`` (m,) f of replaced rows."""
+
+@dataclass(frozen=True, eq=False)
+class _Weighed(_AtPoints):
+    """With ``own`` (m,), what weights of replaced rows are proportional to, and the factor ``scale`` (m,)."""
+
+    own: Array
+    scale: Array
+
+    def parts(self, Z: Array, numbers: range, beside: tuple[Array, ...]) -> Iterator[tuple[slice, Array]]:
+        """The weights (m, k) of parts of a block."""
         room = Room(len(self.V))
         for part, held, place in self.tiles(numbers):
             base = tuple(one[part] for one in beside[: self.n_base])
             f = self.terms.unnormalized(self.V, Z[part], base, room)
-            f[held, place] = own[held]
-            f *= scale[:, None]
+            f[held, place] = self.own[held]
+            f *= self.scale[:, None]
             yield part, f
 
 
@@ -192,56 +197,42 @@ class RowBatch(abc.ABC):
     def replaced(self, V: Array, members: Members) -> Array:
         """What the weight of the replaced row of every neighbor is proportional to, (m,)."""
 
-    def sweep(
-        self, V: Array, members: Members, out: Array | None = None, rows: Part = _ALL
-    ) -> tuple[Array, Array]:
-        """Gradients (m, d) and the sums that weights are divided by (m,); ``out`` as in :meth:`finished`."""
-        found = self._map(partial(_swept, asked=self._asked(V, members), out=out, rows=rows))
-        moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
+    def sweep(self, V: Array, members: Members) -> tuple[Array, Array]:
+        """Gradients (m, d) and the sums that weights are divided by (m,)."""
+        moment, sums = self._sums(_AtPoints(self.terms, V, members.index, len(self.base)))
         total = sums[:, 1] + self.replaced(V, members)
         return self.gradient(V, members, moment, sums[:, 0]), total
 
-    def read(self, V: Array, members: Members, total: Array, reading: Reading) -> Tally:
-        """One pass over the records: the reading of the weights at V (m, d), where f adds up to ``total``."""
-        asked, own, scale = self._asked(V, members), self.replaced(V, members), self.n / total
-        ask = partial(_read, asked=asked, own=own, scale=scale, reading=reading.alone())
-        sums, largest = zip(*self._map(ask, *reading.beside), strict=True)
-        return Tally(reading, tree_sum(sums), np.maximum.reduce(largest), own * scale)
+    def read(self, V: Array, members: Members, total: Array, reading: Reading) -> tuple[Array, Array, Array]:
+        """One pass over the records: the reading of the weights at V (m, d), where f adds up to ``total``.
+
+        Sums (m, s), maxima (m, t), and the weights of the replaced rows (m,).
+        """
+        weighed = self._weighed(V, members, total)
+        parts = self._map(partial(_read, weighed=weighed, reading=reading.alone()), *reading.beside)
+        sums, largest = zip(*parts, strict=True)
+        return tree_sum(sums), np.maximum.reduce(largest), weighed.own * weighed.scale
 
     def weights(self, V: Array, members: Members, total: Array) -> Array:
         """The weights (m, n) that :meth:`read` reads."""
-        own, scale = self.replaced(V, members), self.n / total
-        out = self.room(len(V))
-        parts = self._map(partial(_weights, asked=self._asked(V, members), own=own, scale=scale, out=out))
-        return np.concatenate(parts, axis=1) if out is None else out
+        parts = self._map(partial(_weights, weighed=self._weighed(V, members, total)))
+        return np.concatenate(parts, axis=1)
 
     def at_base(self) -> tuple[Array, float]:
         """The sums over all shared rows at the base solution: of pulls times rows (d,), and of pulls."""
-        asked = _AtPoints(self.terms, self.point[None, :], np.array([-1]), len(self.base))
         with np.errstate(all="ignore"):  # what overflows is not usable
-            found = self._map(partial(_swept, asked=asked))
-        moment, sums = (tree_sum(parts) for parts in zip(*found, strict=True))
+            moment, sums = self._sums(
+                _AtPoints(self.terms, self.point[None, :], np.array([-1]), len(self.base))
+            )
         return moment[0], float(sums[0, 0])
 
-    def room(self, m: int) -> Array | None:
-        """Room for weights (m, n) that passes write into; None where they are made elsewhere."""
-        return np.empty((m, self.n)) if self.blocks.here else None
+    def _sums(self, asked: _AtPoints) -> tuple[Array, Array]:
+        moments, sums = zip(*self._map(partial(_swept, asked=asked)), strict=True)
+        return tree_sum(moments), tree_sum(sums)
 
-    @np.errstate(all="ignore")  # of a point that nothing was proved about
-    def finished(self, out: Array | None, members: Members, V: Array, total: Array, last: Mask) -> Array:
-        """The weights (m, n) at V (m, d), from what the ``last`` sweeps wrote into ``out`` where they did."""
-        if out is None:
-            return self.weights(V, members, total)
-        scale = self.n / total
-        out *= scale[:, None]
-        out[np.arange(len(V)), members.index] = self.replaced(V, members) * scale
-        left = np.flatnonzero(~last)
-        if len(left):
-            out[left] = self.weights(V[left], members.take(left), total[left])
-        return out
-
-    def _asked(self, V: Array, members: Members) -> _AtPoints:
-        return _AtPoints(self.terms, V, members.index, len(self.base))
+    def _weighed(self, V: Array, members: Members, total: Array) -> _Weighed:
+        own = self.replaced(V, members)
+        return _Weighed(self.terms, V, members.index, len(self.base), own, self.n / total)
 
     def _map(self, ask: Any, *more: Array) -> list[Any]:
         return self.blocks.map(ask, range(self.n), *self.base, *more)
@@ -323,13 +314,8 @@ def norms(V: Array) -> Array:
     return norm
 
 
-def _swept(
-    Z: Array, numbers: range, *base: Array, asked: _AtPoints, out: Array | None = None, rows: Part = _ALL
-) -> tuple[Array, Array]:
-    """Sums over the shared rows of a block: of what pulls times the rows (m, d), and of two totals (m, 2).
-
-    What weights are proportional to goes into these ``rows`` of ``out``.
-    """
+def _swept(Z: Array, numbers: range, *base: Array, asked: _AtPoints) -> tuple[Array, Array]:
+    """Sums over the shared rows of a block: of what pulls times the rows (m, d), and of two totals (m, 2)."""
     room, found = Room(len(asked.V)), []
     for part, held, place in asked.tiles(numbers):
         pull, f = asked.terms.tilted(asked.V, Z[part], tuple(one[part] for one in base), room)
@@ -337,41 +323,25 @@ def _swept(
             one[held, place] = 0.0
         total = pull.sum(axis=1)
         totals = total if f is pull else f.sum(axis=1)
-        if out is not None:
-            out[rows, numbers.start + part.start : numbers.start + part.stop] = f
         found.append((pull @ Z[part], np.stack([total, totals], axis=1)))
     moments, sums = zip(*found, strict=True)
     return tree_sum(moments), tree_sum(sums)
 
 
 def _read(
-    Z: Array,
-    numbers: range,
-    *beside: Array,
-    asked: _AtPoints,
-    own: Array,
-    scale: Array,
-    reading: Reading,
+    Z: Array, numbers: range, *beside: Array, weighed: _Weighed, reading: Reading
 ) -> tuple[Array, Array]:
-    found = []
-    for part, f in asked.weighed(Z, numbers, beside, own, scale):
-        found.append(reading.of(f, *(one[part] for one in beside[asked.n_base :])))
-    sums, largest = zip(*found, strict=True)
+    parts = [
+        reading.of(f, *(one[part] for one in beside[weighed.n_base :]))
+        for part, f in weighed.parts(Z, numbers, beside)
+    ]
+    sums, largest = zip(*parts, strict=True)
     return tree_sum(sums), np.maximum.reduce(largest)
 
 
-def _weights(
-    Z: Array,
-    numbers: range,
-    *beside: Array,
-    asked: _AtPoints,
-    own: Array,
-    scale: Array,
-    out: Array | None,
-) -> Array:
-    """The weights of a block, as columns of ``out`` (m, n) where that is at hand."""
-    weights = np.empty((len(own), len(numbers))) if out is None else out[:, numbers.start : numbers.stop]
-    for part, f in asked.weighed(Z, numbers, beside, own, scale):
+def _weights(Z: Array, numbers: range, *beside: Array, weighed: _Weighed) -> Array:
+    weights = np.empty((len(weighed.own), len(numbers)))
+    for part, f in weighed.parts(Z, numbers, beside):
         weights[:, part] = f
     return weights
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dp2erm_cvx.compare.reference_audits import entropy, ipw, reference_program
+from tests.audit.stability.reference import entropy, ipw, reference_program
 
 INF = math.inf
 

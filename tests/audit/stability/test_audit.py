@@ -21,12 +21,12 @@ from dp2erm_cvx.audit.stability import (
     climb,
     replay,
 )
-from dp2erm_cvx.compare.reference_audits import wrong_bounds
 from dp2erm_cvx.errors import CalibrationError, DataError, DeclarationError
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.stability import ipw_logistic, logistic
 from dp2erm_cvx.universe import Universe
 from tests.audit.stability.cases import INF, ipw, reference_program
+from tests.audit.stability.reference import wrong_bounds
 
 IPW = reference_program("ipw_logistic", ridge=0.1, radius=1.0)
 UNIT = Domain(1.0, 1.0)

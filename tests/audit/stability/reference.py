@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ from dp2erm_cvx import registry
 from dp2erm_cvx.audit.search import SearchPlan
 from dp2erm_cvx.audit.stability import Claim, Quantity, StabilityAudit, audit_stability
 from dp2erm_cvx.domain import Array, Domain
-from dp2erm_cvx.parallel import run_tasks
 from dp2erm_cvx.privacy import Neighboring
 from dp2erm_cvx.program import FirstStage, Kernel
 from dp2erm_cvx.stability import KernelConstants, kernel_balancing
@@ -84,26 +82,10 @@ class ReferenceAudit:
         return self.audit.verdict("sharp").claim.bound
 
     @property
-    def expectation(self) -> str:
-        """What should come out, in words."""
-        expected = [f"V of at least {ENOUGH * self.setting.known:.4g} is met"] if self.setting.known else []
-        wrong = sorted(f"{name} ({quantity})" for name, quantity in self.setting.wrong)
-        expected.append(f"reported as violated: {', '.join(wrong)}" if wrong else "nothing is violated")
-        return "; ".join(expected)
-
-    @property
     def as_expected(self) -> bool:
         """Whether enough of the known movement was met, and exactly the wrong bounds were reported."""
         reported = {(verdict.claim.name, verdict.claim.quantity) for verdict in self.audit.violations}
         return reported == self.setting.wrong and self.met >= ENOUGH * self.setting.known
-
-
-def run_reference_audits(
-    settings: Sequence[ReferenceSetting], search: SearchPlan
-) -> Iterator[ReferenceAudit]:
-    """Audit every setting from random starts, with the limits of ``search`` each; yields them in order."""
-    tasks = [(setting, search.alone()) for setting in settings]
-    return run_tasks(reference_audit, tasks, workers=search.workers)
 
 
 def reference_audit(setting: ReferenceSetting, search: SearchPlan) -> ReferenceAudit:
